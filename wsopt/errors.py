@@ -1,0 +1,53 @@
+"""Every error that wsopt reports to a person, each with the exit status of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class WsoptError(Exception):
+    """Base of all errors a user can cause or must know of; its text is one or two lines."""
+
+    exit_status: ClassVar[int] = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault in an input file: where it is (a JSON pointer), what was found and what is allowed."""
+
+    pointer: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.pointer or '/'}: {self.message}"
+
+
+class InputError(WsoptError):
+    """The input is wrong: not JSON, not of the format, or not consistent. Holds every fault of the file."""
+
+    exit_status = 2
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
+
+
+class LoweringError(WsoptError):
+    """A well-formed graph or machine that is outside what can be compiled today; names the node and why."""
+
+    exit_status = 3
+
+
+class InfeasibleError(WsoptError):
+    """No schedule of any legal structure fits the machine; names the budget that was exceeded."""
+
+    exit_status = 3
+
+
+class CheckError(WsoptError):
+    """A check of a schedule or of an emitted kernel failed; nothing is handed over."""
+
+    exit_status = 4
