@@ -1,0 +1,152 @@
+"""The shipped cards against what vendors state, and against arithmetic done by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from wsopt.errors import LoweringError
+from wsopt.machine import (
+    INSTRUCTION_KINDS,
+    Machine,
+    Origin,
+    Unit,
+    load_machine,
+    machine_rows,
+    machines,
+    require_target,
+)
+
+CARDS = (
+    "b200",
+    "b300",
+    "gb200",
+    "h100_pcie",
+    "h100_sxm",
+    "h20",
+    "h200",
+    "rtx_5090",
+    "rtx_pro_6000_blackwell",
+)
+
+
+def test_all_cards_are_shipped_in_order() -> None:
+    assert tuple(machine.name for machine in machines()) == CARDS
+
+
+@pytest.mark.parametrize(
+    ("card", "dtype", "dense"),
+    [
+        ("h100_sxm", "bf16", 989.4),
+        ("h100_sxm", "f8e4m3", 1978.9),
+        ("h100_sxm", "tf32", 494.7),
+        ("h100_pcie", "bf16", 756.5),
+        ("h200", "f16", 989.4),
+        ("h200", "f8e5m2", 1978.9),
+        ("h20", "bf16", 148),
+        ("h20", "f8e4m3", 296),
+        ("b200", "bf16", 2250),
+        ("b200", "f8e4m3", 4500),
+        ("b300", "bf16", 2250),
+        ("gb200", "bf16", 2500),
+        ("rtx_pro_6000_blackwell", "bf16", 503.8),
+        ("rtx_5090", "bf16", 209.5),
+    ],
+)
+def test_dense_rates(card: str, dtype: str, dense: float) -> None:
+    assert load_machine(card).tflops(dtype) == dense
+
+
+@pytest.mark.parametrize(
+    ("card", "ridge"), [("h100_sxm", 295), ("h200", 206), ("b200", 281), ("h20", 37), ("rtx_5090", 117)]
+)
+def test_ridge_points(card: str, ridge: float) -> None:
+    assert load_machine(card).ridge("bf16") == pytest.approx(ridge, abs=0.5)
+
+
+@pytest.mark.parametrize("machine", machines(), ids=lambda machine: machine.name)
+def test_rates_agree_with_the_stated_tflops(machine: Machine) -> None:
+    for dtype, macs in machine.tensor.items():
+        reached = machine.sm_count * machine.rated_clock_mhz * 2 * macs / 1e6
+        assert reached == pytest.approx(machine.tflops(dtype), rel=0.03)
+
+
+@pytest.mark.parametrize("machine", machines(), ids=lambda machine: machine.name)
+def test_every_figure_has_a_source(machine: Machine) -> None:
+    plain = {"name", "title", "architecture", "emit_target", "refusal", "scalar_unit", "sources"}
+    tables = {"tensor", "dense_tflops", "scalar"}
+    names = {item.name for item in dataclasses.fields(machine)} - plain - tables - {"latency"}
+    names |= {f"{table}.{key}" for table in tables for key in getattr(machine, table)}
+    names |= {f"latency.{item.name}" for item in dataclasses.fields(machine.latency)}
+    assert set(machine.sources) == names
+    assert set(machine.scalar) == set(machine.scalar_unit) == set(INSTRUCTION_KINDS)
+
+
+def test_sources_tell_measurement_from_assumption(h200: Machine) -> None:
+    assert h200.origin("dram_sustained_bandwidth") is Origin.MEASURED
+    assert "2026-11" in h200.source("dram_sustained_bandwidth")
+    assert h200.origin("tensor.bf16") is Origin.DOCUMENTATION
+    assert "latency.tma_load_l2" in h200.assumed()
+    assert "sm_count" not in h200.assumed()
+    with pytest.raises(KeyError):
+        h200.source("tensor.f64")
+
+
+def test_hopper_capacities(h200: Machine) -> None:
+    assert h200.shared_memory_per_block_bytes == 227 * 1024
+    assert h200.registers_per_sm == 65536
+    assert (h200.setmaxnreg_min_registers, h200.setmaxnreg_max_registers) == (24, 240)
+    assert load_machine("rtx_5090").shared_memory_per_block_bytes == 99 * 1024
+
+
+def test_time_runs_at_the_sustained_clock(h200: Machine) -> None:
+    assert h200.seconds(1370) == pytest.approx(1e-6)
+    # 132 SMs x 2 x 2048 x 1370 MHz = 740.7 TFLOP/s.
+    assert h200.sustained_tflops("bf16") == pytest.approx(740.7, abs=0.1)
+
+
+def test_a_card_without_a_rate_says_so() -> None:
+    with pytest.raises(
+        LoweringError, match=r"NVIDIA B300 \(sm_103\) has no tensor rate for i8; it has bf16, f16"
+    ):
+        load_machine("b300").tflops("i8")
+
+
+def test_blackwell_ultra_doubles_only_the_exponentials() -> None:
+    ultra, plain = load_machine("b300"), load_machine("b200")
+    assert (ultra.scalar["exp2"], plain.scalar["exp2"]) == (32, 16)
+    assert ultra.scalar["rcp"] == plain.scalar["rcp"]
+    assert ultra.scalar_unit["exp2"] is Unit.MUFU
+
+
+def test_only_hopper_can_be_compiled_for() -> None:
+    assert {row.name for row in machine_rows() if row.targetable} == {"h100_pcie", "h100_sxm", "h20", "h200"}
+    assert require_target(load_machine("h20")) == "sm_90"
+    with pytest.raises(LoweringError, match=r"NVIDIA B200 \(sm_100\) cannot be compiled for: .*tcgen05"):
+        require_target(load_machine("b200"))
+
+
+def test_rows_are_plain() -> None:
+    row = next(row for row in machine_rows() if row.name == "h200")
+    assert (row.title, row.architecture, row.sm_count) == ("NVIDIA H200 SXM", "sm_90", 132)
+    assert (row.bf16_tflops, row.fp8_tflops, row.memory_gb, row.bandwidth_tb_s) == (989.4, 1978.9, 141, 4.8)
+
+
+def test_records_are_values(h200: Machine) -> None:
+    assert load_machine("h200") == h200
+    assert len({h200, load_machine("h200"), load_machine("h20")}) == 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        h200.sm_count = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        h200.tensor["bf16"] = 1.0  # type: ignore[index]
+    smaller = dataclasses.replace(h200, sm_count=4)
+    assert smaller.sm_count == 4
+    assert hash(smaller) != hash(h200)
+
+
+def test_importing_pulls_in_no_heavy_package() -> None:
+    code = "import sys, wsopt.machine; print({'torch', 'triton', 'ortools', 'numpy'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

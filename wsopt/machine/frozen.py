@@ -1,0 +1,35 @@
+"""An immutable, hashable mapping with sorted keys: what records of this room hold instead of a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class FrozenMap(Mapping[str, V], Generic[V]):
+    """A mapping from names to values that cannot change, so a record that holds it can be a cache key.
+
+    Keys iterate in sorted order, whatever order they were given in: what is printed from it is stable.
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, V]) -> None:
+        self._items: dict[str, V] = dict(sorted(items.items()))
+
+    def __getitem__(self, key: str) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._items.items()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._items!r})"

@@ -1,0 +1,198 @@
+"""The record of one card: every figure that a schedule or a prediction may depend on, with its unit.
+
+Ranges stand at the fields; what has to hold between fields is in `check.py`. Values come from `data/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictStr, StringConstraints
+from pydantic.dataclasses import dataclass
+
+from wsopt.errors import LoweringError
+from wsopt.machine.frozen import FrozenMap
+
+OPERAND_DTYPES = ("bf16", "f16", "f8e4m3", "f8e5m2", "i8", "tf32")
+"""Operand types a card may state a tensor rate for; accumulation is in f32 (i32 for `i8`)."""
+
+INSTRUCTION_KINDS = (
+    *("add", "mul", "fma", "max", "iadd", "imul", "compare", "select", "logic"),
+    *("exp2", "log2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"),
+    *("convert", "convert_f8", "convert_int", "shuffle", "ldst"),
+)
+"""Scalar instruction kinds every card gives a rate for; all on 32-bit registers of one thread.
+
+`max` is min too; `convert` packs two f32 into bf16 or f16 in one instruction, `convert_f8` into f8;
+`convert_int` goes between f32 and i32; `ldst` moves one 32-bit word to or from shared memory.
+"""
+
+
+class Unit(StrEnum):
+    """What the warps of an SM share: the issue slots, and the pipes that the instructions go to."""
+
+    ISSUE = "issue"
+    FMA = "fma"
+    ALU = "alu"
+    MUFU = "mufu"
+    LSU = "lsu"
+
+
+class Origin(StrEnum):
+    """Where a figure comes from: the word that its source text starts with.
+
+    The first two are the vendor's; `reported` is what users of the card publish, `measured` our own with its
+    date, `derived` follows from other figures, `scaled` is another card's brought to this one.
+    """
+
+    DATASHEET = "datasheet"
+    DOCUMENTATION = "documentation"
+    REPORTED = "reported"
+    MEASURED = "measured"
+    DERIVED = "derived"
+    SCALED = "scaled"
+    ESTIMATE = "estimate"
+
+
+def _whole(low: int, high: int, text: str) -> Any:
+    return Field(strict=True, ge=low, le=high, description=text)
+
+
+def _real(low: float, high: float, text: str) -> Any:
+    return Field(strict=True, ge=low, le=high, allow_inf_nan=False, description=text)
+
+
+Rate = Annotated[float, _real(0.01, 1e6, "per SM and cycle")]
+Tflops = Annotated[float, _real(0.1, 1e6, "dense TFLOP/s")]
+Cycles = Annotated[float, _real(0, 1e5, "cycles")]
+Slug = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+Rates = Annotated[Mapping[str, Rate], AfterValidator(FrozenMap)]
+Text = Annotated[StrictStr, StringConstraints(min_length=1)]
+
+_CONFIG = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+class Latency:
+    """Latencies in cycles of the SM clock, each from issue to the moment a dependent one may start.
+
+    `mbarrier_wake` is from the arrival that completes a phase to the wake-up of a sleeping waiter,
+    `mbarrier_wait` a wait that succeeds at once; `wgmma_issue` is what one tensor instruction holds its
+    warpgroup for, `wgmma_latency` what a result takes beyond the time in the tensor core; `barrier` is a
+    named barrier, `fence` the fence between ordinary and asynchronous accesses to shared memory.
+    """
+
+    tma_load_l2: Cycles
+    tma_load_dram: Cycles
+    tma_store: Cycles
+    mbarrier_wake: Cycles
+    mbarrier_wait: Cycles
+    wgmma_issue: Cycles
+    wgmma_latency: Cycles
+    smem_load: Cycles
+    smem_store: Cycles
+    shuffle: Cycles
+    arithmetic: Cycles
+    barrier: Cycles
+    fence: Cycles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+class Machine:
+    """One card. Bandwidths are in bytes a second, rates per SM and cycle, clocks in MHz.
+
+    `clock_mhz` is the boost clock, `rated_clock_mhz` the one behind the vendor's dense TFLOP/s, and
+    `sustained_clock_mhz` the one that dense tensor work holds under the power limit. `tensor` gives
+    multiply-adds by operand dtype, `scalar` instructions by kind, `scalar_unit` the pipe of each kind.
+    `dataclasses.replace` checks ranges again, but not what `check.py` asks of the figures together.
+    """
+
+    name: Slug
+    title: Text
+    architecture: Annotated[StrictStr, StringConstraints(pattern=r"^sm_\d+$")]
+    emit_target: Annotated[StrictStr, StringConstraints(pattern=r"^sm_\d+$")] | None = None
+    refusal: Text | None = None
+
+    sm_count: Annotated[int, _whole(1, 1024, "streaming multiprocessors")]
+    clock_mhz: Annotated[float, _real(100, 10_000, "boost clock, MHz")]
+    rated_clock_mhz: Annotated[float, _real(100, 10_000, "clock of the dense TFLOP/s, MHz")]
+    sustained_clock_mhz: Annotated[float, _real(100, 10_000, "clock under dense tensor work, MHz")]
+
+    threads_per_warp: Annotated[int, _whole(1, 128, "threads a warp")]
+    warps_per_warpgroup: Annotated[int, _whole(1, 32, "warps a warpgroup")]
+    schedulers_per_sm: Annotated[int, _whole(1, 16, "warp schedulers an SM")]
+    max_warps_per_block: Annotated[int, _whole(1, 128, "warps a block")]
+    max_warps_per_sm: Annotated[int, _whole(1, 128, "warps an SM")]
+    max_blocks_per_sm: Annotated[int, _whole(1, 128, "blocks an SM")]
+
+    registers_per_sm: Annotated[int, _whole(1024, 2**24, "32-bit registers an SM")]
+    register_granularity: Annotated[int, _whole(1, 64, "registers a thread are a multiple of this")]
+    setmaxnreg_min_registers: Annotated[int, _whole(1, 1024, "fewest registers a role may ask for")]
+    setmaxnreg_max_registers: Annotated[int, _whole(1, 1024, "most registers a role may ask for")]
+    max_registers_per_thread: Annotated[int, _whole(1, 1024, "registers a thread can address")]
+
+    shared_memory_per_block_bytes: Annotated[int, _whole(1024, 2**24, "shared memory a block, bytes")]
+    shared_memory_per_sm_bytes: Annotated[int, _whole(1024, 2**24, "shared memory an SM, bytes")]
+    shared_memory_reserved_bytes: Annotated[int, _whole(0, 2**16, "kept by the system a block, bytes")]
+    shared_memory_bytes_per_cycle: Annotated[int, _whole(1, 4096, "shared memory, bytes a cycle")]
+
+    l2_bytes: Annotated[int, _whole(2**16, 2**32, "L2 cache, bytes")]
+    l2_bandwidth: Annotated[float, _real(1e10, 1e15, "L2 to SMs, bytes a second")]
+    dram_bytes: Annotated[int, _whole(2**28, 2**44, "device memory, bytes")]
+    dram_bandwidth: Annotated[float, _real(1e10, 1e15, "device memory by datasheet, bytes a second")]
+    dram_sustained_bandwidth: Annotated[float, _real(1e10, 1e15, "device memory as reached, bytes a second")]
+
+    mma_rows: Annotated[int, _whole(1, 1024, "rows of one tensor instruction")]
+    mma_columns_step: Annotated[
+        int, _whole(1, 1024, "columns of a tensor instruction are a multiple of this")
+    ]
+    mma_columns_max: Annotated[int, _whole(1, 1024, "most columns of a tensor instruction")]
+    mma_k_bytes: Annotated[int, _whole(1, 1024, "depth of one tensor instruction, bytes of an operand row")]
+    tma_box_extent_max: Annotated[int, _whole(1, 65536, "most elements along one extent of a TMA box")]
+    tma_alignment_bytes: Annotated[int, _whole(1, 1024, "alignment of TMA addresses and strides, bytes")]
+
+    kernel_launch_us: Annotated[float, _real(0, 1000, "one launch, microseconds")]
+    block_start_cycles: Annotated[float, _real(0, 1e6, "from block start to first load, cycles")]
+    wave_tail_cycles: Annotated[float, _real(0, 1e6, "from last store to the next wave, cycles")]
+
+    tensor: Rates
+    dense_tflops: Annotated[Mapping[str, Tflops], AfterValidator(FrozenMap)]
+    scalar: Rates
+    scalar_unit: Annotated[Mapping[str, Unit], AfterValidator(FrozenMap)]
+    latency: Latency
+    sources: Annotated[Mapping[str, StrictStr], AfterValidator(FrozenMap)]
+
+    def tflops(self, dtype: str) -> float:
+        """Dense TFLOP/s of the datasheet for operands of `dtype`; LoweringError if the card has none."""
+        if dtype not in self.dense_tflops:
+            known = ", ".join(self.dense_tflops)
+            raise LoweringError(
+                f"{self.title} ({self.architecture}) has no tensor rate for {dtype}; it has {known}"
+            )
+        return self.dense_tflops[dtype]
+
+    def sustained_tflops(self, dtype: str) -> float:
+        """TFLOP/s at the sustained clock: what a product that never waits reaches under the power limit."""
+        return self.tflops(dtype) * self.sustained_clock_mhz / self.rated_clock_mhz
+
+    def ridge(self, dtype: str) -> float:
+        """FLOP a byte at which tensor cores and device memory take equally long, both by the datasheet."""
+        return self.tflops(dtype) * 1e12 / self.dram_bandwidth
+
+    def seconds(self, cycles: float) -> float:
+        """Time that `cycles` of an SM take at the sustained clock."""
+        return cycles / (self.sustained_clock_mhz * 1e6)
+
+    def source(self, figure: str) -> str:
+        """Where a figure comes from, by field name or `table.key` ("tensor.bf16"); KeyError if unknown."""
+        return self.sources[figure]
+
+    def origin(self, figure: str) -> Origin:
+        """The kind of source of a figure; KeyError if unknown."""
+        return Origin(self.sources[figure].partition(":")[0])
+
+    def assumed(self) -> tuple[str, ...]:
+        """Figures scaled from another card or estimated: those a measurement of this card would replace."""
+        return tuple(name for name in self.sources if self.origin(name) in (Origin.SCALED, Origin.ESTIMATE))
