@@ -1,0 +1,350 @@
+"""Every op of the table against its definition, written again with Python's math or plain NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from graph_examples import single
+
+from wsopt.graph import OPS, CostClass, DType, evaluate, random_inputs
+from wsopt.graph.meaning import cast_array, erf, round_to_tf32
+
+Array = Any
+Pairwise = Callable[[float, float], float]
+
+F32, BF16, F16, I32, I8, BOOL = "f32", "bf16", "f16", "i32", "i8", "bool"
+
+
+def run(op: str, *arrays: Array, **attrs: Any) -> Array:
+    """The op's value on these arrays and scalars, through a graph of its own."""
+    words = {dtype.numpy: dtype.value for dtype in DType if dtype is not DType.I4}
+    tensors = [a if isinstance(a, int | float | str) else (a.shape, words[a.dtype]) for a in arrays]
+    inputs = {f"x{i}": a for i, a in enumerate(arrays) if not isinstance(a, int | float | str)}
+    return evaluate(single(op, *tensors, **attrs), inputs)["y"]
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def close(actual: Array, expected: Any, tolerance: float = 2e-6) -> None:
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+# --- elementwise ----------------------------------------------------------------------------------------
+
+UNARY: dict[str, Callable[[float], float]] = {
+    "neg": lambda x: -x,
+    "abs": lambda x: x if x > 0 else -x,
+    "exp": math.exp,
+    "exp2": lambda x: 2.0**x,
+    "log": math.log,
+    "log2": math.log2,
+    "sqrt": math.sqrt,
+    "rsqrt": lambda x: x**-0.5,
+    "reciprocal": lambda x: 1 / x,
+    "tanh": math.tanh,
+    "sigmoid": lambda x: math.exp(x) / (1 + math.exp(x)),
+    "erf": math.erf,
+    "sin": math.sin,
+    "cos": math.cos,
+    "relu": lambda x: x if x > 0 else 0.0,
+    "silu": lambda x: x * math.exp(x) / (1 + math.exp(x)),
+}
+NEEDS_POSITIVE = {"log", "log2", "sqrt", "rsqrt", "reciprocal"}
+BINARY: dict[str, Pairwise] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "maximum": max,
+    "minimum": min,
+    "pow": lambda a, b: math.exp(b * math.log(a)),
+}
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "equal": lambda a, b: a == b,
+    "not_equal": lambda a, b: a != b,
+    "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b,
+    "greater": lambda a, b: a > b,
+    "greater_equal": lambda a, b: a >= b,
+}
+LOGICAL: dict[str, Callable[[bool, bool], bool]] = {
+    "logical_and": lambda a, b: a and b,
+    "logical_or": lambda a, b: a or b,
+}
+REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
+    "reduce_sum": math.fsum,
+    "reduce_max": max,
+    "reduce_min": min,
+    "reduce_mean": lambda row: math.fsum(row) / len(row),
+}
+OTHERS = {
+    *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose"),
+    *("softmax", "rms_norm", "layer_norm", "dequantize"),
+}
+
+
+def test_every_op_is_tested_here() -> None:
+    assert {*UNARY, *BINARY, *COMPARISONS, *LOGICAL, *REDUCTIONS, *OTHERS} == set(OPS)
+
+
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_unary(op: str, dtype: Any) -> None:
+    x = normal(5, 7)
+    x = (np.abs(x) + 0.1 if op in NEEDS_POSITIVE else x).astype(dtype)
+    close(run(op, x), [[UNARY[op](float(v)) for v in row] for row in x])
+
+
+@pytest.mark.parametrize("op", BINARY)
+def test_binary_broadcasts(op: str) -> None:
+    a, b = np.abs(normal(3, 1, 5)) + 0.1, np.abs(normal(4, 1, seed=1)) + 0.1
+    expected = [
+        [[BINARY[op](float(a[i, 0, k]), float(b[j, 0])) for k in range(5)] for j in range(4)]
+        for i in range(3)
+    ]
+    close(run(op, a, b), expected)
+
+
+@pytest.mark.parametrize("op", BINARY)
+def test_binary_of_mixed_dtypes_is_f32(op: str) -> None:
+    a, b = np.array([1, 2, 7], np.int8), np.array([0.5, 2, 3], ml_dtypes.bfloat16)
+    close(run(op, a, b), [BINARY[op](float(p), float(q)) for p, q in zip(a, b, strict=True)])
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "maximum", "minimum"])
+def test_integers_stay_integers(op: str) -> None:
+    a, b = np.array([100, -100, 7], np.int8), np.array([100, 3, -7], np.int32)
+    result = run(op, a, b)
+    assert result.dtype == np.int32
+    assert result.tolist() == [BINARY[op](int(p), int(q)) for p, q in zip(a, b, strict=True)]
+
+
+def test_scalars_are_i32_or_f32_by_how_they_are_written() -> None:
+    a = np.array([1, 2], np.int8)
+    assert run("add", a, 2).dtype == np.int32
+    assert run("add", a, 2.0).dtype == np.float32
+    assert run("add", normal(2), 2).dtype == np.float32
+    assert run("exp", 1.0).shape == ()
+
+
+@pytest.mark.parametrize("op", COMPARISONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, ml_dtypes.float8_e4m3fn])
+def test_comparison(op: str, dtype: Any) -> None:
+    a = np.array([1, 2, 3, 4], dtype)
+    result = run(op, a, 2)
+    assert result.dtype == np.bool_
+    assert result.tolist() == [COMPARISONS[op](float(v), 2.0) for v in a]
+
+
+@pytest.mark.parametrize("op", LOGICAL)
+def test_logical(op: str) -> None:
+    a, b = np.array([[False], [True]]), np.array([False, True])
+    assert run(op, a, b).tolist() == [[LOGICAL[op](p, q) for q in (False, True)] for p in (False, True)]
+
+
+def test_logical_not() -> None:
+    assert run("logical_not", np.array([True, False])).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(("approximate", "tolerance"), [("none", 2e-6), ("tanh", 2e-6), (None, 2e-6)])
+def test_gelu(approximate: str | None, tolerance: float) -> None:
+    def exact(v: float) -> float:
+        return v * (1 + math.erf(v / math.sqrt(2))) / 2
+
+    def tanh(v: float) -> float:
+        return v / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+
+    x = 3 * normal(40)
+    attrs = {"approximate": approximate} if approximate else {}
+    expected = [(tanh if approximate == "tanh" else exact)(float(v)) for v in x]
+    close(run("gelu", x, **attrs), expected, tolerance)
+
+
+def test_where() -> None:
+    condition, a = np.array([True, False, True]), np.array([1.5, 2.5, 3.5], np.float16)
+    close(run("where", condition, a, "-inf"), [1.5, -math.inf, 3.5])
+    assert run("where", condition, 1, 2).tolist() == [1, 2, 1]
+    assert run("where", condition, 1, 2).dtype == np.int32
+    assert run("where", condition, ~condition, condition).tolist() == [False, False, False]
+
+
+def test_erf_is_accurate_to_f32() -> None:
+    x = np.linspace(-6, 6, 100_001).astype(np.float32)
+    assert np.max(np.abs(erf(x) - np.array([math.erf(float(v)) for v in x]))) < 2e-7
+    special = erf(np.array([0.0, -0.0, np.inf, -np.inf, np.nan], np.float32))
+    np.testing.assert_array_equal(special, [0, 0, 1, -1, np.nan])
+
+
+# --- casts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "pairs"),
+    [
+        # Halfway cases go to the even neighbour. After 1 comes 1 + 2**-7 in bf16, 2**-10 in f16.
+        ("bf16", [(1 + 2**-8, 1), (1 + 3 * 2**-8, 1 + 2**-6), (3.4e38, math.inf), (-math.inf, -math.inf)]),
+        ("f16", [(1 + 2**-11, 1), (1 + 3 * 2**-11, 1 + 2**-9), (65519, 65504), (65520, math.inf)]),
+        ("f8e4m3", [(1 + 2**-4, 1), (1 + 3 * 2**-4, 1.25), (449, 448), (1e9, 448), (-math.inf, -448)]),
+        ("f8e5m2", [(1.125, 1), (1.375, 1.5), (61440, 57344), (math.inf, 57344), (-1e9, -57344)]),
+        ("i32", [(0.5, 0), (1.5, 2), (-2.5, -2), (1e10, 2**31 - 1), (-math.inf, -(2**31)), (math.nan, 0)]),
+        ("i8", [(127.4, 127), (128, 127), (-1000, -128), (math.nan, 0)]),
+        ("i4", [(7.5, 7), (6.5, 6), (-9, -8), (2, 2)]),
+        ("bool", [(0, False), (-0.0, False), (0.25, True), (math.nan, True)]),
+    ],
+)
+def test_cast_rounds_to_even_and_saturates(dtype: str, pairs: list[tuple[float, float]]) -> None:
+    result = run("cast", np.array([x for x, _ in pairs], np.float32), dtype=dtype)
+    assert result.dtype == DType(dtype).numpy
+    assert [float(v) for v in result] == [float(y) for _, y in pairs]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f8e4m3", "f8e5m2"])
+def test_cast_keeps_nan(dtype: str) -> None:
+    assert np.isnan(run("cast", np.array([np.nan], np.float32), dtype=dtype).astype(np.float32)).all()
+
+
+def test_cast_of_integers_saturates_without_rounding() -> None:
+    assert cast_array(np.array([2**31 - 1, 200, -200], np.int32), DType.I8).tolist() == [127, 127, -128]
+    assert cast_array(np.array([2**24 + 1], np.int32), DType.I32).tolist() == [2**24 + 1]
+    assert cast_array(np.array([True, False]), DType.F16).tolist() == [1.0, 0.0]
+
+
+# --- contraction ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e5m2])
+def test_matmul(transpose_a: bool, transpose_b: bool, dtype: Any) -> None:
+    a, b = normal(2, 1, 4, 6).astype(dtype), normal(3, 6, 5, seed=1).astype(dtype)
+    expected = np.einsum("pqmk,rkn->prmn", a.astype(np.float64), b.astype(np.float64))
+    a = np.ascontiguousarray(np.swapaxes(a, -1, -2)) if transpose_a else a
+    b = np.ascontiguousarray(np.swapaxes(b, -1, -2)) if transpose_b else b
+    close(run("matmul", a, b, transpose_a=transpose_a, transpose_b=transpose_b), expected)
+
+
+def test_matmul_of_i8_is_exact() -> None:
+    a, b = np.full((2, 2000), -128, np.int8), np.full((2000, 3), -128, np.int8)
+    result = run("matmul", a, b)
+    assert result.dtype == np.int32
+    assert (result == 2000 * 128 * 128).all()
+
+
+def test_matmul_of_f32_by_precision() -> None:
+    a, b = np.array([[1 + 2**-12, 1]], np.float32), np.array([[1], [2**-20]], np.float32)
+    assert run("matmul", a, b, precision="ieee")[0, 0] == 1 + 2**-12 + 2**-20
+    assert run("matmul", a, b, precision="tf32")[0, 0] == 1 + 2**-20
+
+
+def test_tf32_rounds_to_even() -> None:
+    x = np.array([1 + 2**-11, 1 + 3 * 2**-11, -(1 + 2**-10), np.inf, np.nan, 0], np.float32)
+    expected = [1, 1 + 2**-9, -(1 + 2**-10), np.inf, np.nan, 0]
+    np.testing.assert_array_equal(round_to_tf32(x), np.array(expected, np.float32))
+
+
+# --- movement, reductions, composites -------------------------------------------------------------------
+
+
+def test_iota() -> None:
+    assert run("iota", shape=[2, 3], axis=1).tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert run("iota", shape=[2, 3], axis=-2).tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8, np.bool_])
+def test_movement_keeps_dtype(dtype: Any) -> None:
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    flat = run("reshape", x, shape=[3, 2])
+    assert flat.dtype == x.dtype
+    assert flat.tolist() == [[x[0, 0], x[0, 1]], [x[0, 2], x[1, 0]], [x[1, 1], x[1, 2]]]
+    turned = run("transpose", x, perm=[1, 0])
+    assert turned.dtype == x.dtype
+    assert turned.tolist() == [[x[j, i] for j in range(2)] for i in range(3)]
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reduction(op: str, keepdims: bool) -> None:
+    x = normal(3, 4, 5)
+    expected = np.array(
+        [[REDUCTIONS[op]([float(v) for v in x[i, :, k]]) for k in range(5)] for i in range(3)]
+    )
+    close(run(op, x, axis=-2, keepdims=keepdims), expected[:, None] if keepdims else expected)
+
+
+def test_reductions_of_integers() -> None:
+    x = np.array([[100, 100], [3, 4]], np.int8)
+    assert run("reduce_sum", x, axis=1).tolist() == [200, 7]
+    assert run("reduce_sum", x, axis=1).dtype == np.int32
+    assert run("reduce_mean", x, axis=1).tolist() == [100, 3.5]
+
+
+@pytest.mark.parametrize("axis", [-1, 0, None])
+def test_softmax(axis: int | None) -> None:
+    x = 10 * normal(4, 6)
+    weights = np.exp(x.astype(np.float64))
+    expected = weights / weights.sum(axis=-1 if axis is None else axis, keepdims=True)
+    close(run("softmax", x, **({} if axis is None else {"axis": axis})), expected)
+
+
+def test_softmax_of_masked_rows_and_large_values() -> None:
+    x = np.array([[-np.inf, -np.inf], [-np.inf, 3], [3e38, 3e38]], np.float32)
+    assert run("softmax", x).tolist() == [[0, 0], [0, 1], [0.5, 0.5]]
+    assert np.isnan(run("softmax", np.array([[np.nan, 1]], np.float32))).all()
+
+
+@pytest.mark.parametrize("eps", [None, 0.5])
+def test_norms(eps: float | None) -> None:
+    x, weight, bias = normal(3, 8), normal(8, seed=1), normal(8, seed=2)
+    attrs = {} if eps is None else {"eps": eps}
+    wide = x.astype(np.float64)
+    root = np.sqrt((wide**2).sum(-1, keepdims=True) / 8 + (1e-6 if eps is None else eps))
+    close(run("rms_norm", x, weight, **attrs), wide / root * weight)
+    deviation = np.sqrt(wide.var(-1, keepdims=True) + (1e-5 if eps is None else eps))
+    centred = wide - wide.mean(-1, keepdims=True)
+    close(run("layer_norm", x, weight, bias, **attrs), centred / deviation * weight + bias)
+
+
+@pytest.mark.parametrize("zero", ["none", "scalar", "tensor"])
+def test_dequantize(zero: str) -> None:
+    q, scale = np.arange(-8, 8, dtype=np.int8).reshape(2, 8), normal(2, 2)
+    zeros = {"none": np.zeros((2, 2)), "scalar": np.full((2, 2), 8), "tensor": np.array([[1, 2], [3, 4]])}[
+        zero
+    ]
+    more = {"none": [], "scalar": [8], "tensor": [zeros.astype(np.int8)]}[zero]
+    expected = [[(float(q[i, j]) - zeros[i, j // 4]) * scale[i, j // 4] for j in range(8)] for i in range(2)]
+    close(run("dequantize", q, scale, *more, group=4), expected)
+
+
+def test_dequantize_of_i4_broadcasts_scales() -> None:
+    graph = single("dequantize", ((3, 4), "i4"), ((2,), "f16"), group=2)
+    inputs = random_inputs(graph, 0)
+    q, scale = inputs["x0"].astype(float), inputs["x1"].astype(float)
+    close(evaluate(graph, inputs)["y"], q * np.array([scale[0], scale[0], scale[1], scale[1]]))
+
+
+# --- the table itself -----------------------------------------------------------------------------------
+
+
+def test_table_is_ordered_complete_and_documented() -> None:
+    assert list(OPS)[:3] == ["matmul", "add", "sub"]
+    assert len(OPS) == 47
+    for name, spec in OPS.items():
+        assert spec.name == name
+        assert spec.doc.endswith(".")
+        assert set(spec.scalars) <= set(spec.operands)
+
+
+def test_cost_classes() -> None:
+    by_class = {cost: {spec.name for spec in OPS.values() if spec.cost is cost} for cost in CostClass}
+    assert by_class[CostClass.CONTRACTION] == {"matmul"}
+    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose"}
+    assert by_class[CostClass.REDUCTION] == set(REDUCTIONS)
+    assert by_class[CostClass.COMPOSITE] == {"softmax", "rms_norm", "layer_norm", "dequantize"}

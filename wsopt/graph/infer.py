@@ -1,0 +1,278 @@
+"""Shape and dtype rules of the operations: what a node's result is, or why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wsopt.graph.types import DType, TensorType
+
+MAX_EXTENT = 2**31 - 1
+MAX_ELEMENTS = 2**48
+MAX_RANK = 16
+MATMUL_DTYPES = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.I8, DType.F32)
+
+Attrs = Mapping[str, Any]
+Shape = tuple[int, ...]
+Types = tuple[TensorType, ...]
+ShapeRule = Callable[[Types, Attrs], Shape]
+DTypeRule = Callable[[Types, Attrs], DType]
+
+
+class OpFault(Exception):
+    """Operands or attributes that an operation cannot take.
+
+    Each fault is a place below the node (`inputs/1`, `attrs/axis`) and what is wrong with it.
+    """
+
+    def __init__(self, *faults: tuple[str, str]) -> None:
+        self.faults = faults
+        super().__init__("; ".join(f"{place}: {message}" for place, message in faults))
+
+
+def show(shape: Shape) -> str:
+    """A shape as it stands in the file."""
+    return str(list(shape))
+
+
+def tensor_fault(tensor: TensorType) -> str | None:
+    """Why a tensor of this type cannot be, or None: its size, and the packing of i4."""
+    if tensor.size > MAX_ELEMENTS:
+        return f"shape {show(tensor.shape)} has {tensor.size} elements; at most 2**48 are allowed"
+    if tensor.dtype is DType.I4 and (not tensor.shape or tensor.shape[-1] % 2):
+        return f"shape {show(tensor.shape)}: i4 is packed two to a byte, so its last extent has to be even"
+    return None
+
+
+# --- shapes ---------------------------------------------------------------------------------------------
+
+
+def broadcast_shapes(first: Shape, second: Shape) -> Shape | None:
+    """The shape two tensors broadcast to as in NumPy, or None."""
+    rank = max(len(first), len(second))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in (first, second)]
+    result = []
+    for a, b in zip(*padded, strict=True):
+        if a != b and 1 not in (a, b):
+            return None
+        result.append(b if a == 1 else a)
+    return tuple(result)
+
+
+def broadcast(types: Types, _attrs: Attrs) -> Shape:
+    """All operands broadcast together."""
+    shape: Shape = ()
+    for index, tensor in enumerate(types):
+        joined = broadcast_shapes(shape, tensor.shape)
+        if joined is None:
+            others = show(types[0].shape) if index == 1 else f"{show(shape)} (the operands before it)"
+            raise OpFault(("inputs", f"shapes {others} and {show(tensor.shape)} do not broadcast"))
+        shape = joined
+    return shape
+
+
+def same_shape(types: Types, _attrs: Attrs) -> Shape:
+    """The result has the first operand's shape."""
+    return types[0].shape
+
+
+def matmul_shape(types: Types, attrs: Attrs) -> Shape:
+    """[..., m, k] times [..., k, n] gives [..., m, n], after the transposes."""
+    flat = [
+        (f"inputs/{index}", f"shape {show(tensor.shape)}; matmul wants at least two axes")
+        for index, tensor in enumerate(types)
+        if tensor.rank < 2
+    ]
+    if flat:
+        raise OpFault(*flat)
+    a, b = (tensor.shape for tensor in types)
+    m, k = (a[-1], a[-2]) if attrs["transpose_a"] else (a[-2], a[-1])
+    k_of_b, n = (b[-1], b[-2]) if attrs["transpose_b"] else (b[-2], b[-1])
+    faults = []
+    if k != k_of_b:
+        told = f"shapes {show(a)} and {show(b)}: the contracted extents are {k} and {k_of_b}"
+        flags = ", ".join(f"{key} is {str(attrs[key]).lower()}" for key in ("transpose_a", "transpose_b"))
+        faults.append(("inputs", f"{told} ({flags}); they have to be equal"))
+    leading = broadcast_shapes(a[:-2], b[:-2])
+    if leading is None:
+        faults.append(("inputs", f"shapes {show(a)} and {show(b)}: the leading axes do not broadcast"))
+    if faults or leading is None:
+        raise OpFault(*faults)
+    return (*leading, m, n)
+
+
+def checked_axis(attrs: Attrs, shape: Shape) -> int:
+    """The attribute `axis`, counted from the front. Raises OpFault when it is out of range."""
+    axis, rank = int(attrs["axis"]), len(shape)
+    if not -rank <= axis < rank:
+        allowed = f"-{rank} to {rank - 1}" if rank else "none: a tensor of rank 0 has no axis"
+        raise OpFault(("attrs/axis", f"axis {axis} of shape {show(shape)}; allowed: {allowed}"))
+    return axis % rank
+
+
+def axis_shape(types: Types, attrs: Attrs) -> Shape:
+    """The operand's shape, of which `axis` has to be an axis (softmax)."""
+    checked_axis(attrs, types[0].shape)
+    return types[0].shape
+
+
+def reduced_shape(types: Types, attrs: Attrs) -> Shape:
+    """The operand's shape without `axis`, or with extent 1 there."""
+    shape = types[0].shape
+    axis = checked_axis(attrs, shape)
+    return shape[:axis] + ((1,) if attrs["keepdims"] else ()) + shape[axis + 1 :]
+
+
+def iota_shape(_types: Types, attrs: Attrs) -> Shape:
+    """The attribute `shape`, of which `axis` has to be an axis."""
+    shape: Shape = attrs["shape"]
+    checked_axis(attrs, shape)
+    return shape
+
+
+def reshaped(types: Types, attrs: Attrs) -> Shape:
+    """The attribute `shape`, with as many elements as the operand."""
+    shape: Shape = attrs["shape"]
+    old = types[0]
+    if math.prod(shape) != old.size:
+        counts = f"{old.size} elements cannot become {show(shape)} with {math.prod(shape)}"
+        raise OpFault(("attrs/shape", f"shape {show(old.shape)} with {counts}"))
+    return shape
+
+
+def transposed(types: Types, attrs: Attrs) -> Shape:
+    """The operand's extents in the order of `perm`."""
+    perm, shape = attrs["perm"], types[0].shape
+    if sorted(perm) != list(range(len(shape))):
+        allowed = f"each of 0 to {len(shape) - 1} once" if shape else "[] for rank 0"
+        raise OpFault(("attrs/perm", f"{show(perm)} for shape {show(shape)}; allowed: {allowed}"))
+    return tuple(shape[axis] for axis in perm)
+
+
+def norm_shape(types: Types, _attrs: Attrs) -> Shape:
+    """The operand's shape; weight and bias broadcast to it and do not enlarge it."""
+    shape = types[0].shape
+    if not shape:
+        raise OpFault(("inputs/0", "rank 0; a norm over the last axis wants at least one axis"))
+    faults = [
+        (f"inputs/{index}", f"shape {show(tensor.shape)} does not broadcast to {show(shape)}")
+        for index, tensor in enumerate(types)
+        if broadcast_shapes(shape, tensor.shape) != shape
+    ]
+    if faults:
+        raise OpFault(*faults)
+    return shape
+
+
+def dequantize_shape(types: Types, attrs: Attrs) -> Shape:
+    """q is [..., k]; scale and zero are [..., k / group], their leading axes broadcast to q's."""
+    shape, group = types[0].shape, int(attrs["group"])
+    if not shape or shape[-1] % group:
+        raise OpFault(("attrs/group", f"{group} does not divide the last extent of shape {show(shape)}"))
+    wanted = (*shape[:-1], shape[-1] // group)
+    faults = [
+        (f"inputs/{index}", f"shape {show(tensor.shape)}; group {group} wants {show(wanted)}")
+        for index, tensor in enumerate(types[1:], start=1)
+        if not _gives_groups(tensor.shape, wanted, scalar_ok=index == 2)
+    ]
+    if faults:
+        raise OpFault(*faults)
+    return shape
+
+
+def _gives_groups(shape: Shape, wanted: Shape, *, scalar_ok: bool) -> bool:
+    if not shape:
+        return scalar_ok
+    return shape[-1] == wanted[-1] and broadcast_shapes(shape, wanted) == wanted
+
+
+# --- dtypes ---------------------------------------------------------------------------------------------
+
+
+def _want(types: Types, allowed: Callable[[DType], bool], wanted: str, start: int = 0) -> None:
+    faults = [
+        (f"inputs/{index}", f"dtype {tensor.dtype.value}; wants {wanted}")
+        for index, tensor in enumerate(types[start:], start=start)
+        if not allowed(tensor.dtype)
+    ]
+    if faults:
+        raise OpFault(*faults)
+
+
+def _want_numbers(types: Types, start: int = 0) -> None:
+    _want(types, lambda dtype: dtype is not DType.BOOL, "a number: cast it, or choose with where", start)
+
+
+def real(types: Types, _attrs: Attrs) -> DType:
+    """Numbers in, f32 out."""
+    _want_numbers(types)
+    return DType.F32
+
+
+def arithmetic(types: Types, _attrs: Attrs) -> DType:
+    """Numbers in; i32 out if all are integers, f32 otherwise."""
+    _want_numbers(types)
+    return DType.I32 if all(tensor.dtype.is_integer for tensor in types) else DType.F32
+
+
+def comparison(types: Types, _attrs: Attrs) -> DType:
+    """Numbers in, bool out."""
+    _want_numbers(types)
+    return DType.BOOL
+
+
+def logical(types: Types, _attrs: Attrs) -> DType:
+    """Bools in, bool out."""
+    _want(types, lambda dtype: dtype is DType.BOOL, "bool: compare first")
+    return DType.BOOL
+
+
+def choice(types: Types, attrs: Attrs) -> DType:
+    """A bool condition; two bools give bool, two numbers what arithmetic gives."""
+    _want(types[:1], lambda dtype: dtype is DType.BOOL, "bool: compare first")
+    if all(tensor.dtype is DType.BOOL for tensor in types[1:]):
+        return DType.BOOL
+    _want_numbers(types, start=1)
+    return arithmetic(types[1:], attrs)
+
+
+def same_dtype(types: Types, _attrs: Attrs) -> DType:
+    """Moving data does no arithmetic, so the dtype stays."""
+    return types[0].dtype
+
+
+def cast_dtype(_types: Types, attrs: Attrs) -> DType:
+    """The attribute `dtype`."""
+    dtype: DType = attrs["dtype"]
+    return dtype
+
+
+def index_dtype(_types: Types, _attrs: Attrs) -> DType:
+    """Indices are i32."""
+    return DType.I32
+
+
+def dequantize_dtype(types: Types, _attrs: Attrs) -> DType:
+    """Numbers in, with a floating-point scale; f32 out."""
+    _want_numbers(types)
+    _want(types[:2], lambda dtype: dtype.is_float, "a floating-point scale", start=1)
+    return DType.F32
+
+
+def matmul_dtype(types: Types, attrs: Attrs) -> DType:
+    """Both operands of one tensor-core dtype; i8 sums are i32, all others f32."""
+    allowed = " ".join(dtype.value for dtype in MATMUL_DTYPES)
+    _want(types, MATMUL_DTYPES.__contains__, f"one of {allowed}: it wants a cast first")
+    a, b = (tensor.dtype for tensor in types)
+    if a is not b:
+        told = f"dtypes {a.value} and {b.value}; the operands of matmul have one dtype"
+        raise OpFault(("inputs", f"{told}: one of them wants a cast first"))
+    precision = attrs["precision"]
+    if a is DType.F32 and precision is None:
+        told = 'f32 operands want the attr precision, "tf32" or "ieee"'
+        raise OpFault(("attrs", f"{told}; or cast them to f16 or bf16 first"))
+    if a is not DType.F32 and precision is not None:
+        told = f'"{precision}" is for f32 operands; these are {a.value}, which have one precision'
+        raise OpFault(("attrs/precision", told))
+    return DType.I32 if a is DType.I8 else DType.F32

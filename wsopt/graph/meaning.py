@@ -1,0 +1,248 @@
+"""What each operation means, in NumPy: f32 arithmetic, i32 for integers, rounding in casts only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wsopt.graph.infer import Attrs
+from wsopt.graph.types import DType
+
+Array = npt.NDArray[Any]
+Arrays = tuple[Array, ...]
+Meaning = Callable[[Arrays, Attrs], Array]
+
+F8_LARGEST = {DType.F8E4M3: 448.0, DType.F8E5M2: 57344.0}
+_INT_RANGE = {DType.I32: (-(2**31), 2**31 - 1), DType.I8: (-128, 127), DType.I4: (-8, 7)}
+
+# erf(x) = x P(x^2) / Q(x^2) on [-4, 4], highest power first; outside, erf is +-1 in f32. Coefficients of
+# the f32 erf of Eigen (unsupported/Eigen/src/SpecialFunctions), a rational minimax fit.
+_ERF_P = (
+    -2.72614225801306e-10,
+    2.77068142495902e-08,
+    -2.10102402082508e-06,
+    -5.69250639462346e-05,
+    -7.34990630326855e-04,
+    -2.95459980854025e-03,
+    -1.60960333262415e-02,
+)
+_ERF_Q = (
+    -1.45660718464996e-05,
+    -2.13374055278905e-04,
+    -1.68282697438203e-03,
+    -7.37332916720468e-03,
+    -1.42647390514189e-02,
+)
+_ERF_BLOCK = 2**16
+
+
+def f32(array: Array) -> Array:
+    """The array in f32."""
+    return np.asarray(array, dtype=np.float32)
+
+
+def numbers(function: Callable[..., Array]) -> Meaning:
+    """Apply in i32 if all operands are integers, in f32 otherwise."""
+
+    def apply(arrays: Arrays, _attrs: Attrs) -> Array:
+        integers = all(array.dtype.kind == "i" for array in arrays)
+        return function(*(array.astype(np.int32 if integers else np.float32) for array in arrays))
+
+    return apply
+
+
+def reals(function: Callable[..., Array]) -> Meaning:
+    """Apply in f32."""
+    return lambda arrays, _attrs: function(*map(f32, arrays))
+
+
+def bools(function: Callable[..., Array]) -> Meaning:
+    """Apply to bools as they are."""
+    return lambda arrays, _attrs: function(*arrays)
+
+
+# --- elementwise ----------------------------------------------------------------------------------------
+
+
+def rsqrt(x: Array) -> Array:
+    """1 / sqrt(x)."""
+    return f32(np.float32(1) / np.sqrt(x))
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), which is 0 where exp overflows."""
+    return f32(np.float32(1) / (np.float32(1) + np.exp(-x)))
+
+
+def silu(x: Array) -> Array:
+    """x sigmoid(x)."""
+    return f32(x * sigmoid(x))
+
+
+def relu(x: Array) -> Array:
+    """The larger of x and 0; nan stays nan."""
+    return np.asarray(np.maximum(x, x.dtype.type(0)))
+
+
+def erf(x: Array) -> Array:
+    """The error function, within 1e-7."""
+    x = np.asarray(x, dtype=np.float32, order="C")
+    result = np.empty_like(x)
+    source, target = x.reshape(-1), result.reshape(-1)
+    for start in range(0, source.size, _ERF_BLOCK):
+        block = slice(start, start + _ERF_BLOCK)
+        target[block] = _erf_f64(source[block].astype(np.float64))
+    return result
+
+
+def _erf_f64(x: Array) -> Array:
+    # In f32 the quotient of the polynomials would be off by 4e-7.
+    x = np.clip(x, -4, 4)
+    square = x * x
+    return np.asarray(np.clip(x * _horner(_ERF_P, square) / _horner(_ERF_Q, square), -1, 1))
+
+
+def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
+    total = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        total *= x
+        total += coefficient
+    return total
+
+
+def gelu(arrays: Arrays, attrs: Attrs) -> Array:
+    """x Phi(x), or its tanh approximation (Hendrycks and Gimpel, arXiv:1606.08415)."""
+    x, half, one = f32(arrays[0]), np.float32(0.5), np.float32(1)
+    if attrs["approximate"] == "tanh":
+        inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)
+        return f32(half * x * (one + np.tanh(inner)))
+    return f32(half * x * (one + erf(x * np.float32(np.sqrt(0.5)))))
+
+
+def where(arrays: Arrays, attrs: Attrs) -> Array:
+    """`a` where the condition holds, `b` elsewhere."""
+    condition, a, b = arrays
+    if a.dtype == b.dtype == np.bool_:
+        return np.where(condition, a, b)
+    return numbers(lambda a, b: np.asarray(np.where(condition, a, b)))((a, b), attrs)
+
+
+def cast(arrays: Arrays, attrs: Attrs) -> Array:
+    """The operand in another dtype, see `cast_array`."""
+    return cast_array(arrays[0], attrs["dtype"])
+
+
+def cast_array(x: Array, dtype: DType) -> Array:
+    """Round to nearest even; f8 and the integers saturate, bool is `x != 0`, nan becomes the integer 0.
+
+    Every source is first brought to f32 (exact for all floats), unless both sides are integers.
+    """
+    if dtype is DType.BOOL:
+        return np.asarray(f32(x) != 0)
+    if dtype.is_integer:
+        low, high = _INT_RANGE[dtype]
+        if x.dtype.kind != "i":
+            x = np.nan_to_num(np.rint(x.astype(np.float64)), nan=0.0, posinf=high, neginf=low)
+        return np.clip(x, low, high).astype(dtype.numpy)
+    x = f32(x)
+    if dtype in F8_LARGEST:
+        x = np.clip(x, np.float32(-F8_LARGEST[dtype]), np.float32(F8_LARGEST[dtype]))
+    return x.astype(dtype.numpy)
+
+
+# --- contraction and movement ---------------------------------------------------------------------------
+
+
+def matmul(arrays: Arrays, attrs: Attrs) -> Array:
+    """The product of two matrices (stacks of them), summed in f32, for i8 in i32."""
+    a, b = arrays
+    a = np.swapaxes(a, -1, -2) if attrs["transpose_a"] else a
+    b = np.swapaxes(b, -1, -2) if attrs["transpose_b"] else b
+    if a.dtype == np.int8:
+        # f64 holds every such sum exactly, and is a BLAS call, which int32 is not.
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        return exact.astype(np.int64).astype(np.int32)
+    if attrs["precision"] == "tf32":
+        a, b = round_to_tf32(a), round_to_tf32(b)
+    product: Array = f32(a) @ f32(b)
+    return product
+
+
+def round_to_tf32(x: Array) -> Array:
+    """f32 rounded to the 10 fraction bits of tf32, to nearest even."""
+    bits = np.asarray(x, dtype=np.float32, order="C").view(np.uint32)
+    rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
+    return np.asarray(np.where(np.isfinite(x), rounded.view(np.float32), x))
+
+
+def iota(_arrays: Arrays, attrs: Attrs) -> Array:
+    """The index along `axis`."""
+    shape, axis = attrs["shape"], attrs["axis"]
+    column = np.arange(shape[axis], dtype=np.int32).reshape([-1] + [1] * (len(shape) - axis - 1))
+    return np.broadcast_to(column, shape)
+
+
+def reshape(arrays: Arrays, attrs: Attrs) -> Array:
+    """The elements in row-major order, in another shape."""
+    return arrays[0].reshape(attrs["shape"])
+
+
+def transpose(arrays: Arrays, attrs: Attrs) -> Array:
+    """The axes in the order of `perm`."""
+    return np.transpose(arrays[0], attrs["perm"])
+
+
+# --- reductions and composites --------------------------------------------------------------------------
+
+
+def reduction(function: Callable[..., Any]) -> Meaning:
+    """Reduce along `axis`, in i32 for integers and in f32 otherwise."""
+
+    def apply(arrays: Arrays, attrs: Attrs) -> Array:
+        options = {"axis": attrs["axis"], "keepdims": attrs["keepdims"]}
+        reduced = numbers(lambda x: np.asarray(function(x, **options)))(arrays, attrs)
+        return reduced.astype(np.int32) if reduced.dtype.kind == "i" else f32(reduced)
+
+    return apply
+
+
+def reduce_mean(arrays: Arrays, attrs: Attrs) -> Array:
+    """The mean along `axis`."""
+    return f32(np.asarray(np.mean(f32(arrays[0]), axis=attrs["axis"], keepdims=attrs["keepdims"])))
+
+
+def softmax(arrays: Arrays, attrs: Attrs) -> Array:
+    """exp(x - max) over its sum along `axis`; a row that is all -inf gives zeros."""
+    x, axis = f32(arrays[0]), attrs["axis"]
+    largest = np.max(x, axis=axis, keepdims=True)
+    weights = np.exp(x - np.where(largest == -np.inf, np.float32(0), largest))
+    total = np.sum(weights, axis=axis, keepdims=True)
+    return f32(weights / np.where(total == 0, np.float32(1), total))
+
+
+def rms_norm(arrays: Arrays, attrs: Attrs) -> Array:
+    """x / sqrt(mean(x^2) + eps) * weight, over the last axis."""
+    x, weight = map(f32, arrays)
+    power = np.mean(x * x, axis=-1, keepdims=True)
+    return f32(x * rsqrt(power + np.float32(attrs["eps"])) * weight)
+
+
+def layer_norm(arrays: Arrays, attrs: Attrs) -> Array:
+    """(x - mean) / sqrt(variance + eps) * weight + bias, over the last axis."""
+    x, weight, bias = map(f32, arrays)
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    variance = np.mean(centred * centred, axis=-1, keepdims=True)
+    return f32(centred * rsqrt(variance + np.float32(attrs["eps"])) * weight + bias)
+
+
+def dequantize(arrays: Arrays, attrs: Attrs) -> Array:
+    """(q - zero) * scale, one scale and zero for each `group` elements of the last axis."""
+    group = attrs["group"]
+    q, scale = f32(arrays[0]), np.repeat(f32(arrays[1]), group, axis=-1)
+    if len(arrays) == 3:
+        zero = f32(arrays[2])
+        q = q - (np.repeat(zero, group, axis=-1) if zero.ndim else zero)
+    return f32(q * scale)

@@ -1,0 +1,290 @@
+"""The operation table: for each op its operands, attributes, cost class, shape and dtype rule and meaning."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from wsopt.graph import infer as rule
+from wsopt.graph import meaning as value
+from wsopt.graph.infer import Attrs, DTypeRule, OpFault, Shape, ShapeRule, Types
+from wsopt.graph.meaning import Array, Meaning
+from wsopt.graph.types import AttrValue, TensorType
+
+
+class CostClass(enum.Enum):
+    """What an op's time is spent on."""
+
+    CONTRACTION = "contraction"
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    MOVEMENT = "data movement"
+    COMPOSITE = "composite"
+
+
+class AttrKind(enum.Enum):
+    """What an attribute may hold; the value says it in words."""
+
+    FLAG = "true or false"
+    COUNT = "a positive integer"
+    AXIS = "an integer, negative to count from the end"
+    REAL = "a number that is not negative"
+    CHOICE = "one of a few words"
+    DTYPE = "a dtype"
+    SHAPE = "an array of positive integers"
+    PERM = "an array of the axes in their new order"
+
+
+@dataclass(frozen=True, slots=True)
+class AttrSpec:
+    """An attribute of an op. A `required` one has no default; a default of None means `not given`."""
+
+    name: str
+    kind: AttrKind
+    default: AttrValue = None
+    required: bool = False
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """One op of the format. The last `optional` operands may be left out; `scalars` may be scalars."""
+
+    name: str
+    operands: tuple[str, ...]
+    cost: CostClass
+    shape: ShapeRule
+    dtype: DTypeRule
+    meaning: Meaning
+    doc: str
+    attrs: tuple[AttrSpec, ...] = ()
+    optional: int = 0
+    scalars: tuple[str, ...] = ()
+
+    @property
+    def arity(self) -> tuple[int, int]:
+        """The fewest and the most operands."""
+        return len(self.operands) - self.optional, len(self.operands)
+
+    def attr(self, name: str) -> AttrSpec | None:
+        """The attribute of this name, or None."""
+        return next((attr for attr in self.attrs if attr.name == name), None)
+
+    def infer(self, types: Types, attrs: Attrs) -> tuple[TensorType, dict[str, AttrValue]]:
+        """Result type, and the attributes with `axis` counted from the front.
+
+        `types` are those of the operands (a scalar is f32 or i32 of rank 0), `attrs` is complete.
+        Raises OpFault with all that is wrong.
+        """
+        shape, shape_faults = _attempt(self.shape, types, attrs)
+        dtype, dtype_faults = _attempt(self.dtype, types, attrs)
+        if shape is None or dtype is None:
+            raise OpFault(*shape_faults, *dtype_faults)
+        result = TensorType(shape, dtype)
+        if fault := rule.tensor_fault(result):
+            raise OpFault(("", f"the result's {fault}"))
+        return result, dict(attrs) | self._front_axis(types, attrs)
+
+    def _front_axis(self, types: Types, attrs: Attrs) -> dict[str, AttrValue]:
+        if "axis" not in attrs:
+            return {}
+        shape: Shape = types[0].shape if types else attrs["shape"]
+        return {"axis": rule.checked_axis(attrs, shape)}
+
+    def evaluate(self, arrays: tuple[Array, ...], attrs: Attrs) -> Array:
+        """The op's value on NumPy arrays of the operands' dtypes; `attrs` as `infer` returns them."""
+        with np.errstate(all="ignore"):
+            return self.meaning(arrays, attrs)
+
+
+def _attempt(
+    apply: Callable[[Types, Attrs], Any], types: Types, attrs: Attrs
+) -> tuple[Any, tuple[tuple[str, str], ...]]:
+    try:
+        return apply(types, attrs), ()
+    except OpFault as fault:
+        return None, fault.faults
+
+
+def _elementwise(
+    name: str, operands: str, dtype: DTypeRule, meaning: Meaning, doc: str, *attrs: AttrSpec
+) -> OpSpec:
+    names = tuple(operands.split())
+    return OpSpec(name, names, CostClass.ELEMENTWISE, rule.broadcast, dtype, meaning, doc, attrs, 0, names)
+
+
+def _arithmetic(name: str, operands: str, function: Callable[..., Array], doc: str) -> OpSpec:
+    return _elementwise(name, operands, rule.arithmetic, value.numbers(function), doc)
+
+
+def _real(name: str, operands: str, function: Callable[..., Array], doc: str) -> OpSpec:
+    return _elementwise(name, operands, rule.real, value.reals(function), doc)
+
+
+def _comparison(name: str, function: Callable[..., Array], doc: str) -> OpSpec:
+    return _elementwise(name, "a b", rule.comparison, value.numbers(function), doc)
+
+
+def _logical(name: str, operands: str, function: Callable[..., Array], doc: str) -> OpSpec:
+    return _elementwise(name, operands, rule.logical, value.bools(function), doc)
+
+
+def _reduction(name: str, dtype: DTypeRule, meaning: Meaning, doc: str) -> OpSpec:
+    attrs = (AttrSpec("axis", AttrKind.AXIS, required=True), AttrSpec("keepdims", AttrKind.FLAG, False))
+    return OpSpec(name, ("x",), CostClass.REDUCTION, rule.reduced_shape, dtype, meaning, doc, attrs)
+
+
+def _norm(name: str, operands: str, meaning: Meaning, eps: float, doc: str) -> OpSpec:
+    attrs = (AttrSpec("eps", AttrKind.REAL, eps),)
+    names = tuple(operands.split())
+    return OpSpec(name, names, CostClass.COMPOSITE, rule.norm_shape, rule.real, meaning, doc, attrs)
+
+
+_MATMUL = OpSpec(
+    "matmul",
+    ("a", "b"),
+    CostClass.CONTRACTION,
+    rule.matmul_shape,
+    rule.matmul_dtype,
+    value.matmul,
+    "Contract a's last axis with b's second-to-last, after the transposes; leading axes broadcast.",
+    (
+        AttrSpec("transpose_a", AttrKind.FLAG, False),
+        AttrSpec("transpose_b", AttrKind.FLAG, False),
+        AttrSpec("precision", AttrKind.CHOICE, choices=("tf32", "ieee")),
+        AttrSpec("accumulate", AttrKind.CHOICE, "f32", choices=("f32", "fast")),
+    ),
+)
+_CAST = OpSpec(
+    "cast",
+    ("x",),
+    CostClass.ELEMENTWISE,
+    rule.same_shape,
+    rule.cast_dtype,
+    value.cast,
+    "x rounded to nearest even; f8 and integers saturate.",
+    (AttrSpec("dtype", AttrKind.DTYPE, required=True),),
+)
+_IOTA = OpSpec(
+    "iota",
+    (),
+    CostClass.ELEMENTWISE,
+    rule.iota_shape,
+    rule.index_dtype,
+    value.iota,
+    "The index along `axis`, as i32.",
+    (AttrSpec("shape", AttrKind.SHAPE, required=True), AttrSpec("axis", AttrKind.AXIS, required=True)),
+)
+_RESHAPE = OpSpec(
+    "reshape",
+    ("x",),
+    CostClass.MOVEMENT,
+    rule.reshaped,
+    rule.same_dtype,
+    value.reshape,
+    "The elements of x in row-major order, in another shape; the dtype stays.",
+    (AttrSpec("shape", AttrKind.SHAPE, required=True),),
+)
+_TRANSPOSE = OpSpec(
+    "transpose",
+    ("x",),
+    CostClass.MOVEMENT,
+    rule.transposed,
+    rule.same_dtype,
+    value.transpose,
+    "The axes of x in the order of `perm`; the dtype stays.",
+    (AttrSpec("perm", AttrKind.PERM, required=True),),
+)
+_SOFTMAX = OpSpec(
+    "softmax",
+    ("x",),
+    CostClass.COMPOSITE,
+    rule.axis_shape,
+    rule.real,
+    value.softmax,
+    "exp(x - max) over its sum along `axis`; a row that is all -inf gives zeros.",
+    (AttrSpec("axis", AttrKind.AXIS, -1),),
+)
+_DEQUANTIZE = OpSpec(
+    "dequantize",
+    ("q", "scale", "zero"),
+    CostClass.COMPOSITE,
+    rule.dequantize_shape,
+    rule.dequantize_dtype,
+    value.dequantize,
+    "(q - zero) * scale, one scale for each `group` elements of the last axis.",
+    (AttrSpec("group", AttrKind.COUNT, required=True),),
+    optional=1,
+    scalars=("zero",),
+)
+
+_TABLE: tuple[OpSpec, ...] = (
+    _MATMUL,
+    _arithmetic("add", "a b", np.add, "a + b."),
+    _arithmetic("sub", "a b", np.subtract, "a - b."),
+    _arithmetic("mul", "a b", np.multiply, "a * b."),
+    _real("div", "a b", np.divide, "a / b, in f32 for integers too."),
+    _arithmetic("maximum", "a b", np.maximum, "The larger of a and b; nan if either is."),
+    _arithmetic("minimum", "a b", np.minimum, "The smaller of a and b; nan if either is."),
+    _real("pow", "a b", np.power, "a to the power b, in f32 for integers too."),
+    _arithmetic("neg", "x", np.negative, "-x."),
+    _arithmetic("abs", "x", np.abs, "The magnitude of x."),
+    _real("exp", "x", np.exp, "e to the power x."),
+    _real("exp2", "x", np.exp2, "2 to the power x."),
+    _real("log", "x", np.log, "The natural logarithm of x."),
+    _real("log2", "x", np.log2, "The logarithm of x to base 2."),
+    _real("sqrt", "x", np.sqrt, "The square root of x."),
+    _real("rsqrt", "x", value.rsqrt, "1 / sqrt(x)."),
+    _real("reciprocal", "x", np.reciprocal, "1 / x."),
+    _real("tanh", "x", np.tanh, "The hyperbolic tangent of x."),
+    _real("sigmoid", "x", value.sigmoid, "1 / (1 + exp(-x))."),
+    _real("erf", "x", value.erf, "The error function of x."),
+    _real("sin", "x", np.sin, "The sine of x, in radians."),
+    _real("cos", "x", np.cos, "The cosine of x, in radians."),
+    _arithmetic("relu", "x", value.relu, "The larger of x and 0."),
+    _real("silu", "x", value.silu, "x * sigmoid(x)."),
+    _elementwise(
+        "gelu",
+        "x",
+        rule.real,
+        value.gelu,
+        "x times the normal distribution function of x, by erf or by the tanh approximation.",
+        AttrSpec("approximate", AttrKind.CHOICE, "none", choices=("none", "tanh")),
+    ),
+    _CAST,
+    _comparison("equal", np.equal, "a == b."),
+    _comparison("not_equal", np.not_equal, "a != b."),
+    _comparison("less", np.less, "a < b."),
+    _comparison("less_equal", np.less_equal, "a <= b."),
+    _comparison("greater", np.greater, "a > b."),
+    _comparison("greater_equal", np.greater_equal, "a >= b."),
+    _logical("logical_and", "a b", np.logical_and, "Both a and b."),
+    _logical("logical_or", "a b", np.logical_or, "a or b or both."),
+    _logical("logical_not", "x", np.logical_not, "Not x."),
+    _elementwise("where", "cond a b", rule.choice, value.where, "a where cond holds, b elsewhere."),
+    _IOTA,
+    _RESHAPE,
+    _TRANSPOSE,
+    _reduction("reduce_sum", rule.arithmetic, value.reduction(np.sum), "The sum along `axis`."),
+    _reduction("reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`."),
+    _reduction("reduce_min", rule.arithmetic, value.reduction(np.min), "The smallest along `axis`."),
+    _reduction("reduce_mean", rule.real, value.reduce_mean, "The mean along `axis`, in f32."),
+    _SOFTMAX,
+    _norm("rms_norm", "x weight", value.rms_norm, 1e-6, "x / sqrt(mean(x^2) + eps) * weight, last axis."),
+    _norm(
+        "layer_norm",
+        "x weight bias",
+        value.layer_norm,
+        1e-5,
+        "(x - mean) / sqrt(variance + eps) * weight + bias, over the last axis.",
+    ),
+    _DEQUANTIZE,
+)
+
+OPS: Mapping[str, OpSpec] = MappingProxyType({spec.name: spec for spec in _TABLE})
+"""Every op of the format by name, in the order of the documentation."""

@@ -1,0 +1,134 @@
+"""Evaluates a graph in NumPy exactly as it is written, with inputs to do so and a measure of agreement."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wsopt.graph.faults import Faults, hint, quote
+from wsopt.graph.meaning import cast_array
+from wsopt.graph.ops import OPS
+from wsopt.graph.types import DType, Graph, Input, Node, Operand, TensorType
+
+Array = npt.NDArray[Any]
+
+_BLOCK = 2**20
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs by name, each of its node's shape and dtype (`DType.numpy`, so i4 is int8).
+
+    `inputs` holds an array of the declared shape and dtype for each input; strides do not matter.
+    Arithmetic is in f32, and only casts round. Raises InputError if the arrays do not fit the graph.
+    """
+    _check_inputs(graph, inputs)
+    values: dict[str, Array] = {item.name: inputs[item.name] for item in graph.inputs}
+    # A value is let go after its last use: graphs of large tensors have many.
+    uses = Counter([*(name for node in graph.nodes for name in node.tensors), *graph.outputs])
+    for node in graph.nodes:
+        if uses[node.name]:
+            values[node.name] = _evaluate_node(node, values)
+        for name in node.tensors:
+            uses[name] -= 1
+            if not uses[name]:
+                del values[name]
+    return {name: values[name] for name in graph.outputs}
+
+
+def _evaluate_node(node: Node, values: Mapping[str, Array]) -> Array:
+    arrays = tuple(_operand(item, values) for item in node.inputs)
+    result = np.asarray(OPS[node.op].evaluate(arrays, dict(node.attrs)))
+    assert (result.shape, result.dtype) == (node.type.shape, node.type.dtype.numpy), node
+    return result
+
+
+def _operand(operand: Operand, values: Mapping[str, Array]) -> Array:
+    if isinstance(operand, str):
+        return values[operand]
+    return np.asarray(operand, dtype=np.int32 if isinstance(operand, int) else np.float32)
+
+
+def _check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
+    faults = Faults(f"inputs of {graph.name}")
+    names = [item.name for item in graph.inputs]
+    for name in inputs:
+        if name not in names:
+            faults.add(f"/{name}", f"unknown input {quote(name)}{hint(name, names)}")
+    for item in graph.inputs:
+        if item.name not in inputs:
+            faults.add(f"/{item.name}", f"missing; wants {item.type}")
+            continue
+        array, wanted = inputs[item.name], item.type
+        if array.shape != wanted.shape or array.dtype != wanted.dtype.numpy:
+            found = f"{array.dtype}{list(array.shape)}"
+            faults.add(f"/{item.name}", f"found {found}; wants {wanted.dtype.numpy}{list(wanted.shape)}")
+    faults.raise_any()
+
+
+# --- inputs ---------------------------------------------------------------------------------------------
+
+
+def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
+    """Arrays for every input, the same for the same graph and seed.
+
+    Floats are standard normal; constants that a matmul contracts are divided by the square root of the
+    contracted extent, so that products of layers keep their size (not f8, whose range that would leave).
+    Integers are -8..7, bools fair coins.
+    """
+    return {
+        item.name: _random_array(item.type, np.random.default_rng([seed, index]), _scale(graph, item))
+        for index, item in enumerate(graph.inputs)
+    }
+
+
+def _random_array(tensor: TensorType, rng: np.random.Generator, scale: float) -> Array:
+    if tensor.dtype is DType.BOOL:
+        return rng.integers(0, 2, tensor.shape, dtype=np.int8).astype(np.bool_)
+    if tensor.dtype.is_integer:
+        return rng.integers(-8, 8, tensor.shape, dtype=np.int8).astype(tensor.dtype.numpy)
+    values = np.asarray(rng.standard_normal(tensor.shape, dtype=np.float32))
+    values *= np.float32(scale)
+    return cast_array(values, tensor.dtype)
+
+
+def _scale(graph: Graph, item: Input) -> float:
+    if not item.constant or item.type.dtype.bits < 16:
+        return 1.0
+    for node in graph.consumers(item.name):
+        if node.op == "matmul":
+            side = "transpose_a" if node.inputs[0] == item.name else "transpose_b"
+            is_last: bool = node.attr(side, bool) == (side == "transpose_b")
+            return 1.0 / math.sqrt(item.type.shape[-1 if is_last else -2])
+    return 1.0
+
+
+# --- agreement ------------------------------------------------------------------------------------------
+
+
+def relative_error(actual: Array, expected: Array) -> float:
+    """|actual - expected| / |expected|, norms of all elements in f64.
+
+    Infinities and nans have to stand at the same places, with the same sign; otherwise the error is
+    infinite, as it is if all of `expected` is zero and `actual` is not. Raises ValueError if the shapes
+    differ.
+    """
+    if actual.shape != expected.shape:
+        raise ValueError(f"shapes differ: {actual.shape} and {expected.shape}")
+    difference = norm = 0.0
+    a, b = actual.reshape(-1), expected.reshape(-1)
+    # In blocks, for f64 copies of whole tensors are large.
+    for start in range(0, a.size, _BLOCK):
+        x, y = (part[start : start + _BLOCK].astype(np.float64) for part in (a, b))
+        finite = np.isfinite(y)
+        if not np.array_equal(x[~finite], y[~finite], equal_nan=True) or not np.isfinite(x[finite]).all():
+            return float("inf")
+        difference += float(np.sum((x[finite] - y[finite]) ** 2))
+        norm += float(np.sum(y[finite] ** 2))
+    if norm == 0:
+        return 0.0 if difference == 0 else float("inf")
+    return float((difference / norm) ** 0.5)

@@ -1,0 +1,73 @@
+"""graph.json out: the JSON values of a graph, and one canonical byte string to name it by."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from wsopt.graph.ops import OPS
+from wsopt.graph.parse import FORMAT
+from wsopt.graph.types import AttrValue, DType, Graph, Input, Node, Operand
+
+
+def graph_to_json(graph: Graph) -> dict[str, Any]:
+    """JSON values that `parse_graph` turns into an equal graph; what is at its default is left out."""
+    return {
+        "format": FORMAT,
+        "name": graph.name,
+        **({"doc": graph.doc} if graph.doc else {}),
+        "inputs": [_input(item) for item in graph.inputs],
+        "nodes": [_node(node) for node in graph.nodes],
+        "outputs": list(graph.outputs),
+    }
+
+
+def canonical_bytes(graph: Graph) -> bytes:
+    """The graph as UTF-8 JSON without spaces, keys sorted: equal graphs, and only they, give equal bytes.
+
+    `wsopt.graph` is data alone, so these bytes are fit for cache keys.
+    """
+    text = json.dumps(
+        graph_to_json(graph), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode("utf-8")
+
+
+def scalar_to_json(operand: Operand) -> Operand:
+    """A scalar as JSON can hold it: infinities and nan become words. Names pass."""
+    if isinstance(operand, str) or math.isfinite(operand):
+        return operand
+    return "nan" if math.isnan(operand) else "inf" if operand > 0 else "-inf"
+
+
+def _input(item: Input) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "shape": list(item.type.shape),
+        "dtype": item.type.dtype.value,
+        **({"constant": True} if item.constant else {}),
+        **({"strides": list(item.strides)} if item.strides is not None else {}),
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    defaults = {spec.name: spec.default for spec in OPS[node.op].attrs if not spec.required}
+    attrs = {
+        name: attr_to_json(value)
+        for name, value in node.attrs
+        if name not in defaults or value != defaults[name]
+    }
+    return {
+        "name": node.name,
+        "op": node.op,
+        "inputs": [scalar_to_json(operand) for operand in node.inputs],
+        **({"attrs": attrs} if attrs else {}),
+    }
+
+
+def attr_to_json(value: AttrValue) -> Any:
+    """The JSON value of an attribute."""
+    if isinstance(value, DType):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
