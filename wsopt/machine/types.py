@@ -153,6 +153,14 @@ class Machine:
     tma_box_extent_max: Annotated[int, _whole(1, 65536, "most elements along one extent of a TMA box")]
     tma_alignment_bytes: Annotated[int, _whole(1, 1024, "alignment of TMA addresses and strides, bytes")]
 
+    sms_per_gpc: Annotated[int, _whole(1, 1024, "SMs that share a path to L2")]
+    power_cycles_per_l2_byte: Annotated[
+        float, _real(0, 1, "cycles that the power limit takes for a byte from L2 to an SM")
+    ]
+    power_cycles_per_gpc_byte: Annotated[
+        float, _real(0, 1, "the same for a byte, counted once for all SMs of a GPC that read it")
+    ]
+
     kernel_launch_us: Annotated[float, _real(0, 1000, "one launch, microseconds")]
     block_start_cycles: Annotated[float, _real(0, 1e6, "from block start to first load, cycles")]
     wave_tail_cycles: Annotated[float, _real(0, 1e6, "from last store to the next wave, cycles")]

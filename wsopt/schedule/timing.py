@@ -1,0 +1,132 @@
+"""The predicted time of a kernel from its initiation interval: one formula, for the model and the checker.
+
+A block starts, fills its ring, runs its tiles, and drains. Consumers that share rows run their epilogues
+together, with the tensor core idle; consumers in turns run theirs under another's loop. Moving bytes costs
+time twice: on the path, and under the power limit (`power`), where energy spent on bytes is not there for
+products. No kernel is faster than its bytes through L2 and device memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from wsopt.machine.types import Machine
+from wsopt.schedule.types import Prediction
+from wsopt.tile.costs import gpc_bytes, store_drain_cycles
+from wsopt.tile.types import OpKind, Sharing, TileProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The parts of the time that no schedule of this tile program changes, in cycles."""
+
+    rounds: int
+    start: float
+    fill: float
+    tail: float
+    power: float
+    handover: float
+
+
+def epilogue_cycles(program: TileProgram, machine: Machine, staging: int) -> int:
+    """Cycles of one tile's epilogue with `staging` output buffers.
+
+    A store that finds its buffer still being read waits for what is left of the drain.
+    """
+    cost = program.epilogue
+    rows = program.structure.sharing is Sharing.ROWS
+    cycles = cost.together if rows else cost.alone
+    waits = max(0, cost.stores - staging)
+    drain = store_drain_cycles(program.region, program.structure, machine)
+    stall = max(0, drain - staging * cycles // cost.stores)
+    return cycles + waits * stall
+
+
+def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
+    """What every schedule of a tile program pays."""
+    s = program.structure
+    rounds = math.ceil(program.tiles / machine.sm_count)
+    loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
+    latency = machine.latency
+    slab = sum(plan.slot_bytes for plan in program.rings)
+    per_slab = machine.power_cycles_per_l2_byte * slab
+    per_slab += machine.power_cycles_per_gpc_byte * gpc_bytes(program.region, s, machine)
+    shares = machine.sm_count * rounds
+    memory = machine.power_cycles_per_l2_byte * program.dram_bytes / shares
+    return Rounds(
+        rounds=rounds,
+        start=machine.block_start_cycles,
+        fill=latency.tma_load_dram + sum(op.busy for op in loads),
+        tail=latency.tma_store,
+        power=rounds * (program.trips * per_slab + memory),
+        handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
+    )
+
+
+def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float) -> float:
+    """Cycles from one tile of a block to its next, in the steady state."""
+    s = program.structure
+    main = program.trips * ii
+    if s.sharing is Sharing.ROWS:
+        return main + epilogue
+    alone = main + fixed.handover
+    return max(alone, (alone + epilogue) / s.consumers) if fixed.rounds > s.consumers else alone
+
+
+def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
+    """Cycles of the busiest SM, from the first block's start to the last store."""
+    s = program.structure
+    tile = tile_cycles(program, fixed, ii, epilogue)
+    if not s.persistent:
+        once = fixed.start + fixed.fill + tile + machine.wave_tail_cycles
+        return fixed.rounds * once + fixed.power
+    last = epilogue if s.sharing is Sharing.TURNS else 0.0
+    return fixed.start + fixed.fill + fixed.rounds * tile + last + fixed.tail + fixed.power
+
+
+def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
+    """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least."""
+    outputs = sum(output.view.nbytes for output in program.region.outputs)
+    inputs = sum(source.view.nbytes for source in program.region.sources)
+    through_l2 = program.tiles * program.tile_l2_bytes + outputs + inputs
+    return (
+        program.dram_bytes / machine.dram_sustained_bandwidth * 1e6,
+        through_l2 / machine.l2_bandwidth * 1e6,
+    )
+
+
+def roofline_us(program: TileProgram, machine: Machine) -> float:
+    """Microseconds of the arithmetic at the sustained rate, or of the compulsory bytes if they take longer."""
+    region = program.region
+    arithmetic = region.flops / (machine.sustained_tflops(region.operand_dtype.value) * 1e6)
+    return max(arithmetic, region.compulsory_bytes / machine.dram_sustained_bandwidth * 1e6)
+
+
+def predict(program: TileProgram, machine: Machine, ii: float, staging: int) -> Prediction:
+    """The predicted time of a schedule with this initiation interval and these staging buffers."""
+    fixed = fixed_parts(program, machine)
+    epilogue = epilogue_cycles(program, machine, staging)
+    cycles = total_cycles(program, fixed, machine, ii, epilogue)
+    sm_us = machine.seconds(cycles) * 1e6
+    dram_us, l2_us = memory_floors_us(program, machine)
+    limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
+    bound_by = max(limits, key=lambda name: limits[name])
+    main = fixed.rounds * program.trips * ii
+    known = fixed.start + fixed.fill + main + fixed.tail + fixed.power
+    return Prediction(
+        rounds=fixed.rounds,
+        start=fixed.start,
+        fill=fixed.fill,
+        main=main,
+        epilogue=cycles - known,
+        tail=fixed.tail,
+        power=fixed.power,
+        cycles=cycles,
+        sm_us=sm_us,
+        dram_us=dram_us,
+        l2_us=l2_us,
+        roofline_us=roofline_us(program, machine),
+        microseconds=limits[bound_by] + machine.kernel_launch_us,
+        bound_by=bound_by,
+    )

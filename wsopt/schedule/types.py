@@ -1,0 +1,103 @@
+"""A schedule as plain data: who does what when, how deep the rings are, what it is predicted to cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wsopt.tile.types import Structure
+
+
+class PartitionRole(StrEnum):
+    """What a partition's warps are there for."""
+
+    CONSUMER = "consumer"
+    LOADER = "loader"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A set of warps with one role; `index` counts within the role. `registers` are a thread's."""
+
+    role: PartitionRole
+    index: int
+    warps: int
+    registers: int
+
+    @property
+    def name(self) -> str:
+        """`consumer0`, `loader0`."""
+        return f"{self.role}{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedOp:
+    """An operation in the modulo schedule: iteration i of it starts at cycle (i + stage) * II + cycle."""
+
+    op: str
+    partition: str
+    stage: int
+    cycle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The predicted time of the kernel, in SM cycles unless the name says else, and by its parts.
+
+    `main`, `epilogue` and `power` are of all rounds together; `epilogue` is what is not hidden. `bound_by`
+    names the largest limit; `roofline_us` is what arithmetic and compulsory bytes alone would take.
+    """
+
+    rounds: int
+    start: float
+    fill: float
+    main: float
+    epilogue: float
+    tail: float
+    power: float
+    cycles: float
+    sm_us: float
+    dram_us: float
+    l2_us: float
+    roofline_us: float
+    microseconds: float
+    bound_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A solution of the model for one tile program on one machine.
+
+    `rings` gives each ring's depth in slots, `staging` the epilogue's output buffers of one consumer.
+    """
+
+    name: str
+    machine: str
+    structure: Structure
+    ii: int
+    placed: tuple[PlacedOp, ...]
+    partitions: tuple[Partition, ...]
+    rings: tuple[tuple[str, int], ...]
+    staging: int
+    base_registers: int
+    shared_memory_bytes: int
+    prediction: Prediction
+
+    def depth(self, ring: str) -> int:
+        """Slots of a ring; KeyError if there is none of that name."""
+        return dict(self.rings)[ring]
+
+    def place(self, op: str) -> PlacedOp:
+        """Where an operation stands; KeyError if the schedule has none of that name."""
+        for placed in self.placed:
+            if placed.op == op:
+                return placed
+        raise KeyError(op)
+
+    def of(self, partition: str) -> tuple[PlacedOp, ...]:
+        """The operations of a partition in the order in which its thread of control meets them."""
+        return tuple(sorted((p for p in self.placed if p.partition == partition), key=_program_order))
+
+
+def _program_order(placed: PlacedOp) -> tuple[int, str]:
+    return placed.cycle, placed.op

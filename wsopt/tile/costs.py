@@ -1,0 +1,155 @@
+"""What the operations of a tile program cost on a machine, in cycles, bytes and registers.
+
+Arithmetic is counted from instruction mixes; waits and hand-overs from the machine's latencies. Every figure
+that these functions read stands in the machine's file with its source.
+"""
+
+from __future__ import annotations
+
+import math
+
+from wsopt.machine.cost import InstructionMix, unit_cycles
+from wsopt.machine.types import Machine
+from wsopt.tile.expand import PRIMITIVES
+from wsopt.tile.structures import column_role, row_role
+from wsopt.tile.types import EpilogueCost, Region, Role, Sharing, Structure
+
+_FULL = frozenset({Role.ROW, Role.COLUMN})
+
+
+def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
+    """Cycles of the tensor core for one product of one consumer's rows, all columns, one slab."""
+    macs = s.rows * s.columns * s.depth
+    return math.ceil(macs / machine.tensor[region.operand_dtype.value])
+
+
+def mma_instructions(region: Region, s: Structure, machine: Machine) -> int:
+    """Tensor instructions of that product, a warpgroup."""
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    deep = s.depth * region.operand_dtype.bits // 8 // machine.mma_k_bytes
+    return (s.rows // machine.mma_rows) * deep // groups
+
+
+def load_cycles(nbytes: int, machine: Machine) -> int:
+    """Cycles for which a tile holds the SM's path from L2, at the bandwidth that all SMs share."""
+    per_cycle = machine.l2_bandwidth / machine.sm_count / (machine.sustained_clock_mhz * 1e6)
+    return math.ceil(nbytes / per_cycle)
+
+
+def accumulator_registers(region: Region, s: Structure, machine: Machine) -> int:
+    """Registers a thread that accumulators take; a promoted product has its partial sums beside them."""
+    threads = s.consumer_warps * machine.threads_per_warp
+    tiles = sum(2 if c.promote else 1 for c in region.contractions)
+    return tiles * s.rows * s.columns // threads
+
+
+def epilogue_mix(region: Region) -> InstructionMix:
+    """Instructions an element of the tile; those on rows or columns alone are too few to count."""
+    mix = InstructionMix()
+    for statement in region.statements:
+        if statement.spans == _FULL:
+            share = 0.5 if statement.primitive.startswith("round_") else 1.0
+            mix = mix + PRIMITIVES[statement.primitive] * share
+    return mix
+
+
+def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, float]:
+    """Cycles of the epilogue's arithmetic for one consumer: alone, and with all consumers at it."""
+    loads = sum(1 for source in region.sources if source.spans == _FULL)
+    mix = epilogue_mix(region) + InstructionMix({"convert": 0.5 * loads})
+    alone = max(unit_cycles(machine, mix, s.rows * s.columns).values(), default=0.0)
+    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    return alone, alone * crowd / groups if groups > 1 else alone * crowd
+
+
+def _shared_traffic(region: Region, s: Structure, machine: Machine) -> float:
+    """Cycles in which one consumer moves its outputs, and its full inputs, through shared memory."""
+    full = [source.view for source in region.sources if source.spans == _FULL]
+    views = [*full, *(output.view for output in region.outputs)]
+    nbytes = sum(s.rows * s.columns * view.dtype.bits // 8 for view in views)
+    return nbytes / machine.shared_memory_bytes_per_cycle
+
+
+def piece_bytes(region: Region, s: Structure) -> int:
+    """Bytes of one staging buffer: a piece of the widest output."""
+    widest = max(output.view.dtype.bits for output in region.outputs)
+    return s.rows * s.piece_columns * widest // 8
+
+
+def _piece_overhead(region: Region, machine: Machine) -> float:
+    """Cycles of one piece that no arithmetic fills: barriers, fence, the latency of its vector loads."""
+    latency = machine.latency
+    vectors = any(source.spans != _FULL for source in region.sources)
+    per_store = 2 * latency.barrier + latency.fence + latency.smem_store
+    return len(region.outputs) * per_store + (latency.tma_load_l2 / 2 if vectors else 0.0)
+
+
+def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCost:
+    """The epilogue of one consumer's tile."""
+    alone, together = _arithmetic(region, s, machine)
+    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    traffic = _shared_traffic(region, s, machine)
+    fixed = s.pieces * _piece_overhead(region, machine) + machine.latency.wgmma_latency
+    full = [source.view for source in region.sources if source.spans == _FULL]
+    threads = s.consumer_warps * machine.threads_per_warp
+    piece = s.rows * s.piece_columns // threads
+    live = piece * (1 + len(full)) // 2 if s.pieces > 1 or full else piece // 4
+    return EpilogueCost(
+        alone=math.ceil(alone + traffic + fixed),
+        together=math.ceil(together + traffic * crowd + fixed),
+        staged_bytes=piece_bytes(region, s),
+        input_bytes=sum(s.rows * s.columns * view.dtype.bits // 8 for view in full),
+        registers=min(live, 64),
+        stores=s.pieces * len(region.outputs),
+    )
+
+
+def store_drain_cycles(region: Region, s: Structure, machine: Machine) -> int:
+    """Cycles until a staging buffer that was handed to TMA may be written again."""
+    return math.ceil(machine.latency.tma_store / 2 + load_cycles(piece_bytes(region, s), machine))
+
+
+def _reloads(extent: int, tile: int, group: int) -> int:
+    return math.ceil(math.ceil(extent / tile) / group)
+
+
+def dram_bytes(region: Region, s: Structure, machine: Machine) -> int:
+    """Bytes from and to device memory, by how the tiles are walked.
+
+    Groups of tile rows are walked column by column. What fits in half of L2 is read once; else the operand
+    along the columns is read again for each group of rows, and the other one again for each column of tiles
+    if a whole group does not stay in L2.
+    """
+    row, column = row_role(s.swap), column_role(s.swap)
+    groups = _reloads(region.extent(row), s.tile_rows, s.group)
+    total = region.compulsory_bytes
+    budget = machine.l2_bytes // 2
+    width = region.operand_dtype.bits // 8
+    slab = s.group * s.tile_rows * region.extent(Role.STREAM) * width
+    for view in region.operands:
+        if view.nbytes <= budget:
+            continue
+        if column in view.roles:
+            total += view.nbytes * (groups - 1)
+        elif row in view.roles and slab > budget:
+            total += view.nbytes * (_reloads(region.extent(column), s.columns, 4) - 1)
+    return total
+
+
+def gpc_bytes(region: Region, s: Structure, machine: Machine) -> int:
+    """Bytes of one slab that the SMs of a GPC ask for, each tile counted once, an SM.
+
+    Blocks with consecutive numbers walk down a group of rows, so `group` neighbours share a column's tile.
+    """
+    width = region.operand_dtype.bits // 8
+    row, column = row_role(s.swap), column_role(s.swap)
+    height = min(s.group, math.ceil(region.extent(row) / s.tile_rows), machine.sms_per_gpc)
+    across = machine.sms_per_gpc / height
+    total = 0.0
+    for view in region.operands:
+        if row in view.roles:
+            total += height * s.tile_rows * s.depth * width
+        if column in view.roles:
+            total += across * s.columns * s.depth * width
+    return math.ceil(total / machine.sms_per_gpc)

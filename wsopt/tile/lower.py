@@ -1,0 +1,243 @@
+"""Cutting a region to a structure: the tile program with its operations, dependences, rings and costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from wsopt.graph.types import DType
+from wsopt.machine.cost import InstructionMix, alu_cycles
+from wsopt.machine.types import Machine
+from wsopt.tile import costs
+from wsopt.tile.structures import column_role, row_role
+from wsopt.tile.types import (
+    Contraction,
+    Edge,
+    OpKind,
+    Placement,
+    Region,
+    RingPlan,
+    Role,
+    Sharing,
+    Space,
+    Structure,
+    TileOp,
+    TileProgram,
+    Unit,
+    Value,
+    View,
+)
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Collects a tile program while a region is cut."""
+
+    region: Region
+    s: Structure
+    machine: Machine
+    values: list[Value] = field(default_factory=list)
+    ops: list[TileOp] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+
+    @property
+    def row_consumers(self) -> int:
+        """Consumers whose rows one slot holds; with consumers in turns a slot is one consumer's."""
+        return self.s.consumers if self.s.sharing is Sharing.ROWS else 1
+
+
+def load_name(tensor: str, consumer: int | None) -> str:
+    """The name of a load and of the tile it fills: by tensor, and by consumer where each has its rows."""
+    return tensor if consumer is None else f"{tensor}@{consumer}"
+
+
+def _load(cut: _Cut, view: View, consumer: int | None, extent: int) -> None:
+    """One TMA load of a slab of a streamed tensor: `extent` elements along its tiled axis."""
+    name = load_name(view.tensor, consumer)
+    shape = tuple(cut.s.depth if role is Role.STREAM else extent for role in view.roles if role is not Role.BATCH)
+    value = Value(f"tile:{name}", shape, view.dtype, Space.SHARED, consumer)
+    busy = costs.load_cycles(value.nbytes, cut.machine)
+    cut.values.append(value)
+    cut.ops.append(
+        TileOp(
+            name=f"load:{name}",
+            kind=OpKind.TMA_LOAD,
+            placement=Placement.LOOP,
+            inputs=(),
+            output=value.name,
+            consumer=None,
+            unit=Unit.TMA,
+            issue=math.ceil(cut.machine.latency.mbarrier_wait),
+            busy=busy,
+            latency=math.ceil(cut.machine.latency.tma_load_l2) + busy,
+            tensor=view.tensor,
+        )
+    )
+
+
+def _loads(cut: _Cut) -> None:
+    """The streamed tensors: along the accumulator's rows one tile a consumer, along its columns one for all."""
+    row = row_role(cut.s.swap)
+    for view in cut.region.operands:
+        if row in view.roles:
+            for consumer in range(cut.row_consumers):
+                _load(cut, view, consumer, cut.s.rows)
+        else:
+            _load(cut, view, None, cut.s.columns)
+
+
+def operand_tiles(region: Region, s: Structure, contraction: Contraction, consumer: int) -> tuple[str, str]:
+    """The tiles that feed the rows and the columns of a consumer's product."""
+    rows, columns = contraction.left, contraction.right
+    if s.swap:
+        rows, columns = columns, rows
+    slot = consumer if s.sharing is Sharing.ROWS else 0
+    return f"tile:{load_name(rows.tensor, slot)}", f"tile:{load_name(columns.tensor, None)}"
+
+
+def _mma(cut: _Cut, contraction: Contraction, consumer: int) -> None:
+    """One product of a slab; with promotion into partial sums, which a second operation adds up."""
+    name = f"{contraction.name}@{consumer}"
+    busy = costs.mma_cycles(cut.region, cut.s, cut.machine)
+    latency = cut.machine.latency
+    shape = (cut.s.rows, cut.s.columns)
+    out = f"partial:{name}" if contraction.promote else f"sum:{name}"
+    cut.values.append(Value(out, shape, DType.F32, Space.REGISTERS, consumer))
+    # The tensor core is shared fairly: a product takes as long as all products of the iteration together.
+    crowd = cut.row_consumers * len(cut.region.contractions)
+    cut.ops.append(
+        TileOp(
+            name=f"mma:{name}",
+            kind=OpKind.MMA,
+            placement=Placement.LOOP,
+            inputs=operand_tiles(cut.region, cut.s, contraction, consumer),
+            output=out,
+            consumer=consumer,
+            unit=Unit.TENSOR,
+            issue=math.ceil(
+                costs.mma_instructions(cut.region, cut.s, cut.machine) * latency.wgmma_issue
+                + latency.mbarrier_wait
+            ),
+            busy=busy,
+            latency=math.ceil(busy * crowd + latency.wgmma_latency),
+        )
+    )
+    if contraction.promote:
+        _accumulate(cut, contraction, consumer, f"mma:{name}", out)
+
+
+def _accumulate(cut: _Cut, contraction: Contraction, consumer: int, mma: str, partial: str) -> None:
+    name = f"{contraction.name}@{consumer}"
+    total = Value(f"sum:{name}", (cut.s.rows, cut.s.columns), DType.F32, Space.REGISTERS, consumer)
+    mix = InstructionMix({"add": 1})
+    elements = cut.s.rows * cut.s.columns
+    groups = cut.s.consumer_warps // cut.machine.warps_per_warpgroup
+    cycles = math.ceil(alu_cycles(cut.machine, mix, elements) / groups + cut.machine.latency.arithmetic)
+    cut.values.append(total)
+    cut.ops.append(
+        TileOp(
+            name=f"add:{name}",
+            kind=OpKind.ACCUMULATE,
+            placement=Placement.LOOP,
+            inputs=(partial, total.name),
+            output=total.name,
+            consumer=consumer,
+            unit=Unit.ALU,
+            issue=cycles,
+            busy=cycles,
+            latency=cycles,
+            mix=mix,
+            elements=elements,
+        )
+    )
+    cut.edges.append(Edge(mma, f"add:{name}", 0))
+    cut.edges.append(Edge(f"add:{name}", f"add:{name}", 1))
+    # Partial sums are one set of registers: the next product may not start before they are added up.
+    cut.edges.append(Edge(f"add:{name}", mma, 1))
+
+
+def _release(cut: _Cut, consumer: int) -> None:
+    """Handing a slot back: after every product of this consumer that reads it."""
+    name = f"release@{consumer}"
+    cut.ops.append(
+        TileOp(
+            name=name,
+            kind=OpKind.RELEASE,
+            placement=Placement.LOOP,
+            inputs=tuple(op.output or "" for op in cut.ops if _is_mma_of(op, consumer)),
+            output=None,
+            consumer=consumer,
+            unit=None,
+            issue=math.ceil(cut.machine.latency.barrier),
+            busy=0,
+            latency=math.ceil(cut.machine.latency.mbarrier_wake),
+        )
+    )
+    cut.edges.extend(Edge(op.name, name, 0) for op in cut.ops if _is_mma_of(op, consumer))
+
+
+def _is_mma_of(op: TileOp, consumer: int) -> bool:
+    return op.kind is OpKind.MMA and op.consumer == consumer
+
+
+def _dependences(cut: _Cut) -> None:
+    """Every product waits for its tiles."""
+    made = {op.output: op.name for op in cut.ops if op.kind is OpKind.TMA_LOAD}
+    for op in cut.ops:
+        if op.kind is OpKind.MMA:
+            cut.edges.extend(Edge(made[tile], op.name, 0) for tile in op.inputs)
+
+
+def _ring(cut: _Cut) -> RingPlan:
+    """All streamed tiles have the same readers, so they share one ring."""
+    loads = [op for op in cut.ops if op.kind is OpKind.TMA_LOAD]
+    tiles = [op.output for op in loads if op.output is not None]
+    return RingPlan(
+        name="ring",
+        loads=tuple(op.name for op in loads),
+        releases=tuple(op.name for op in cut.ops if op.kind is OpKind.RELEASE),
+        tiles=tuple(tiles),
+        slot_bytes=sum(v.nbytes for v in cut.values if v.name in tiles),
+    )
+
+
+def _loop_consumers(s: Structure) -> int:
+    """Consumers that are in the streamed loop at the same time: all, or with turns only one."""
+    return s.consumers if s.sharing is Sharing.ROWS else 1
+
+
+def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
+    """Cut a region to a structure.
+
+    With consumers in turns the loop's operations are those of one consumer: another's stand in the same
+    places, later. Costs are in cycles of `machine`.
+    """
+    cut = _Cut(region, s, machine)
+    _loads(cut)
+    for consumer in range(_loop_consumers(s)):
+        for contraction in region.contractions:
+            _mma(cut, contraction, consumer)
+        _release(cut, consumer)
+    _dependences(cut)
+    ring = _ring(cut)
+    row, column = row_role(s.swap), column_role(s.swap)
+    trips = math.ceil(region.extent(Role.STREAM) / s.depth)
+    tiles = (
+        region.extent(Role.BATCH)
+        * math.ceil(region.extent(row) / s.tile_rows)
+        * math.ceil(region.extent(column) / s.columns)
+    )
+    return TileProgram(
+        region=region,
+        structure=s,
+        trips=trips,
+        tiles=tiles,
+        values=tuple(cut.values),
+        ops=tuple(cut.ops),
+        edges=tuple(cut.edges),
+        rings=(ring,),
+        epilogue=costs.epilogue_cost(region, s, machine),
+        accumulator_registers=costs.accumulator_registers(region, s, machine),
+        tile_l2_bytes=trips * ring.slot_bytes,
+        dram_bytes=costs.dram_bytes(region, s, machine),
+    )

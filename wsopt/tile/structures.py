@@ -1,0 +1,136 @@
+"""The legal structures of a region on a machine: every way to cut it that the hardware and TMA allow.
+
+Budgets (shared memory, registers, ring depth) are not looked at here; they belong to the model. What is left
+out here could not be written at all, whatever the budgets.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from wsopt.errors import LoweringError
+from wsopt.graph.types import DType
+from wsopt.machine.types import Machine
+from wsopt.tile.types import Region, Role, Sharing, Structure, View
+
+_CONSUMER_ROWS = (64, 128)
+_CONSUMERS = (1, 2, 3)
+_GROUPS = (1, 2, 4, 8, 16)
+_PIECES = (1, 2, 4)
+_MIN_PIECE_COLUMNS = 32
+"""A narrower epilogue piece has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
+
+
+def row_role(swap: bool) -> Role:
+    """The graph axis that the accumulator's rows stand for."""
+    return Role.COLUMN if swap else Role.ROW
+
+
+def column_role(swap: bool) -> Role:
+    """The graph axis that the accumulator's columns stand for."""
+    return Role.ROW if swap else Role.COLUMN
+
+
+def check_tma(region: Region, machine: Machine) -> None:
+    """Raise LoweringError for a tensor that TMA cannot move: alignment, order of strides, extents."""
+    full = frozenset({Role.ROW, Role.COLUMN})
+    views = [*region.operands, *(s.view for s in region.sources if s.spans == full)]
+    for view in (*views, *(output.view for output in region.outputs)):
+        _check_view(view, machine)
+
+
+def _check_view(view: View, machine: Machine) -> None:
+    where = f"tensor {view.tensor}"
+    if view.strides[-1] != 1:
+        raise LoweringError(f"{where}: no axis has its elements next to each other; TMA needs a stride of 1")
+    for extent, stride, origin in zip(view.extents, view.strides[:-1], view.origin, strict=False):
+        nbytes = stride * view.dtype.bits // 8
+        if stride == 0 or nbytes % machine.tma_alignment_bytes:
+            raise LoweringError(
+                f"{where}: axis {origin[0]} (extent {extent}) has a stride of {nbytes} bytes; TMA needs a positive "
+                f"multiple of {machine.tma_alignment_bytes} bytes, so pad the tensor's rows"
+            )
+
+
+def _operand_is_legal(view: View, dtype: DType) -> bool:
+    """f8 operands have to lie along the streamed axis: the tensor core transposes 16-bit types only."""
+    return dtype.bits == 16 or view.roles[-1] is Role.STREAM
+
+
+def check_operands(region: Region) -> None:
+    """Raise LoweringError for f8 operands that do not lie along the streamed axis."""
+    for view in region.operands:
+        if not _operand_is_legal(view, view.dtype):
+            raise LoweringError(
+                f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the contracted "
+                "axis; the tensor core transposes 16-bit types only"
+            )
+
+
+def _column_extents(region: Region, machine: Machine, swap: bool) -> tuple[int, ...]:
+    """Powers of two up to what one instruction takes, and no more than the extent needs."""
+    extent = region.extent(column_role(swap))
+    least = 16 if swap else 64
+    sizes = []
+    size = least
+    while size <= machine.mma_columns_max:
+        sizes.append(size)
+        if size >= extent:
+            break
+        size *= 2
+    return tuple(sizes)
+
+
+def _depths(region: Region) -> tuple[int, ...]:
+    """Slabs of the streamed axis: 64 or 128 bytes of a row, or twice the swizzle of 128 bytes."""
+    row = 128 * 8 // region.operand_dtype.bits
+    return (row // 2, row, 2 * row)
+
+
+def _sharings(consumers: int) -> tuple[Sharing, ...]:
+    return (Sharing.ROWS,) if consumers == 1 else (Sharing.ROWS, Sharing.TURNS)
+
+
+def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
+    if s.consumer_warps != machine.warps_per_warpgroup and (
+        s.rows < 2 * machine.mma_rows or s.consumers > 1
+    ):
+        return False
+    if s.pieces > 1 and s.piece_columns < _MIN_PIECE_COLUMNS:
+        return False
+    if not s.persistent and s.sharing is Sharing.TURNS:
+        return False
+    if region.promote and s.depth * len(region.contractions) > 128 * len(region.contractions):
+        return False
+    boxes = (s.rows, s.columns, s.depth)
+    if max(boxes) > machine.tma_box_extent_max:
+        return False
+    oversized = s.rows >= 2 * region.extent(row_role(s.swap)) and s.rows > machine.mma_rows
+    return not oversized
+
+
+def structures(region: Region, machine: Machine) -> Iterator[Structure]:
+    """Every legal structure, in a fixed order.
+
+    Raises LoweringError where no structure can be: strides that TMA does not take, f8 operands that would
+    need a transposition.
+    """
+    check_tma(region, machine)
+    check_operands(region)
+    for swap in (False, True):
+        for rows, columns, depth, consumers, warps in itertools.product(
+            _CONSUMER_ROWS,
+            _column_extents(region, machine, swap),
+            _depths(region),
+            _CONSUMERS,
+            (machine.warps_per_warpgroup, 2 * machine.warps_per_warpgroup),
+        ):
+            for sharing, persistent, pieces, group in itertools.product(
+                _sharings(consumers), (True, False), _PIECES, _GROUPS
+            ):
+                found = Structure(
+                    rows, columns, depth, consumers, warps, sharing, persistent, swap, pieces, group
+                )
+                if _is_legal(region, machine, found):
+                    yield found

@@ -1,0 +1,346 @@
+"""Tile programs as frozen data: what one block does to its tile, before anything is scheduled.
+
+A *region* is the part of a graph that becomes one kernel; a *structure* is everything fixed before the
+schedule is solved; a *tile program* is a region cut to a structure: operations on tiles with their costs, and
+the dependences between them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wsopt.graph.types import DType
+from wsopt.machine.cost import InstructionMix
+
+Scalar = int | float
+
+
+class Role(StrEnum):
+    """What an axis is to the kernel: tiled over the grid (batch, row, column) or streamed through the loop."""
+
+    BATCH = "batch"
+    ROW = "row"
+    COLUMN = "column"
+    STREAM = "stream"
+
+
+class Placement(StrEnum):
+    """Where an operation stands: before the streamed loop, in it, or after it."""
+
+    BEFORE = "before"
+    LOOP = "loop"
+    AFTER = "after"
+
+
+class Space(StrEnum):
+    """Where a tile lives."""
+
+    SHARED = "shared"
+    REGISTERS = "registers"
+
+
+class Sharing(StrEnum):
+    """How consumers divide the work: rows of one tile between them, or whole tiles in turns (ping-pong)."""
+
+    ROWS = "rows"
+    TURNS = "turns"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
+
+    `extents` and `strides` are in elements; `roles` gives each dimension's axis. Dimensions of extent one
+    are left out, and axes that were merged are one dimension. `origin` says for each dimension which
+    dimensions of the graph's tensor it stands for.
+    """
+
+    tensor: str
+    dtype: DType
+    roles: tuple[Role, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    origin: tuple[tuple[int, ...], ...]
+    constant: bool = False
+
+    def position(self, role: Role) -> int | None:
+        """Which dimension carries this axis, or None where the tensor is broadcast along it."""
+        return self.roles.index(role) if role in self.roles else None
+
+    def stride(self, role: Role) -> int:
+        """Elements between neighbours along an axis; 0 where the tensor is broadcast along it."""
+        found = self.position(role)
+        return 0 if found is None else self.strides[found]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements that the region reads or writes."""
+        return math.prod(self.extents) * self.dtype.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """One matmul of the region: rows of `left` with columns of `right`, summed over the streamed axis.
+
+    `promote` asks that sums are moved to f32 registers at least every 128 elements (f8 operands).
+    """
+
+    name: str
+    left: View
+    right: View
+    promote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A tensor that the epilogue reads; `spans` are the axes of the tile it varies along."""
+
+    name: str
+    view: View
+    spans: frozenset[Role]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One scalar primitive of the epilogue, applied to whole tiles, rows or columns.
+
+    `args` are names of statements, sources, contractions, or numbers. `dtype` is the type of the result as
+    the graph means it: f32, i32, bool, or a narrower type that the value was rounded to.
+    """
+
+    name: str
+    primitive: str
+    args: tuple[str | Scalar, ...]
+    spans: frozenset[Role]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A graph output: which value of the epilogue is stored, and where."""
+
+    name: str
+    value: str
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The part of a graph that becomes one kernel."""
+
+    name: str
+    doc: str
+    extents: tuple[tuple[Role, int], ...]
+    contractions: tuple[Contraction, ...]
+    sources: tuple[Source, ...]
+    statements: tuple[Statement, ...]
+    outputs: tuple[Output, ...]
+
+    def extent(self, role: Role) -> int:
+        """Elements along an axis; 1 for an axis the region does not have."""
+        return dict(self.extents).get(role, 1)
+
+    @property
+    def operand_dtype(self) -> DType:
+        """Element type of the tensor cores' operands."""
+        return self.contractions[0].left.dtype
+
+    @property
+    def promote(self) -> bool:
+        """Whether any product asks for sums in f32 registers."""
+        return any(contraction.promote for contraction in self.contractions)
+
+    @property
+    def operands(self) -> tuple[View, ...]:
+        """The streamed tensors, each once, left ones first."""
+        views = [c.left for c in self.contractions] + [c.right for c in self.contractions]
+        return tuple(dict.fromkeys(views))
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the products."""
+        return 2 * len(self.contractions) * math.prod(extent for _, extent in self.extents)
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Bytes that any kernel for this region moves: every input read once, every output written once."""
+        views = [*self.operands, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
+        return sum(view.nbytes for view in views)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Structure:
+    """Everything fixed before the schedule is solved. Extents are in elements.
+
+    `rows` and `columns` are of the accumulator of one consumer; with `swap` the graph's columns are the
+    accumulator's rows (the right operand feeds the rows of the tensor core). `pieces` cuts the
+    accumulator's columns for the epilogue; `group` is how many tile rows are walked before the next column.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    consumers: int
+    consumer_warps: int
+    sharing: Sharing
+    persistent: bool
+    swap: bool
+    pieces: int
+    group: int
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of the tile that the consumers of a block work on together."""
+        return self.rows * (self.consumers if self.sharing is Sharing.ROWS else 1)
+
+    @property
+    def piece_columns(self) -> int:
+        """Columns of one epilogue subtile."""
+        return self.columns // self.pieces
+
+    def describe(self) -> str:
+        """One line for people."""
+        how = "sharing rows" if self.sharing is Sharing.ROWS else "in turns"
+        swap = ", operands swapped" if self.swap else ""
+        walk = "persistent" if self.persistent else "one tile a block"
+        return (
+            f"{self.tile_rows}x{self.columns}x{self.depth}, {self.consumers} consumer(s) of "
+            f"{self.consumer_warps} warps {how}, {self.pieces} epilogue piece(s), groups of {self.group}, {walk}{swap}"
+        )
+
+
+class OpKind(StrEnum):
+    """The closed set of tile operations."""
+
+    TMA_LOAD = "tma_load"
+    MMA = "mma"
+    RELEASE = "release"
+    ACCUMULATE = "accumulate"
+    EPILOGUE = "epilogue"
+
+
+class Unit(StrEnum):
+    """What tile operations of a block compete for, besides the issue slots of their partition."""
+
+    TENSOR = "tensor"
+    TMA = "tma"
+    ALU = "alu"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tile: its shape, element type and space. `consumer` is the one it belongs to, None for all."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    space: Space
+    consumer: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tile."""
+        return math.prod(self.shape) * self.dtype.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class TileOp:
+    """One operation on tiles.
+
+    `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
+    the operation starts. `consumer` is the consumer it belongs to, None for loads that serve all. `mix` and
+    `elements` are what the cycles of arithmetic were counted from.
+    """
+
+    name: str
+    kind: OpKind
+    placement: Placement
+    inputs: tuple[str, ...]
+    output: str | None
+    consumer: int | None
+    unit: Unit | None
+    issue: int
+    busy: int
+    latency: int
+    tensor: str | None = None
+    mix: InstructionMix = InstructionMix()
+    elements: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`target` of iteration i + `distance` may not start before the result of `source` of iteration i."""
+
+    source: str
+    target: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class RingPlan:
+    """Tiles that are loaded, read and released together: one ring of slots, one pair of barriers a slot.
+
+    `loads` and `releases` are names of operations; `tiles` are the shared-memory values of one slot.
+    """
+
+    name: str
+    loads: tuple[str, ...]
+    releases: tuple[str, ...]
+    tiles: tuple[str, ...]
+    slot_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogueCost:
+    """What one consumer's epilogue takes for one tile, and what the block's consumers share.
+
+    `alone` is cycles when no other consumer runs its epilogue; `together` when all do. `staged_bytes` is
+    one staging buffer (a piece of the widest output), `input_bytes` the buffers of full tiles that the
+    epilogue reads, for one consumer; `registers` the live values beside the accumulators, a thread.
+    """
+
+    alone: int
+    together: int
+    staged_bytes: int
+    input_bytes: int
+    registers: int
+    stores: int
+
+
+@dataclass(frozen=True, slots=True)
+class TileProgram:
+    """A region cut to a structure: what a block does, with its costs. Nothing is scheduled yet."""
+
+    region: Region
+    structure: Structure
+    trips: int
+    tiles: int
+    values: tuple[Value, ...]
+    ops: tuple[TileOp, ...]
+    edges: tuple[Edge, ...]
+    rings: tuple[RingPlan, ...]
+    epilogue: EpilogueCost
+    accumulator_registers: int
+    tile_l2_bytes: int
+    dram_bytes: int
+
+    def op(self, name: str) -> TileOp:
+        """The operation of this name; KeyError if there is none."""
+        for op in self.ops:
+            if op.name == name:
+                return op
+        raise KeyError(name)
+
+    def value(self, name: str) -> Value:
+        """The value of this name; KeyError if there is none."""
+        for value in self.values:
+            if value.name == name:
+                return value
+        raise KeyError(name)
+
+    @property
+    def loop(self) -> tuple[TileOp, ...]:
+        """The operations of the streamed loop."""
+        return tuple(op for op in self.ops if op.placement is Placement.LOOP)
