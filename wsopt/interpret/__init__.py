@@ -1,1 +1,16 @@
-"""The interpret room."""
+"""Runs an emitted kernel on the CPU under adversarial interleavings and reports races and deadlocks."""
+
+from wsopt.interpret.faults import BarrierError, DeadlockError, InterpreterError, RaceError
+from wsopt.interpret.mutate import Mutant, mutants
+from wsopt.interpret.run import Execution, execute
+
+__all__ = [
+    "BarrierError",
+    "DeadlockError",
+    "Execution",
+    "InterpreterError",
+    "Mutant",
+    "RaceError",
+    "execute",
+    "mutants",
+]

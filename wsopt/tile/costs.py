@@ -72,9 +72,9 @@ def _shared_traffic(region: Region, s: Structure, machine: Machine) -> float:
 
 
 def piece_bytes(region: Region, s: Structure) -> int:
-    """Bytes of one staging buffer: a piece of the widest output."""
-    widest = max(output.view.dtype.bits for output in region.outputs)
-    return s.rows * s.piece_columns * widest // 8
+    """Bytes of one staging buffer: a piece of every type that the outputs have."""
+    bits = sum(dtype.bits for dtype in {output.view.dtype for output in region.outputs})
+    return s.rows * s.piece_columns * bits // 8
 
 
 def _piece_overhead(region: Region, machine: Machine) -> float:

@@ -46,14 +46,15 @@ class _Cut:
         return self.s.consumers if self.s.sharing is Sharing.ROWS else 1
 
 
-def load_name(tensor: str, consumer: int | None) -> str:
+def load_name(region: Region, view: View, consumer: int | None) -> str:
     """The name of a load and of the tile it fills: by tensor, and by consumer where each has its rows."""
-    return tensor if consumer is None else f"{tensor}@{consumer}"
+    name = region.operand_name(view)
+    return name if consumer is None else f"{name}@{consumer}"
 
 
 def _load(cut: _Cut, view: View, consumer: int | None, extent: int) -> None:
     """One TMA load of a slab of a streamed tensor: `extent` elements along its tiled axis."""
-    name = load_name(view.tensor, consumer)
+    name = load_name(cut.region, view, consumer)
     shape = tuple(cut.s.depth if role is Role.STREAM else extent for role in view.roles if role is not Role.BATCH)
     value = Value(f"tile:{name}", shape, view.dtype, Space.SHARED, consumer)
     busy = costs.load_cycles(value.nbytes, cut.machine)
@@ -92,7 +93,7 @@ def operand_tiles(region: Region, s: Structure, contraction: Contraction, consum
     if s.swap:
         rows, columns = columns, rows
     slot = consumer if s.sharing is Sharing.ROWS else 0
-    return f"tile:{load_name(rows.tensor, slot)}", f"tile:{load_name(columns.tensor, None)}"
+    return f"tile:{load_name(region, rows, slot)}", f"tile:{load_name(region, columns, None)}"
 
 
 def _mma(cut: _Cut, contraction: Contraction, consumer: int) -> None:

@@ -72,8 +72,8 @@ def _merged(dims: tuple[_Dim, ...], outer: Axis, inner: Axis) -> tuple[_Dim, ...
 
 
 def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Axis, Role]) -> View:
-    """Dimensions in memory order, the widest stride first, as TMA wants them."""
-    ordered = sorted(dims, key=lambda dim: -dim.stride)
+    """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory."""
+    ordered = sorted(dims, key=lambda dim: (roles[dim.axis] is not Role.BATCH, -dim.stride))
     return View(
         tensor=raw.tensor,
         dtype=raw.dtype,
@@ -81,6 +81,7 @@ def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Axis, Role]) -> V
         extents=tuple(dim.extent for dim in ordered),
         strides=tuple(dim.stride for dim in ordered),
         origin=tuple(dim.origin for dim in ordered),
+        rank=len(raw.extents),
         constant=raw.constant,
     )
 

@@ -5,7 +5,6 @@ What cannot be lowered is named: node, axis, reason.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 
 from wsopt.errors import LoweringError
@@ -203,6 +202,21 @@ def _output_view(builder: _Builder, name: str) -> RawView:
     )
 
 
+def _shape(builder: _Builder, output: RawView) -> tuple[tuple[str, int] | int, ...]:
+    """For each dimension of an output an input that has its extent: so shapes can be run-time values."""
+    return tuple(
+        1 if extent == 1 and axis not in builder.axes.roles else _with_axis(builder, axis)
+        for axis, extent in zip(output.axes, output.extents, strict=True)
+    )
+
+
+def _with_axis(builder: _Builder, axis: object) -> tuple[str, int]:
+    for raw in builder.raw.values():
+        if axis in raw.axes:
+            return raw.tensor, raw.origin[raw.axes.index(axis)]
+    raise AssertionError(f"no input has axis {axis}")
+
+
 def _extents(builder: _Builder) -> dict[object, int]:
     """Extent of every axis that a product has."""
     found: dict[object, int] = {}
@@ -263,16 +277,7 @@ def find_region(graph: Graph) -> Region:
         sources=tuple(Source(use, view[use], spans) for use, spans in builder.sources.items()),
         statements=tuple(builder.statements),
         outputs=tuple(
-            Output(name, str(builder.values[name]), view[f"out:{name}"]) for name in graph.outputs
+            Output(name, str(builder.values[name]), view[f"out:{name}"], _shape(builder, outputs[f"out:{name}"]))
+            for name in graph.outputs
         ),
     )
-
-
-def describe_extents(region: Region) -> str:
-    """`rows 8192, columns 4096, stream 4096`, for messages."""
-    return ", ".join(f"{role} {extent}" for role, extent in region.extents)
-
-
-def tile_count(extent: int, tile: int) -> int:
-    """How many tiles cover an extent."""
-    return math.ceil(extent / tile)

@@ -54,7 +54,7 @@ class View:
 
     `extents` and `strides` are in elements; `roles` gives each dimension's axis. Dimensions of extent one
     are left out, and axes that were merged are one dimension. `origin` says for each dimension which
-    dimensions of the graph's tensor it stands for.
+    dimensions of the graph's tensor, of `rank` dimensions, it stands for.
     """
 
     tensor: str
@@ -63,6 +63,7 @@ class View:
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     origin: tuple[tuple[int, ...], ...]
+    rank: int
     constant: bool = False
 
     def position(self, role: Role) -> int | None:
@@ -119,11 +120,16 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A graph output: which value of the epilogue is stored, and where."""
+    """A graph output: which value of the epilogue is stored, and where.
+
+    `shape` says for each dimension of the graph's tensor which input's dimension has its extent at run
+    time, or 1 for a dimension that no axis varies along.
+    """
 
     name: str
     value: str
     view: View
+    shape: tuple[tuple[str, int] | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +163,11 @@ class Region:
         """The streamed tensors, each once, left ones first."""
         views = [c.left for c in self.contractions] + [c.right for c in self.contractions]
         return tuple(dict.fromkeys(views))
+
+    def operand_name(self, view: View) -> str:
+        """A name for a streamed tensor: its own, with a number where it is streamed in more than one way."""
+        same = [other for other in self.operands if other.tensor == view.tensor]
+        return view.tensor if len(same) == 1 else f"{view.tensor}_{same.index(view)}"
 
     @property
     def flops(self) -> int:

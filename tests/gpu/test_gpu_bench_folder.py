@@ -1,0 +1,96 @@
+"""The benchmark of one folder from end to end, with the device's clock replaced. Skipped without torch."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gpu_files import FIXTURES
+
+torch = pytest.importorskip("torch")
+
+from wsopt.errors import InputError  # noqa: E402
+from wsopt.gpu import bench_folder, launch  # noqa: E402
+from wsopt.gpu.bench_options import BenchOptions  # noqa: E402
+from wsopt.gpu.rows import row_from_json, row_to_json  # noqa: E402
+
+GRAPH = """{"format": "wsopt.graph/1", "name": "tiny",
+ "inputs": [{"name": "x", "shape": [32, 64], "dtype": "bf16"},
+            {"name": "w", "shape": [48, 64], "dtype": "bf16", "constant": true}],
+ "nodes": [{"name": "h", "op": "matmul", "inputs": ["x", "w"], "attrs": {"transpose_b": true}},
+           {"name": "y", "op": "cast", "inputs": ["h"], "attrs": {"dtype": "bf16"}}],
+ "outputs": ["y"]}"""
+OPTIONS = BenchOptions(
+    baselines=("cublas", "eager", "scaled_mm"), rounds=3, sample_ms=0.2, warm_up_ms=1.0, graph_below_us=1e6
+)
+
+
+class HostClock:
+    """Times on the host what would be timed on the device."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+
+    def sample(self, launches: Sequence[Any], count: int) -> float:
+        start = time.perf_counter()
+        for number in range(count):
+            launches[number % len(launches)]()
+        return 1e3 * (time.perf_counter() - start)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("wsopt.gpu.cuda_clock.wait", lambda limit_s, what: None)
+    monkeypatch.setattr(bench_folder, "CudaClock", HostClock)
+    monkeypatch.setattr(bench_folder, "captured", lambda contestant, count: (contestant, 1))
+    device = SimpleNamespace(L2_cache_size=50_000)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _device: device)
+    shutil.copy(FIXTURES / "torch_kernel.py", tmp_path / "kernel.py")
+    (tmp_path / "graph.json").write_text(GRAPH)
+    (tmp_path / "schedule.json").write_text('{"prediction": {"predicted_us": 3.5, "bound_us": 2}}')
+    return tmp_path
+
+
+def test_a_good_kernel(folder: Path) -> None:
+    row = bench_folder.bench_folder(folder, OPTIONS, device="cpu")
+    assert (row.name, row.folder, row.status, row.message) == ("tiny", folder.name, "ok", "")
+    assert (row.flops, row.bytes) == (2 * 32 * 48 * 64, 2 * (32 * 64 + 48 * 64 + 32 * 48))
+    assert (row.predicted_us, row.bound_us) == (3.5, 2.0)
+    assert dict(row.errors)["y"] < 1e-2
+    statuses = {item.name: item.status for item in row.baselines}
+    assert statuses == {"cublas": "ok", "eager": "ok", "scaled_mm": "inapplicable"}
+    assert row.baselines[0].ratio is not None
+    assert row.baselines[0].graph_ratio is not None
+    assert row_from_json(row_to_json(row)) == row
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('outputs["y"].copy_(1.1 * x.float() @ w.float().T)', "y is off by 0.1"),
+        ('outputs["y"][:31].copy_((x.float() @ w.float().T)[:31])', "y is off by inf"),
+        ("len(launches) > 3 or good(); launches.append(1)", "y is off by inf after timing"),
+    ],
+)
+def test_a_wrong_kernel(folder: Path, body: str, message: str) -> None:
+    text = (folder / "kernel.py").read_text()
+    text = text.replace("def launch():", "def good():")
+    wrong = f"launches = []\n\n    def launch():\n        {body}\n\n    return launch, outputs\n\n\ndef run"
+    (folder / "kernel.py").write_text(text.replace("return launch, outputs\n\n\ndef run", wrong))
+    row = bench_folder.bench_folder(folder, OPTIONS, device="cpu")
+    assert row.status == "wrong"
+    assert message in row.message
+
+
+def test_running_a_folder(folder: Path) -> None:
+    result = launch.run_folder(folder, seed=5, device="cpu", exact=True)
+    assert result.accepted()
+    assert str(result).startswith("tiny, seed 5: y off by ")
+    (folder / "graph.json").unlink()
+    with pytest.raises(InputError, match=r"not a build folder: no graph\.json"):
+        launch.run_folder(folder)

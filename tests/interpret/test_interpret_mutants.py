@@ -1,0 +1,89 @@
+"""Every single mistake in a good kernel is found, but for the few that change nothing, with the reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from fnmatch import fnmatch
+
+import interpret_kernels as kernels
+import pytest
+
+from wsopt.interpret import Mutant, mutants
+
+SEEDS = 20
+TWICE = "a wait that has passed passes again"
+MIRROR = "the two consumers' own buffers are interchangeable"
+FIRST = "waits for all but one wgmma where only one has been issued"
+ZERO = "the accumulator it starts from is zero"
+
+# Mutants that mean the same as the kernel: a pattern of names, and why.
+EQUIVALENT = {
+    "gemm_residual": {
+        "double-wait@*": TWICE,
+        "drop-mma-wait@110": FIRST,
+        "weaken-mma-wait@110": FIRST,
+        "swap-argument@152": MIRROR,
+        "swap-argument@152#*": MIRROR,
+    },
+    "scale": {"double-wait@*": TWICE},
+    "attention": {
+        "double-wait@*": TWICE,
+        "early-arrive@37": "a turn orders the issue of wgmma only; it releases no memory",
+        "shift-slot-arrive@87": "the other consumer has the first turn, and the ping-pong goes on from there",
+        "swap-argument@90": "the consumers exchange their index, with all that belongs to it",
+        "keep-accumulator@36": ZERO,
+    },
+    "handoff": {
+        "double-wait@*": TWICE,
+        "swap-roles@55": "both partitions have four warps, and either may be the default one",
+        "keep-accumulator@38": ZERO,
+    },
+}
+# A second shape where the first one's extents make a mistake harmless by chance.
+CASES: dict[str, tuple[Callable[[], kernels.Case], ...]] = {
+    "gemm_residual": (kernels.gemm_residual, lambda: kernels.gemm_residual(K=264, M=128)),
+    "scale": (kernels.scale, lambda: kernels.scale(64)),
+    "attention": (kernels.attention,),
+    "handoff": (kernels.handoff,),
+}
+ALL = [(name, mutant) for name in CASES for mutant in mutants(kernels.source_of(name))]
+
+
+def equivalent(name: str, mutant: Mutant) -> bool:
+    return any(fnmatch(mutant.name, pattern.replace("[", "[[]")) for pattern in EQUIVALENT[name])
+
+
+@pytest.mark.parametrize(("name", "mutant"), ALL, ids=[f"{name}-{mutant.name}" for name, mutant in ALL])
+def test_mutant(name: str, mutant: Mutant) -> None:
+    cases = [case() for case in CASES[name]]
+    survives = all(case.survives(mutant.source, SEEDS) for case in cases)
+    assert survives == equivalent(name, mutant), mutant.description
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_names_are_unique_and_sources_parse(name: str) -> None:
+    found = [mutant for kernel, mutant in ALL if kernel == name]
+    source = kernels.source_of(name)
+    assert len({mutant.name for mutant in found}) == len(found)
+    for mutant in found:
+        ast.parse(mutant.source)
+        assert mutant.source != source
+        assert len(mutant.source.splitlines()) == len(source.splitlines())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_equivalent_exists(name: str) -> None:
+    names = [mutant.name for kernel, mutant in ALL if kernel == name]
+    assert all(any(fnmatch(found, pattern) for found in names) for pattern in EQUIVALENT[name])
+
+
+def test_every_kind_is_made() -> None:
+    kinds = {mutant.name.partition("@")[0] for _, mutant in ALL}
+    assert kinds >= {
+        "drop-wait", "drop-arrive", "drop-expect", "drop-fence", "drop-store_wait", "drop-load", "drop-store",
+        "drop-mma-wait", "double-wait", "double-arrive", "double-expect", "flip-phase", "count+1", "count-1",
+        "bytes+16", "bytes-16", "arrivals+1", "arrivals-1", "depth+1", "depth-1", "shrink-allocation",
+        "weaken-mma-wait", "early-arrive", "shift-slot-wait", "shift-slot-load", "shift-slot-mma",
+        "swap-roles", "same-argument", "swap-argument", "keep-accumulator",
+    }  # fmt: skip

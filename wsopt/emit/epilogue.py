@@ -1,0 +1,169 @@
+"""The epilogue of one piece of a tile: read what it needs, compute, stage, store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wsopt.emit.expressions import Operand, expression
+from wsopt.emit.instructions import Assign, Instruction, Stage, StoreWait, TmaStore, WaitInput
+from wsopt.emit.names import Names
+from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
+from wsopt.graph.types import DType
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.structures import column_role, row_role
+from wsopt.tile.types import Output, Role, Source, Statement
+
+_FULL = frozenset({Role.ROW, Role.COLUMN})
+
+
+@dataclass(frozen=True, slots=True)
+class VectorArgument:
+    """A source that is loaded by address: its pointer and the strides that are arguments of the kernel."""
+
+    source: Source
+    pointer: str
+    strides: tuple[tuple[Role, str], ...]
+
+    def stride(self, role: Role) -> str | None:
+        """The name of a stride argument, or None if the stride is one."""
+        return dict(self.strides).get(role)
+
+
+@dataclass(slots=True)
+class PieceWriter:
+    """Writes one piece. `places` gives graph axes as expressions of the piece's origin."""
+
+    verified: VerifiedSchedule
+    names: Names
+    vectors: dict[str, VectorArgument]
+    inputs: dict[str, Box]
+    outputs: dict[str, Box]
+    pools: dict[DType, str]
+    operands: dict[str, Operand] = field(default_factory=dict)
+    stored: dict[DType, int] = field(default_factory=dict)
+
+    def add_sum(self, contraction: str, name: str) -> None:
+        """Make a product's sums known under their name in the kernel."""
+        self.operands[contraction] = Operand(name, _FULL, DType.F32)
+
+    def _load_address(self, argument: VectorArgument) -> str:
+        s = self.verified.program.structure
+        index = {row_role(s.swap): "rows", column_role(s.swap): "columns", Role.BATCH: "batch"}
+        terms = [argument.pointer]
+        for role in argument.source.view.roles:
+            stride = argument.stride(role)
+            terms.append(index[role] if stride is None else f"{index[role]} * {stride}")
+        return " + ".join(terms)
+
+    def _vector(self, argument: VectorArgument) -> Iterator[Instruction]:
+        """A row, column or scalar source, loaded by address and masked at the tensor's end."""
+        source = argument.source
+        s = self.verified.program.structure
+        name = self.names(source.name, source.view.tensor)
+        mask = ""
+        if row_role(s.swap) in source.spans:
+            mask = ", mask=rows < row_extent, other=0"
+        elif column_role(s.swap) in source.spans:
+            mask = ", mask=columns < column_extent, other=0"
+        text = f"gl.load({self._load_address(argument)}{mask})"
+        dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
+        if source.view.dtype is not dtype:
+            text += f".to({GLUON[dtype]})"
+        self.operands[source.name] = Operand(name, source.spans, dtype)
+        yield Assign(name, text)
+
+    def _full_input(self, source: Source, box: Box) -> Iterator[Instruction]:
+        """A full tile that was copied into shared memory before the loop."""
+        s = self.verified.program.structure
+        name = self.names(source.name, source.view.tensor)
+        yield WaitInput(f"{box.name}_full.index(piece)")
+        tile = tile_view(f"{box.name}_input.index(piece)", box, row_role(s.swap))
+        dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
+        convert = "" if source.view.dtype is dtype else f".to({GLUON[dtype]})"
+        self.operands[source.name] = Operand(name, source.spans, dtype)
+        yield Assign(name, f"{tile}.load(PIECE_LAYOUT){convert}")
+
+    def sources(self) -> Iterator[Instruction]:
+        """Every source of the epilogue; vectors first, so that their latency is behind other work."""
+        for source in self.verified.program.region.sources:
+            if source.name in self.vectors:
+                yield from self._vector(self.vectors[source.name])
+        for source in self.verified.program.region.sources:
+            if source.name in self.inputs:
+                yield from self._full_input(source, self.inputs[source.name])
+
+    def statement(self, statement: Statement) -> Instruction:
+        """One scalar operation on tiles."""
+        operands = [self.operands[a] if isinstance(a, str) else a for a in statement.args]
+        s = self.verified.program.structure
+        node, _, number = statement.name.partition("$")
+        name = self.names(statement.name, node if self._is_last(statement) else f"{node}_{number}")
+        self.operands[statement.name] = Operand(name, statement.spans, statement.dtype)
+        return Assign(name, expression(statement, operands, s))
+
+    def _is_last(self, statement: Statement) -> bool:
+        node = statement.name.partition("$")[0]
+        of_node = [x for x in self.verified.program.region.statements if x.name.partition("$")[0] == node]
+        return of_node[-1] is statement
+
+    def store(self, output: Output) -> Iterator[Instruction]:
+        """One output: wait for its buffer, stage the tile in the output's order, start the copy."""
+        s = self.verified.program.structure
+        box = self.outputs[output.name]
+        dtype = output.view.dtype
+        number = self.stored.get(dtype, 0)
+        self.stored[dtype] = number + 1
+        buffer = f"{self.pools[dtype]}.index({self._buffer(number)})"
+        operand = self.operands[output.value]
+        value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
+        place = {row_role(s.swap): "row", column_role(s.swap): "column", Role.BATCH: "batch"}
+        yield StoreWait(self._pending(output))
+        yield Stage(tile_view(buffer, box, row_role(s.swap)), value)
+        yield TmaStore(box.descriptor, coordinates(box.view, place), buffer)
+
+    def _buffer(self, number: int) -> str:
+        """The staging buffer of the number-th store of its type in a piece, over all pieces in turn."""
+        staging = self.verified.schedule.staging
+        if staging == 1:
+            return "0"
+        per_piece = self._per_piece()
+        start = "piece" if per_piece == 1 else f"piece * {per_piece}"
+        return f"({start} + {number}) % {staging}" if number else f"({start}) % {staging}"
+
+    def _per_piece(self) -> int:
+        """Stores of one type in a piece; where types differ in number the pool turns with the largest."""
+        counts: dict[DType, int] = {}
+        for output in self.verified.program.region.outputs:
+            counts[output.view.dtype] = counts.get(output.view.dtype, 0) + 1
+        return max(counts.values())
+
+    def _pending(self, output: Output) -> int:
+        """Stores that may still be reading when this one's buffer is written: those of other buffers."""
+        return pending_stores(self.verified, output)
+
+
+def pending_stores(verified: VerifiedSchedule, output: Output) -> int:
+    """Stores issued since the last use of the buffer that `output` is staged in; the least over all pieces.
+
+    Counted on two tiles' worth of stores, in the order in which they are issued.
+    """
+    region, s = verified.program.region, verified.program.structure
+    per_piece: dict[DType, int] = {}
+    for one in region.outputs:
+        per_piece[one.view.dtype] = per_piece.get(one.view.dtype, 0) + 1
+    most = max(per_piece.values())
+    issued: list[tuple[DType, int]] = []
+    gaps: list[int] = []
+    for tile in range(2):
+        for piece in range(s.pieces):
+            number: dict[DType, int] = {}
+            for one in region.outputs:
+                dtype = one.view.dtype
+                place = (piece * most + number.get(dtype, 0)) % verified.schedule.staging
+                number[dtype] = number.get(dtype, 0) + 1
+                if tile == 1 and one is output:
+                    last = max(i for i, use in enumerate(issued) if use == (dtype, place))
+                    gaps.append(len(issued) - 1 - last)
+                issued.append((dtype, place))
+    return min(gaps)

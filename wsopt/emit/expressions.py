@@ -1,0 +1,121 @@
+"""The epilogue's statements as Gluon expressions on tiles, rows and columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from wsopt.emit.tensors import GLUON
+from wsopt.graph.types import DType
+from wsopt.tile.types import Role, Scalar, Statement, Structure
+from wsopt.tile.structures import column_role, row_role
+
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "logical_and": "&",
+    "logical_or": "|",
+}
+_CALLS = {
+    "maximum": "gl.maximum",
+    "minimum": "gl.minimum",
+    "abs": "gl.abs",
+    "exp2": "gl.exp2",
+    "exp": "gl.exp",
+    "log2": "gl.log2",
+    "log": "gl.log",
+    "sqrt": "gl.sqrt",
+    "rsqrt": "gl.rsqrt",
+    "sin": "gl.sin",
+    "cos": "gl.cos",
+    "erf": "gl.erf",
+    "tanh_approx": "tanh_approx",
+    "where": "gl.where",
+}
+_PREFIX = {"neg": "-", "logical_not": "~"}
+
+EXPRESSIONS: Mapping[str, Callable[..., str]] = MappingProxyType(
+    {
+        **{name: (lambda a, b, sign=sign: f"{a} {sign} {b}") for name, sign in _INFIX.items()},
+        **{name: (lambda *args, call=call: f"{call}({', '.join(args)})") for name, call in _CALLS.items()},
+        **{name: (lambda a, sign=sign: f"{sign}{a}") for name, sign in _PREFIX.items()},
+    }
+)
+"""How each primitive is written, from its operands' expressions."""
+
+_COMPARISONS = frozenset("equal not_equal less less_equal greater greater_equal".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value of the epilogue as the kernel holds it."""
+
+    name: str
+    spans: frozenset[Role]
+    dtype: DType
+
+
+def number(value: Scalar) -> str:
+    """A number as the kernel writes it; what Python has no literal for is a constant of the kernel."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NAN"
+        if math.isinf(value):
+            return "INF" if value > 0 else "NEG_INF"
+    return f"({value!r})" if value < 0 else repr(value)
+
+
+def broadcast(operand: Operand, spans: frozenset[Role], s: Structure) -> str:
+    """A row or column as a tile's row or column, where the result spans both."""
+    if len(spans) < 2 or len(operand.spans) != 1:
+        return operand.name
+    axis = 1 if row_role(s.swap) in operand.spans else 0
+    return f"gl.expand_dims({operand.name}, {axis})"
+
+
+def _in_type(text: str, operand: Operand, wanted: DType) -> str:
+    """The operand in the type that the operation computes in: f32, unless both are whole numbers."""
+    if wanted is operand.dtype or operand.dtype is DType.BOOL:
+        return text
+    return f"{text}.to({GLUON[wanted]})"
+
+
+def _compute_type(statement: Statement, operands: list[Operand | Scalar]) -> DType:
+    """The type that a statement's operands are brought to."""
+    if statement.primitive in _COMPARISONS:
+        whole = all(isinstance(o, int) or (isinstance(o, Operand) and o.dtype is DType.I32) for o in operands)
+        return DType.I32 if whole else DType.F32
+    return DType.I32 if statement.dtype is DType.I32 else DType.F32
+
+
+def expression(statement: Statement, operands: list[Operand | Scalar], s: Structure) -> str:
+    """The right-hand side of a statement."""
+    if statement.primitive.startswith("round_"):
+        (operand,) = operands
+        assert isinstance(operand, Operand), "a cast of a number is folded before"
+        return f"{operand.name}.to({GLUON[statement.dtype]})"
+    if statement.primitive.startswith("iota_"):
+        return _iota(statement.primitive, s)
+    wanted = _compute_type(statement, operands)
+    texts = [
+        _in_type(broadcast(o, statement.spans, s), o, wanted) if isinstance(o, Operand) else number(o)
+        for o in operands
+    ]
+    return EXPRESSIONS[statement.primitive](*texts)
+
+
+def _iota(primitive: str, s: Structure) -> str:
+    role = Role(primitive.removeprefix("iota_"))
+    if role is row_role(s.swap):
+        return "rows"
+    return "columns" if role is column_role(s.swap) else "batch"

@@ -1,0 +1,182 @@
+"""The instructions of a partition: the closed set that the templates can write, one macro each.
+
+Fields hold finished identifiers, numbers and expressions; nothing is left to compute. `lag` counts how many
+iterations behind the partition's step counter an instruction works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+
+class Instruction:
+    """Base of all instructions; `macro` names what writes it."""
+
+    macro: ClassVar[str]
+
+    def facts(self) -> dict[str, Any]:
+        """The fields by name, for the template."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFull(Instruction):
+    """Wait until the copies into a slot have landed."""
+
+    macro: ClassVar[str] = "wait_full"
+    ring: str
+    step: str
+    depth: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEmpty(Instruction):
+    """Wait until every reader has handed a slot back."""
+
+    macro: ClassVar[str] = "wait_empty"
+    ring: str
+    step: str
+    depth: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expect(Instruction):
+    """Announce the bytes that will arrive at a slot's barrier."""
+
+    macro: ClassVar[str] = "expect"
+    barrier: str
+    nbytes: str
+
+
+@dataclass(frozen=True, slots=True)
+class TmaLoad(Instruction):
+    """Start a copy of a box of a tensor into shared memory."""
+
+    macro: ClassVar[str] = "tma_load"
+    descriptor: str
+    coordinates: tuple[str, ...]
+    barrier: str
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mma(Instruction):
+    """Start an asynchronous product. `use` is the expression for `add to what is there`; empty if always."""
+
+    macro: ClassVar[str] = "mma"
+    target: str
+    left: str
+    right: str
+    use: str
+
+
+@dataclass(frozen=True, slots=True)
+class MmaWait(Instruction):
+    """Wait until at most `outstanding` later products are still running; `values` are kept in step."""
+
+    macro: ClassVar[str] = "mma_wait"
+    outstanding: int
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate(Instruction):
+    """Add partial sums to the sums in registers."""
+
+    macro: ClassVar[str] = "accumulate"
+    target: str
+    partial: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release(Instruction):
+    """Hand a slot back to the loader."""
+
+    macro: ClassVar[str] = "release"
+    ring: str
+    step: str
+    depth: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advance(Instruction):
+    """Count one slot."""
+
+    macro: ClassVar[str] = "advance"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWait(Instruction):
+    """Wait for this consumer's turn in the streamed loop."""
+
+    macro: ClassVar[str] = "turn_wait"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPass(Instruction):
+    """Let the next consumer into the streamed loop: this one has met all its slots."""
+
+    macro: ClassVar[str] = "turn_pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Zero(Instruction):
+    """Clear sums."""
+
+    macro: ClassVar[str] = "zero"
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWait(Instruction):
+    """Wait until at most `pending` stores still read their staging buffers."""
+
+    macro: ClassVar[str] = "store_wait"
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Instruction):
+    """Write a tile into its staging buffer, fenced for the copy engine."""
+
+    macro: ClassVar[str] = "stage"
+    buffer: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TmaStore(Instruction):
+    """Start a copy of a staging buffer to a tensor."""
+
+    macro: ClassVar[str] = "tma_store"
+    descriptor: str
+    coordinates: tuple[str, ...]
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitInput(Instruction):
+    """Wait until an epilogue input's tile has landed."""
+
+    macro: ClassVar[str] = "wait_input"
+    barrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign(Instruction):
+    """A scalar expression on tiles, rows or columns."""
+
+    macro: ClassVar[str] = "assign"
+    target: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A consumer's streamed loop: peeled start, steady state from iteration `first`, peeled end."""
+
+    prologue: tuple[Instruction, ...]
+    first: int
+    steady: tuple[Instruction, ...]
+    drain: tuple[Instruction, ...]

@@ -1,0 +1,40 @@
+"""Identifiers of an emitted kernel: the graph's names where they are free, else with an underscore."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+from dataclasses import dataclass, field
+
+_KERNEL_WORDS = frozenset(
+    """
+    gl gluon mbarrier tma tma_load tma_store torch triton fence_async_shared warpgroup_mma warpgroup_mma_wait
+    TensorDescriptor tile tiles slot step visit k trips batch batches row column rows columns row_tile column_tile
+    row_tiles column_tiles row_extent column_extent index piece halves kernel consumer loader epilogue prepare run
+    launch outputs tensors turn ring ring_full ring_empty staging tanh_approx tile_coordinates low high split value
+    INF NEG_INF NAN OPTIONS SIGNATURE VERSION
+    """.split()
+)
+
+
+@dataclass(slots=True)
+class Names:
+    """One scope: hands out an identifier for every key, the same one each time."""
+
+    taken: set[str] = field(default_factory=set)
+    given: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, key: str, wish: str | None = None) -> str:
+        """The identifier of `key`; `wish` is what it should look like, the key itself if not given."""
+        if key not in self.given:
+            name = wish or key
+            while name in self.taken or is_reserved(name):
+                name += "_"
+            self.taken.add(name)
+            self.given[key] = name
+        return self.given[key]
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name means something else in an emitted kernel: Python's words, and the kernel's own."""
+    return keyword.iskeyword(name) or keyword.issoftkeyword(name) or hasattr(builtins, name) or name in _KERNEL_WORDS

@@ -1,0 +1,158 @@
+"""From a verified schedule to the consumers' streamed loop: what each pass does, with its waits.
+
+The modulo schedule is unrolled at both ends: an operation of stage s works on iteration i - s in the i-th
+pass, so passes before the last stage miss operations (prologue), and passes after the last iteration have only
+the later ones (drain). How many products may be outstanding at a wait is counted on an unrolled run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from wsopt.emit.instructions import Accumulate, Advance, Instruction, Loop, Mma, MmaWait, Release, WaitFull
+from wsopt.errors import CheckError
+from wsopt.schedule.types import PartitionRole
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.types import OpKind, TileOp
+
+STEP = "step"
+_UNROLLED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Expressions of a consumer's loop: operand tiles by value name and slot, registers by value name.
+
+    `tiles` are format strings with `{slot}` for the ring slot.
+    """
+
+    tiles: Mapping[str, str]
+    registers: Mapping[str, str]
+    ring: str
+    depth: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """One operation in program order, with its stage relative to the partition's first."""
+
+    op: TileOp
+    stage: int
+
+
+def _order(verified: VerifiedSchedule) -> tuple[_Slot, ...]:
+    """The operations of the first consumer in program order; all consumers do the same."""
+    placed = verified.schedule.of(f"{PartitionRole.CONSUMER}0")
+    first = min(p.stage for p in placed)
+    return tuple(_Slot(verified.program.op(p.op), p.stage - first) for p in placed)
+
+
+def step_expression(lag: int) -> str:
+    """The step counter `lag` iterations ago."""
+    return STEP if lag == 0 else f"({STEP} - {lag})"
+
+
+@dataclass(slots=True)
+class _Unroller:
+    """Writes the passes of a run of `trips` iterations, and counts products as they are issued."""
+
+    order: tuple[_Slot, ...]
+    operands: Operands
+    trips: int
+    issued: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """The last stage: passes in the prologue, and in the drain."""
+        return max(slot.stage for slot in self.order)
+
+    def write(self, number: int) -> tuple[Instruction, ...]:
+        """The instructions of one pass."""
+        found: list[Instruction] = []
+        met: set[int] = set()
+        for slot in self.order:
+            iteration = number - slot.stage
+            if 0 <= iteration < self.trips:
+                found.extend(self._operation(slot, iteration, number, met))
+        if _ends_on_a_product(found):
+            found.append(MmaWait(sum(isinstance(one, Mma) for one in found), self._products()))
+        if number < self.trips:
+            found.append(Advance())
+        return tuple(found)
+
+    def _products(self) -> tuple[str, ...]:
+        """The registers that products write, each once."""
+        values = (slot.op.output for slot in self.order if slot.op.kind is OpKind.MMA)
+        return tuple(dict.fromkeys(self._register(value) for value in values))
+
+    def _operation(self, slot: _Slot, iteration: int, number: int, met: set[int]) -> Iterator[Instruction]:
+        # The counter stops at the last iteration, so in the drain operations are nearer to it.
+        lag = min(number, self.trips) - iteration
+        step = step_expression(lag)
+        match slot.op.kind:
+            case OpKind.MMA:
+                if lag not in met:
+                    met.add(lag)
+                    yield WaitFull(self.operands.ring, step, self.operands.depth)
+                self.issued.append((slot.op.output or "", iteration))
+                yield self._mma(slot, step, iteration, number)
+            case OpKind.ACCUMULATE:
+                yield self._wait(slot, iteration)
+                yield Accumulate(self._register(slot.op.output), self._register(slot.op.inputs[0]))
+            case OpKind.RELEASE:
+                yield self._wait(slot, iteration)
+                yield Release(self.operands.ring, step, self.operands.depth)
+            case _:
+                raise AssertionError(f"{slot.op.kind} is not a consumer's")
+
+    def _register(self, value: str | None) -> str:
+        return self.operands.registers[value or ""]
+
+    def _mma(self, slot: _Slot, step: str, iteration: int, number: int) -> Mma:
+        left, right = (
+            self.operands.tiles[tile].format(slot=f"{step} % {self.operands.depth}") for tile in slot.op.inputs
+        )
+        partial = (slot.op.output or "").startswith("partial:")
+        if partial or (iteration == 0 and number < self.depth):
+            use = "False"
+        elif slot.stage == self.depth:
+            use = "k > 0" if self.depth == 0 else f"k > {self.depth}"
+        else:
+            use = ""
+        return Mma(self._register(slot.op.output), left, right, use)
+
+    def _wait(self, slot: _Slot, iteration: int) -> MmaWait:
+        """Wait for the products of `iteration` that an operation needs: all but those issued after them."""
+        needed = max(
+            place
+            for place, (value, when) in enumerate(self.issued)
+            if when == iteration and value in slot.op.inputs
+        )
+        return MmaWait(len(self.issued) - 1 - needed, self._products())
+
+
+def _ends_on_a_product(found: list[Instruction]) -> bool:
+    """Whether a product is still a token after the last wait: a loop can only carry plain tiles."""
+    kinds = [type(one) for one in found if isinstance(one, Mma | MmaWait)]
+    return bool(kinds) and kinds[-1] is Mma
+
+
+def consumer_loop(verified: VerifiedSchedule, operands: Operands) -> Loop:
+    """The streamed loop of a consumer.
+
+    Raises CheckError if the steady passes of the unrolled run are not all the same.
+    """
+    order = _order(verified)
+    depth = max(slot.stage for slot in order)
+    unroller = _Unroller(order, operands, depth + _UNROLLED)
+    passes = [unroller.write(number) for number in range(unroller.trips + depth)]
+    steady = passes[depth : unroller.trips]
+    if any(one != steady[0] for one in steady):
+        raise CheckError(f"kernel {verified.schedule.name}: the streamed loop has no steady state")
+    return Loop(
+        prologue=tuple(i for one in passes[:depth] for i in one),
+        first=depth,
+        steady=steady[0],
+        drain=tuple(i for one in passes[unroller.trips :] for i in one),
+    )

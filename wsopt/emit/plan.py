@@ -1,0 +1,292 @@
+"""Everything that the kernel's template needs, as finished text and instructions: the emitter's output data.
+
+The template writes and computes nothing: every name, number, coordinate and phase stands here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wsopt.emit.epilogue import PieceWriter, VectorArgument
+from wsopt.emit.instructions import Instruction, Loop, TmaLoad, Zero
+from wsopt.emit.names import Names
+from wsopt.emit.pipeline import Operands, consumer_loop
+from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
+from wsopt.graph.types import DType
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.lower import load_name
+from wsopt.tile.structures import column_role, row_role
+from wsopt.tile.types import Role, Sharing, Space, Structure, TileProgram, View
+
+_FULL = frozenset({Role.ROW, Role.COLUMN})
+
+
+@dataclass(frozen=True, slots=True)
+class RingBuffer:
+    """The shared memory of one streamed tensor's ring: `per_slot` boxes a slot."""
+
+    name: str
+    box: Box
+    per_slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The staging buffers of one consumer for the outputs of one type."""
+
+    name: str
+    box: Box
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRead:
+    """How the launcher reads one input: its dimensions merged as `dims` says, and what each extent is.
+
+    `strides` are the kernel's arguments (dimension, name) of a tensor that is read by address; `box` that of
+    one that TMA moves, whose last dimension has to be contiguous.
+    """
+
+    name: str
+    tensor: str
+    dtype: str
+    dims: tuple[tuple[int, ...], ...]
+    rank: int
+    extents: tuple[str, ...]
+    strides: tuple[tuple[int, str], ...]
+    box: Box | None
+
+
+@dataclass(slots=True)
+class KernelPlan:
+    """One kernel, ready to be written."""
+
+    verified: VerifiedSchedule
+    names: Names = field(default_factory=Names)
+
+    @property
+    def program(self) -> TileProgram:
+        """The tile program that the schedule was checked against."""
+        return self.verified.program
+
+    @property
+    def s(self) -> Structure:
+        """The structure."""
+        return self.program.structure
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether the tiles have a batch axis."""
+        return any(role is Role.BATCH for role, _ in self.program.region.extents)
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether the consumers work in ping-pong."""
+        return self.s.sharing is Sharing.TURNS
+
+    @property
+    def depth(self) -> int:
+        """Slots of the ring."""
+        return self.verified.schedule.depth("ring")
+
+    def _extents(self, columns: int) -> dict[Role, int]:
+        s = self.s
+        return {row_role(s.swap): s.rows, column_role(s.swap): columns, Role.STREAM: s.depth}
+
+    def box(self, kind: str, wish: str, view: View, columns: int) -> Box:
+        """The box of a tensor for tiles of this many accumulator columns; one name for each way it is used."""
+        name = self.names(f"{kind}:{wish}", wish)
+        return make_box(name, f"{name.upper()}_LAYOUT", view, self._extents(columns))
+
+    def rings(self) -> tuple[RingBuffer, ...]:
+        """The streamed tensors' rings; along the accumulator's rows a box for each consumer."""
+        per_slot = self.s.consumers if not self.in_turns else 1
+        found = []
+        for view in self.program.region.operands:
+            box = self.box("streamed", self.program.region.operand_name(view), view, self.s.columns)
+            rows = row_role(self.s.swap) in view.roles
+            found.append(RingBuffer(f"{box.name}_ring", box, per_slot if rows else 1))
+        return tuple(found)
+
+    def inputs(self) -> dict[str, Box]:
+        """Full tiles that the epilogue reads, by source."""
+        full = [source for source in self.program.region.sources if source.spans == _FULL]
+        return {
+            source.name: self.box(f"read:{source.name}", source.view.tensor, source.view, self.s.piece_columns)
+            for source in full
+        }
+
+    def outputs(self) -> dict[str, Box]:
+        """Output tensors, by name."""
+        outputs = self.program.region.outputs
+        return {o.name: self.box("written", o.name, o.view, self.s.piece_columns) for o in outputs}
+
+    def pools(self) -> dict[DType, Pool]:
+        """Staging buffers by element type; outputs of one type share them."""
+        found: dict[DType, Pool] = {}
+        for output in self.program.region.outputs:
+            box = self.outputs()[output.name]
+            name = f"{output.view.dtype.value}_staging"
+            found.setdefault(output.view.dtype, Pool(name, box, self.verified.schedule.staging))
+        return found
+
+    def vectors(self) -> dict[str, VectorArgument]:
+        """Sources that are rows, columns or scalars, by source, with their stride arguments."""
+        found = {}
+        for source in self.program.region.sources:
+            if source.spans == _FULL:
+                continue
+            name = self.names(f"read:{source.name}", source.view.tensor)
+            pairs = zip(source.view.roles, source.view.strides, strict=True)
+            strides = tuple((role, f"{name}_{role}_stride") for role, stride in pairs if stride != 1)
+            found[source.name] = VectorArgument(source, f"{name}_ptr", strides)
+        return found
+
+    def registers(self) -> dict[str, str]:
+        """Names of the tiles that live in a consumer's registers, by value."""
+        found = {}
+        for value in self.program.values:
+            if value.space is Space.REGISTERS and value.consumer == 0:
+                kind, _, rest = value.name.partition(":")
+                contraction = rest.partition("@")[0]
+                wish = contraction if kind == "sum" else f"{contraction}_partial"
+                found[value.name] = self.names(value.name, wish)
+        return found
+
+    def operands(self) -> Operands:
+        """Expressions of the streamed loop for the consumer numbered `index`."""
+        tiles = {}
+        rows = row_role(self.s.swap)
+        for ring in self.rings():
+            along_rows = rows in ring.box.view.roles
+            place = "({slot})" if ring.per_slot == 1 else f"({{slot}}) * {ring.per_slot} + index"
+            text = tile_view(f"{ring.name}.index({place})", ring.box, rows if along_rows else Role.STREAM)
+            tiles[f"tile:{load_name(self.program.region, ring.box.view, 0 if along_rows else None)}"] = text
+        return Operands(tiles, self.registers(), "ring", "RING_DEPTH")
+
+    def loop(self) -> Loop:
+        """A consumer's streamed loop."""
+        return consumer_loop(self.verified, self.operands())
+
+    def cleared(self) -> tuple[Instruction, ...]:
+        """Sums that partial sums are added to start from zero."""
+        promoted = [c.name for c in self.program.region.contractions if c.promote]
+        return tuple(Zero(self.registers()[f"sum:{name}@0"]) for name in promoted)
+
+    def _place(self, row: str, column: str) -> dict[Role, str]:
+        s = self.s
+        return {
+            row_role(s.swap): row,
+            column_role(s.swap): column,
+            Role.STREAM: "k * TILE_DEPTH",
+            Role.BATCH: "batch",
+        }
+
+    def slot_loads(self) -> tuple[Instruction, ...]:
+        """The copies that fill one slot."""
+        found = []
+        for ring in self.rings():
+            for consumer in range(ring.per_slot):
+                row = "row_tile * TILE_ROWS" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
+                offset = f" * {ring.per_slot}" + (f" + {consumer}" if consumer else "") if ring.per_slot > 1 else ""
+                place = self._place(row, "column_tile * TILE_COLUMNS")
+                found.append(
+                    TmaLoad(
+                        ring.box.descriptor,
+                        coordinates(ring.box.view, place),
+                        "ring_full.index(slot)",
+                        f"{ring.name}.index(slot{offset})",
+                    )
+                )
+        return tuple(found)
+
+    def slot_bytes(self) -> int:
+        """Bytes that arrive at a slot's barrier."""
+        return sum(ring.box.nbytes * ring.per_slot for ring in self.rings())
+
+    def input_loads(self) -> tuple[tuple[Box, TmaLoad], ...]:
+        """The copies of the epilogue's full tiles, for the piece numbered `piece`."""
+        place = self._place("row", "column + piece * PIECE_COLUMNS")
+        return tuple(
+            (
+                box,
+                TmaLoad(
+                    box.descriptor,
+                    coordinates(box.view, place),
+                    f"{box.name}_full.index(piece)",
+                    f"{box.name}_input.index(piece)",
+                ),
+            )
+            for box in self.inputs().values()
+        )
+
+    def piece(self) -> tuple[Instruction, ...]:
+        """The epilogue of one piece."""
+        scope = Names(taken=set(self.names.taken))
+        writer = PieceWriter(
+            self.verified,
+            scope,
+            self.vectors(),
+            self.inputs(),
+            self.outputs(),
+            {dtype: pool.name for dtype, pool in self.pools().items()},
+        )
+        for contraction in self.program.region.contractions:
+            name = self.registers()[f"sum:{contraction.name}@0"]
+            writer.add_sum(contraction.name, name)
+        found = list(writer.sources())
+        found.extend(writer.statement(statement) for statement in self.program.region.statements)
+        for output in self.program.region.outputs:
+            found.extend(writer.store(output))
+        return tuple(found)
+
+    def sums(self) -> tuple[str, ...]:
+        """The accumulators that the epilogue reads, in the order of its arguments."""
+        return tuple(self.registers()[f"sum:{c.name}@0"] for c in self.program.region.contractions)
+
+    def all_registers(self) -> tuple[str, ...]:
+        """Every tile in registers that the loop carries."""
+        return tuple(self.registers().values())
+
+    def extent_names(self) -> dict[Role, str]:
+        """What the launcher calls the extents of the region's axes."""
+        s = self.s
+        return {
+            row_role(s.swap): "row_extent",
+            column_role(s.swap): "column_extent",
+            Role.STREAM: "stream_extent",
+            Role.BATCH: "batches",
+        }
+
+    def reads(self) -> tuple[TensorRead, ...]:
+        """How the launcher reads the graph's inputs: one entry for each way that one is used."""
+        region = self.program.region
+        found = []
+        for ring in self.rings():
+            found.append(self._read(ring.box.name, ring.box.view, ring.box))
+        for source in region.sources:
+            name = self.names(f"read:{source.name}", source.view.tensor)
+            found.append(self._read(name, source.view, self.inputs().get(source.name)))
+        return tuple(found)
+
+    def _read(self, name: str, view: View, box: Box | None) -> TensorRead:
+        extents = tuple(self.extent_names()[role] for role in view.roles)
+        vector = next((v for v in self.vectors().values() if v.pointer == f"{name}_ptr"), None)
+        strides = tuple(
+            (view.roles.index(role), variable) for role, variable in (vector.strides if vector else ())
+        )
+        return TensorRead(name, view.tensor, TORCH[view.dtype], view.origin, view.rank, extents, strides, box)
+
+    def signature(self) -> tuple[tuple[str, str], ...]:
+        """The kernel's arguments with Triton's types; descriptors as (block type, layout constant)."""
+        found: list[tuple[str, str]] = []
+        boxes = [ring.box for ring in self.rings()] + [*self.inputs().values(), *self.outputs().values()]
+        for box in boxes:
+            found.append((box.descriptor, f'f"tensordesc<{box.signature},{{{box.layout}.value!r}}>"'))
+        for vector in self.vectors().values():
+            found.append((vector.pointer, f'"*{SIGNATURE[vector.source.view.dtype]}"'))
+            found.extend((name, '"i32"') for _, name in vector.strides)
+        sizes = ["batches"] if self.has_batch else []
+        sizes += ["row_tiles", "column_tiles", "trips", "row_extent", "column_extent"]
+        found.extend((name, '"i32"') for name in sizes)
+        return tuple(dict.fromkeys(found))

@@ -1,0 +1,397 @@
+"""From a kernel plan to source text: instructions through their macros, the rest through one skeleton."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from wsopt import __version__
+from wsopt.emit.instructions import Advance, Expect, Instruction, TurnPass, TurnWait, WaitEmpty
+from wsopt.emit.plan import KernelPlan, TensorRead
+from wsopt.emit.tensors import TORCH, Box
+from wsopt.graph.types import DType
+from wsopt.schedule import budget
+from wsopt.schedule.types import PartitionRole
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.types import Output, Role
+
+
+def _template_folder() -> Path:
+    """The templates: in an installed package beside it, in a checkout at the root."""
+    package = Path(str(importlib.resources.files("wsopt")))
+    shipped = package / "templates"
+    return shipped if shipped.is_dir() else package.parent / "templates"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_template_folder()),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def _write(instructions: Iterable[Instruction]) -> str:
+    """Instructions as lines, each through the macro of its kind."""
+    macros = _environment().get_template("instructions.jinja").module
+    return "\n".join(getattr(macros, one.macro)(**one.facts()) for one in instructions)
+
+
+def _block(text: str, indent: int = 4) -> str:
+    pad = " " * indent
+    return "\n".join(pad + line if line else line for line in text.split("\n"))
+
+
+def printable_lines(text: str) -> list[str]:
+    """Foreign text as lines that can stand in a comment and cannot end it."""
+    lines = text.splitlines()
+    return ["".join(c if c.isprintable() else " " for c in line) for line in lines]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputText:
+    """What the launcher says of one output."""
+
+    name: str
+    tensor: str
+    dtype: str
+    shape: tuple[str, ...]
+    dims: tuple[tuple[int, ...], ...]
+    rank: int
+    box: Box
+
+
+def _loader_body(plan: KernelPlan) -> str:
+    fill = [
+        WaitEmpty("ring", "step", "RING_DEPTH"),
+        Expect("ring_full.index(slot)", "RING_BYTES"),
+        *plan.slot_loads(),
+        Advance(),
+    ]
+    return "for k in range(trips):\n    slot = step % RING_DEPTH\n" + _block(_write(fill))
+
+
+def _input_loads(plan: KernelPlan) -> str:
+    lines = [f"for piece in gl.static_range({plan.s.pieces}):"]
+    for box, load in plan.input_loads():
+        lines.append(_block(_write([Expect(f"{box.name}_full.index(piece)", str(box.nbytes)), load])))
+    return "\n".join(lines)
+
+
+def _loop_text(plan: KernelPlan) -> list[str]:
+    """The streamed loop of a consumer, with its turn around it."""
+    loop = plan.loop()
+    parts = [_write([*plan.cleared(), *([TurnWait()] if plan.in_turns else []), *loop.prologue])]
+    variable = "k" if any("k > " in line for line in _write(loop.steady).split("\n")) else "_"
+    parts.append(f"for {variable} in range({loop.first}, trips):\n" + _block(_write(loop.steady)))
+    parts.append(_write([*([TurnPass()] if plan.in_turns else []), *loop.drain]))
+    return [part for part in parts if part]
+
+
+def _split(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:
+    """Lines that cut a tile of pieces [low, high) into halves down to single pieces."""
+    if high - low == 1:
+        return []
+    middle = (low + high) // 2
+    layout = "PIECE_LAYOUT" if high - low == 2 else f"LAYOUT_{plan.s.piece_columns * (high - low) // 2}"
+    left, right = (_part(plan, name, a, b) for a, b in ((low, middle), (middle, high)))
+    whole = _part(plan, name, low, high)
+    return [
+        f"{left}, {right} = halves({whole}, {layout})",
+        *_split(plan, name, low, middle),
+        *_split(plan, name, middle, high),
+    ]
+
+
+def _part(plan: KernelPlan, name: str, low: int, high: int) -> str:
+    if high - low == plan.s.pieces:
+        return name
+    return f"{name}_{low}" if high - low == 1 else f"{name}_{low}_to_{high - 1}"
+
+
+def _epilogue_calls(plan: KernelPlan) -> list[str]:
+    lines = [line for name in plan.sums() for line in _split(plan, name, 0, plan.s.pieces)]
+    for piece in range(plan.s.pieces):
+        sums = [_part(plan, name, piece, piece + 1) for name in plan.sums()]
+        column = f"column + {piece} * PIECE_COLUMNS" if piece else "column"
+        given = {"row": "row", "column": column, "piece": str(piece)}
+        rest = [given.get(p.partition(":")[0], p) for p in _epilogue_parameters(plan)[len(sums) :]]
+        lines.append(f"epilogue({', '.join([*sums, *rest])})")
+    return lines
+
+
+def _consumer_body(plan: KernelPlan) -> str:
+    place = "row_tile * TILE_ROWS" + ("" if plan.in_turns or plan.s.consumers == 1 else " + index * CONSUMER_ROWS")
+    lines = [f"row = {place}", "column = column_tile * TILE_COLUMNS"]
+    if plan.inputs():
+        lines.append(_input_loads(plan))
+    lines += [*_loop_text(plan), *_epilogue_calls(plan), "visit += 1"]
+    if plan.in_turns:
+        lines.append("step += (CONSUMERS - 1) * trips")
+    return "\n".join(lines)
+
+
+def _sizes(plan: KernelPlan) -> list[str]:
+    return (["batches"] if plan.has_batch else []) + ["row_tiles", "column_tiles", "trips"]
+
+
+def _vector_arguments(plan: KernelPlan) -> list[str]:
+    found = []
+    for vector in plan.vectors().values():
+        found += [vector.pointer, *(name for _, name in vector.strides)]
+    return found
+
+
+def _buffers(plan: KernelPlan) -> list[str]:
+    """Names of a consumer's own buffers and barriers."""
+    inputs = [f"{box.name}_{what}" for box in plan.inputs().values() for what in ("input", "full")]
+    return inputs + [pool.name for pool in plan.pools().values()]
+
+
+def _epilogue_parameters(plan: KernelPlan) -> list[str]:
+    stores = [box.descriptor for box in plan.outputs().values()]
+    place = (["batch"] if plan.has_batch else []) + ["row", "column", "row_extent", "column_extent", "visit"]
+    return [*plan.sums(), *_vector_arguments(plan), *_buffers(plan), *stores, *place, "piece: gl.constexpr"]
+
+
+def _ring_names(plan: KernelPlan) -> list[str]:
+    return [ring.name for ring in plan.rings()] + ["ring_full", "ring_empty"]
+
+
+def _loader_parameters(plan: KernelPlan) -> list[str]:
+    return [*(ring.box.descriptor for ring in plan.rings()), *_ring_names(plan), *_sizes(plan)]
+
+
+def _consumer_parameters(plan: KernelPlan) -> list[str]:
+    inputs = [box.descriptor for box in plan.inputs().values()]
+    stores = [box.descriptor for box in plan.outputs().values()]
+    turn = ["turn"] if plan.in_turns else []
+    sizes = [*_sizes(plan), "row_extent", "column_extent"]
+    return [
+        *_ring_names(plan), *turn, *inputs, *_vector_arguments(plan), *_buffers(plan), *stores, *sizes,
+        "index: gl.constexpr",
+    ]  # fmt: skip
+
+
+def _partitions(plan: KernelPlan) -> list[tuple[str, list[str]]]:
+    """Each partition with its arguments: a consumer has its own buffers, and its number."""
+    own = set(_buffers(plan))
+    found = []
+    for partition in plan.verified.schedule.partitions:
+        if partition.role is PartitionRole.LOADER:
+            found.append(("loader", _loader_parameters(plan)))
+            continue
+        names = _consumer_parameters(plan)[:-1]
+        arguments = [f"{name}_{partition.index}" if name in own else name for name in names]
+        found.append(("consumer", [*arguments, str(partition.index)]))
+    return found
+
+
+def _allocate(name: str, dtype: str, count: str, box: Box) -> str:
+    shape = ", ".join([count, *map(str, box.shape)])
+    return f"{name} = gl.allocate_shared_memory({dtype}, [{shape}], {box.layout})"
+
+
+def _barrier(name: str, count: str) -> str:
+    return f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], mbarrier.MBarrierLayout())"
+
+
+def _allocations(plan: KernelPlan) -> list[str]:
+    lines = []
+    for ring in plan.rings():
+        count = "RING_DEPTH" if ring.per_slot == 1 else f"RING_DEPTH * {ring.per_slot}"
+        lines.append(_allocate(ring.name, ring.box.gluon, count, ring.box))
+    lines += [_barrier("ring_full", "RING_DEPTH"), _barrier("ring_empty", "RING_DEPTH")]
+    if plan.in_turns:
+        lines.append(_barrier("turn", "CONSUMERS"))
+    for consumer in range(plan.s.consumers):
+        for box in plan.inputs().values():
+            lines.append(_allocate(f"{box.name}_input_{consumer}", box.gluon, str(plan.s.pieces), box))
+            lines.append(_barrier(f"{box.name}_full_{consumer}", str(plan.s.pieces)))
+        for pool in plan.pools().values():
+            lines.append(_allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
+    return lines
+
+
+def _barriers(plan: KernelPlan) -> list[tuple[str, list[tuple[str, int]]]]:
+    """How many of which barriers, and how many arrivals complete a phase of each."""
+    readers = 1 if plan.in_turns else plan.s.consumers
+    found = [("RING_DEPTH", [("ring_full", 1), ("ring_empty", readers)])]
+    if plan.in_turns:
+        found.append(("CONSUMERS", [("turn", 1)]))
+    inputs = [
+        (f"{box.name}_full_{consumer}", 1)
+        for consumer in range(plan.s.consumers)
+        for box in plan.inputs().values()
+    ]
+    return [*found, (str(plan.s.pieces), inputs)] if inputs else found
+
+
+def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
+    s = plan.s
+    found = [
+        ("TILE_ROWS", str(s.tile_rows), ""),
+        ("TILE_COLUMNS", str(s.columns), ""),
+        ("TILE_DEPTH", str(s.depth), ""),
+        ("CONSUMERS", str(s.consumers), ""),
+        ("CONSUMER_ROWS", str(s.rows), ""),
+        ("PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"),
+        ("RING_DEPTH", str(plan.depth), ""),
+        ("RING_BYTES", str(plan.slot_bytes()), "bytes that fill a slot"),
+        ("GROUP", str(s.group), ""),
+    ]
+    text = _write(plan.piece())
+    for name, value in (("NEG_INF", 'float("-inf")'), ("INF", 'float("inf")'), ("NAN", 'float("nan")')):
+        if name in text.replace("NEG_INF", "") or (name == "NEG_INF" and name in text):
+            found.append((name, value, ""))
+    return found
+
+
+def _boxes(plan: KernelPlan) -> list[Box]:
+    boxes = [ring.box for ring in plan.rings()]
+    return [*boxes, *plan.inputs().values(), *plan.outputs().values()]
+
+
+def _register_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
+    s = plan.s
+    found = [("SUM_LAYOUT", s.columns), ("PIECE_LAYOUT", s.piece_columns)]
+    columns = s.columns // 2
+    while columns > s.piece_columns:
+        found.append((f"LAYOUT_{columns}", columns))
+        columns //= 2
+    return found
+
+
+def _output(plan: KernelPlan, output: Output) -> OutputText:
+    shape = tuple(
+        "1" if isinstance(dim, int) else f'tensors["{dim[0]}"].shape[{dim[1]}]' for dim in output.shape
+    )
+    box = plan.outputs()[output.name]
+    view = output.view
+    return OutputText(box.name, output.name, TORCH[view.dtype], shape, view.origin, view.rank, box)
+
+
+def _extents(plan: KernelPlan) -> list[tuple[str, str, int]]:
+    """For every extent the first tensor read that has it."""
+    found: dict[str, tuple[str, int]] = {}
+    for read in plan.reads():
+        for dim, extent in enumerate(read.extents):
+            found.setdefault(extent, (read.name, dim))
+    return [(name, read, dim) for name, (read, dim) in found.items()]
+
+
+def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> list[str]:
+    """What is passed for each of the kernel's arguments."""
+    values: dict[str, str] = {}
+    for read in reads:
+        values[f"{read.name}_ptr"] = f'tensors["{read.tensor}"]'
+        for dim, name in read.strides:
+            values[name] = f"{read.name}_strides[{dim}]"
+    return [values.get(name, name) for name, _ in plan.signature()]
+
+
+def _summary(plan: KernelPlan) -> str:
+    schedule = plan.verified.schedule
+    roles = ", ".join(f"{p.name} ({p.warps} warps, {p.registers} registers)" for p in schedule.partitions)
+    return (
+        f"Tile {plan.s.describe()}.\nPartitions: {roles}.\n"
+        f"Ring of {plan.depth} slots; initiation interval {schedule.ii} cycles; "
+        f"predicted {schedule.prediction.microseconds:.1f} us on {schedule.machine}."
+    )
+
+
+def _context(plan: KernelPlan) -> dict[str, Any]:
+    region, s, schedule = plan.program.region, plan.s, plan.verified.schedule
+    reads = plan.reads()
+    outputs = [_output(plan, output) for output in region.outputs]
+    piece = _write(plan.piece())
+    results = [f'outputs["{output.tensor}"]' for output in outputs]
+    workers = schedule.partitions[1:]
+    return {
+        "name": region.name,
+        "summary": _summary(plan),
+        "doc": printable_lines(region.doc),
+        "constants": _constants(plan),
+        "boxes": _boxes(plan),
+        "register_layouts": _register_layouts(plan),
+        "consumer_warps": s.consumer_warps,
+        "mma_k": 256 // region.operand_dtype.bits,
+        "uses_tanh": "tanh_approx(" in piece,
+        "has_batch": plan.has_batch,
+        "pieces": s.pieces,
+        "persistent": s.persistent,
+        "tiles": ("batches * " if plan.has_batch else "") + "row_tiles * column_tiles",
+        "coordinates_target": ("batch, " if plan.has_batch else "") + "row_tile, column_tile",
+        "body_indent": 8 if s.persistent else 4,
+        "loader_parameters": _loader_parameters(plan),
+        "loader_body": _loader_body(plan),
+        "epilogue_parameters": _epilogue_parameters(plan),
+        "piece": piece,
+        "consumer_parameters": _consumer_parameters(plan),
+        "consumer_body": _consumer_body(plan),
+        "first_step": "index * trips" if plan.in_turns else "0",
+        "first_tile": "gl.program_id(0)" + (" + index * gl.num_programs(0)" if plan.in_turns else ""),
+        "tile_stride": ("CONSUMERS * " if plan.in_turns else "") + "gl.num_programs(0)",
+        "registers": plan.all_registers(),
+        "sizes": ", ".join(f'"{name}"' for name, kind in plan.signature() if kind == '"i32"'),
+        "parameters": [name for name, _ in plan.signature()],
+        "allocations": _allocations(plan),
+        "barriers": _barriers(plan),
+        "partitions": _partitions(plan),
+        "worker_warps": [p.warps for p in workers],
+        "worker_registers": [p.registers for p in workers],
+        "base_registers": schedule.base_registers,
+        "signature": plan.signature(),
+        "reads": reads,
+        "extents": _extents(plan),
+        "outputs": outputs,
+        "tile_rows": s.tile_rows,
+        "tile_columns": s.columns,
+        "tile_depth": s.depth,
+        "least_trips": max(1, plan.loop().first),
+        "arguments": _arguments(plan, reads),
+        "returns": ", ".join(output.tensor for output in outputs),
+        "result": ", ".join(results),
+    }
+
+
+def emit(verified: VerifiedSchedule) -> str:
+    """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
+    plan = KernelPlan(verified)
+    template = _environment().get_template("kernel.py.jinja")
+    return template.render(kernel=_context(plan), version=__version__)
+
+
+def expected_wgmma(verified: VerifiedSchedule) -> int:
+    """Tensor instructions that the compiled kernel has to contain: those of every peeled and looped product.
+
+    Each consumer is compiled on its own; passes of the prologue and the drain repeat the products.
+    """
+    from wsopt.emit.instructions import Mma
+    from wsopt.emit.plan import KernelPlan as Plan
+    from wsopt.machine.types import Machine  # noqa: F401
+
+    plan = Plan(verified)
+    loop = plan.loop()
+    products = sum(isinstance(one, Mma) for one in (*loop.prologue, *loop.steady, *loop.drain))
+    s, machine = plan.s, verified.machine
+    deep = s.depth * plan.program.region.operand_dtype.bits // 8 // machine.mma_k_bytes
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    each = s.rows // machine.mma_rows * deep // groups
+    return products * each * s.consumers
+
+
+def reserved_shared_memory() -> int:
+    """Bytes that the budget keeps for what the compiler adds."""
+    return budget.SHARED_MEMORY_RESERVE
+
+
+_UNUSED = (DType, Role)

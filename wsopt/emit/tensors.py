@@ -1,0 +1,105 @@
+"""How the emitted kernel sees tensors: descriptors, boxes, shared-memory layouts, coordinates, arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsopt.graph.types import DType
+from wsopt.tile.types import Role, View
+
+TORCH = {
+    DType.F32: "torch.float32",
+    DType.F16: "torch.float16",
+    DType.BF16: "torch.bfloat16",
+    DType.F8E4M3: "torch.float8_e4m3fn",
+    DType.F8E5M2: "torch.float8_e5m2",
+    DType.I32: "torch.int32",
+}
+GLUON = {
+    DType.F32: "gl.float32",
+    DType.F16: "gl.float16",
+    DType.BF16: "gl.bfloat16",
+    DType.F8E4M3: "gl.float8e4nv",
+    DType.F8E5M2: "gl.float8e5",
+    DType.I32: "gl.int32",
+}
+SIGNATURE = {
+    DType.F32: "fp32",
+    DType.F16: "fp16",
+    DType.BF16: "bf16",
+    DType.F8E4M3: "fp8e4nv",
+    DType.F8E5M2: "fp8e5",
+    DType.I32: "i32",
+}
+
+_SWIZZLES = (128, 64, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A tensor moved by TMA: its descriptor, the box of one copy, and how the box lies in shared memory."""
+
+    name: str
+    descriptor: str
+    layout: str
+    view: View
+    shape: tuple[int, ...]
+    swizzle: int
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the box, the batch among them."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that one copy moves."""
+        total = self.view.dtype.bits // 8
+        for extent in self.shape:
+            total *= extent
+        return total
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return self.view.dtype.bits
+
+    @property
+    def gluon(self) -> str:
+        """Gluon's name of the element type."""
+        return GLUON[self.view.dtype]
+
+    @property
+    def signature(self) -> str:
+        """Triton's signature of the descriptor's block type, without the layout."""
+        return f"{SIGNATURE[self.view.dtype]}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def flat(self) -> tuple[int, ...]:
+        """The box without its batch dimension."""
+        return tuple(
+            extent for role, extent in zip(self.view.roles, self.shape, strict=True) if role is not Role.BATCH
+        )
+
+
+def make_box(name: str, layout: str, view: View, extents: dict[Role, int]) -> Box:
+    """The box of a view that takes `extents` elements along its axes, one along the batch."""
+    shape = tuple(1 if role is Role.BATCH else extents[role] for role in view.roles)
+    inner = shape[-1] * view.dtype.bits // 8
+    swizzle = next((size for size in _SWIZZLES if inner % size == 0), 0)
+    return Box(name, f"{name}_desc", layout, view, shape, swizzle)
+
+
+def tile_view(buffer: str, box: Box, first: Role) -> str:
+    """The expression for a box as a matrix whose rows run along `first`."""
+    roles = [role for role in box.view.roles if role is not Role.BATCH]
+    if len(box.flat) != box.rank:
+        buffer += f".reshape(({', '.join(map(str, box.flat))}))"
+    return buffer if roles[0] is first else f"{buffer}.permute((1, 0))"
+
+
+def coordinates(view: View, place: dict[Role, str]) -> tuple[str, ...]:
+    """The coordinates of a box: for each dimension the expression of its axis."""
+    return tuple(place[role] for role in view.roles)
+
+

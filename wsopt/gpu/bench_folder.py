@@ -1,0 +1,201 @@
+"""Benchmarks one build folder in this process: numbers first, then times beside the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wsopt.gpu import cuda_clock
+from wsopt.gpu.baselines import build_baseline
+from wsopt.gpu.bench_options import BenchOptions, count_sets
+from wsopt.gpu.cuda_clock import CudaClock, captured
+from wsopt.gpu.eager_source import Inapplicable
+from wsopt.gpu.inputs import random_inputs
+from wsopt.gpu.launch import BuildFolder, Prepared, load_folder, prepare, reference
+from wsopt.gpu.raw_graph import RawGraph
+from wsopt.gpu.rows import BaselineRow, Row
+from wsopt.gpu.timing import Contestant, Launch, measure, ratio, summary
+from wsopt.gpu.torch_reference import compulsory_bytes, flops, relative_error
+
+KERNEL = "kernel"
+# What torch, Dynamo and Inductor raise for a graph they cannot run; all their own errors are RuntimeErrors.
+_BASELINE_ERRORS = (RuntimeError, TypeError, ValueError, AttributeError)
+
+Samples = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A baseline before timing: its row so far, and what to launch unless it is out."""
+
+    row: BaselineRow
+    contestant: Contestant | None
+
+
+def bench_folder(path: Path, options: BenchOptions, *, device: str = "cuda") -> Row:
+    """The row of one build folder, `ok` or `wrong`.
+
+    Raises HangError if a kernel does not end; whatever else goes wrong comes as it is.
+    """
+    folder = load_folder(path)
+    sets, expected = _sets(folder, options, device)
+    row = _row(folder, path)
+    row = _checked(row, sets[0].errors(expected, row.name, options.hang_s), options, "")
+    if row.status != "ok":
+        return row
+    entries = [_entry(name, folder.graph, sets, expected, options) for name in options.baselines]
+    expected.clear()
+    kernel = Contestant(KERNEL, tuple(item.launch for item in sets))
+    contestants = [kernel, *(entry.contestant for entry in entries if entry.contestant)]
+    clock = CudaClock(options.hang_s)
+    samples = measure(contestants, clock, options.timing)
+    short = summary(samples[KERNEL]).median_us < options.graph_below_us
+    in_graph = _measure_in_graphs(contestants, samples, clock, options) if short else {}
+    row = _with_times(row, entries, samples, in_graph)
+    # Once more after all those launches, on inputs not yet checked: a race may need the speed.
+    last = reference(folder.graph, sets[-1].inputs)
+    return _checked(row, sets[-1].errors(last, row.name, options.hang_s), options, " after timing")
+
+
+# --- the kernel and its numbers -------------------------------------------------------------------------
+
+
+def _sets(
+    folder: BuildFolder, options: BenchOptions, device: str
+) -> tuple[list[Prepared], dict[str, Tensor]]:
+    """Sets of inputs bound to the kernel, and the expected outputs of the first."""
+    graph = folder.graph
+    first = random_inputs(graph, options.seed, device)
+    expected = reference(graph, first)
+    cache = torch.cuda.get_device_properties(device).L2_cache_size
+    count = count_sets(compulsory_bytes(graph), cache, options)
+    inputs = [first, *(random_inputs(graph, options.seed + number, device) for number in range(1, count))]
+    return [prepare(folder, item, expected) for item in inputs], expected
+
+
+def _row(folder: BuildFolder, path: Path) -> Row:
+    return Row(
+        name=folder.graph.name,
+        folder=path.name,
+        status="ok",
+        flops=flops(folder.graph),
+        bytes=compulsory_bytes(folder.graph),
+        predicted_us=find_number(folder.schedule, "predicted_us"),
+        bound_us=find_number(folder.schedule, "bound_us"),
+    )
+
+
+def _checked(row: Row, errors: tuple[tuple[str, float], ...], options: BenchOptions, when: str) -> Row:
+    before = dict(row.errors)
+    worst = tuple((name, max(error, before.get(name, 0.0))) for name, error in errors)
+    wrong = [
+        f"{name} is off by {error:.2g}{when}" for name, error in errors if not error <= options.tolerance
+    ]
+    status, message = ("wrong", "; ".join(wrong)) if wrong else (row.status, row.message)
+    return replace(row, errors=worst, status=status, message=message)
+
+
+def find_number(data: Any, key: str) -> float | None:
+    """The first number under this key anywhere in JSON data, or None."""
+    if not isinstance(data, Mapping):
+        return None
+    value = data.get(key)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    found = (find_number(item, key) for item in data.values())
+    return next((number for number in found if number is not None), None)
+
+
+# --- the baselines --------------------------------------------------------------------------------------
+
+
+def _entry(
+    name: str,
+    graph: RawGraph,
+    sets: Sequence[Prepared],
+    expected: Mapping[str, Tensor],
+    options: BenchOptions,
+) -> _Entry:
+    try:
+        baseline = build_baseline(name, graph)
+        calls = [baseline.bind(graph, item.inputs) for item in sets]
+        outputs = calls[0]()
+        cuda_clock.wait(options.hang_s, name)
+    except Inapplicable as reason:
+        return _Entry(BaselineRow(name, "inapplicable", str(reason)), None)
+    except _BASELINE_ERRORS as error:
+        text = (str(error).strip().splitlines() or [""])[0][:300]
+        return _Entry(BaselineRow(name, "error", f"{type(error).__name__}: {text}"), None)
+    contestant = Contestant(name, tuple(_keeping(call) for call in calls))
+    if not baseline.complete:
+        return _Entry(BaselineRow(name, "ok"), contestant)
+    pairs = zip(outputs, graph.outputs, strict=True)
+    worst = max(relative_error(output, expected[key]) for output, key in pairs)
+    if not worst <= options.baseline_tolerance:
+        return _Entry(BaselineRow(name, "wrong", f"off by {worst:.2g}", worst), None)
+    return _Entry(BaselineRow(name, "ok", error=worst), contestant)
+
+
+def _keeping(call: Callable[[], object]) -> Launch:
+    """The call with its last result kept, so that the results of all sets are buffers of their own."""
+    kept: list[object] = [None]
+
+    def launch() -> None:
+        kept[0] = call()
+
+    return launch
+
+
+# --- the times ------------------------------------------------------------------------------------------
+
+
+def _measure_in_graphs(
+    contestants: Sequence[Contestant], samples: Samples, clock: CudaClock, options: BenchOptions
+) -> dict[str, tuple[float, ...]]:
+    replayed, counts = [], {}
+    for item in contestants:
+        count = int(1e3 * options.sample_ms / summary(samples[item.name]).median_us)
+        try:
+            contestant, counts[item.name] = captured(item, max(1, min(count, 500)))
+        except RuntimeError:
+            # Not all that torch runs can be captured; the plain times stand alone then.
+            continue
+        replayed.append(contestant)
+    if KERNEL not in counts:
+        return {}
+    times = measure(replayed, clock, options.timing)
+    return {name: tuple(time / counts[name] for time in series) for name, series in times.items()}
+
+
+def _with_times(row: Row, entries: Sequence[_Entry], samples: Samples, in_graph: Samples) -> Row:
+    row = replace(
+        row,
+        kernel=summary(samples[KERNEL]),
+        kernel_graph=summary(in_graph[KERNEL]) if in_graph else None,
+        baselines=tuple(_timed(entry, samples, in_graph) for entry in entries),
+    )
+    best = row.best_us
+    assert best is not None
+    assert row.flops is not None
+    assert row.bytes is not None
+    return replace(
+        row,
+        tflops=row.flops / best / 1e6,
+        gbs=row.bytes / best / 1e3,
+        roofline=row.bound_us / best if row.bound_us else None,
+    )
+
+
+def _timed(entry: _Entry, samples: Samples, in_graph: Samples) -> BaselineRow:
+    name = entry.row.name
+    if entry.contestant is None:
+        return entry.row
+    result = replace(entry.row, time=summary(samples[name]), ratio=ratio(samples, name, KERNEL))
+    if name not in in_graph:
+        return result
+    return replace(result, graph_time=summary(in_graph[name]), graph_ratio=ratio(in_graph, name, KERNEL))

@@ -1,0 +1,113 @@
+"""Runs a build folder on a GPU and compares what it computes with the reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wsopt.errors import InputError, Problem
+from wsopt.gpu import cuda_clock
+from wsopt.gpu.inputs import poison, poisoned, random_inputs
+from wsopt.gpu.kernel_file import load_kernel_file
+from wsopt.gpu.raw_graph import RawGraph, load_raw_graph
+from wsopt.gpu.torch_reference import evaluate, relative_error
+
+TOLERANCE = 1e-2
+HANG_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFolder:
+    """A build folder as it lies on disk: its graph, its schedule as plain JSON data, its kernel."""
+
+    path: Path
+    graph: RawGraph
+    schedule: Mapping[str, Any]
+    module: ModuleType
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """The relative error of each output of one launch on inputs of one seed."""
+
+    name: str
+    seed: int
+    errors: tuple[tuple[str, float], ...]
+
+    def accepted(self, tolerance: float = TOLERANCE) -> bool:
+        """True if every output is within the tolerance; nan never is."""
+        return all(error <= tolerance for _, error in self.errors)
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name} off by {error:.2g}" for name, error in self.errors)
+        return f"{self.name}, seed {self.seed}: {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A kernel bound to a set of inputs, with its outputs; `launch` starts it and does not wait."""
+
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+    launch: Callable[[], None]
+
+    def errors(
+        self, expected: Mapping[str, Tensor], name: str, limit_s: float
+    ) -> tuple[tuple[str, float], ...]:
+        """Poison the outputs, launch, wait, compare. Raises HangError past `limit_s` seconds."""
+        for output in self.outputs.values():
+            poison(output)
+        self.launch()
+        cuda_clock.wait(limit_s, name)
+        return tuple((key, relative_error(self.outputs[key], expected[key])) for key in expected)
+
+
+def load_folder(path: Path) -> BuildFolder:
+    """Read a build folder. Raises InputError if it is none, CompileError if its kernel does not load."""
+    missing = [name for name in ("graph.json", "kernel.py") if not (path / name).is_file()]
+    if missing:
+        raise InputError(str(path), [Problem("", f"not a build folder: no {' and no '.join(missing)}")])
+    schedule_file = path / "schedule.json"
+    schedule = json.loads(schedule_file.read_text(encoding="utf-8")) if schedule_file.is_file() else {}
+    schedule = schedule if isinstance(schedule, dict) else {}
+    return BuildFolder(
+        path, load_raw_graph(path / "graph.json"), schedule, load_kernel_file(path / "kernel.py")
+    )
+
+
+def prepare(folder: BuildFolder, inputs: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Prepared:
+    """Bind the kernel to inputs, with poisoned outputs of the expected shapes and dtypes."""
+    outputs = poisoned(expected)
+    launch, returned = folder.module.prepare(**inputs, outputs=outputs)
+    strange = [name for name in expected if returned.get(name) is not outputs[name]]
+    if strange:
+        raise ValueError(f"prepare() does not write to the given outputs {', '.join(strange)}")
+    return Prepared(inputs, outputs, launch)
+
+
+def run_folder(
+    path: Path, *, seed: int = 0, device: str = "cuda", limit_s: float = HANG_S, exact: bool = False
+) -> LaunchResult:
+    """Run a build folder once on random inputs and compare, with f64 as the judge if `exact`.
+
+    Raises HangError if the kernel does not end within `limit_s` seconds: see there what that means for
+    the process.
+    """
+    folder = load_folder(path)
+    inputs = random_inputs(folder.graph, seed, device)
+    expected = reference(folder.graph, inputs, exact=exact)
+    prepared = prepare(folder, inputs, expected)
+    return LaunchResult(folder.graph.name, seed, prepared.errors(expected, folder.graph.name, limit_s))
+
+
+def reference(graph: RawGraph, inputs: Mapping[str, Tensor], *, exact: bool = False) -> dict[str, Tensor]:
+    """The outputs that the graph means, in its own dtypes; an output that it does not cast is f32."""
+    outputs = evaluate(graph, inputs, real=torch.float64 if exact else torch.float32)
+    return {name: value.float() if value.dtype == torch.float64 else value for name, value in outputs.items()}

@@ -1,0 +1,230 @@
+"""What each operation of a graph means, in torch: arithmetic in one real dtype, rounding in casts only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Attrs = Mapping[str, Any]
+
+TORCH_DTYPES = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f8e4m3": torch.float8_e4m3fn,
+    "f8e5m2": torch.float8_e5m2,
+    "i32": torch.int32,
+    "i8": torch.int8,
+    "i4": torch.int8,
+    "bool": torch.bool,
+}
+F8_LARGEST = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
+_INT_RANGE = {"i32": (-(2**31), 2**31 - 1), "i8": (-128, 127), "i4": (-8, 7)}
+_INTEGERS = (torch.int8, torch.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """The dtype in which real arithmetic is done (f32, or f64 to judge f32 by), and the device."""
+
+    real: torch.dtype
+    device: torch.device
+
+    def reals(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors in the real dtype."""
+        return [item.to(self.real) for item in tensors]
+
+    def numbers(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors in i32 if all are integers, in the real dtype otherwise."""
+        if all(item.dtype in _INTEGERS for item in tensors):
+            return [item.to(torch.int32) for item in tensors]
+        return self.reals(tensors)
+
+
+Meaning = Callable[[Arithmetic, Sequence[Tensor], Attrs], Tensor]
+
+
+def _numbers(function: Callable[..., Tensor]) -> Meaning:
+    return lambda arithmetic, tensors, _attrs: function(*arithmetic.numbers(tensors))
+
+
+def _reals(function: Callable[..., Tensor]) -> Meaning:
+    return lambda arithmetic, tensors, _attrs: function(*arithmetic.reals(tensors))
+
+
+def _bools(function: Callable[..., Tensor]) -> Meaning:
+    return lambda _arithmetic, tensors, _attrs: function(*tensors)
+
+
+def cast_tensor(x: Tensor, dtype: str) -> Tensor:
+    """Round to nearest even; f8 and the integers saturate, bool is `x != 0`, nan becomes the integer 0."""
+    target = TORCH_DTYPES[dtype]
+    if dtype == "bool":
+        return x.to(torch.float32) != 0
+    if dtype in _INT_RANGE:
+        low, high = _INT_RANGE[dtype]
+        if x.dtype in _INTEGERS:
+            return x.to(torch.int64).clamp(low, high).to(target)
+        rounded = torch.nan_to_num(x.to(torch.float64).round(), nan=0.0, posinf=high, neginf=low)
+        return rounded.clamp(low, high).to(target)
+    if dtype in F8_LARGEST:
+        # From f32 or wider: rounding on the way would double.
+        x = x if x.dtype == torch.float64 else x.to(torch.float32)
+        x = x.clamp(-F8_LARGEST[dtype], F8_LARGEST[dtype])
+    return x.to(target)
+
+
+def _cast(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    return cast_tensor(tensors[0], attrs["dtype"])
+
+
+def _gelu(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = arithmetic.reals(tensors)
+    return torch.nn.functional.gelu(x, approximate=attrs.get("approximate", "none"))
+
+
+def _where(arithmetic: Arithmetic, tensors: Sequence[Tensor], _attrs: Attrs) -> Tensor:
+    condition, *choices = tensors
+    if not all(item.dtype == torch.bool for item in choices):
+        choices = arithmetic.numbers(choices)
+    return torch.where(condition, *choices)
+
+
+# --- contraction and movement ---------------------------------------------------------------------------
+
+
+def _matmul(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    a, b = tensors
+    a = a.mT if attrs.get("transpose_a") else a
+    b = b.mT if attrs.get("transpose_b") else b
+    if a.dtype == torch.int8:
+        # f64 holds every such sum exactly, and there is no product of int8 matrices on every device.
+        return torch.matmul(a.double(), b.double()).to(torch.int64).to(torch.int32)
+    if attrs.get("precision") == "tf32":
+        a, b = round_to_tf32(a), round_to_tf32(b)
+    return torch.matmul(*arithmetic.reals((a, b)))
+
+
+def round_to_tf32(x: Tensor) -> Tensor:
+    """f32 rounded to the 10 fraction bits of tf32, to nearest even."""
+    bits = x.to(torch.float32).contiguous().view(torch.int32)
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF
+    return torch.where(torch.isfinite(x), rounded.view(torch.float32), x)
+
+
+def _iota(arithmetic: Arithmetic, _tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    shape, axis = attrs["shape"], attrs["axis"] % len(attrs["shape"])
+    index = torch.arange(shape[axis], dtype=torch.int32, device=arithmetic.device)
+    return index.reshape([-1] + [1] * (len(shape) - axis - 1)).expand(*shape)
+
+
+def _reshape(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    return tensors[0].reshape(tuple(attrs["shape"]))
+
+
+def _transpose(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    return tensors[0].permute(tuple(attrs["perm"]))
+
+
+# --- reductions and composites --------------------------------------------------------------------------
+
+
+def _reduction(function: Callable[..., Tensor]) -> Meaning:
+    def apply(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+        (x,) = arithmetic.numbers(tensors)
+        return function(x, dim=attrs["axis"], keepdim=bool(attrs.get("keepdims", False))).to(x.dtype)
+
+    return apply
+
+
+def _reduce_mean(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    return _reduction(torch.mean)(arithmetic, arithmetic.reals(tensors), attrs)
+
+
+def _softmax(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = arithmetic.reals(tensors)
+    axis = attrs.get("axis", -1)
+    largest = x.amax(dim=axis, keepdim=True)
+    weights = torch.exp(x - torch.where(largest == -math.inf, 0.0, largest))
+    total = weights.sum(dim=axis, keepdim=True)
+    return weights / torch.where(total == 0, 1.0, total)
+
+
+def _rms_norm(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    x, weight = arithmetic.reals(tensors)
+    power = (x * x).mean(dim=-1, keepdim=True)
+    return x * torch.rsqrt(power + attrs.get("eps", 1e-6)) * weight
+
+
+def _layer_norm(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    x, weight, bias = arithmetic.reals(tensors)
+    centred = x - x.mean(dim=-1, keepdim=True)
+    variance = (centred * centred).mean(dim=-1, keepdim=True)
+    return centred * torch.rsqrt(variance + attrs.get("eps", 1e-5)) * weight + bias
+
+
+def _dequantize(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    q, scale, *zero = arithmetic.reals(tensors)
+    if zero:
+        q = q - (_grouped(zero[0], attrs) if zero[0].ndim else zero[0])
+    return q * _grouped(scale, attrs)
+
+
+def _grouped(x: Tensor, attrs: Attrs) -> Tensor:
+    return x.repeat_interleave(attrs["group"], dim=-1)
+
+
+MEANINGS: Mapping[str, Meaning] = {
+    "matmul": _matmul,
+    "add": _numbers(torch.add),
+    "sub": _numbers(torch.sub),
+    "mul": _numbers(torch.mul),
+    "div": _reals(torch.div),
+    "maximum": _numbers(torch.maximum),
+    "minimum": _numbers(torch.minimum),
+    "pow": _reals(torch.pow),
+    "neg": _numbers(torch.neg),
+    "abs": _numbers(torch.abs),
+    "exp": _reals(torch.exp),
+    "exp2": _reals(torch.exp2),
+    "log": _reals(torch.log),
+    "log2": _reals(torch.log2),
+    "sqrt": _reals(torch.sqrt),
+    "rsqrt": _reals(torch.rsqrt),
+    "reciprocal": _reals(torch.reciprocal),
+    "tanh": _reals(torch.tanh),
+    "sigmoid": _reals(torch.sigmoid),
+    "erf": _reals(torch.erf),
+    "sin": _reals(torch.sin),
+    "cos": _reals(torch.cos),
+    "relu": _numbers(torch.relu),
+    "silu": _reals(torch.nn.functional.silu),
+    "gelu": _gelu,
+    "cast": _cast,
+    "equal": _numbers(torch.eq),
+    "not_equal": _numbers(torch.ne),
+    "less": _numbers(torch.lt),
+    "less_equal": _numbers(torch.le),
+    "greater": _numbers(torch.gt),
+    "greater_equal": _numbers(torch.ge),
+    "logical_and": _bools(torch.logical_and),
+    "logical_or": _bools(torch.logical_or),
+    "logical_not": _bools(torch.logical_not),
+    "where": _where,
+    "iota": _iota,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "reduce_sum": _reduction(torch.sum),
+    "reduce_max": _reduction(torch.amax),
+    "reduce_min": _reduction(torch.amin),
+    "reduce_mean": _reduce_mean,
+    "softmax": _softmax,
+    "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm,
+    "dequantize": _dequantize,
+}

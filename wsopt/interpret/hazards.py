@@ -1,0 +1,174 @@
+"""The accesses to one shared-memory allocation, and the rules that each new one must keep.
+
+Every access is an event with a time. A rule is broken where two accesses to the same bytes, one of them a
+write, are not ordered by barriers, where an asynchronous one is still outstanding, or where data written
+by ordinary stores reaches the async proxy (TMA, wgmma) without the writer's `fence_async_shared`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from wsopt.interpret.agent import Agent
+from wsopt.interpret.dtypes import Array
+from wsopt.interpret.faults import RaceError
+
+
+class Reader(Enum):
+    """Who reads shared memory."""
+
+    LOAD = "a shared-memory load"
+    MMA = "a wgmma"
+    STORE = "a TMA store"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Some bytes of an allocation: the view, its first byte and the end, and its name in messages."""
+
+    view: Array
+    low: int
+    high: int
+    name: str
+
+    @property
+    def dense(self) -> bool:
+        """Does it fill all bytes between its ends?"""
+        return self.high - self.low == self.view.nbytes
+
+    def overlaps(self, other: Region) -> bool:
+        """Do the two share a byte?"""
+        if self.high <= other.low or other.high <= self.low:
+            return False
+        return (self.dense and other.dense) or bool(np.shares_memory(self.view, other.view))
+
+    def covers(self, other: Region) -> bool:
+        """Is every byte of `other` surely in this region?"""
+        return self.dense and self.low <= other.low and other.high <= self.high
+
+
+@dataclass(slots=True, eq=False)
+class Read:
+    """A read; asynchronous ones are outstanding until their partition has waited for them."""
+
+    region: Region
+    agent: Agent
+    reader: Reader
+    time: int
+    line: int
+    outstanding: bool = False
+
+    def retire(self) -> None:
+        """The partition has waited for it: from now on the read is over."""
+        self.outstanding = False
+        self.time = self.agent.time
+
+    def __str__(self) -> str:
+        return (
+            f"the read of {self.region.name} by {self.reader.value} of {self.agent.name} at line {self.line}"
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """A write: by ordinary stores (fenced or not yet), or by a copy that is in flight until it lands."""
+
+    region: Region
+    agent: Agent
+    component: int
+    time: int
+    line: int
+    copy: bool
+    in_flight: bool = False
+    fenced: int | None = None
+
+    def land(self, component: int, time: int) -> None:
+        """The copy is complete; its end is known to those who waited for that phase of the barrier."""
+        self.in_flight = False
+        self.component = component
+        self.time = time
+
+    def __str__(self) -> str:
+        kind = "TMA copy" if self.copy else "store"
+        return f"the {kind} into {self.region.name} by {self.agent.name} at line {self.line}"
+
+
+@dataclass(slots=True)
+class History:
+    """What matters still of the accesses to one allocation."""
+
+    reads: list[Read] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+
+    def read(self, agent: Agent, region: Region, reader: Reader, line: int) -> Read:
+        """Record a read after checking that what it reads is there and stays there; RaceError if not."""
+        for write in self.writes:
+            if write.region.overlaps(region):
+                _check_read(agent, region, reader, write)
+        read = Read(region, agent, reader, agent.time, line, outstanding=reader is not Reader.LOAD)
+        self.reads = [old for old in self.reads if not _superseded(old, read)]
+        self.reads.append(read)
+        return read
+
+    def write(self, agent: Agent, region: Region, line: int, *, copy: bool) -> Write:
+        """Record a write after checking that nobody still needs what it overwrites; RaceError if not."""
+        for read in self.reads:
+            if read.region.overlaps(region):
+                _check_overwritten_read(agent, read, copy)
+        for write in self.writes:
+            if write.region.overlaps(region):
+                _check_overwritten_write(agent, write, copy)
+        self.reads = [read for read in self.reads if not region.covers(read.region)]
+        self.writes = [write for write in self.writes if not region.covers(write.region)]
+        new = Write(region, agent, agent.component, agent.time, line, copy, in_flight=copy)
+        self.writes.append(new)
+        return new
+
+    def fence(self, agent: Agent) -> None:
+        """`fence_async_shared` by an agent: its own earlier stores are now seen by the async proxy."""
+        for write in self.writes:
+            if write.agent is agent and not write.copy and write.fenced is None:
+                write.fenced = agent.time
+
+
+def _superseded(old: Read, new: Read) -> bool:
+    """A later read of the same bytes by the same partition is ordered after the old one."""
+    return (
+        not old.outstanding
+        and old.agent is new.agent
+        and not new.outstanding
+        and new.region.covers(old.region)
+    )
+
+
+def _check_read(agent: Agent, region: Region, reader: Reader, write: Write) -> None:
+    if write.in_flight:
+        raise RaceError(f"{reader.value} reads {region.name} with a copy in flight: {write}")
+    if not agent.clock.knows(write.component, write.time):
+        raise RaceError(f"{reader.value} reads {region.name} with no barrier that orders it after {write}")
+    if reader is Reader.LOAD or write.copy:
+        return
+    if write.fenced is None or not agent.clock.knows(write.component, write.fenced):
+        what = "generic store not fenced before the async proxy reads it"
+        raise RaceError(f"{region.name}: {what} ({reader.value}): {write}")
+
+
+def _check_overwritten_read(agent: Agent, read: Read, copy: bool) -> None:
+    what = "a TMA copy" if copy else "a store"
+    if read.outstanding:
+        raise RaceError(
+            f"{what} overwrites {read.region.name} while an asynchronous reader is outstanding: {read}"
+        )
+    if not agent.clock.knows(read.agent.component, read.time):
+        raise RaceError(f"{what} overwrites {read.region.name} with no barrier that orders it after {read}")
+
+
+def _check_overwritten_write(agent: Agent, write: Write, copy: bool) -> None:
+    what = "a TMA copy" if copy else "a store"
+    if write.in_flight:
+        raise RaceError(f"{what} overwrites {write.region.name} with a copy in flight: {write}")
+    if not agent.clock.knows(write.component, write.time):
+        raise RaceError(f"{what} overwrites {write.region.name} with no barrier that orders it after {write}")

@@ -1,0 +1,197 @@
+"""The stand-in for torch on the host: element types, tensors over NumPy arrays, the device's properties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from wsopt.interpret.dtypes import DTYPES, Array, DType, from_numpy, poison
+from wsopt.interpret.faults import InterpreterError
+from wsopt.interpret.storage import Storage
+
+ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class TorchDType:
+    """A torch element type."""
+
+    element: DType
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.element.itemsize
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Is it a float?"""
+        return self.element.floating
+
+    def __repr__(self) -> str:
+        return f"torch.{self.element.torch_name}"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A torch device."""
+
+    type: str = "cuda"
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.index}"
+
+
+class Shape(tuple[int, ...]):
+    """A torch.Size."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self))
+
+
+TORCH_DTYPES = {dtype.torch_name: TorchDType(dtype) for dtype in DTYPES}
+DEVICE = Device()
+
+
+class HostTensor:
+    """A torch tensor."""
+
+    def __init__(self, array: Array, name: str = "tensor", storage: Storage | None = None) -> None:
+        self.numpy_array = array
+        self.storage = storage or Storage(array, name)
+        self.dtype = TORCH_DTYPES[from_numpy(array.dtype).torch_name]
+        self.device = DEVICE
+        self.is_cuda = True
+
+    @property
+    def shape(self) -> Shape:
+        """Extents."""
+        return Shape(self.numpy_array.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.numpy_array.ndim
+
+    @property
+    def offset(self) -> int:
+        """Elements of the storage before the first one."""
+        return (self.data_ptr() - self.storage.address) // self.numpy_array.itemsize
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return self.numpy_array.ndim
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return self.numpy_array.size
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self.numpy_array.itemsize
+
+    def size(self, dim: int | None = None) -> Any:
+        """Extents, or one of them."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Strides in elements, or one of them."""
+        strides = tuple(stride // self.numpy_array.itemsize for stride in self.numpy_array.strides)
+        return strides if dim is None else strides[dim]
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        address: int = self.numpy_array.__array_interface__["data"][0]
+        return address
+
+    def is_contiguous(self) -> bool:
+        """Does it lie in memory in the order of its dimensions, without holes?"""
+        return self.numpy_array.flags.c_contiguous
+
+    def numpy(self) -> Array:
+        """The elements."""
+        return self.numpy_array
+
+    def permute(self, *order: int) -> HostTensor:
+        """A view with its dimensions in another order."""
+        return self._view(self.numpy_array.transpose(*order))
+
+    def transpose(self, first: int, second: int) -> HostTensor:
+        """A view with two dimensions exchanged."""
+        return self._view(self.numpy_array.swapaxes(first, second))
+
+    def t(self) -> HostTensor:
+        """The transposed matrix as a view."""
+        return self._view(self.numpy_array.T)
+
+    def unsqueeze(self, dim: int) -> HostTensor:
+        """A view with one more dimension of extent 1."""
+        return self._view(np.expand_dims(self.numpy_array, dim))
+
+    def reshape(self, *shape: Any) -> HostTensor:
+        """A view of other extents; InterpreterError where torch would have to copy."""
+        array = self.numpy_array.reshape(*shape)
+        if array.size and not np.shares_memory(array, self.numpy_array):
+            raise InterpreterError(f"{self.storage.name}: reshape to {array.shape} needs a copy")
+        return self._view(array)
+
+    view = reshape
+
+    def _view(self, array: Array) -> HostTensor:
+        return HostTensor(array, storage=self.storage)
+
+
+def empty(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> HostTensor:
+    """`torch.empty`: poisoned, so that an element that nobody writes is found."""
+    extents = (shape, *more) if isinstance(shape, int) else tuple(shape)
+    array = aligned(extents, dtype.element.numpy)
+    poison(array)
+    return HostTensor(array, "output", Storage(array, "output", poisoned=True))
+
+
+def zeros(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> HostTensor:
+    """`torch.zeros`."""
+    tensor = empty(shape, *more, dtype=dtype)
+    array = tensor.numpy_array
+    array[...] = 0
+    return HostTensor(array, "output", Storage(array, "output"))
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an uninitialised array whose first element lies on a 16-byte boundary."""
+    extents = tuple(int(extent) for extent in shape)
+    count = int(np.prod(extents)) * dtype.itemsize
+    raw = np.empty(count + ALIGNMENT, np.uint8)
+    start = -raw.__array_interface__["data"][0] % ALIGNMENT
+    return raw[start : start + count].view(dtype).reshape(extents)
+
+
+def torch_names(processors: int) -> dict[str, Any]:
+    """Return the names of the `torch` module."""
+    properties = SimpleNamespace(multi_processor_count=processors, major=9, minor=0, name="interpreter")
+    cuda = SimpleNamespace(
+        get_device_properties=lambda device=None: properties,
+        get_device_capability=lambda device=None: (9, 0),
+        current_device=lambda: 0,
+        is_available=lambda: True,
+        device=lambda device=None: DEVICE,
+    )
+    return {
+        **TORCH_DTYPES,
+        "half": TORCH_DTYPES["float16"],
+        "float": TORCH_DTYPES["float32"],
+        "Tensor": HostTensor,
+        "device": lambda *_: DEVICE,
+        "Size": Shape,
+        "empty": empty,
+        "zeros": zeros,
+        "empty_like": lambda tensor: empty(tensor.shape, dtype=tensor.dtype),
+        "cuda": cuda,
+    }

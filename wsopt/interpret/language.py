@@ -1,0 +1,320 @@
+"""The stand-in for `gl`, `mbarrier` and the Hopper functions: what an emitted kernel calls."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wsopt.interpret import dtypes, layouts, mathematics, mma
+from wsopt.interpret.agent import Waiting
+from wsopt.interpret.constants import constexpr
+from wsopt.interpret.copies import Tma
+from wsopt.interpret.dtypes import DTYPES, INT32, DType
+from wsopt.interpret.faults import InterpreterError
+from wsopt.interpret.memory import SharedView, allocate, allocation_name
+from wsopt.interpret.program import Program
+from wsopt.interpret.storage import Pointer
+from wsopt.interpret.tensor import Tensor
+
+if TYPE_CHECKING:
+    from wsopt.interpret.machine import Machine
+
+
+def language(machine: Machine) -> dict[str, Any]:
+    """Return the names of `triton.experimental.gluon.language`."""
+    names: dict[str, Any] = {dtype.name: dtype for dtype in DTYPES}
+    names |= {name: mathematics.float_function(name) for name in mathematics.GLUON_FUNCTIONS}
+    names |= {
+        name: getattr(layouts, name)
+        for name in (
+            "AutoLayout",
+            "BlockedLayout",
+            "CoalescedLayout",
+            "DistributedLinearLayout",
+            "DotOperandLayout",
+            "NVMMADistributedLayout",
+            "NVMMASharedLayout",
+            "SliceLayout",
+            "SwizzledSharedLayout",
+        )
+    }
+    names |= _PLAIN
+    device = Device(machine)
+    names |= {name: getattr(device, name) for name in Device.NAMES}
+    return names | {
+        "barrier": device.thread_barrier,
+        "tensor": Tensor,
+        "shared_memory_descriptor": SharedView,
+    }
+
+
+def hopper(machine: Machine) -> dict[str, Any]:
+    """Return the functions of `...language.nvidia.hopper`, without its modules."""
+    device = Device(machine)
+    names = ("fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait", "warpgroup_mma_init")
+    return {name: getattr(device, name) for name in names}
+
+
+def dependent_launch(machine: Machine) -> dict[str, Any]:
+    """Return the names of programmatic dependent launch, which only orders whole kernels."""
+    device = Device(machine)
+    return {"gdc_wait": device.thread_barrier, "gdc_launch_dependents": device.thread_barrier}
+
+
+def tma(machine: Machine) -> dict[str, Any]:
+    """Return the names of the `tma` module, those of Triton 3.6 and those since 3.7."""
+    functions = Tma(machine)
+    return {
+        "async_copy_global_to_shared": functions.load,
+        "async_load": functions.load,
+        "async_copy_shared_to_global": functions.store,
+        "async_store": functions.store,
+        "store_wait": functions.store_wait,
+    }
+
+
+def mbarrier(machine: Machine) -> dict[str, Any]:
+    """Return the names of the `mbarrier` module."""
+    barriers = Mbarrier(machine)
+    functions = {name: getattr(barriers, name) for name in ("init", "expect", "arrive", "wait", "invalidate")}
+    return functions | {"MBarrierLayout": layouts.MBarrierLayout}
+
+
+class Device:
+    """The functions that depend on the program or the partition that runs."""
+
+    NAMES = (
+        "program_id",
+        "num_programs",
+        "num_warps",
+        "num_ctas",
+        "warp_specialize",
+        "allocate_shared_memory",
+        "zeros",
+        "full",
+        "arange",
+        "convert_layout",
+        "load",
+        "store",
+        "thread_barrier",
+    )
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    @property
+    def _program(self) -> Program:
+        return self._machine.program
+
+    def program_id(self, axis: int) -> int:
+        """This program's number along an axis of the grid."""
+        return self._program.program_id[int(axis)]
+
+    def num_programs(self, axis: int) -> int:
+        """Programs along an axis of the grid."""
+        return self._program.num_programs[int(axis)]
+
+    def num_warps(self) -> int:
+        """Warps of the partition."""
+        return self._program.agent.num_warps
+
+    def num_ctas(self) -> int:
+        """Blocks of a cluster."""
+        return 1
+
+    def warp_specialize(
+        self, functions_and_args: Any, worker_num_warps: Sequence[int], worker_num_regs: Sequence[int]
+    ) -> Any:
+        """Run partitions side by side."""
+        parts = [(function, tuple(arguments)) for function, arguments in functions_and_args]
+        warps = [int(count) for count in worker_num_warps]
+        if not len(parts) - 1 == len(warps) == len(worker_num_regs):
+            raise InterpreterError(
+                f"warp_specialize: {len(parts) - 1} workers, {len(warps)} warp counts, "
+                f"{len(worker_num_regs)} register counts"
+            )
+        return self._program.specialize(parts, warps)
+
+    def allocate_shared_memory(
+        self, element_ty: DType, shape: Any, layout: Any, value: Tensor | None = None
+    ) -> SharedView:
+        """Allocate shared memory, named after the variable that it is assigned to."""
+        frame = sys._getframe(1)
+        name = allocation_name(linecache.getline(frame.f_code.co_filename, frame.f_lineno))
+        view = allocate(self._program, name, element_ty, list(shape), layout)
+        if value is not None:
+            view.store(value)
+        return view
+
+    def full(self, shape: Any, value: Any, dtype: DType, layout: Any = None) -> Tensor:
+        """A tensor of one value."""
+        layouts.check_warps(layout, self.num_warps())
+        scalar = value.data if isinstance(value, Tensor) else value
+        extents = tuple(int(extent) for extent in shape)
+        return Tensor(np.full(extents, dtypes.convert(np.asarray(scalar), dtype), dtype.numpy), dtype, layout)
+
+    def zeros(self, shape: Any, dtype: DType, layout: Any = None) -> Tensor:
+        """A tensor of zeros."""
+        return self.full(shape, 0, dtype, layout)
+
+    def arange(self, start: int, end: int, layout: Any = None) -> Tensor:
+        """Consecutive integers; a power of two of them."""
+        count = int(end) - int(start)
+        if count <= 0 or count & (count - 1):
+            raise InterpreterError(f"arange({start}, {end}): the length must be a power of two")
+        layouts.check_warps(layout, self.num_warps())
+        return Tensor(np.arange(int(start), int(end), dtype=np.int32), INT32, layout)
+
+    def convert_layout(self, value: Tensor, layout: Any, assert_trivial: bool = False) -> Tensor:
+        """The same values in another layout."""
+        layouts.check_warps(layout, self.num_warps())
+        return Tensor(value.data, value.dtype, layout)
+
+    def load(self, pointer: Pointer, mask: Any = None, other: Any = None, **_: Any) -> Tensor:
+        """Read global memory."""
+        self._program.operation()
+        return pointer.load(mask, other, self._program.launch)
+
+    def store(self, pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> None:
+        """Write global memory."""
+        self._program.operation()
+        pointer.store(value, mask, self._program.launch)
+
+    def thread_barrier(self) -> None:
+        """Join the warps of the partition, which run as one here."""
+        self._program.operation()
+
+    def fence_async_shared(self, cluster: bool = False) -> None:
+        """Make this partition's earlier stores and barrier inits visible to the async proxy."""
+        agent = self._program.operation()
+        for history in self._program.histories:
+            history.fence(agent)
+        for state in self._program.barriers:
+            state.fence(agent)
+
+    def warpgroup_mma(
+        self,
+        a: Any,
+        b: Any,
+        acc: Tensor,
+        *,
+        use_acc: Any = True,
+        precision: Any = None,
+        max_num_imprecise_acc: Any = None,
+        is_async: bool = False,
+    ) -> Tensor:
+        """Multiply on the tensor core."""
+        return mma.issue(self._program, a, b, acc, bool(use_acc), bool(is_async))
+
+    def warpgroup_mma_wait(self, num_outstanding: int = 0, deps: Any = None) -> Any:
+        """Wait until at most `num_outstanding` multiplications are in flight."""
+        return mma.wait(self._program, num_outstanding, deps)
+
+    def warpgroup_mma_init(self, value: Tensor) -> Tensor:
+        """A tensor as an accumulator."""
+        return value
+
+
+class Mbarrier:
+    """The functions of Gluon's `mbarrier` module."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def init(self, mbarrier: SharedView, count: int) -> None:
+        """Initialise a barrier with the arrivals that end a phase."""
+        mbarrier.init_barrier(count)
+
+    def invalidate(self, mbarrier: SharedView) -> None:
+        """End a barrier's life."""
+        agent = self._machine.program.operation()
+        mbarrier.barrier.check_usable(agent)
+        mbarrier.barrier.valid = False
+
+    def expect(self, mbarrier: SharedView, bytes: int, pred: Any = True) -> None:
+        """Arrive once and add the bytes that the phase waits for."""
+        agent = self._machine.program.operation()
+        if pred:
+            mbarrier.barrier.arrive(agent, 1, int(bytes))
+
+    def arrive(self, mbarrier: SharedView, *, count: int = 1, pred: Any = True) -> None:
+        """Arrive."""
+        agent = self._machine.program.operation()
+        if pred:
+            mbarrier.barrier.arrive(agent, int(count))
+
+    def wait(self, mbarrier: SharedView, phase: int, pred: Any = True, deps: Any = ()) -> None:
+        """Wait until the phase of this parity has ended."""
+        program = self._machine.program
+        agent = program.operation()
+        if not pred:
+            return
+        parity, state = int(phase), mbarrier.barrier
+        if parity not in (0, 1):
+            raise InterpreterError(f"{state.name}: phase {parity} is neither 0 nor 1")
+        state.check_usable(agent)
+        if not state.passes(parity):
+            text = lambda: f"waits for phase {parity} of {state}"  # noqa: E731
+            agent.wait_until(Waiting(lambda: state.passes(parity), text, agent.line))
+        state.acquire(agent, parity)
+
+
+def _reduction(name: str) -> Callable[..., Tensor]:
+    def reduce(value: Tensor, axis: int | None = None, keep_dims: bool = False) -> Tensor:
+        result: Tensor = getattr(value, name)(axis)
+        return result.expand_dims(axis) if keep_dims and axis is not None else result
+
+    return reduce
+
+
+def _static_assert(condition: Any, message: str = "") -> None:
+    if not condition:
+        raise InterpreterError(f"static_assert failed: {message}")
+
+
+def _join(a: Tensor, b: Tensor) -> Tensor:
+    return Tensor(np.stack([a.data, b.data], axis=-1), a.dtype, None)
+
+
+def _full_like(value: Tensor, fill: Any) -> Tensor:
+    return Tensor(np.full(value.shape, fill, value.dtype.numpy), value.dtype, value.layout)
+
+
+def _cast(value: Tensor, dtype: DType) -> Tensor:
+    return value.to(dtype)
+
+
+_PLAIN: dict[str, Any] = {
+    "constexpr": constexpr,
+    "static_range": lambda *bounds: range(*(int(bound) for bound in bounds)),
+    "static_assert": _static_assert,
+    "static_print": lambda *_: None,
+    "assume": lambda _: None,
+    "multiple_of": lambda value, _: value,
+    "max_contiguous": lambda value, _: value,
+    "cdiv": lambda a, b: -(-a // b),
+    "abs": mathematics.absolute,
+    "maximum": mathematics.maximum,
+    "minimum": mathematics.minimum,
+    "fdiv": mathematics.fdiv,
+    "div_rn": mathematics.fdiv,
+    "fma": mathematics.fma,
+    "where": mathematics.where,
+    "inline_asm_elementwise": mathematics.inline_asm,
+    "sum": _reduction("sum"),
+    "max": _reduction("max"),
+    "min": _reduction("min"),
+    "expand_dims": lambda value, axis: value.expand_dims(axis),
+    "reshape": lambda value, *shape: value.reshape(*shape),
+    "permute": lambda value, *order: value.permute(*order),
+    "split": lambda value: value.split(),
+    "join": _join,
+    "cast": _cast,
+    "full_like": _full_like,
+    "zeros_like": lambda value: _full_like(value, 0),
+    "to_tensor": lambda value: value,
+}

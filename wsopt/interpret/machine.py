@@ -1,0 +1,85 @@
+"""The stand-in for a GPU: launches a grid, program by program, each under the seed's interleaving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+from wsopt.interpret.faults import InterpreterError
+from wsopt.interpret.host import HostTensor
+from wsopt.interpret.program import Program
+from wsopt.interpret.scheduler import STEP_LIMIT, Scheduler
+from wsopt.interpret.storage import Pointer
+from wsopt.interpret.strategy import Chooser
+
+
+class Machine:
+    """What one execution of a kernel's source shares."""
+
+    def __init__(self, seed: int, processors: int, filename: str) -> None:
+        self.processors = processors
+        self.filename = filename
+        self.steps = 0
+        self._chooser = Chooser(seed)
+        self._launch = 0
+        self._program: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        """The program that runs now."""
+        if self._program is None:
+            raise InterpreterError("a device operation is used outside a kernel")
+        return self._program
+
+    def launch(self, function: Callable[..., Any], grid: Any, args: Any, options: dict[str, Any]) -> None:
+        """Run every program of a grid."""
+        shape = tuple(int(extent) for extent in (grid if isinstance(grid, tuple | list) else (grid,)))
+        if not 1 <= len(shape) <= 3 or min(shape) < 1:
+            raise InterpreterError(f"grid {shape}: one to three extents of at least 1 are needed")
+        shape += (1,) * (3 - len(shape))
+        self._launch += 1
+        device_args = [_device_argument(arg) for arg in args]
+        named = {name: _device_argument(value) for name, value in options.items() if name not in _OPTIONS}
+        warps = int(options.get("num_warps", 4))
+        for z, y, x in product(*(range(extent) for extent in reversed(shape))):
+            self._run((x, y, z), shape, warps, lambda: function(*device_args, **named))
+
+    def _run(
+        self, number: tuple[int, ...], count: tuple[int, ...], warps: int, body: Callable[[], Any]
+    ) -> None:
+        self._chooser.new_program()
+        scheduler = Scheduler(self._chooser, self.filename, STEP_LIMIT - self.steps)
+        self._program = Program(number, count, warps, self._launch, scheduler, self.filename)
+        try:
+            self._program.run(body)
+        finally:
+            self.steps += scheduler.steps
+            self._program = None
+
+
+class JitFunction:
+    """What `gluon.jit` makes of a function: called in kernels, launched as `kernel[grid](...)`."""
+
+    def __init__(self, machine: Machine, function: Callable[..., Any]) -> None:
+        self._machine = machine
+        self.fn = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call it from device code."""
+        return self.fn(*args, **named)
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *args, **options: self._machine.launch(self.fn, grid, args, options)
+
+
+_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "enable_fp_fusion", "debug"}
+
+
+def _device_argument(value: Any) -> Any:
+    """A tensor reaches the kernel as a pointer to its first element."""
+    if isinstance(value, HostTensor):
+        return Pointer(value.storage, value.dtype.element, value.offset)
+    return value

@@ -1,0 +1,148 @@
+"""The elementwise functions of Gluon, and the instructions that a kernel may name in inline assembly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wsopt.interpret import dtypes
+from wsopt.interpret.dtypes import Array, DType
+from wsopt.interpret.faults import InterpreterError
+from wsopt.interpret.tensor import Tensor, binary, common_layout, operand, promoted, unary
+
+
+def _erf(x: Array) -> Array:
+    """Error function to 1.5e-7 (Abramowitz and Stegun 7.1.26), computed in float64."""
+    wide = np.asarray(x, np.float64)
+    t = 1.0 / (1.0 + 0.3275911 * np.abs(wide))
+    poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return np.asarray(np.copysign(1.0 - poly * np.exp(-wide * wide), wide), x.dtype)
+
+
+def _rsqrt(x: Array) -> Array:
+    return np.asarray(np.reciprocal(np.sqrt(x)))
+
+
+FLOAT_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+    "sqrt_rn": np.sqrt,
+    "rsqrt": _rsqrt,
+    "erf": _erf,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "log1p": np.log1p,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+LIBDEVICE_FUNCTIONS = ("exp", "log", "erf", "tanh", "log1p", "expm1")
+GLUON_FUNCTIONS = tuple(name for name in FLOAT_FUNCTIONS if name not in ("tanh", "log1p", "expm1"))
+
+INSTRUCTIONS: dict[str, Callable[..., Array]] = {
+    "tanh": np.tanh,
+    "ex2": np.exp2,
+    "lg2": np.log2,
+    "rcp": np.reciprocal,
+    "rsqrt": _rsqrt,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "abs": np.abs,
+    "neg": np.negative,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.fmax,
+    "min": np.fmin,
+    "fma": lambda a, b, c: a * b + c,
+}
+_MODIFIERS = {"approx", "ftz", "rn", "f32", "full", "NaN"}
+_INSTRUCTION = re.compile(r"^\s*([a-z0-9]+)((?:\.\w+)+)\s+\$0\s*,(?:\s*\$\d+\s*,?)+\s*;?\s*$")
+
+
+def float_function(name: str) -> Callable[[Tensor], Tensor]:
+    """Return `gl.NAME`."""
+    function = FLOAT_FUNCTIONS[name]
+
+    def apply(x: Tensor) -> Tensor:
+        if not isinstance(x, Tensor) or x.dtype.name not in ("float32", "float64"):
+            found = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise InterpreterError(f"gl.{name} needs a float32 or float64 tensor, got {found}")
+        return unary(function, x)
+
+    apply.__name__ = name
+    return apply
+
+
+def libdevice() -> dict[str, Callable[[Tensor], Tensor]]:
+    """Return the functions of `libdevice` that kernels use."""
+    return {name: float_function(name) for name in LIBDEVICE_FUNCTIONS}
+
+
+def absolute(x: Any) -> Any:
+    """`gl.abs`."""
+    return unary(np.abs, x) if isinstance(x, Tensor) else abs(x)
+
+
+def maximum(x: Any, y: Any, propagate_nan: Any = None) -> Any:
+    """`gl.maximum`, of tensors or of plain numbers; without NaN propagation, as the instruction."""
+    if isinstance(x, Tensor) or isinstance(y, Tensor):
+        return binary(np.maximum if propagate_nan else np.fmax, x, y)
+    return max(x, y)
+
+
+def minimum(x: Any, y: Any, propagate_nan: Any = None) -> Any:
+    """`gl.minimum`, of tensors or of plain numbers; without NaN propagation, as the instruction."""
+    if isinstance(x, Tensor) or isinstance(y, Tensor):
+        return binary(np.minimum if propagate_nan else np.fmin, x, y)
+    return min(x, y)
+
+
+def fdiv(x: Any, y: Any) -> Any:
+    """`gl.fdiv` and `gl.div_rn`."""
+    return binary(np.divide, x, y, divide=True)
+
+
+def fma(x: Any, y: Any, z: Any) -> Any:
+    """`gl.fma`; rounded twice, which no kernel may depend on."""
+    return x * y + z
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """`gl.where`; a condition that is a plain truth value chooses whole operands."""
+    if not isinstance(condition, Tensor):
+        return x if condition else y
+    layout = common_layout((condition, x, y))
+    if isinstance(x, Tensor) or isinstance(y, Tensor):
+        dtype: DType = promoted(x, y)
+    else:
+        dtype = dtypes.INT32 if isinstance(x, int) and isinstance(y, int) else dtypes.FLOAT32
+    chosen = np.where(condition.data, operand(x, dtype), operand(y, dtype))
+    return Tensor(dtypes.convert(chosen, dtype), dtype, layout)
+
+
+def inline_asm(
+    asm: str, constraints: str, args: Any, dtype: DType, is_pure: bool = True, pack: int = 1
+) -> Tensor:
+    """`gl.inline_asm_elementwise` for one known float32 instruction; InterpreterError otherwise."""
+    match = _INSTRUCTION.match(asm)
+    modifiers = set(match.group(2).split(".")[1:]) if match else set()
+    if match is None or match.group(1) not in INSTRUCTIONS or not modifiers <= _MODIFIERS or int(pack) != 1:
+        raise InterpreterError(
+            f"inline assembly {asm.strip()!r} (pack {pack}) is not one known float32 instruction"
+        )
+    if any(arg.dtype != dtypes.FLOAT32 for arg in args) or dtype != dtypes.FLOAT32:
+        raise InterpreterError(f"inline assembly {asm.strip()!r} needs float32 operands")
+    layout = common_layout(tuple(args))
+    values = [arg.data for arg in args]
+    return Tensor(np.asarray(INSTRUCTIONS[match.group(1)](*values), np.float32), dtype, layout)

@@ -1,0 +1,137 @@
+"""wgmma: asynchronous, in order within a partition, reading shared memory until it is retired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wsopt.interpret import dtypes
+from wsopt.interpret.agent import Agent
+from wsopt.interpret.dtypes import FLOAT32, Array
+from wsopt.interpret.faults import InterpreterError
+from wsopt.interpret.hazards import Reader
+from wsopt.interpret.layouts import DotOperandLayout, NVMMADistributedLayout, check_warps
+from wsopt.interpret.memory import SharedView
+from wsopt.interpret.program import Program
+from wsopt.interpret.tensor import Tensor
+
+
+class Mma:
+    """One `warpgroup_mma` from its issue to the wait that retires it."""
+
+    wakes = False
+
+    def __init__(self, program: Program, a: Any, b: SharedView, acc: Tensor, use_acc: bool) -> None:
+        agent = program.agent
+        self.agent, self.line = agent, agent.line
+        self.what = f"the wgmma at line {agent.line}"
+        self.retired = False
+        self._program, self._use_acc = program, use_acc
+        self._acc: Any = acc
+        self._b: Any = b
+        self._a: Any = a if isinstance(a, SharedView) else a.data
+        views = [view for view in (a, b) if isinstance(view, SharedView)]
+        self._reads = [
+            view.allocation.history.read(agent, view.region, Reader.MMA, agent.line) for view in views
+        ]
+        for view in views:
+            view.check_written()
+        self._result: Array | None = None
+
+    def possible(self) -> bool:
+        """The tensor core keeps the order of issue."""
+        return next(mma for mma in self.agent.mmas if mma._result is None) is self
+
+    def perform(self) -> None:
+        """Read the operands and multiply."""
+        a = self._a.data if isinstance(self._a, SharedView) else self._a
+        result = np.matmul(dtypes.to_float32(a), dtypes.to_float32(self._b.data))
+        if self._use_acc:
+            before = self._acc.pending.values if self._acc.pending is not None else self._acc.data
+            result += before
+        self._result = result
+        self._a = self._b = self._acc = None  # or a chain of accumulators would stay alive
+
+    @property
+    def values(self) -> Array:
+        """The accumulator after it, once performed."""
+        if self._result is None:
+            raise InterpreterError(f"{self.what} has no result yet")
+        return self._result
+
+    def retire(self) -> None:
+        """Its partition has waited for it."""
+        if self._result is None:
+            self._program.scheduler.perform(self)
+        self.retired = True
+        for read in self._reads:
+            read.retire()
+
+
+def issue(program: Program, a: Any, b: SharedView, acc: Tensor, use_acc: bool, is_async: bool) -> Tensor:
+    """`warpgroup_mma`: return the accumulator, pending if asynchronous."""
+    agent = program.operation()
+    _check_operands(agent, a, b, acc)
+    mma = Mma(program, a, b, acc, use_acc)
+    agent.mmas.append(mma)
+    program.scheduler.pending.append(mma)
+    token = Tensor(None, FLOAT32, acc.layout, shape=tuple(acc.shape), pending=mma)
+    if is_async:
+        return token
+    _retire(agent, 0)
+    return _awaited(token)
+
+
+def wait(program: Program, outstanding: int, deps: Any) -> Any:
+    """`warpgroup_mma_wait`: retire all but the last `outstanding`; give the accumulators back."""
+    agent = program.operation()
+    if not isinstance(deps, tuple | list) or not all(isinstance(dep, Tensor) for dep in deps):
+        raise InterpreterError("warpgroup_mma_wait needs deps, a tuple of tensors")
+    _retire(agent, int(outstanding))
+    results = tuple(_awaited(dep) for dep in deps)
+    return results[0] if len(results) == 1 else results
+
+
+def _retire(agent: Agent, outstanding: int) -> None:
+    done = max(len(agent.mmas) - outstanding, 0)
+    for mma in agent.mmas[:done]:
+        mma.retire()
+    del agent.mmas[:done]
+
+
+def _awaited(token: Tensor) -> Tensor:
+    if token.pending is None or not token.pending.retired:
+        return token
+    return Tensor(token.pending.values, token.dtype, token.layout)
+
+
+def _check_operands(agent: Agent, a: Any, b: Any, acc: Any) -> None:
+    """InterpreterError for operands that the instruction does not take."""
+    if not isinstance(b, SharedView) or not isinstance(a, SharedView | Tensor) or not isinstance(acc, Tensor):
+        raise InterpreterError("warpgroup_mma takes (shared memory or registers, shared memory, accumulator)")
+    if not isinstance(acc.layout, NVMMADistributedLayout) or acc.dtype != FLOAT32:
+        raise InterpreterError(f"the accumulator must be float32 of a NVMMADistributedLayout, got {acc.type}")
+    check_warps(acc.layout, agent.num_warps)
+    if (
+        len(a.shape) != 2
+        or len(b.shape) != 2
+        or [a.shape[0], b.shape[1]] != acc.shape
+        or a.shape[1] != b.shape[0]
+    ):
+        raise InterpreterError(f"wgmma of {a.shape} by {b.shape} into {acc.shape}")
+    if a.dtype.itemsize != b.dtype.itemsize or a.dtype.is_fp8() != b.dtype.is_fp8():
+        raise InterpreterError(f"wgmma of {a.dtype} by {b.dtype}")
+    if isinstance(a, Tensor) and not (
+        isinstance(a.layout, DotOperandLayout) and a.layout.parent == acc.layout
+    ):
+        raise InterpreterError(f"a register operand needs the accumulator's DotOperandLayout, got {a.layout}")
+    if a.dtype.is_fp8():
+        _check_k_major(a, b)
+
+
+def _check_k_major(a: Any, b: SharedView) -> None:
+    """8-bit operands cannot be transposed: both must lie along K."""
+    for view, axis in ((a, 1), (b, 0)):
+        if isinstance(view, SharedView) and view.data.strides[axis] != view.data.itemsize:
+            raise InterpreterError(f"8-bit operand {view.label} of a wgmma must lie along K in shared memory")

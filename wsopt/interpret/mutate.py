@@ -1,0 +1,246 @@
+"""Single mistakes made in a good kernel: the proof that the interpreter would see them.
+
+Each mutant removes, doubles, shifts or misplaces one piece of synchronization (or one role, slot or copy)
+of an emitted kernel. Most change what the kernel means on some interleaving; those that cannot are for
+the reader of the list to name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from wsopt.interpret.splice import Edit, Source, argument, callee
+
+LOADS = ("tma_load", "tma.async_load", "tma.async_copy_global_to_shared")
+STORES = ("tma_store", "tma.async_store", "tma.async_copy_shared_to_global")
+WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
+REMOVABLE = (WAIT, ARRIVE, EXPECT, "fence_async_shared", "tma.store_wait", *LOADS, *STORES)
+DOUBLED = (WAIT, ARRIVE, EXPECT)
+SLOTTED = (WAIT, ARRIVE, EXPECT, "warpgroup_mma", *LOADS, *STORES)
+WORDS = dict.fromkeys(LOADS, "load") | dict.fromkeys(STORES, "store") | {"warpgroup_mma": "mma"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A kernel with one mistake: a readable name `kind@line`, the line, what was done, the source."""
+
+    name: str
+    line: int
+    description: str
+    source: str
+
+
+@dataclass(frozen=True)
+class _Change:
+    kind: str
+    description: str
+    edits: tuple[Edit, ...]
+
+    @property
+    def line(self) -> int:
+        return min(edit.node.lineno for edit in self.edits)
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Yield every single mutation of an emitted kernel, in the order of the rules and of the lines."""
+    text = Source(source)
+    seen: Counter[str] = Counter()
+    for rule in _RULES:
+        for change in rule(text):
+            name = f"{change.kind}@{change.line}"
+            seen[name] += 1
+            if seen[name] > 1:
+                name = f"{name}#{seen[name]}"
+            yield Mutant(name, change.line, change.description, text.edited(change.edits))
+
+
+def _word(name: str) -> str:
+    return WORDS.get(name, name.rpartition(".")[2].replace("_async_shared", ""))
+
+
+def _calls(source: Source, names: tuple[str, ...]) -> Iterator[ast.Call]:
+    for kernel in source.kernels():
+        nodes = (node for node in ast.walk(kernel) if isinstance(node, ast.Call) and callee(node) in names)
+        yield from sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _statements(source: Source, names: tuple[str, ...]) -> Iterator[tuple[ast.Expr, str]]:
+    for kernel in source.kernels():
+        for node in ast.walk(kernel):
+            if isinstance(node, ast.Expr) and callee(node.value) in names:
+                yield node, callee(node.value)
+
+
+def _removed(source: Source) -> Iterator[_Change]:
+    for node, name in _statements(source, REMOVABLE):
+        yield _Change(f"drop-{_word(name)}", f"removed {source.text(node)}", (Edit(node, "pass"),))
+
+
+def _doubled(source: Source) -> Iterator[_Change]:
+    for node, name in _statements(source, DOUBLED):
+        text = source.text(node)
+        yield _Change(f"double-{_word(name)}", f"doubled {text}", (Edit(node, f"{text}; {text}"),))
+
+
+def _mma_wait_removed(source: Source) -> Iterator[_Change]:
+    for call in _calls(source, ("warpgroup_mma_wait",)):
+        deps = argument(call, 1, "deps")
+        if isinstance(deps, ast.Tuple):
+            items = [source.text(item) for item in deps.elts]
+            text = items[0] if len(items) == 1 else f"({', '.join(items)})"
+            yield _Change("drop-mma-wait", f"removed {source.text(call)}", (Edit(call, text),))
+
+
+def _mma_wait_weakened(source: Source) -> Iterator[_Change]:
+    for call in _calls(source, ("warpgroup_mma_wait",)):
+        count = argument(call, 0, "num_outstanding")
+        if count is not None:
+            text = f"({source.text(count)}) + 1"
+            yield _Change("weaken-mma-wait", f"{source.text(call)} leaves one more", (Edit(count, text),))
+
+
+def _phase_flipped(source: Source) -> Iterator[_Change]:
+    for call in _calls(source, (WAIT,)):
+        phase = argument(call, 1, "phase")
+        if phase is not None:
+            edit = Edit(phase, f"({source.text(phase)}) ^ 1")
+            yield _Change("flip-phase", f"other phase in {source.text(call)}", (edit,))
+
+
+def _shifted(kind: str, names: tuple[str, ...], position: int, keyword: str, by: int) -> _Rule:
+    def rule(source: Source) -> Iterator[_Change]:
+        for call in _calls(source, names):
+            number = argument(call, position, keyword)
+            if number is not None:
+                for offset in (by, -by):
+                    edit = Edit(number, f"({source.text(number)}) + ({offset})")
+                    yield _Change(f"{kind}{offset:+}", f"{offset:+} in {source.text(call)}", (edit,))
+
+    return rule
+
+
+def _depth_shifted(source: Source) -> Iterator[_Change]:
+    for node in _ring_divisions(source):
+        for offset in (1, -1):
+            edit = Edit(node.right, f"({source.text(node.right)} + ({offset}))")
+            yield _Change(f"depth{offset:+}", f"depth {offset:+} in {source.text(node)}", (edit,))
+
+
+def _ring_divisions(source: Source) -> Iterator[ast.BinOp]:
+    """Every `% depth` and `// depth`: an allocation's constant, or a number in a slot or a phase."""
+    depths = _depth_names(source)
+    inside = {id(node) for call in _calls(source, (WAIT, "index")) for node in ast.walk(call)}
+    for kernel in source.kernels():
+        for node in ast.walk(kernel):
+            if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod | ast.FloorDiv):
+                continue
+            named = isinstance(node.right, ast.Name) and node.right.id in depths
+            if named or (isinstance(node.right, ast.Constant) and id(node) in inside):
+                yield node
+
+
+def _allocation_shrunk(source: Source) -> Iterator[_Change]:
+    for call in _calls(source, ("gl.allocate_shared_memory",)):
+        shape = argument(call, 1, "shape")
+        if isinstance(shape, ast.List | ast.Tuple) and shape.elts:
+            edit = Edit(shape.elts[0], f"({source.text(shape.elts[0])}) - 1")
+            yield _Change("shrink-allocation", f"one slot less in {source.text(call)}", (edit,))
+
+
+def _depth_names(source: Source) -> set[str]:
+    """The constants that say how many slots an allocation has."""
+    names: set[str] = set()
+    for call in _calls(source, ("gl.allocate_shared_memory",)):
+        shape = argument(call, 1, "shape")
+        if isinstance(shape, ast.List | ast.Tuple) and shape.elts:
+            names |= {node.id for node in ast.walk(shape.elts[0]) if isinstance(node, ast.Name)}
+    return names
+
+
+def _slot_shifted(source: Source) -> Iterator[_Change]:
+    for call in _calls(source, SLOTTED):
+        for node in ast.walk(call):
+            if callee(node) == "index" and isinstance(node, ast.Call):
+                edit = Edit(node.args[0], f"({source.text(node.args[0])}) + 1")
+                kind = f"shift-slot-{_word(callee(call))}"
+                yield _Change(kind, f"next slot of {source.text(node)}", (edit,))
+
+
+def _early_arrivals(source: Source) -> Iterator[_Change]:
+    """Release a slot before the wgmma that read it has been waited for."""
+    for kernel in source.kernels():
+        for parent in ast.walk(kernel):
+            body = getattr(parent, "body", None)
+            if isinstance(body, list):
+                yield from _early_in(source, body)
+
+
+def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[_Change]:
+    waited: ast.stmt | None = None
+    for statement in body:
+        if isinstance(statement, ast.Assign) and callee(statement.value) == "warpgroup_mma_wait":
+            waited = statement
+        elif isinstance(statement, ast.Expr) and callee(statement.value) == ARRIVE and waited is not None:
+            text = f"{source.text(statement)}; {source.text(waited)}"
+            edits = (Edit(waited, text), Edit(statement, "pass"))
+            yield _Change("early-arrive", f"{source.text(statement)} before {source.text(waited)}", edits)
+
+
+def _roles_swapped(source: Source) -> Iterator[_Change]:
+    for first, second in _pairs(source):
+        if source.text(first.elts[0]) != source.text(second.elts[0]):
+            edits = (Edit(first, source.text(second)), Edit(second, source.text(first)))
+            what = f"{source.text(first.elts[0])} and {source.text(second.elts[0])}"
+            yield _Change("swap-roles", f"{what} take each other's warps", edits)
+
+
+def _indices_mixed(source: Source) -> Iterator[_Change]:
+    """Two partitions of one function: swap or equal one of the arguments in which they differ."""
+    for first, second in _pairs(source):
+        left, right = first.elts[1], second.elts[1]
+        same = source.text(first.elts[0]) == source.text(second.elts[0])
+        if not (same and isinstance(left, ast.Tuple) and isinstance(right, ast.Tuple)):
+            continue
+        for a, b in zip(left.elts, right.elts, strict=True):
+            x, y = source.text(a), source.text(b)
+            if x != y:
+                yield _Change("same-argument", f"{x} instead of {y}", (Edit(b, x),))
+                yield _Change("swap-argument", f"{x} and {y} exchanged", (Edit(a, y), Edit(b, x)))
+
+
+def _pairs(source: Source) -> Iterator[tuple[ast.Tuple, ast.Tuple]]:
+    for call in _calls(source, ("gl.warp_specialize",)):
+        if call.args and isinstance(call.args[0], ast.List):
+            parts = [part for part in call.args[0].elts if isinstance(part, ast.Tuple)]
+            yield from combinations(parts, 2)
+
+
+def _accumulation_kept(source: Source) -> Iterator[_Change]:
+    for call in _calls(source, ("warpgroup_mma",)):
+        flag = argument(call, len(call.args), "use_acc")
+        if flag is not None:
+            yield _Change("keep-accumulator", f"accumulates in {source.text(call)}", (Edit(flag, "True"),))
+
+
+_Rule = Callable[[Source], Iterator[_Change]]
+_RULES: tuple[_Rule, ...] = (
+    _removed,
+    _mma_wait_removed,
+    _doubled,
+    _phase_flipped,
+    _shifted("count", ("mbarrier.init",), 1, "count", 1),
+    _shifted("bytes", (EXPECT,), 1, "bytes", 16),
+    _shifted("arrivals", (ARRIVE,), 1, "count", 1),
+    _depth_shifted,
+    _allocation_shrunk,
+    _mma_wait_weakened,
+    _early_arrivals,
+    _slot_shifted,
+    _roles_swapped,
+    _indices_mixed,
+    _accumulation_kept,
+)

@@ -1,0 +1,102 @@
+"""Executes an emitted kernel under one seed's interleaving and returns what it computed."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wsopt.interpret.dtypes import Array
+from wsopt.interpret.faults import InterpreterError, KernelFault
+from wsopt.interpret.host import ALIGNMENT, HostTensor, aligned
+from wsopt.interpret.machine import Machine
+from wsopt.interpret.modules import load
+from wsopt.interpret.scheduler import kernel_line
+from wsopt.interpret.storage import NEVER, Storage
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a kernel computed, and in how many scheduler steps."""
+
+    outputs: dict[str, Array]
+    steps: int
+
+
+def execute(
+    source: str,
+    inputs: Mapping[str, Array],
+    *,
+    seed: int,
+    processors: int = 2,
+    filename: str = "kernel.py",
+) -> Execution:
+    """Run the source of a `kernel.py` on the CPU with the interleaving that `seed` stands for.
+
+    `inputs` are the launcher's tensors by name; ml_dtypes element types and strides are kept. `processors`
+    is how many the device claims to have: few, so that a persistent kernel gives each several tiles.
+    Raises RaceError, DeadlockError, BarrierError or InterpreterError, with the line and the partition.
+    """
+    machine = Machine(seed, processors, filename)
+    try:
+        with np.errstate(all="ignore"):
+            names = _guarded(lambda: load(source, machine), filename)
+            tensors = {name: _tensor(name, array) for name, array in inputs.items()}
+            outputs = _guarded(lambda: _launch(names, tensors), filename)
+    finally:
+        linecache.cache.pop(filename, None)
+    for name, tensor in outputs.items():
+        _check_complete(name, tensor)
+    return Execution({name: tensor.numpy_array for name, tensor in outputs.items()}, machine.steps)
+
+
+def _launch(names: Mapping[str, Any], tensors: Mapping[str, HostTensor]) -> dict[str, HostTensor]:
+    missing = [name for name in ("prepare", "run") if not callable(names.get(name))]
+    if missing:
+        raise InterpreterError(f"the source defines no function {missing[0]}")
+    launch, outputs = names["prepare"](**tensors)
+    for name, tensor in outputs.items():
+        tensor.storage.name = name
+    launch()
+    return dict(outputs)
+
+
+def _guarded(action: Callable[[], Any], filename: str) -> Any:
+    """Turn what the host part of the source raises into an InterpreterError with its line."""
+    try:
+        return action()
+    except SyntaxError as error:
+        place = f"{os.path.basename(filename)}:{error.lineno}"
+        raise InterpreterError(f"{place}: {error.msg}") from error
+    except KernelFault as fault:
+        place = f"{os.path.basename(filename)}:{kernel_line(fault, filename)}: host"
+        raise fault.located(place) from fault.__cause__
+    except Exception as error:
+        place = f"{os.path.basename(filename)}:{kernel_line(error, filename)}: host"
+        raise InterpreterError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def _tensor(name: str, array: Array) -> HostTensor:
+    array = np.asarray(array)
+    if array.flags.c_contiguous and array.__array_interface__["data"][0] % ALIGNMENT:
+        copy = aligned(array.shape, array.dtype)
+        copy[...] = array
+        array = copy
+    return HostTensor(array, name, Storage(array, name))
+
+
+def _check_complete(name: str, tensor: HostTensor) -> None:
+    """Every element of an output has to have been written."""
+    storage = tensor.storage
+    _, stamps = storage.view(tensor.offset, tensor.shape, tensor.stride())
+    unwritten = np.argwhere(stamps == NEVER)
+    if unwritten.size:
+        first = tuple(int(at) for at in unwritten[0])
+        raise InterpreterError(
+            f"output {name}{list(tensor.shape)}: {len(unwritten)} elements are never written, "
+            f"the first at {first}"
+        )

@@ -1,0 +1,68 @@
+"""Edits of source text at the places of syntax nodes; every other byte, and every line number, stays."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the text of a node."""
+
+    node: ast.expr | ast.stmt
+    text: str
+
+
+class Source:
+    """A parsed source with its text by node."""
+
+    def __init__(self, text: str) -> None:
+        self.tree = ast.parse(text)
+        self._bytes = text.encode()
+        self._starts = [0]
+        for line in self._bytes.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        """Return the text of a node."""
+        low, high = self._span(node)
+        return self._bytes[low:high].decode()
+
+    def edited(self, edits: Iterable[Edit]) -> str:
+        """Return the source with disjoint nodes replaced."""
+        result = self._bytes
+        for (low, high), text in sorted(((self._span(e.node), e.text) for e in edits), reverse=True):
+            result = result[:low] + text.encode() + result[high:]
+        return result.decode()
+
+    def kernels(self) -> Iterator[ast.FunctionDef]:
+        """Yield the functions that run on the device."""
+        for node in self.tree.body:
+            if isinstance(node, ast.FunctionDef) and any("jit" in self.text(d) for d in node.decorator_list):
+                yield node
+
+    def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        low = self._starts[node.lineno - 1] + node.col_offset
+        return low, self._starts[node.end_lineno - 1] + node.end_col_offset
+
+
+def callee(node: ast.AST) -> str:
+    """Return the last name of what a call calls: `wait` of `mbarrier.wait(...)`; empty for other nodes."""
+    if not isinstance(node, ast.Call):
+        return ""
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        owner = function.value.id if isinstance(function.value, ast.Name) else ""
+        return f"{owner}.{function.attr}" if owner in ("mbarrier", "tma", "gl") else function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """Return an argument given by position or by name."""
+    if position < len(call.args):
+        return call.args[position]
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)

@@ -1,0 +1,226 @@
+"""Global memory: the storages behind tensors, pointers into them, and TMA descriptors over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from wsopt.interpret import dtypes
+from wsopt.interpret.dtypes import Array, DType
+from wsopt.interpret.faults import InterpreterError, RaceError
+from wsopt.interpret.layouts import NVMMASharedLayout
+from wsopt.interpret.tensor import Tensor, TensorType, common_layout
+
+NEVER = 0
+BEFORE = -1
+
+
+class Storage:
+    """The elements behind one tensor, in memory order, each with the launch that last wrote it."""
+
+    def __init__(self, array: Array, name: str, *, poisoned: bool = False) -> None:
+        if any(stride < 0 or stride % array.itemsize for stride in array.strides):
+            raise InterpreterError(f"{name}: strides {array.strides} are not whole elements forwards")
+        self.name = name
+        self.address: int = array.__array_interface__["data"][0]
+        spans = (
+            max(extent - 1, 0) * stride for extent, stride in zip(array.shape, array.strides, strict=True)
+        )
+        extent = sum(spans) // array.itemsize + 1 if array.size else 0
+        self.flat: Array = as_strided(array, (extent,), (array.itemsize,)) if extent else array.reshape(-1)
+        self.stamps: NDArray[np.int16] = np.full(extent, NEVER if poisoned else BEFORE, np.int16)
+
+    def view(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Array, Array]:
+        """Return elements and stamps as a strided array from `offset` (in elements) on."""
+        last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+        if offset < 0 or (0 not in shape and last >= self.flat.size):
+            raise InterpreterError(f"{self.name}: shape {shape}, strides {strides} go beyond its memory")
+        item, mark = self.flat.itemsize, self.stamps.itemsize
+        elements = as_strided(self.flat[offset:], shape, tuple(stride * item for stride in strides))
+        return elements, as_strided(self.stamps[offset:], shape, tuple(stride * mark for stride in strides))
+
+    def check_read(self, stamps: Array, launch: int) -> None:
+        """RaceError where an element read was written by the same launch, or by nobody."""
+        if (stamps == launch).any():
+            raise RaceError(f"{self.name} is read while the same kernel writes it")
+        if (stamps == NEVER).any():
+            raise RaceError(f"{self.name} is read before anything was written into it")
+
+    def mark_written(self, stamps: Array, key: Any, launch: int) -> None:
+        """Note a write; RaceError where the same launch has written an element already."""
+        if (stamps[key] == launch).any():
+            raise RaceError(f"{self.name} is written twice by the same kernel at the same place")
+        stamps[key] = launch
+
+
+@dataclass(frozen=True, eq=False)
+class Pointer:
+    """A pointer to an element, or with a tensor of offsets to many."""
+
+    storage: Storage
+    dtype: DType
+    offset: Any = 0
+
+    def __add__(self, other: Any) -> Pointer:
+        offset = other + self.offset if isinstance(other, Tensor) else self.offset + other
+        return Pointer(self.storage, self.dtype, offset)
+
+    __radd__ = __add__
+
+    @property
+    def type(self) -> TensorType:
+        """Shape and layout of the offsets, element type of what they point to."""
+        if isinstance(self.offset, Tensor):
+            return TensorType(tuple(self.offset.shape), self.dtype, self.offset.layout)
+        return TensorType((), self.dtype, None)
+
+    @property
+    def shape(self) -> list[int]:
+        """Extents of the offsets."""
+        return list(self.type.shape)
+
+    def load(self, mask: Any, other: Any, launch: int) -> Tensor:
+        """`gl.load`: masked elements become `other` (poison without one)."""
+        offsets, active, layout = self._addresses(mask)
+        result = np.empty(offsets.shape, self.dtype.numpy)
+        dtypes.poison(result)
+        if other is not None:
+            result[...] = other.data if isinstance(other, Tensor) else other
+        chosen = offsets[active]
+        self.storage.check_read(self.storage.stamps[chosen], launch)
+        result[active] = self.storage.flat[chosen]
+        return Tensor(result, self.dtype, layout)
+
+    def store(self, value: Any, mask: Any, launch: int) -> None:
+        """`gl.store`: each element at most once a launch."""
+        offsets, active, layout = self._addresses(mask)
+        if isinstance(value, Tensor) and value.shape and value.layout != layout:
+            raise InterpreterError(
+                f"a tensor of layout {value.layout} is stored through pointers of {layout}"
+            )
+        data = value.data if isinstance(value, Tensor) else np.asarray(value)
+        chosen = offsets[active]
+        if np.unique(chosen).size != chosen.size:
+            raise RaceError(f"{self.storage.name} is written twice by one store at the same place")
+        self.storage.mark_written(self.storage.stamps, chosen, launch)
+        wanted = np.broadcast_to(data, offsets.shape)[active]
+        self.storage.flat[chosen] = dtypes.convert(wanted, self.dtype)
+
+    def _addresses(self, mask: Any) -> tuple[Array, Array, Any]:
+        """Return offsets, which of them are active, and the layout; InterpreterError outside the tensor."""
+        offset, layout = self.offset, None
+        if isinstance(offset, Tensor):
+            layout = common_layout((offset, mask))
+            offset = offset.data
+        mask = mask.data if isinstance(mask, Tensor) else True if mask is None else mask
+        offsets, active = np.broadcast_arrays(np.asarray(offset), np.asarray(mask, np.bool_))
+        chosen = offsets[active]
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.storage.flat.size):
+            wrong = chosen[(chosen < 0) | (chosen >= self.storage.flat.size)][0]
+            raise InterpreterError(
+                f"{self.storage.name}: element {wrong} of {self.storage.flat.size} is accessed"
+            )
+        return offsets, active, layout
+
+
+@dataclass(frozen=True, eq=False)
+class BlockType:
+    """What one copy through a descriptor moves."""
+
+    shape: list[int]
+    element_ty: DType
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one copy."""
+        return prod(self.shape) * self.element_ty.itemsize
+
+
+class TensorDescriptor:
+    """The host's TMA descriptor, with the checks of Triton and of the hardware."""
+
+    def __init__(
+        self,
+        base: Any,
+        shape: list[int],
+        strides: list[int],
+        block_shape: list[int],
+        layout: NVMMASharedLayout,
+        padding: str = "zero",
+    ) -> None:
+        self.base, self.padding = base, padding
+        self.shape, self.strides = tuple(map(int, shape)), tuple(map(int, strides))
+        self.block_shape = [int(extent) for extent in block_shape]
+        self.layout = layout
+        self.dtype: DType = base.dtype.element
+        self.storage: Storage = base.storage
+        self._check()
+        offset = base.offset
+        self.elements, self.stamps = self.storage.view(offset, self.shape, self.strides)
+
+    @property
+    def name(self) -> str:
+        """The tensor's name."""
+        return self.storage.name
+
+    @property
+    def block_type(self) -> BlockType:
+        """Extents and element type of one copy."""
+        return BlockType(self.block_shape, self.dtype)
+
+    @staticmethod
+    def from_tensor(tensor: Any, block_shape: list[int], layout: NVMMASharedLayout) -> TensorDescriptor:
+        """Describe a whole tensor."""
+        return TensorDescriptor(tensor, tensor.shape, tensor.stride(), block_shape, layout)
+
+    def box(self, coordinates: Any) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Return the part of the tensor at `coordinates` and its place in the block, clipped."""
+        corner = [int(coordinate) for coordinate in coordinates]
+        if len(corner) != len(self.shape):
+            raise InterpreterError(
+                f"descriptor of {self.name}: {len(corner)} coordinates, rank {len(self.shape)}"
+            )
+        lows = [min(max(at, 0), extent) for at, extent in zip(corner, self.shape, strict=True)]
+        ends = [at + box for at, box in zip(corner, self.block_shape, strict=True)]
+        highs = [max(min(end, extent), low) for end, extent, low in zip(ends, self.shape, lows, strict=True)]
+        outer = tuple(slice(low, high) for low, high in zip(lows, highs, strict=True))
+        moved = [
+            slice(low - at, high - at) if high > low else slice(0, 0)
+            for low, high, at in zip(lows, highs, corner, strict=True)
+        ]
+        return outer, tuple(moved)
+
+    def _check(self) -> None:
+        rank, item = len(self.shape), self.dtype.itemsize
+        inner = self.block_shape[-1] * item if self.block_shape else 0
+        swizzle = getattr(self.layout, "swizzle_byte_width", 0)
+        rules = {
+            "shape, strides and block differ in rank": len(self.strides) == rank == len(self.block_shape),
+            "rank must be 1 to 5": 1 <= rank <= 5,
+            "the base is not 16-byte aligned": self.base.data_ptr() % 16 == 0,
+            "strides must be multiples of 16 bytes": all(
+                stride * item % 16 == 0 for stride in self.strides[:-1]
+            ),
+            "the last stride must be 1": self.strides[-1] == 1,
+            "extents must be positive": all(extent > 0 for extent in self.shape),
+            "block extents must be powers of two up to 256": all(
+                0 < extent <= 256 and extent & (extent - 1) == 0 for extent in self.block_shape[:-1]
+            ),
+            "a block's inner extent must be a power of two of 16 bytes at least": inner % 16 == 0
+            and inner & (inner - 1) == 0,
+            "the inner extent must be a multiple of the swizzle": not swizzle or inner % swizzle == 0,
+            "the layout must be a NVMMASharedLayout": isinstance(self.layout, NVMMASharedLayout),
+            "the layout's element bits differ from the tensor's": getattr(self.layout, "element_bitwidth", 0)
+            == item * 8,
+        }
+        for rule, kept in rules.items():
+            if not kept:
+                raise InterpreterError(
+                    f"descriptor of {self.name} (shape {self.shape}, strides {self.strides}, "
+                    f"block {self.block_shape}): {rule}"
+                )

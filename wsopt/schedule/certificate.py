@@ -1,0 +1,41 @@
+"""The certificate of a search: what was considered, what was dropped and why, and how near the bound is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsopt.tile.types import Structure
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerUp:
+    """A structure that lost. `ii` is None if its bound alone dropped it; then the time is that bound."""
+
+    structure: Structure
+    microseconds: float
+    ii: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Counts of a search. `bound_us` is what no schedule within the model can be faster than.
+
+    `infeasible` counts structures by the budget that ruled them out; `unfinished` those left open by a
+    time limit; `margin` is the registers a thread that were kept for the compiler.
+    """
+
+    considered: int
+    pruned: int
+    infeasible: tuple[tuple[str, int], ...]
+    solved: int
+    unfinished: int
+    bound_us: float
+    gap: float
+    margin: int
+    runners_up: tuple[RunnerUp, ...]
+    seconds: float
+
+    @property
+    def status(self) -> str:
+        """`optimal` when nothing that is left open could be faster."""
+        return "optimal" if self.unfinished == 0 or self.gap == 0.0 else "feasible"

@@ -1,0 +1,192 @@
+"""The checker: re-derives every property of a schedule from its tile program, without the solver.
+
+One small check a property; each yields faults with the numbers that show them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from wsopt.errors import CheckError
+from wsopt.machine.types import Machine
+from wsopt.schedule import budget, timing
+from wsopt.schedule.types import PartitionRole, PlacedOp, Schedule
+from wsopt.schedule.verified import SEAL, VerifiedSchedule
+from wsopt.tile.types import OpKind, TileProgram, Unit
+
+Faults = Iterator[str]
+
+
+def _start(schedule: Schedule, placed: PlacedOp) -> int:
+    return placed.stage * schedule.ii + placed.cycle
+
+
+def _placement(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """Every operation of the loop once, inside an iteration, on a partition that exists."""
+    wanted = sorted(op.name for op in program.loop)
+    found = sorted(placed.op for placed in schedule.placed)
+    if wanted != found:
+        yield f"operations placed {found}, the loop has {wanted}"
+        return
+    names = {partition.name for partition in schedule.partitions}
+    for placed in schedule.placed:
+        if placed.partition not in names:
+            yield f"{placed.op} is on {placed.partition}, there are {sorted(names)}"
+        if not (0 <= placed.cycle < schedule.ii and placed.stage >= 0):
+            yield f"{placed.op} at stage {placed.stage} cycle {placed.cycle} is outside an II of {schedule.ii}"
+        consumer = program.op(placed.op).consumer
+        if consumer is not None and placed.partition != f"{PartitionRole.CONSUMER}{consumer}":
+            yield f"{placed.op} belongs to consumer {consumer} and is on {placed.partition}"
+
+
+def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """start(v) + distance * II >= start(u) + latency, with the barrier's hand-over after a copy."""
+    for edge in program.edges:
+        source = program.op(edge.source)
+        wait = math.ceil(machine.latency.mbarrier_wake) if source.kind is OpKind.TMA_LOAD else 0
+        ready = _start(schedule, schedule.place(edge.source)) + source.latency + wait
+        begins = _start(schedule, schedule.place(edge.target)) + edge.distance * schedule.ii
+        if begins < ready:
+            yield f"{edge.target} starts at {begins}, {edge.source} is ready at {ready}"
+
+
+def _overlap(a: int, size_a: int, b: int, size_b: int, ii: int) -> bool:
+    """Whether [a, a + size_a) and [b, b + size_b) meet modulo ii."""
+    return (b - a) % ii < size_a or (a - b) % ii < size_b
+
+
+def _units(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """No two operations hold a unit at once, modulo II."""
+    for unit in Unit:
+        held = [op for op in program.loop if op.unit is unit and op.busy]
+        if sum(op.busy for op in held) > schedule.ii:
+            yield f"{unit} is asked for {sum(op.busy for op in held)} cycles of an II of {schedule.ii}"
+        for one, other in combinations(held, 2):
+            a, b = schedule.place(one.name).cycle, schedule.place(other.name).cycle
+            if _overlap(a, one.busy, b, other.busy, schedule.ii):
+                yield f"{one.name} at {a} for {one.busy} and {other.name} at {b} for {other.busy} share {unit}"
+
+
+def _issue(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """A partition issues one operation at a time."""
+    for partition in schedule.partitions:
+        for one, other in combinations(schedule.of(partition.name), 2):
+            first, second = program.op(one.op), program.op(other.op)
+            if not (first.issue and second.issue):
+                continue
+            if _overlap(one.cycle, first.issue, other.cycle, second.issue, schedule.ii):
+                yield f"{partition.name} issues {one.op} at {one.cycle} and {other.op} at {other.cycle} at once"
+
+
+def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """A slot's lifetime, from the issue of its first load to its return, fits depth * II."""
+    if [name for name, _ in schedule.rings] != [plan.name for plan in program.rings]:
+        yield f"rings {schedule.rings}, the tile program has {[plan.name for plan in program.rings]}"
+        return
+    for plan in program.rings:
+        depth = schedule.depth(plan.name)
+        if depth < 1:
+            yield f"{plan.name} has {depth} slots"
+        issued = min(_start(schedule, schedule.place(load)) for load in plan.loads)
+        for release in plan.releases:
+            op = program.op(release)
+            freed = _start(schedule, schedule.place(release)) + op.issue + op.latency
+            if freed - issued > depth * schedule.ii:
+                yield f"a slot of {plan.name} lives {freed - issued} cycles, {depth} slots of II {schedule.ii} allow less"
+
+
+def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """Shared memory is what the buffers add up to, and fits a block."""
+    if not 1 <= schedule.staging <= program.epilogue.stores:
+        yield f"{schedule.staging} staging buffers for {program.epilogue.stores} stores"
+    depth = sum(slots for _, slots in schedule.rings)
+    used = budget.shared_memory(program, depth, schedule.staging)
+    if used != schedule.shared_memory_bytes:
+        yield f"shared memory is given as {schedule.shared_memory_bytes} bytes, the buffers take {used}"
+    if used > machine.shared_memory_per_block_bytes:
+        yield f"shared memory: {used} bytes, a block has {machine.shared_memory_per_block_bytes}"
+
+
+def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """As many consumers as the structure says, each of its warps, and one loader."""
+    s = program.structure
+    if schedule.structure != s:
+        yield f"structure {schedule.structure}, the tile program was cut to {s}"
+    consumers = [p for p in schedule.partitions if p.role is PartitionRole.CONSUMER]
+    if [(p.index, p.warps) for p in consumers] != [(i, s.consumer_warps) for i in range(s.consumers)]:
+        yield f"consumers {consumers}, the structure has {s.consumers} of {s.consumer_warps} warps"
+    if len(schedule.partitions) - len(consumers) != 1:
+        yield f"{len(schedule.partitions) - len(consumers)} loaders"
+
+
+def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """Registers are of the hardware's granularity and range, hold the live tiles, and fit the file."""
+    total, low = 0, machine.setmaxnreg_min_registers
+    for p in schedule.partitions:
+        if p.registers % machine.register_granularity or not low <= p.registers <= machine.setmaxnreg_max_registers:
+            yield f"{p.name} has {p.registers} registers a thread"
+        total += p.registers * budget.warpgroup_warps(p.warps, machine) * machine.threads_per_warp
+        need = budget.needed_registers(program, margin)
+        if p.role is PartitionRole.CONSUMER and p.registers < need:
+            yield f"{p.name} has {p.registers} registers a thread, its live tiles take {need}"
+    if schedule.base_registers != budget.base_registers(program.structure, machine):
+        yield f"base registers {schedule.base_registers}"
+    if total > machine.registers_per_sm:
+        yield f"registers: {total}, an SM has {machine.registers_per_sm}"
+
+
+def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """emitter.v1: loads on the loader, those of one slot in one stage; products start at stage 0."""
+    for plan in program.rings:
+        stages = {schedule.place(load).stage for load in plan.loads}
+        if len(stages) > 1:
+            yield f"emitter.v1: the loads of {plan.name} are in stages {sorted(stages)}"
+        for load in plan.loads:
+            if not schedule.place(load).partition.startswith(PartitionRole.LOADER):
+                yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
+
+
+def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """The prediction is what the formula gives."""
+    again = timing.predict(program, machine, schedule.ii, schedule.staging)
+    if again != schedule.prediction:
+        given, derived = schedule.prediction.microseconds, again.microseconds
+        yield f"predicted {given} us, the formula gives {derived} us, or their parts differ"
+
+
+Check = Callable[[Schedule, TileProgram, Machine, int], Faults]
+
+CHECKS: tuple[Check, ...] = (
+    _placement,
+    _partitions,
+    _dependences,
+    _units,
+    _issue,
+    _rings,
+    _shared_memory,
+    _registers,
+    _emitter,
+    _prediction,
+)
+"""Every check; the first has to pass before the others have anything to look at."""
+
+
+def faults(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> list[str]:
+    """Everything that is wrong with a schedule, each with its numbers; empty if it is right.
+
+    `margin` is registers a thread kept for the compiler beyond the live tiles.
+    """
+    found = list(_placement(schedule, program, machine, margin))
+    if found:
+        return found
+    return [fault for check in CHECKS for fault in check(schedule, program, machine, margin)]
+
+
+def verify(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> VerifiedSchedule:
+    """Accept a schedule, or raise CheckError with everything that is wrong with it."""
+    found = faults(schedule, program, machine, margin)
+    if found:
+        raise CheckError(f"schedule of {schedule.name} rejected: " + "; ".join(found))
+    return VerifiedSchedule(schedule, program, machine, SEAL)

@@ -1,0 +1,30 @@
+"""A schedule that the checker has accepted: the only form in which one goes on to be emitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsopt.machine.types import Machine
+from wsopt.schedule.types import Schedule
+from wsopt.tile.types import TileProgram
+
+
+class _Seal:
+    """Held by the checker alone; without it no `VerifiedSchedule` can be made."""
+
+
+SEAL = _Seal()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedSchedule:
+    """A schedule with the tile program and the machine that it was checked against."""
+
+    schedule: Schedule
+    program: TileProgram
+    machine: Machine
+    seal: _Seal
+
+    def __post_init__(self) -> None:
+        if self.seal is not SEAL:
+            raise TypeError("a VerifiedSchedule is made by schedule.check.verify alone")

@@ -1,0 +1,102 @@
+"""Lower bounds of a structure's time, and budgets that rule it out, from unit loads and recurrences alone."""
+
+from __future__ import annotations
+
+import math
+
+from wsopt.machine.types import Machine
+from wsopt.schedule import budget, timing
+from wsopt.tile.types import OpKind, TileProgram, Unit
+
+II_SLACK = 4
+"""A schedule whose II is more than this many times its bound is of no use: another structure is better."""
+
+
+def unit_load(program: TileProgram) -> int:
+    """Cycles an iteration for which the busiest unit, or the busiest consumer's issue, is held."""
+    loop = program.loop
+    units = [sum(op.busy for op in loop if op.unit is unit) for unit in Unit]
+    consumers = {op.consumer for op in loop if op.consumer is not None}
+    issue = [sum(op.issue for op in loop if op.consumer == c) for c in consumers]
+    loads = sum(op.issue for op in loop if op.kind is OpKind.TMA_LOAD)
+    return max(*units, *issue, loads, 1)
+
+
+def recurrence(program: TileProgram) -> int:
+    """Cycles an iteration that a cycle of dependences takes: latency around it over its distance.
+
+    The loop's recurrences are pairs: a product and the operation that empties its registers for the next.
+    """
+    latency = {op.name: op.latency for op in program.loop}
+    back = [edge for edge in program.edges if edge.distance > 0]
+    forward = {(e.source, e.target) for e in program.edges if e.distance == 0}
+    bounds = [0]
+    for edge in back:
+        around = latency[edge.source]
+        if edge.source != edge.target and (edge.target, edge.source) in forward:
+            around += latency[edge.target]
+        bounds.append(math.ceil(around / edge.distance))
+    return max(bounds)
+
+
+def slot_lifetime(program: TileProgram, machine: Machine) -> int:
+    """Cycles from the first load of a slot to its return, at least: copy, product, release."""
+    lifetimes = [0]
+    handover = math.ceil(machine.latency.mbarrier_wake)
+    for edge in program.edges:
+        source, target = program.op(edge.source), program.op(edge.target)
+        if source.kind is OpKind.TMA_LOAD and target.kind is OpKind.MMA:
+            release = program.op(f"release@{target.consumer}")
+            lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
+    return max(lifetimes)
+
+
+def max_depth(program: TileProgram, machine: Machine, staging: int) -> int:
+    """The deepest ring that shared memory allows; 0 if not one slot fits."""
+    free = machine.shared_memory_per_block_bytes - budget.shared_memory(program, 0, staging)
+    slot = budget.shared_memory(program, 1, 0) - budget.shared_memory(program, 0, 0)
+    return max(0, free // slot)
+
+
+def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
+    """The least II: unit loads, recurrences, and a slot's lifetime over the deepest ring."""
+    deepest = max(1, max_depth(program, machine, 1))
+    ring = math.ceil(slot_lifetime(program, machine) / deepest)
+    return max(unit_load(program), recurrence(program), ring)
+
+
+def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
+    """The range of II that the model looks at."""
+    low = ii_lower_bound(program, machine)
+    return low, low * II_SLACK
+
+
+def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
+    """Which budget rules the structure out, with its numbers; empty if none does."""
+    s = program.structure
+    if max_depth(program, machine, 1) < 1:
+        need = budget.shared_memory(program, 1, 1)
+        return f"shared memory: {need} bytes, a block has {machine.shared_memory_per_block_bytes}"
+    need = budget.needed_registers(program, margin)
+    have = budget.consumer_registers(s, machine)
+    if need > have:
+        return f"registers: a consumer needs {need} a thread, it can have {have}"
+    warps = s.consumers * s.consumer_warps + machine.warps_per_warpgroup
+    if warps > machine.max_warps_per_block:
+        return f"warps: {warps}, a block has at most {machine.max_warps_per_block}"
+    operand = s.columns // 2 + margin
+    base = budget.base_registers(s, machine)
+    if operand > base:
+        return f"emitter.v1: one tensor instruction needs {operand} registers, ptxas starts from {base}"
+    return ""
+
+
+def lower_bound_us(program: TileProgram, machine: Machine) -> float:
+    """Microseconds that no schedule of this tile program can be faster than, within the model."""
+    fixed = timing.fixed_parts(program, machine)
+    stores = program.epilogue.stores
+    epilogue = min(timing.epilogue_cycles(program, machine, b) for b in range(1, min(stores, 4) + 1))
+    ii = ii_lower_bound(program, machine)
+    cycles = timing.total_cycles(program, fixed, machine, ii, epilogue)
+    floors = timing.memory_floors_us(program, machine)
+    return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us

@@ -1,0 +1,307 @@
+"""The CP-SAT model of one tile program: the schedule of its loop, its rings, its buffers, its time.
+
+Time is in SM cycles. An operation of iteration i starts at (i + stage) * II + cycle; II is a variable. Every
+variable has a name, so a dump of the model can be read. One function a constraint family, called in one list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ortools.sat.python import cp_model
+
+from wsopt.machine.types import Machine
+from wsopt.schedule import budget, timing
+from wsopt.schedule.types import Partition, PartitionRole, PlacedOp, Schedule
+from wsopt.solve.bound import II_SLACK, ii_bounds, max_depth, slot_lifetime
+from wsopt.solve.result import Outcome, Solved
+from wsopt.tile.types import OpKind, Sharing, TileOp, TileProgram, Unit
+
+EMITTER = "emitter.v1"
+"""Version of what `emit/` can express; every constraint that exists because of it bears this prefix."""
+
+_DETERMINISTIC_LIMIT = 20.0
+
+
+@dataclass(slots=True)
+class Model:
+    """The variables of one tile program's model, by operation name."""
+
+    program: TileProgram
+    machine: Machine
+    margin: int
+    cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    ii: cp_model.IntVar = field(init=False)
+    stage: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    cycle: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    again: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    start: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    on: dict[tuple[str, str], cp_model.IntVar] = field(default_factory=dict)
+    depth: cp_model.IntVar = field(init=False)
+    staging: dict[int, cp_model.IntVar] = field(default_factory=dict)
+    time: cp_model.LinearExprT = 0
+    horizon: int = 0
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Names of the block's partitions that take part in the loop's model."""
+        consumers = len({op.consumer for op in self.program.loop if op.consumer is not None})
+        return (*(f"{PartitionRole.CONSUMER}{c}" for c in range(consumers)), f"{PartitionRole.LOADER}0")
+
+
+def _variables(m: Model) -> None:
+    """II, and for every operation stage, cycle and start; start = stage * II + cycle.
+
+    The product is linear in one Boolean a stage: stage = k implies start = k II + cycle.
+    """
+    low, high = ii_bounds(m.program, m.machine)
+    # A slot's whole life, copy to release, fits the stages; one more gives room to delay a release.
+    stages = math.ceil(slot_lifetime(m.program, m.machine) / low) + 2
+    m.horizon = stages * high
+    m.ii = m.cp.new_int_var(low, high, "II")
+    for op in m.program.loop:
+        m.stage[op.name] = m.cp.new_int_var(0, stages - 1, f"stage[{op.name}]")
+        m.cycle[op.name] = m.cp.new_int_var(0, high - 1, f"cycle[{op.name}]")
+        m.start[op.name] = m.cp.new_int_var(0, m.horizon, f"start[{op.name}]")
+        m.again[op.name] = m.cp.new_int_var(0, 2 * high, f"cycle+II[{op.name}]")
+        m.cp.add(m.cycle[op.name] < m.ii)
+        m.cp.add(m.again[op.name] == m.cycle[op.name] + m.ii)
+        for k in range(stages):
+            is_k = m.cp.new_bool_var(f"stage[{op.name}]={k}")
+            m.cp.add(m.stage[op.name] == k).only_enforce_if(is_k)
+            m.cp.add(m.stage[op.name] != k).only_enforce_if(~is_k)
+            m.cp.add(m.start[op.name] == k * m.ii + m.cycle[op.name]).only_enforce_if(is_k)
+
+
+def _placement(m: Model) -> None:
+    """Every operation is on exactly one partition; a consumer's own operations are on that consumer."""
+    for op in m.program.loop:
+        for name in m.partitions:
+            m.on[op.name, name] = m.cp.new_bool_var(f"on[{op.name},{name}]")
+        m.cp.add_exactly_one(m.on[op.name, name] for name in m.partitions)
+        if op.consumer is not None:
+            m.cp.add(m.on[op.name, f"{PartitionRole.CONSUMER}{op.consumer}"] == 1)
+
+
+def _emitter_loads_apart(m: Model) -> None:
+    """emitter.v1: streamed loads are issued by a partition without tensor-core work."""
+    for op in m.program.loop:
+        if op.kind is OpKind.TMA_LOAD:
+            m.cp.add(m.on[op.name, f"{PartitionRole.LOADER}0"] == 1)
+
+
+def _emitter_slot_in_step(m: Model) -> None:
+    """emitter.v1: the loads of one ring slot stand together, in one stage of the loader."""
+    for plan in m.program.rings:
+        first, *others = plan.loads
+        for other in others:
+            m.cp.add(m.stage[other] == m.stage[first])
+
+
+def _dependences(m: Model) -> None:
+    """start(v) + distance * II >= start(u) + latency(u), and the hand-over where a barrier stands between."""
+    handover = math.ceil(m.machine.latency.mbarrier_wake)
+    for edge in m.program.edges:
+        source = m.program.op(edge.source)
+        wait = handover if source.kind is OpKind.TMA_LOAD else 0
+        m.cp.add(
+            m.start[edge.target] + edge.distance * m.ii >= m.start[edge.source] + source.latency + wait
+        )
+
+
+def _circular(m: Model, op: TileOp, size: int, present: cp_model.IntVar | None, what: str) -> list[object]:
+    """The interval of an operation and its copy one II later: no-overlap of both is no-overlap modulo II."""
+    intervals: list[object] = []
+    for copy, start in enumerate((m.cycle[op.name], m.again[op.name])):
+        name = f"{what}[{op.name}]+{copy}"
+        if present is None:
+            intervals.append(m.cp.new_fixed_size_interval_var(start, size, name))
+        else:
+            intervals.append(m.cp.new_optional_fixed_size_interval_var(start, size, present, name))
+    return intervals
+
+
+def _units(m: Model) -> None:
+    """No two operations hold a unit at once, modulo II."""
+    for unit in Unit:
+        ops = [op for op in m.program.loop if op.unit is unit and op.busy > 0]
+        m.cp.add_no_overlap([i for op in ops for i in _circular(m, op, op.busy, None, unit)])
+
+
+def _issue(m: Model) -> None:
+    """A partition is one in-order thread of control: issues, and synchronous work, follow each other."""
+    for name in m.partitions:
+        intervals = [
+            interval
+            for op in m.program.loop
+            for interval in _circular(m, op, op.issue, m.on[op.name, name], f"issue@{name}")
+        ]
+        m.cp.add_no_overlap(intervals)
+
+
+def _rings(m: Model) -> None:
+    """Lifetime of a slot: release by the last reader - issue of the load + handing it back <= depth * II."""
+    most = max_depth(m.program, m.machine, 1)
+    m.depth = m.cp.new_int_var(1, most, "depth[ring]")
+    span = m.cp.new_int_var(0, most * ii_bounds(m.program, m.machine)[1], "depth*II")
+    for d in range(1, most + 1):
+        is_d = m.cp.new_bool_var(f"depth[ring]={d}")
+        m.cp.add(m.depth == d).only_enforce_if(is_d)
+        m.cp.add(m.depth != d).only_enforce_if(~is_d)
+        m.cp.add(span == d * m.ii).only_enforce_if(is_d)
+    for plan in m.program.rings:
+        for release in plan.releases:
+            done = m.program.op(release)
+            for load in plan.loads:
+                m.cp.add(m.start[release] + done.issue + done.latency - m.start[load] <= span)
+
+
+def _shared_memory(m: Model) -> None:
+    """Rings, staging, epilogue inputs and barriers fit what a block can have."""
+    limit = m.machine.shared_memory_per_block_bytes
+    stores = m.program.epilogue.stores
+    base = budget.shared_memory(m.program, 0, 0)
+    slot = budget.shared_memory(m.program, 1, 0) - base
+    stage = budget.shared_memory(m.program, 0, 1) - base
+    for buffers in range(1, min(stores, 4) + 1):
+        m.staging[buffers] = m.cp.new_bool_var(f"staging={buffers}")
+    m.cp.add_exactly_one(m.staging.values())
+    used = sum(buffers * stage * chosen for buffers, chosen in m.staging.items())
+    m.cp.add(base + slot * m.depth + used <= limit)
+
+
+def _time(m: Model) -> None:
+    """The predicted time of the block's tiles, as a multiple of cycles; the rest of it is constant.
+
+    With consumers in turns a round takes the longer of a loop and an epilogue's share of it.
+    """
+    p, fixed = m.program, timing.fixed_parts(m.program, m.machine)
+    cycles = {b: timing.epilogue_cycles(p, m.machine, b) for b in m.staging}
+    epilogue = sum(cycles[b] * chosen for b, chosen in m.staging.items())
+    rounds, consumers = fixed.rounds, p.structure.consumers
+    if p.structure.sharing is Sharing.ROWS:
+        m.time = rounds * (p.trips * m.ii + epilogue)
+        return
+    alone = p.trips * m.ii + math.ceil(fixed.handover)
+    limit = consumers * (p.trips * ii_bounds(p, m.machine)[1] + math.ceil(fixed.handover))
+    turn = m.cp.new_int_var(0, limit + max(cycles.values()), "turn")
+    m.cp.add(turn >= consumers * alone)
+    if rounds > consumers:
+        m.cp.add(turn >= alone + epilogue)
+    m.time = rounds * turn + consumers * epilogue
+
+
+def _ties(m: Model) -> cp_model.LinearExprT:
+    """Among equally fast schedules: the deepest ring, the fewest staging buffers, the earliest starts.
+
+    The block has its shared memory to itself, so slots that nothing else needs buy tolerance of latency.
+    """
+    starts = sum(m.start.values())
+    most_starts = len(m.start) * m.horizon + 1
+    buffers = sum(b * chosen for b, chosen in m.staging.items())
+    return starts + most_starts * (buffers - (len(m.staging) + 1) * m.depth)
+
+
+FAMILIES: tuple[Callable[[Model], None], ...] = (
+    _variables,
+    _placement,
+    _emitter_loads_apart,
+    _emitter_slot_in_step,
+    _dependences,
+    _units,
+    _issue,
+    _rings,
+    _shared_memory,
+    _time,
+)
+"""The constraint families, in the order in which they are added."""
+
+
+def build(program: TileProgram, machine: Machine, margin: int) -> Model:
+    """The model of a tile program whose budgets `bound.infeasible` has let through."""
+    model = Model(program, machine, margin)
+    for family in FAMILIES:
+        family(model)
+    return model
+
+
+def _partitions(m: Model) -> tuple[Partition, ...]:
+    """The whole register file is dealt out: the loader keeps the least, the consumers share the rest."""
+    s = m.program.structure
+    registers = budget.consumer_registers(s, m.machine)
+    consumers = tuple(
+        Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)
+    )
+    return (*consumers, Partition(PartitionRole.LOADER, 0, 1, budget.LOADER_REGISTERS))
+
+
+def _read(m: Model, solver: cp_model.CpSolver) -> Schedule:
+    placed = tuple(
+        PlacedOp(
+            op=op.name,
+            partition=next(p for p in m.partitions if solver.value(m.on[op.name, p])),
+            stage=solver.value(m.stage[op.name]),
+            cycle=solver.value(m.cycle[op.name]),
+        )
+        for op in m.program.loop
+    )
+    depth = solver.value(m.depth)
+    staging = next(b for b, chosen in m.staging.items() if solver.value(chosen))
+    ii = solver.value(m.ii)
+    return Schedule(
+        name=m.program.region.name,
+        machine=m.machine.name,
+        structure=m.program.structure,
+        ii=ii,
+        placed=placed,
+        partitions=_partitions(m),
+        rings=tuple((plan.name, depth) for plan in m.program.rings),
+        staging=staging,
+        base_registers=budget.base_registers(m.program.structure, m.machine),
+        shared_memory_bytes=budget.shared_memory(m.program, depth, staging),
+        prediction=timing.predict(m.program, m.machine, ii, staging),
+    )
+
+
+def _solver() -> cp_model.CpSolver:
+    """Deterministic: one worker, a fixed seed, and a limit that counts work instead of seconds."""
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = _DETERMINISTIC_LIMIT
+    return solver
+
+
+def _break_ties(m: Model, first: cp_model.CpSolver) -> cp_model.CpSolver:
+    """Solve again with the time fixed at its optimum, for the order among equals."""
+    m.cp.add(m.time <= round(first.objective_value))
+    m.cp.minimize(_ties(m))
+    for op in m.program.loop:
+        m.cp.add_hint(m.start[op.name], first.value(m.start[op.name]))
+    second = _solver()
+    status = second.solve(m.cp)
+    return second if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else first
+
+
+def solve(program: TileProgram, machine: Machine, margin: int) -> Solved:
+    """Solve one tile program's model.
+
+    A model that OR-Tools calls invalid is a fault of this file and raises RuntimeError.
+    """
+    model = build(program, machine, margin)
+    model.cp.minimize(model.time)
+    solver = _solver()
+    status = solver.solve(model.cp)
+    if status == cp_model.MODEL_INVALID:
+        raise RuntimeError(f"invalid model: {model.cp.validate()}")
+    if status == cp_model.INFEASIBLE:
+        reason = f"no II up to {II_SLACK} times its bound"
+        return Solved(Outcome.INFEASIBLE, None, math.inf, math.inf, reason, solver.wall_time)
+    if status == cp_model.UNKNOWN:
+        return Solved(Outcome.UNKNOWN, None, math.inf, 0.0, "the work limit was reached", solver.wall_time)
+    outcome = Outcome.OPTIMAL if status == cp_model.OPTIMAL else Outcome.FEASIBLE
+    value, bound = solver.objective_value, solver.best_objective_bound
+    final = _break_ties(model, solver)
+    return Solved(outcome, _read(model, final), value, bound, "", solver.wall_time + final.wall_time)
