@@ -60,7 +60,7 @@ class PieceWriter:
         """A row, column or scalar source, loaded by address and masked at the tensor's end."""
         source = argument.source
         s = self.verified.program.structure
-        name = self.names(source.name, source.view.tensor)
+        name = self.names(source.name, f"{source.view.tensor}_tile")
         mask = ""
         if row_role(s.swap) in source.spans:
             mask = ", mask=rows < row_extent, other=0"
@@ -76,7 +76,7 @@ class PieceWriter:
     def _full_input(self, source: Source, box: Box) -> Iterator[Instruction]:
         """A full tile that was copied into shared memory before the loop."""
         s = self.verified.program.structure
-        name = self.names(source.name, source.view.tensor)
+        name = self.names(source.name, f"{source.view.tensor}_tile")
         yield WaitInput(f"{box.name}_full.index(piece)")
         tile = tile_view(f"{box.name}_input.index(piece)", box, row_role(s.swap))
         dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype

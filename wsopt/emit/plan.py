@@ -159,7 +159,7 @@ class KernelPlan:
         rows = row_role(self.s.swap)
         for ring in self.rings():
             along_rows = rows in ring.box.view.roles
-            place = "({slot})" if ring.per_slot == 1 else f"({{slot}}) * {ring.per_slot} + index"
+            place = "{slot}" if ring.per_slot == 1 else f"({{slot}}) * {ring.per_slot} + index"
             text = tile_view(f"{ring.name}.index({place})", ring.box, rows if along_rows else Role.STREAM)
             tiles[f"tile:{load_name(self.program.region, ring.box.view, 0 if along_rows else None)}"] = text
         return Operands(tiles, self.registers(), "ring", "RING_DEPTH")
@@ -222,7 +222,7 @@ class KernelPlan:
 
     def piece(self) -> tuple[Instruction, ...]:
         """The epilogue of one piece."""
-        scope = Names(taken=set(self.names.taken))
+        scope = Names(taken=set(self.sums()))
         writer = PieceWriter(
             self.verified,
             scope,

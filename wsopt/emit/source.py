@@ -12,14 +12,13 @@ from typing import Any
 import jinja2
 
 from wsopt import __version__
-from wsopt.emit.instructions import Advance, Expect, Instruction, TurnPass, TurnWait, WaitEmpty
+from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.tensors import TORCH, Box
-from wsopt.graph.types import DType
-from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.types import Output, Role
+from wsopt.tile.costs import mma_instructions
+from wsopt.tile.types import Output
 
 
 def _template_folder() -> Path:
@@ -371,27 +370,12 @@ def emit(verified: VerifiedSchedule) -> str:
 
 
 def expected_wgmma(verified: VerifiedSchedule) -> int:
-    """Tensor instructions that the compiled kernel has to contain: those of every peeled and looped product.
+    """Tensor instructions that the compiled kernel has to contain, of all consumers together.
 
-    Each consumer is compiled on its own; passes of the prologue and the drain repeat the products.
+    Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
-    from wsopt.emit.instructions import Mma
-    from wsopt.emit.plan import KernelPlan as Plan
-    from wsopt.machine.types import Machine  # noqa: F401
-
-    plan = Plan(verified)
+    plan = KernelPlan(verified)
     loop = plan.loop()
     products = sum(isinstance(one, Mma) for one in (*loop.prologue, *loop.steady, *loop.drain))
-    s, machine = plan.s, verified.machine
-    deep = s.depth * plan.program.region.operand_dtype.bits // 8 // machine.mma_k_bytes
-    groups = s.consumer_warps // machine.warps_per_warpgroup
-    each = s.rows // machine.mma_rows * deep // groups
-    return products * each * s.consumers
-
-
-def reserved_shared_memory() -> int:
-    """Bytes that the budget keeps for what the compiler adds."""
-    return budget.SHARED_MEMORY_RESERVE
-
-
-_UNUSED = (DType, Role)
+    region, s = plan.program.region, plan.s
+    return products * mma_instructions(region, s, verified.machine) * s.consumers

@@ -85,7 +85,7 @@ def load_folder(path: Path) -> BuildFolder:
 def prepare(folder: BuildFolder, inputs: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Prepared:
     """Bind the kernel to inputs, with poisoned outputs of the expected shapes and dtypes."""
     outputs = poisoned(expected)
-    launch, returned = folder.module.prepare(**inputs, outputs=outputs)
+    launch, returned = folder.module.prepare(outputs, **inputs)
     strange = [name for name in expected if returned.get(name) is not outputs[name]]
     if strange:
         raise ValueError(f"prepare() does not write to the given outputs {', '.join(strange)}")

@@ -73,11 +73,15 @@ def _guarded(action: Callable[[], Any], filename: str) -> Any:
         place = f"{os.path.basename(filename)}:{error.lineno}"
         raise InterpreterError(f"{place}: {error.msg}") from error
     except KernelFault as fault:
-        place = f"{os.path.basename(filename)}:{kernel_line(fault, filename)}: host"
-        raise fault.located(place) from fault.__cause__
+        raise fault.located(_host_place(fault, filename)) from fault.__cause__
     except Exception as error:
-        place = f"{os.path.basename(filename)}:{kernel_line(error, filename)}: host"
+        place = _host_place(error, filename)
         raise InterpreterError(f"{place}: {type(error).__name__}: {error}") from error
+
+
+def _host_place(error: BaseException, filename: str) -> str:
+    line = kernel_line(error, filename)
+    return f"{os.path.basename(filename)}:{f'{line}: ' if line else ' '}host"
 
 
 def _tensor(name: str, array: Array) -> HostTensor:

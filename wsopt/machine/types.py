@@ -154,6 +154,12 @@ class Machine:
     tma_alignment_bytes: Annotated[int, _whole(1, 1024, "alignment of TMA addresses and strides, bytes")]
 
     sms_per_gpc: Annotated[int, _whole(1, 1024, "SMs that share a path to L2")]
+    power_cycles_per_tensor_cycle: Annotated[
+        float, _real(0, 10, "cycles that the power limit takes for a cycle of the tensor core")
+    ]
+    joint_warpgroups_loss: Annotated[
+        float, _real(0, 1, "share of the tensor rate lost where one partition has two warpgroups")
+    ]
     power_cycles_per_l2_byte: Annotated[
         float, _real(0, 1, "cycles that the power limit takes for a byte from L2 to an SM")
     ]

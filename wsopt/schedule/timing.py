@@ -52,6 +52,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     slab = sum(plan.slot_bytes for plan in program.rings)
     per_slab = machine.power_cycles_per_l2_byte * slab
     per_slab += machine.power_cycles_per_gpc_byte * gpc_bytes(program.region, s, machine)
+    per_slab += machine.power_cycles_per_tensor_cycle * sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
     shares = machine.sm_count * rounds
     memory = machine.power_cycles_per_l2_byte * program.dram_bytes / shares
     return Rounds(
@@ -99,7 +100,8 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
 def roofline_us(program: TileProgram, machine: Machine) -> float:
     """Microseconds of the arithmetic at the sustained rate, or of the compulsory bytes if they take longer."""
     region = program.region
-    arithmetic = region.flops / (machine.sustained_tflops(region.operand_dtype.value) * 1e6)
+    rate = machine.sustained_tflops(region.operand_dtype.value) / (1 + machine.power_cycles_per_tensor_cycle)
+    arithmetic = region.flops / (rate * 1e6)
     return max(arithmetic, region.compulsory_bytes / machine.dram_sustained_bandwidth * 1e6)
 
 

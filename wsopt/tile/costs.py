@@ -10,6 +10,7 @@ import math
 
 from wsopt.machine.cost import InstructionMix, unit_cycles
 from wsopt.machine.types import Machine
+from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.expand import PRIMITIVES
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import EpilogueCost, Region, Role, Sharing, Structure
@@ -18,9 +19,14 @@ _FULL = frozenset({Role.ROW, Role.COLUMN})
 
 
 def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
-    """Cycles of the tensor core for one product of one consumer's rows, all columns, one slab."""
+    """Cycles of the tensor core for one product of one consumer's rows, all columns, one slab.
+
+    Two warpgroups in one partition start every product together, and lose a little by it.
+    """
     macs = s.rows * s.columns * s.depth
-    return math.ceil(macs / machine.tensor[region.operand_dtype.value])
+    joint = s.consumer_warps > machine.warps_per_warpgroup
+    rate = machine.tensor[region.operand_dtype.value] * (1 - machine.joint_warpgroups_loss * joint)
+    return math.ceil(macs / rate)
 
 
 def mma_instructions(region: Region, s: Structure, machine: Machine) -> int:
@@ -34,6 +40,16 @@ def load_cycles(nbytes: int, machine: Machine) -> int:
     """Cycles for which a tile holds the SM's path from L2, at the bandwidth that all SMs share."""
     per_cycle = machine.l2_bandwidth / machine.sm_count / (machine.sustained_clock_mhz * 1e6)
     return math.ceil(nbytes / per_cycle)
+
+
+def load_latency(slab_bytes: int, tensor_cycles: int, machine: Machine) -> int:
+    """Cycles from the issue of a copy to its first bytes, on a path that is asked for a slab an iteration.
+
+    The path is a queue: its latency grows as in M/D/1 with the share of time that it is busy, counted
+    against the tensor core's time and held below four fifths, where the ring itself becomes the limit.
+    """
+    busy = min(0.8, load_cycles(slab_bytes, machine) / tensor_cycles)
+    return math.ceil(machine.latency.tma_load_l2 * (1 + busy / (2 * (1 - busy))))
 
 
 def accumulator_registers(region: Region, s: Structure, machine: Machine) -> int:
@@ -54,13 +70,16 @@ def epilogue_mix(region: Region) -> InstructionMix:
 
 
 def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, float]:
-    """Cycles of the epilogue's arithmetic for one consumer: alone, and with all consumers at it."""
+    """Cycles of the epilogue's arithmetic for one consumer: alone, and with all consumers at it.
+
+    The pipes are added up: with two or three warps a scheduler one does not run under another.
+    """
     loads = sum(1 for source in region.sources if source.spans == _FULL)
     mix = epilogue_mix(region) + InstructionMix({"convert": 0.5 * loads})
-    alone = max(unit_cycles(machine, mix, s.rows * s.columns).values(), default=0.0)
-    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
-    groups = s.consumer_warps // machine.warps_per_warpgroup
-    return alone, alone * crowd / groups if groups > 1 else alone * crowd
+    pipes = unit_cycles(machine, mix, s.rows * s.columns)
+    pipes.pop(MachineUnit.ISSUE, None)
+    alone = sum(pipes.values())
+    return alone, alone * (s.consumers if s.sharing is Sharing.ROWS else 1)
 
 
 def _shared_traffic(region: Region, s: Structure, machine: Machine) -> float:
@@ -68,7 +87,8 @@ def _shared_traffic(region: Region, s: Structure, machine: Machine) -> float:
     full = [source.view for source in region.sources if source.spans == _FULL]
     views = [*full, *(output.view for output in region.outputs)]
     nbytes = sum(s.rows * s.columns * view.dtype.bits // 8 for view in views)
-    return nbytes / machine.shared_memory_bytes_per_cycle
+    conflicts = 2 if s.swap else 1  # a transposed tile meets every bank twice
+    return conflicts * nbytes / machine.shared_memory_bytes_per_cycle
 
 
 def piece_bytes(region: Region, s: Structure) -> int:

@@ -70,10 +70,22 @@ def _load(cut: _Cut, view: View, consumer: int | None, extent: int) -> None:
             unit=Unit.TMA,
             issue=math.ceil(cut.machine.latency.mbarrier_wait),
             busy=busy,
-            latency=math.ceil(cut.machine.latency.tma_load_l2) + busy,
+            latency=_latency(cut) + busy,
             tensor=view.tensor,
         )
     )
+
+
+def _latency(cut: _Cut) -> int:
+    """Cycles to the first bytes of a slab, with the whole block's loads on the path."""
+    s, row = cut.s, row_role(cut.s.swap)
+    width = cut.region.operand_dtype.bits // 8
+    slab = sum(
+        (s.rows * cut.row_consumers if row in view.roles else s.columns) * s.depth * width
+        for view in cut.region.operands
+    )
+    tensor = costs.mma_cycles(cut.region, s, cut.machine) * cut.row_consumers * len(cut.region.contractions)
+    return costs.load_latency(slab, tensor, cut.machine)
 
 
 def _loads(cut: _Cut) -> None:
