@@ -1,0 +1,57 @@
+"""Runs an emitted kernel on the CPU at reduced extents and compares it with what the graph means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wsopt.errors import CheckError
+from wsopt.graph.reference import evaluate, random_inputs, relative_error
+from wsopt.graph.types import DType, Graph
+from wsopt.interpret import execute
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.reduced import reduced
+
+TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 5e-2, DType.F8E5M2: 1e-1}
+"""Largest relative error of an output, by its type: a few roundings of it, in the norm."""
+
+_PROCESSORS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """How many interleavings a kernel passed, and the largest relative error among its outputs."""
+
+    seeds: int
+    max_relative_error: float
+
+
+def rehearse(
+    graph: Graph,
+    verified: VerifiedSchedule,
+    source: str,
+    seeds: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Rehearsal:
+    """Execute `source` under `seeds` adversarial interleavings.
+
+    The graph is cut to a few ragged tiles of the schedule's structure, with enough slabs to go round the
+    ring. Raises CheckError for a race, a deadlock, a barrier fault, or an error above TOLERANCE.
+    """
+    small = reduced(graph, verified.program.structure, min(verified.schedule.depth("ring"), 4) + 1)
+    inputs = random_inputs(small, 0)
+    expected = evaluate(small, inputs)
+    worst = 0.0
+    for seed in range(seeds):
+        progress(seed, seeds)
+        outputs = execute(source, inputs, seed=seed, processors=_PROCESSORS).outputs
+        for name, value in expected.items():
+            error = relative_error(outputs[name], value)
+            allowed = TOLERANCE[small.type_of(name).dtype]
+            if not error <= allowed:
+                raise CheckError(
+                    f"graph {graph.name}, output {name}: relative error {error:.2e} on the CPU, "
+                    f"{allowed:.0e} is allowed (seed {seed})"
+                )
+            worst = max(worst, error)
+    return Rehearsal(seeds, worst)
