@@ -154,7 +154,23 @@ def test_the_whole_file_is_the_shipped_card(tmp_path: Path, h200: Machine) -> No
         ("l2_bandwidth/value", 1e12, "/l2_bandwidth: 1e+12 is below dram_bandwidth, 4.8e+12"),
         ("l2_bytes/value", 2**40, "/l2_bytes/value: 1099511627776: input should be less than"),
         ("mma_columns_step/value", 24, "/mma_columns_max: 256 is not a multiple of mma_columns_step, 24"),
-        ("latency/tma_load_l2/value", 2000, "/latency/tma_load_l2: 2000 exceeds latency/tma_load_dram, 1100"),
+        (
+            "sms_per_gpc/value",
+            0,
+            "/sms_per_gpc/value: 0: input should be greater than or equal to 1 (SMs that",
+        ),
+        ("joint_warpgroups_loss/value", 1.5, "/joint_warpgroups_loss/value: 1.5: input should be less than"),
+        (
+            "power_cycles_per_l2_byte/value",
+            -1,
+            "/power_cycles_per_l2_byte/value: -1: input should be greater",
+        ),
+        (
+            "power_cycles_per_tensor_cycle",
+            GONE,
+            "/power_cycles_per_tensor_cycle: missing (cycles that the power",
+        ),
+        ("latency/tma_load_l2/value", 2000, "/latency/tma_load_l2: 2000 exceeds latency/tma_load_dram, 900"),
     ],
 )
 def test_one_change_is_one_fault(tmp_path: Path, place: str, value: Any, expected: str) -> None:
@@ -191,14 +207,14 @@ def test_a_file_may_state_only_what_differs(tmp_path: Path, h200: Machine) -> No
     path = tmp_path / "mine.toml"
     path.write_text(
         'base = "h200"\nname = "mine"\ntitle = "A measured H200"\n'
-        'l2_bandwidth = { value = 9.1e12, source = "measured: this card, 2026-11" }\n'
+        'kernel_launch_us = { value = 2.5, source = "measured: this card, 2026-11" }\n'
         '[latency]\nbarrier = { value = 41, source = "measured: this card, 2026-11" }\n'
     )
     mine = load_machine(path)
-    assert (mine.l2_bandwidth, mine.latency.barrier) == (9.1e12, 41)
+    assert (mine.kernel_launch_us, mine.latency.barrier) == (2.5, 41)
     assert mine.tensor == h200.tensor
     assert mine.latency.smem_load == h200.latency.smem_load
-    assert set(h200.assumed()) - set(mine.assumed()) == {"l2_bandwidth", "latency.barrier"}
+    assert set(h200.assumed()) - set(mine.assumed()) == {"kernel_launch_us", "latency.barrier"}
 
 
 def test_a_file_does_not_inherit_a_name(tmp_path: Path) -> None:

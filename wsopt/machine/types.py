@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictStr, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, StrictStr, StringConstraints
 from pydantic.dataclasses import dataclass
 
 from wsopt.errors import LoweringError
@@ -64,11 +64,13 @@ def _real(low: float, high: float, text: str) -> Any:
     return Field(strict=True, ge=low, le=high, allow_inf_nan=False, description=text)
 
 
+_PLAIN = PlainSerializer(dict, return_type=dict)
+
 Rate = Annotated[float, _real(0.01, 1e6, "per SM and cycle")]
 Tflops = Annotated[float, _real(0.1, 1e6, "dense TFLOP/s")]
 Cycles = Annotated[float, _real(0, 1e5, "cycles")]
 Slug = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
-Rates = Annotated[Mapping[str, Rate], AfterValidator(FrozenMap)]
+Rates = Annotated[Mapping[str, Rate], AfterValidator(FrozenMap), _PLAIN]
 Text = Annotated[StrictStr, StringConstraints(min_length=1)]
 
 _CONFIG = ConfigDict(extra="forbid")
@@ -160,6 +162,10 @@ class Machine:
     joint_warpgroups_loss: Annotated[
         float, _real(0, 1, "share of the tensor rate lost where one partition has two warpgroups")
     ]
+    l2_line_bytes: Annotated[int, _whole(16, 1024, "bytes of an L2 line; a copy asks for whole ones")]
+    power_cycles_per_shared_byte: Annotated[
+        float, _real(0, 1, "cycles that the power limit takes for an operand byte out of shared memory")
+    ]
     power_cycles_per_l2_byte: Annotated[
         float, _real(0, 1, "cycles that the power limit takes for a byte from L2 to an SM")
     ]
@@ -172,11 +178,11 @@ class Machine:
     wave_tail_cycles: Annotated[float, _real(0, 1e6, "from last store to the next wave, cycles")]
 
     tensor: Rates
-    dense_tflops: Annotated[Mapping[str, Tflops], AfterValidator(FrozenMap)]
+    dense_tflops: Annotated[Mapping[str, Tflops], AfterValidator(FrozenMap), _PLAIN]
     scalar: Rates
-    scalar_unit: Annotated[Mapping[str, Unit], AfterValidator(FrozenMap)]
+    scalar_unit: Annotated[Mapping[str, Unit], AfterValidator(FrozenMap), _PLAIN]
     latency: Latency
-    sources: Annotated[Mapping[str, StrictStr], AfterValidator(FrozenMap)]
+    sources: Annotated[Mapping[str, StrictStr], AfterValidator(FrozenMap), _PLAIN]
 
     def tflops(self, dtype: str) -> float:
         """Dense TFLOP/s of the datasheet for operands of `dtype`; LoweringError if the card has none."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import Prediction
-from wsopt.tile.costs import gpc_bytes, store_drain_cycles
+from wsopt.tile.costs import gpc_bytes, operand_bytes, store_drain_cycles
 from wsopt.tile.types import OpKind, Sharing, TileProgram
 
 
@@ -53,6 +53,8 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     per_slab = machine.power_cycles_per_l2_byte * slab
     per_slab += machine.power_cycles_per_gpc_byte * gpc_bytes(program.region, s, machine)
     per_slab += machine.power_cycles_per_tensor_cycle * sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
+    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    per_slab += machine.power_cycles_per_shared_byte * operand_bytes(program.region, s, machine) * crowd
     shares = machine.sm_count * rounds
     memory = machine.power_cycles_per_l2_byte * program.dram_bytes / shares
     return Rounds(
@@ -98,10 +100,9 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
 
 
 def roofline_us(program: TileProgram, machine: Machine) -> float:
-    """Microseconds of the arithmetic at the sustained rate, or of the compulsory bytes if they take longer."""
+    """Microseconds of the arithmetic at the sustained clock, or of the compulsory bytes if they take longer."""
     region = program.region
-    rate = machine.sustained_tflops(region.operand_dtype.value) / (1 + machine.power_cycles_per_tensor_cycle)
-    arithmetic = region.flops / (rate * 1e6)
+    arithmetic = region.flops / (machine.sustained_tflops(region.operand_dtype.value) * 1e6)
     return max(arithmetic, region.compulsory_bytes / machine.dram_sustained_bandwidth * 1e6)
 
 

@@ -165,10 +165,22 @@ def _matmuls(nodes: tuple[Node, ...]) -> Iterator[Node]:
     return (node for node in nodes if node.op == "matmul")
 
 
+def _check_operand(axes: Axes, node: Node, operand: int) -> None:
+    """Refuse a matmul's operand that is computed in the graph."""
+    if f"{node.name}:{operand}" in axes.layouts:
+        return
+    producer = axes.graph.producer(node.tensors[operand])
+    assert producer is not None, "what is no use of an input is computed"
+    raise LoweringError(
+        f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node "
+        f"{producer.name}; operands have to be inputs of the graph (or transposes of them)"
+    )
+
+
 def find_axes(graph: Graph) -> Axes:
     """Unify the dimensions of a graph's live part and give roles to the axes of its matmuls.
 
-    Raises LoweringError where one axis would need two roles.
+    Raises LoweringError for a matmul of computed operands, and where one axis would need two roles.
     """
     axes = Axes(graph, live_nodes(graph))
     for node in axes.live:
@@ -176,6 +188,9 @@ def find_axes(graph: Graph) -> Axes:
             layout = input_layout(graph, name) if isinstance(name, str) else None
             if layout is not None:
                 axes.layouts[f"{node.name}:{operand}"] = layout
+    for node in _matmuls(axes.live):
+        for operand in (0, 1):
+            _check_operand(axes, node, operand)
     for node in axes.live:
         if node.op == "matmul":
             _unify_matmul(axes, node)

@@ -36,19 +36,41 @@ def mma_instructions(region: Region, s: Structure, machine: Machine) -> int:
     return (s.rows // machine.mma_rows) * deep // groups
 
 
-def load_cycles(nbytes: int, machine: Machine) -> int:
-    """Cycles for which a tile holds the SM's path from L2, at the bandwidth that all SMs share."""
+def load_cycles(nbytes: float, machine: Machine) -> int:
+    """Cycles for which bytes hold the SM's path from L2, at the bandwidth that all SMs share."""
     per_cycle = machine.l2_bandwidth / machine.sm_count / (machine.sustained_clock_mhz * 1e6)
     return math.ceil(nbytes / per_cycle)
 
 
-def load_latency(slab_bytes: int, tensor_cycles: int, machine: Machine) -> int:
-    """Cycles from the issue of a copy to its first bytes, on a path that is asked for a slab an iteration.
+def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) -> float:
+    """Bytes of the L2 lines that a box touches: `rows` rows, `pitch_bytes` apart in memory.
+
+    A row narrower than a line still costs one; rows that do not start with a line straddle one more, on
+    the average over the places where they can start.
+    """
+    line = machine.l2_line_bytes
+    step = math.gcd(pitch_bytes, line)
+    lines = math.ceil(row_bytes / line) if step == line else max(1.0, row_bytes / line) + 1 - step / line
+    return rows * lines * line
+
+
+def operand_bytes(region: Region, s: Structure, machine: Machine) -> int:
+    """Bytes that the products of one slab read from shared memory, for one consumer.
+
+    Every tensor instruction reads its rows and its columns anew.
+    """
+    deep = s.depth * region.operand_dtype.bits // 8
+    blocks = s.rows // machine.mma_rows
+    return len(region.contractions) * blocks * (machine.mma_rows + s.columns) * deep
+
+
+def load_latency(slab_cycles: int, tensor_cycles: int, machine: Machine) -> int:
+    """Cycles from the issue of a copy to its first bytes, on a path held `slab_cycles` an iteration.
 
     The path is a queue: its latency grows as in M/D/1 with the share of time that it is busy, counted
     against the tensor core's time and held below four fifths, where the ring itself becomes the limit.
     """
-    busy = min(0.8, load_cycles(slab_bytes, machine) / tensor_cycles)
+    busy = min(0.8, slab_cycles / tensor_cycles)
     return math.ceil(machine.latency.tma_load_l2 * (1 + busy / (2 * (1 - busy))))
 
 

@@ -1,7 +1,8 @@
 """Elementwise operations as trees of scalar primitives, the instructions that each primitive costs.
 
 A primitive is what one macro of the templates writes. Where every use of a value ends in a type of eight
-significant bits or fewer, the hardware's tanh serves (its error is 2**-11); elsewhere the forms are exact to f32.
+significant bits or fewer, the hardware's tanh serves (its error is 2**-11); elsewhere the forms are those of
+f32, to 1e-6 of the values that they add up.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _DIRECT = frozenset(PRIMITIVES) - {"tanh_approx"}
 
 
 def _tanh(emit: Emit, x: Term, approximate: bool) -> Term:
-    """tanh(x); exactly as 1 - 2 / (1 + exp(2x)), which keeps its sign and limits."""
+    """tanh(x); without the hardware's as 1 - 2 / (1 + exp(2x)), which has its limits, within 1e-7 of one."""
     if approximate:
         return emit("tanh_approx", (x,))
     grown = emit("exp", (emit("mul", (x, 2.0)),))
@@ -102,20 +103,30 @@ def _gelu_tanh(emit: Emit, x: Term, approximate: bool) -> Term:
 
 
 def _power(emit: Emit, x: Term, exponent: Term) -> Term | None:
-    """x**e for a number e: by multiplication for small whole e, else exp2(e log2 x); None for a tensor e."""
+    """x**e for a number e: by multiplication for small whole e, else exp2(e log2 |x|); None for a tensor e.
+
+    A large whole exponent keeps the sign of x if it is odd; the power of a negative x by a fraction is nan.
+    """
     if isinstance(exponent, str):
         return None
+    if exponent == 0:
+        return emit("where", (emit("equal", (x, x)), 1.0, 1.0))
     if float(exponent).is_integer() and 1 <= abs(exponent) <= 8:
         result: Term = x
         for _ in range(int(abs(exponent)) - 1):
             result = emit("mul", (result, x))
         return result if exponent > 0 else emit("div", (1.0, result))
-    if exponent == 0:
-        return emit("add", (emit("mul", (x, 0.0)), 1.0))
+    if float(exponent).is_integer():
+        grown = emit("exp2", (emit("mul", (emit("log2", (emit("abs", (x,)),)), float(exponent))),))
+        if exponent % 2 == 0:
+            return grown
+        return emit("where", (emit("less", (x, 0.0)), emit("neg", (grown,)), grown))
     return emit("exp2", (emit("mul", (emit("log2", (x,)), float(exponent))),))
 
 
-def expand(op: str, args: tuple[Term, ...], emit: Emit, *, approximate: bool, flavour: str = "") -> Term | None:
+def expand(
+    op: str, args: tuple[Term, ...], emit: Emit, *, approximate: bool, flavour: str = ""
+) -> Term | None:
     """The result of an elementwise op of the graph, written through `emit`; None if it has no expansion.
 
     `emit(primitive, args)` appends a statement and returns its name. `approximate` allows the hardware's

@@ -52,12 +52,25 @@ def load_name(region: Region, view: View, consumer: int | None) -> str:
     return name if consumer is None else f"{name}@{consumer}"
 
 
-def _load(cut: _Cut, view: View, consumer: int | None, extent: int) -> None:
-    """One TMA load of a slab of a streamed tensor: `extent` elements along its tiled axis."""
+def _tile_shape(cut: _Cut, view: View) -> tuple[int, ...]:
+    """Extents of a streamed tensor's tile for one copy, the batch left out."""
+    across = cut.s.rows if row_role(cut.s.swap) in view.roles else cut.s.columns
+    return tuple(cut.s.depth if role is Role.STREAM else across for role in view.roles if role is not Role.BATCH)
+
+
+def _copy_cycles(cut: _Cut, view: View) -> int:
+    """Cycles of the path from L2 for one copy of a streamed tensor's tile."""
+    rows, columns = _tile_shape(cut, view)
+    width = view.dtype.bits // 8
+    lines = costs.line_bytes(rows, columns * width, view.strides[-2] * width, cut.machine)
+    return costs.load_cycles(lines, cut.machine)
+
+
+def _load(cut: _Cut, view: View, consumer: int | None) -> None:
+    """One TMA load of a slab of a streamed tensor."""
     name = load_name(cut.region, view, consumer)
-    shape = tuple(cut.s.depth if role is Role.STREAM else extent for role in view.roles if role is not Role.BATCH)
-    value = Value(f"tile:{name}", shape, view.dtype, Space.SHARED, consumer)
-    busy = costs.load_cycles(value.nbytes, cut.machine)
+    value = Value(f"tile:{name}", _tile_shape(cut, view), view.dtype, Space.SHARED, consumer)
+    busy = _copy_cycles(cut, view)
     cut.values.append(value)
     cut.ops.append(
         TileOp(
@@ -78,13 +91,12 @@ def _load(cut: _Cut, view: View, consumer: int | None, extent: int) -> None:
 
 def _latency(cut: _Cut) -> int:
     """Cycles to the first bytes of a slab, with the whole block's loads on the path."""
-    s, row = cut.s, row_role(cut.s.swap)
-    width = cut.region.operand_dtype.bits // 8
+    row = row_role(cut.s.swap)
     slab = sum(
-        (s.rows * cut.row_consumers if row in view.roles else s.columns) * s.depth * width
+        _copy_cycles(cut, view) * (cut.row_consumers if row in view.roles else 1)
         for view in cut.region.operands
     )
-    tensor = costs.mma_cycles(cut.region, s, cut.machine) * cut.row_consumers * len(cut.region.contractions)
+    tensor = costs.mma_cycles(cut.region, cut.s, cut.machine) * cut.row_consumers * len(cut.region.contractions)
     return costs.load_latency(slab, tensor, cut.machine)
 
 
@@ -94,9 +106,9 @@ def _loads(cut: _Cut) -> None:
     for view in cut.region.operands:
         if row in view.roles:
             for consumer in range(cut.row_consumers):
-                _load(cut, view, consumer, cut.s.rows)
+                _load(cut, view, consumer)
         else:
-            _load(cut, view, None, cut.s.columns)
+            _load(cut, view, None)
 
 
 def operand_tiles(region: Region, s: Structure, contraction: Contraction, consumer: int) -> tuple[str, str]:

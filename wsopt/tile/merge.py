@@ -6,14 +6,13 @@ row axis occur, they occur together and contiguously.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
 from wsopt.graph.types import DType
+from wsopt.tile.axes import Dim
 from wsopt.tile.types import Role, View
-
-Axis = Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class RawView:
     tensor: str
     dtype: DType
     constant: bool
-    axes: tuple[Axis, ...]
+    axes: tuple[Dim, ...]
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     origin: tuple[int, ...]
@@ -33,13 +32,13 @@ class RawView:
 class _Dim:
     """One dimension of a view: possibly several of the tensor's, merged."""
 
-    axis: Axis
+    axis: Dim
     extent: int
     stride: int
     origin: tuple[int, ...]
 
 
-def _dims(raw: RawView, kept: Mapping[Axis, Role]) -> tuple[_Dim, ...]:
+def _dims(raw: RawView, kept: Mapping[Dim, Role]) -> tuple[_Dim, ...]:
     """The dimensions that carry an axis. Those of extent one are broadcast, unless TMA has to see them."""
     dims = zip(raw.axes, raw.extents, raw.strides, raw.origin, strict=True)
     return tuple(
@@ -49,11 +48,11 @@ def _dims(raw: RawView, kept: Mapping[Axis, Role]) -> tuple[_Dim, ...]:
     )
 
 
-def _find(dims: tuple[_Dim, ...], axis: Axis) -> _Dim | None:
+def _find(dims: tuple[_Dim, ...], axis: Dim) -> _Dim | None:
     return next((dim for dim in dims if dim.axis == axis), None)
 
 
-def _mergeable(views: Sequence[tuple[_Dim, ...]], outer: Axis, inner: Axis) -> bool:
+def _mergeable(views: Sequence[tuple[_Dim, ...]], outer: Dim, inner: Dim) -> bool:
     for dims in views:
         first, second = _find(dims, outer), _find(dims, inner)
         if (first is None) != (second is None):
@@ -63,7 +62,7 @@ def _mergeable(views: Sequence[tuple[_Dim, ...]], outer: Axis, inner: Axis) -> b
     return True
 
 
-def _merged(dims: tuple[_Dim, ...], outer: Axis, inner: Axis) -> tuple[_Dim, ...]:
+def _merged(dims: tuple[_Dim, ...], outer: Dim, inner: Dim) -> tuple[_Dim, ...]:
     first, second = _find(dims, outer), _find(dims, inner)
     if first is None or second is None:
         return dims
@@ -71,7 +70,7 @@ def _merged(dims: tuple[_Dim, ...], outer: Axis, inner: Axis) -> tuple[_Dim, ...
     return tuple(joined if dim is second else dim for dim in dims if dim is not first)
 
 
-def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Axis, Role]) -> View:
+def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Dim, Role]) -> View:
     """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory."""
     ordered = sorted(dims, key=lambda dim: (roles[dim.axis] is not Role.BATCH, -dim.stride))
     return View(
@@ -87,20 +86,25 @@ def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Axis, Role]) -> V
 
 
 def merge_views(
-    raws: Sequence[RawView], roles: Mapping[Axis, Role], batches: Sequence[Axis], extents: Mapping[Axis, int]
+    raws: Sequence[RawView],
+    roles: Mapping[Dim, Role],
+    batches: Sequence[Dim],
+    extents: Mapping[Dim, int],
+    counted: frozenset[Dim] = frozenset(),
 ) -> tuple[list[View], tuple[tuple[Role, int], ...]]:
     """Merge batch axes into each other and into the rows where memory allows it.
 
-    Returns the views, in the order given, and the extent of every role. LoweringError if more than one
-    batch axis is left: a tile has one.
+    Axes that are `counted` stay as they are, for an index along a merged one would be another. Returns the
+    views, in the order given, and the extent of every role. LoweringError if more than one batch axis is
+    left: a tile has one.
     """
     views = [_dims(raw, roles) for raw in raws]
     sizes = dict(extents)
     row = next(axis for axis, role in roles.items() if role is Role.ROW)
     left = list(batches)
-    inner: Axis = row
+    inner: Dim = row
     for outer in reversed(batches):
-        if _mergeable(views, outer, inner):
+        if not counted & {outer, inner} and _mergeable(views, outer, inner):
             views = [_merged(dims, outer, inner) for dims in views]
             sizes[inner] *= sizes[outer]
             left.remove(outer)
@@ -111,6 +115,8 @@ def merge_views(
             f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
             "a kernel takes one"
         )
-    found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes and (axis not in batches or axis in left)}
+    found = {
+        roles[axis]: sizes[axis] for axis in roles if axis in sizes and (axis not in batches or axis in left)
+    }
     order = tuple((role, found[role]) for role in Role if role in found)
     return [_view(raw, dims, roles) for raw, dims in zip(raws, views, strict=True)], order

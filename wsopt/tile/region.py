@@ -5,22 +5,28 @@ What cannot be lowered is named: node, axis, reason.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
 
 from wsopt.errors import LoweringError
+from wsopt.graph.meaning import Array
+from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
-from wsopt.tile.axes import Axes, find_axes, input_layout, is_pointwise, matmul_dims
+from wsopt.tile.axes import Axes, Dim, find_axes, input_layout, is_pointwise, matmul_dims
 from wsopt.tile.expand import Term, expand
 from wsopt.tile.merge import RawView, merge_views
-from wsopt.tile.types import Contraction, Output, Region, Role, Source, Statement
+from wsopt.tile.types import Contraction, Output, Region, Role, Scalar, Source, Statement
 
 _OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 _OUTPUTS = (DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 _NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2)
 _SOURCES = (*_OUTPUTS, DType.I32)
-_WHOLE_NUMBER_OPS = frozenset(
-    "add sub mul maximum minimum neg abs equal not_equal less less_equal greater greater_equal where".split()
-)
+_CONDITIONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
+_WHOLE_NUMBER_OPS = _CONDITIONS | {"add", "sub", "mul", "maximum", "minimum", "neg", "abs", "where"}
+_NUMBERS: Mapping[type, type] = MappingProxyType({bool: np.bool_, int: np.int32, float: np.float32})
 
 
 @dataclass(slots=True)
@@ -34,6 +40,8 @@ class _Builder:
     statements: list[Statement] = field(default_factory=list)
     values: dict[str, Term] = field(default_factory=dict)
     spans: dict[str, frozenset[Role]] = field(default_factory=dict)
+    narrow: frozenset[str] = frozenset()
+    counted: set[Dim] = field(default_factory=set)
 
     @property
     def graph(self) -> Graph:
@@ -56,20 +64,7 @@ def _raw_view(builder: _Builder, use: str) -> RawView:
     )
 
 
-def _computed_operand(builder: _Builder, node: Node, operand: int) -> LoweringError:
-    name = node.inputs[operand]
-    producer = builder.graph.producer(str(name))
-    made = f"{producer.op} node {producer.name}" if producer is not None else f"{name}"
-    return LoweringError(
-        f"node {node.name}: operand {operand} of the matmul is computed by {made}; "
-        "operands have to be inputs of the graph (or transposes of them)"
-    )
-
-
 def _add_product(builder: _Builder, node: Node) -> None:
-    for operand in (0, 1):
-        if f"{node.name}:{operand}" not in builder.axes.layouts:
-            raise _computed_operand(builder, node, operand)
     dtype = builder.graph.type_of(node.tensors[0]).dtype
     if dtype not in _OPERANDS:
         allowed = ", ".join(d.value for d in _OPERANDS)
@@ -118,24 +113,41 @@ def _emit(builder: _Builder, node: Node, primitive: str, args: tuple[Term, ...],
     spans: frozenset[Role] = frozenset().union(*(builder.spans[a] for a in args if isinstance(a, str)))
     count = sum(1 for s in builder.statements if s.name.partition("$")[0] == node.name)
     name = f"{node.name}${count}"
-    builder.statements.append(Statement(name, primitive, args, spans, dtype))
+    kind = DType.BOOL if primitive in _CONDITIONS else dtype
+    builder.statements.append(Statement(name, primitive, args, spans, kind))
     builder.spans[name] = spans
     return name
 
 
-def _is_narrow(builder: _Builder, node: Node) -> bool:
-    """Whether every use of a node's result ends in a type of at most eight significant bits."""
-    if node.op == "cast" and node.type.dtype in _NARROW:
-        return True
-    if node.name in builder.graph.outputs or node.type.dtype is DType.BOOL:
-        return False
-    users = [u for u in builder.axes.live if node.name in u.tensors]
-    return all(_is_narrow(builder, user) for user in users)
+def _narrow_nodes(axes: Axes) -> frozenset[str]:
+    """The nodes of which every use ends in a type of at most eight significant bits."""
+    wide = set(axes.graph.outputs)
+    for node in reversed(axes.live):
+        if node.op == "cast" and node.type.dtype in _NARROW:
+            wide.discard(node.name)
+        elif node.name in wide or node.type.dtype is DType.BOOL:
+            wide.update((node.name, *node.tensors))
+    return frozenset(node.name for node in axes.live if node.name not in wide)
+
+
+def _fold(node: Node, numbers: list[Scalar]) -> Scalar:
+    """The value of a node whose operands are all numbers."""
+    arrays: tuple[Array, ...] = tuple(np.asarray(number, _NUMBERS[type(number)]) for number in numbers)
+    folded: Scalar = OPS[node.op].evaluate(arrays, dict(node.attrs)).item()
+    return folded
 
 
 def _add_pointwise(builder: _Builder, node: Node) -> None:
     args = tuple(_term(builder, node, operand) for operand in range(len(node.inputs)))
     dtype = node.type.dtype
+    numbers = [a for a in args if not isinstance(a, str)]
+    if len(numbers) == len(args):
+        builder.values[node.name] = _fold(node, numbers)
+        return
+    if any(isinstance(number, bool) for number in numbers):
+        raise LoweringError(
+            f"node {node.name}: a condition of {node.op} is the same everywhere; leave it out"
+        )
     if node.op == "cast":
         if dtype not in _OUTPUTS:
             raise LoweringError(f"node {node.name}: a cast to {dtype.value} is not lowered")
@@ -148,7 +160,7 @@ def _add_pointwise(builder: _Builder, node: Node) -> None:
         node.op,
         args,
         lambda primitive, terms: _emit(builder, node, primitive, terms, dtype),
-        approximate=_is_narrow(builder, node),
+        approximate=node.name in builder.narrow,
         flavour=flavour,
     )
     if result is None:
@@ -160,6 +172,7 @@ def _add_iota(builder: _Builder, node: Node) -> None:
     role = builder.axes.role(node.name, node.attr("axis", int))
     if role not in (Role.ROW, Role.COLUMN, Role.BATCH):
         raise LoweringError(f"node {node.name}: the iota counts along no axis of a product")
+    builder.counted.add(builder.axes.axis(node.name, node.attr("axis", int)))
     name = _emit(builder, node, f"iota_{role}", (), DType.I32)
     spans = frozenset({role} - {Role.BATCH})
     builder.statements[-1] = replace(builder.statements[-1], spans=spans)
@@ -191,6 +204,10 @@ def _output_view(builder: _Builder, name: str) -> RawView:
             raise LoweringError(f"output {name}: axis {dim} is no axis of a product")
     if Role.ROW not in roles or Role.COLUMN not in roles:
         raise LoweringError(f"output {name} has not the rows and columns of a product")
+    if len(builder.spans[str(builder.values[name])]) < 2:
+        raise LoweringError(
+            f"output {name} is the same along the rows or columns of the product; store it apart"
+        )
     return RawView(
         tensor=name,
         dtype=kind.dtype,
@@ -210,16 +227,16 @@ def _shape(builder: _Builder, output: RawView) -> tuple[tuple[str, int] | int, .
     )
 
 
-def _with_axis(builder: _Builder, axis: object) -> tuple[str, int]:
+def _with_axis(builder: _Builder, axis: Dim) -> tuple[str, int]:
     for raw in builder.raw.values():
         if axis in raw.axes:
             return raw.tensor, raw.origin[raw.axes.index(axis)]
     raise AssertionError(f"no input has axis {axis}")
 
 
-def _extents(builder: _Builder) -> dict[object, int]:
+def _extents(builder: _Builder) -> dict[Dim, int]:
     """Extent of every axis that a product has."""
-    found: dict[object, int] = {}
+    found: dict[Dim, int] = {}
     for node in builder.axes.live:
         if node.op == "matmul":
             for dim in range(node.type.rank):
@@ -231,15 +248,12 @@ def _extents(builder: _Builder) -> dict[object, int]:
 
 
 def _check_products(builder: _Builder) -> None:
-    if not builder.products:
-        raise LoweringError("the graph has no matmul; only kernels around products are lowered today")
     kinds = {builder.raw[left].dtype for _, left, _, _ in builder.products}
     if len(kinds) > 1:
         names = ", ".join(name for name, *_ in builder.products)
         raise LoweringError(f"matmuls {names} have operands of different types; one kernel takes one")
-    streams = {
-        builder.axes.axis(f"{name}:0", matmul_dims(_node(builder, name))[0][1]) for name, *_ in builder.products
-    }
+    inner = {name: matmul_dims(_node(builder, name))[0][1] for name, *_ in builder.products}
+    streams = {builder.axes.axis(f"{name}:0", dim) for name, dim in inner.items()}
     rows = {builder.axes.axis(name, -2) for name, *_ in builder.products}
     columns = {builder.axes.axis(name, -1) for name, *_ in builder.products}
     for what, found in (("streamed axis", streams), ("row axis", rows), ("column axis", columns)):
@@ -261,13 +275,18 @@ def find_region(graph: Graph) -> Region:
     axis with an elementwise tree after them.
     """
     builder = _Builder(find_axes(graph))
+    if not any(node.op == "matmul" for node in builder.axes.live):
+        raise LoweringError("the graph has no matmul; only kernels around products are lowered today")
+    builder.narrow = _narrow_nodes(builder.axes)
     for node in builder.axes.live:
         _visit(builder, node)
     _check_products(builder)
     outputs = {f"out:{name}": _output_view(builder, name) for name in graph.outputs}
     keys = [*builder.raw, *outputs]
     raws = [*builder.raw.values(), *outputs.values()]
-    views, extents = merge_views(raws, builder.axes.roles, builder.axes.batches, _extents(builder))
+    views, extents = merge_views(
+        raws, builder.axes.roles, builder.axes.batches, _extents(builder), frozenset(builder.counted)
+    )
     view = dict(zip(keys, views, strict=True))
     return Region(
         name=graph.name,
@@ -277,7 +296,7 @@ def find_region(graph: Graph) -> Region:
         sources=tuple(Source(use, view[use], spans) for use, spans in builder.sources.items()),
         statements=tuple(builder.statements),
         outputs=tuple(
-            Output(name, str(builder.values[name]), view[f"out:{name}"], _shape(builder, outputs[f"out:{name}"]))
-            for name in graph.outputs
+            Output(name, str(builder.values[name]), view[key], _shape(builder, outputs[key]))
+            for name, key in zip(graph.outputs, outputs, strict=True)
         ),
     )

@@ -48,8 +48,8 @@ def _check_view(view: View, machine: Machine) -> None:
         nbytes = stride * view.dtype.bits // 8
         if stride == 0 or nbytes % machine.tma_alignment_bytes:
             raise LoweringError(
-                f"{where}: axis {origin[0]} (extent {extent}) has a stride of {nbytes} bytes; TMA needs a positive "
-                f"multiple of {machine.tma_alignment_bytes} bytes, so pad the tensor's rows"
+                f"{where}: axis {origin[0]} (extent {extent}) has a stride of {nbytes} bytes; TMA needs a "
+                f"positive multiple of {machine.tma_alignment_bytes} bytes, so pad the tensor's rows"
             )
 
 
@@ -63,8 +63,8 @@ def check_operands(region: Region) -> None:
     for view in region.operands:
         if not _operand_is_legal(view, view.dtype):
             raise LoweringError(
-                f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the contracted "
-                "axis; the tensor core transposes 16-bit types only"
+                f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the "
+                "contracted axis; the tensor core transposes 16-bit types only"
             )
 
 
@@ -93,9 +93,7 @@ def _sharings(consumers: int) -> tuple[Sharing, ...]:
 
 
 def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
-    if s.consumer_warps != machine.warps_per_warpgroup and (
-        s.rows < 2 * machine.mma_rows or s.consumers > 1
-    ):
+    if s.consumer_warps != machine.warps_per_warpgroup and (s.rows < 2 * machine.mma_rows or s.consumers > 1):
         return False
     if s.pieces > 1 and s.piece_columns < _MIN_PIECE_COLUMNS:
         return False

@@ -8,7 +8,7 @@ the dependences between them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from wsopt.graph.types import DType
@@ -18,7 +18,7 @@ Scalar = int | float
 
 
 class Role(StrEnum):
-    """What an axis is to the kernel: tiled over the grid (batch, row, column) or streamed through the loop."""
+    """What an axis is to the kernel: tiled over the grid (batch, row, column) or streamed by the loop."""
 
     BATCH = "batch"
     ROW = "row"
@@ -176,9 +176,9 @@ class Region:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel for this region moves: every input read once, every output written once."""
+        """Bytes that any kernel for this region moves: every tensor read or written once."""
         views = [*self.operands, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
-        return sum(view.nbytes for view in views)
+        return sum({view.tensor: view.nbytes for view in views}.values())
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -218,7 +218,8 @@ class Structure:
         walk = "persistent" if self.persistent else "one tile a block"
         return (
             f"{self.tile_rows}x{self.columns}x{self.depth}, {self.consumers} consumer(s) of "
-            f"{self.consumer_warps} warps {how}, {self.pieces} epilogue piece(s), groups of {self.group}, {walk}{swap}"
+            f"{self.consumer_warps} warps {how}, {self.pieces} epilogue piece(s), groups of {self.group}, "
+            f"{walk}{swap}"
         )
 
 
@@ -276,7 +277,7 @@ class TileOp:
     busy: int
     latency: int
     tensor: str | None = None
-    mix: InstructionMix = InstructionMix()
+    mix: InstructionMix = field(default_factory=InstructionMix)
     elements: int = 0
 
 

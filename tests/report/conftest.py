@@ -1,0 +1,22 @@
+"""Real solves, each made once a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wsopt.graph.parse import load_graph
+from wsopt.machine.load import load_machine
+from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.solve.search import Search
+from wsopt.tile.region import find_region
+
+PROBLEMS = Path(__file__).parents[2] / "problems"
+
+
+@pytest.fixture(scope="session", params=["gemm_small_k", "gemm_bias_gelu", "gemm_f8", "gemm_residual"])
+def solved(request: pytest.FixtureRequest) -> tuple[VerifiedSchedule, Certificate]:
+    region = find_region(load_graph(PROBLEMS / f"{request.param}.json"))
+    return Search(region, load_machine("h200")).run()

@@ -1,0 +1,218 @@
+"""A small kernel made by hand, its figures chosen to be followed on paper, and goldens of what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from wsopt.graph.types import DType
+from wsopt.machine.load import load_machine
+from wsopt.machine.types import Machine
+from wsopt.schedule import budget
+from wsopt.schedule.certificate import Certificate, RunnerUp
+from wsopt.schedule.types import Partition, PartitionRole, PlacedOp, Prediction, Schedule
+from wsopt.schedule.verified import SEAL, VerifiedSchedule
+from wsopt.tile.types import (
+    Contraction,
+    Edge,
+    EpilogueCost,
+    OpKind,
+    Output,
+    Placement,
+    Region,
+    RingPlan,
+    Role,
+    Sharing,
+    Space,
+    Structure,
+    TileOp,
+    TileProgram,
+    Unit,
+    Value,
+    View,
+)
+
+GOLDENS = Path(__file__).parent / "goldens"
+_NAMES = {Role.ROW: 0, Role.COLUMN: 1, Role.STREAM: 2}
+
+STRUCTURE = Structure(
+    rows=64,
+    columns=128,
+    depth=64,
+    consumers=2,
+    consumer_warps=4,
+    sharing=Sharing.ROWS,
+    persistent=True,
+    swap=False,
+    pieces=2,
+    group=4,
+)
+
+
+def golden(name: str, text: str) -> None:
+    """Compare a text with a golden file; `WSOPT_RENEW_GOLDENS=1` writes it anew."""
+    path = GOLDENS / name
+    if os.environ.get("WSOPT_RENEW_GOLDENS"):
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def _view(name: str, roles: tuple[Role, Role], extents: tuple[int, int]) -> View:
+    return View(name, DType.BF16, roles, extents, (extents[1], 1), ((0,), (1,)), 2)
+
+
+def region(doc: str = "y = a @ b.T, by hand.") -> Region:
+    """One product of bf16, 1024 rows, 2048 columns, 512 deep."""
+    left = _view("a", (Role.ROW, Role.STREAM), (1024, 512))
+    right = _view("b", (Role.COLUMN, Role.STREAM), (2048, 512))
+    out = _view("y", (Role.ROW, Role.COLUMN), (1024, 2048))
+    return Region(
+        name="by_hand",
+        doc=doc,
+        extents=((Role.ROW, 1024), (Role.COLUMN, 2048), (Role.STREAM, 512)),
+        contractions=(Contraction("product", left, right, promote=False),),
+        sources=(),
+        statements=(),
+        outputs=(Output("y", "product", out, (("a", 0), ("b", 0))),),
+    )
+
+
+def machine() -> Machine:
+    """The H200 with the figures that the report reads set to round ones."""
+    card = load_machine("h200")
+    latency = dataclasses.replace(card.latency, mbarrier_wake=40.0)
+    return dataclasses.replace(
+        card,
+        title="By-hand card",
+        sm_count=100,
+        sustained_clock_mhz=1000.0,
+        kernel_launch_us=2.0,
+        dram_bandwidth=1e12,
+        dram_sustained_bandwidth=1e12,
+        dense_tflops={"bf16": 200.0},
+        latency=latency,
+    )
+
+
+def _load(name: str, nbytes: int) -> TileOp:
+    kind, place = OpKind.TMA_LOAD, Placement.LOOP
+    busy = nbytes // 128
+    return TileOp(
+        f"load:{name}", kind, place, (), f"tile:{name}", None, Unit.TMA, 20, busy, 600 + busy, name[0]
+    )
+
+
+def _consumer(index: int) -> tuple[TileOp, TileOp]:
+    tiles = (f"tile:a@{index}", "tile:b")
+    mma = f"mma:product@{index}"
+    total = f"sum:product@{index}"
+    return (
+        TileOp(mma, OpKind.MMA, Placement.LOOP, tiles, total, index, Unit.TENSOR, 50, 256, 600),
+        TileOp(f"release@{index}", OpKind.RELEASE, Placement.LOOP, (total,), None, index, None, 30, 0, 60),
+    )
+
+
+def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
+    """Two consumers share the rows of a tile of 128 x 128 x 64."""
+    tiles = (("a@0", 64, 0), ("a@1", 64, 1), ("b", 128, None))
+    values = tuple(Value(f"tile:{n}", (rows, 64), DType.BF16, Space.SHARED, c) for n, rows, c in tiles)
+    loads = tuple(_load(name, rows * 128) for name, rows, _ in tiles)
+    edges = [Edge(f"mma:product@{c}", f"release@{c}", 0) for c in (0, 1)]
+    edges += [Edge(f"load:{t}", f"mma:product@{c}", 0) for c in (0, 1) for t in (f"a@{c}", "b")]
+    ring = RingPlan(
+        name="ring",
+        loads=tuple(load.name for load in loads),
+        releases=("release@0", "release@1"),
+        tiles=tuple(value.name for value in values),
+        slot_bytes=sum(value.nbytes for value in values),
+    )
+    return TileProgram(
+        region=region(doc),
+        structure=STRUCTURE,
+        trips=8,
+        tiles=128,
+        values=values,
+        ops=(*loads, *_consumer(0), *_consumer(1)),
+        edges=tuple(edges),
+        rings=(ring,),
+        epilogue=EpilogueCost(400, 500, 8192, 0, 16, 2),
+        accumulator_registers=64,
+        tile_l2_bytes=8 * ring.slot_bytes,
+        dram_bytes=8_000_000,
+    )
+
+
+PREDICTION = Prediction(
+    rounds=2,
+    start=500.0,
+    fill=700.0,
+    main=8192.0,
+    epilogue=1000.0,
+    tail=608.0,
+    power=1000.0,
+    cycles=12000.0,
+    sm_us=12.0,
+    dram_us=8.0,
+    l2_us=6.0,
+    roofline_us=10.5,
+    microseconds=14.0,
+    bound_by="the SMs",
+)
+
+_PLACED = (
+    ("load:a@0", "loader0", 0, 0),
+    ("load:a@1", "loader0", 0, 64),
+    ("load:b", "loader0", 0, 128),
+    ("mma:product@0", "consumer0", 2, 0),
+    ("release@0", "consumer0", 3, 128),
+    ("mma:product@1", "consumer1", 2, 490),
+    ("release@1", "consumer1", 4, 100),
+)
+
+
+def schedule(cut: TileProgram) -> Schedule:
+    """An II of 512 with a ring of four slots; the second product starts late and passes the end of II."""
+    partitions = (
+        Partition(PartitionRole.CONSUMER, 0, 4, 160),
+        Partition(PartitionRole.CONSUMER, 1, 4, 160),
+        Partition(PartitionRole.LOADER, 0, 1, 24),
+    )
+    return Schedule(
+        name="by_hand",
+        machine="h200",
+        structure=STRUCTURE,
+        ii=512,
+        placed=tuple(PlacedOp(*place) for place in _PLACED),
+        partitions=partitions,
+        rings=(("ring", 4),),
+        staging=1,
+        base_registers=120,
+        shared_memory_bytes=budget.shared_memory(cut, 4, 1),
+        prediction=PREDICTION,
+    )
+
+
+def verified(doc: str = "y = a @ b.T, by hand.") -> VerifiedSchedule:
+    """The schedule as the checker would hand it on, not run through it: it need not be a good one."""
+    cut = program(doc)
+    return VerifiedSchedule(schedule(cut), cut, machine(), SEAL)
+
+
+CERTIFICATE = Certificate(
+    considered=1000,
+    pruned=700,
+    infeasible=(("registers", 200), ("shared memory", 90)),
+    solved=10,
+    unfinished=0,
+    bound_us=14.0,
+    gap=0.0,
+    margin=24,
+    runners_up=(
+        RunnerUp(dataclasses.replace(STRUCTURE, pieces=1), 16.3, 1154),
+        RunnerUp(dataclasses.replace(STRUCTURE, swap=True), 14.0, 512),
+        RunnerUp(dataclasses.replace(STRUCTURE, group=8), 17.1, None),
+        RunnerUp(dataclasses.replace(STRUCTURE, persistent=False), 14.0, None),
+    ),
+    seconds=1.5,
+)

@@ -1,0 +1,82 @@
+"""Reports of real solves: what holds whatever the model's constants are."""
+
+from __future__ import annotations
+
+import pytest
+
+from wsopt.report.facts import register_facts, ring_facts, shared_memory_parts, time_parts
+from wsopt.report.layout import shares
+from wsopt.report.loop import chart_rows, gantt_section
+from wsopt.report.text import inspect_text
+from wsopt.report.words import named_ops
+from wsopt.schedule import budget
+from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.verified import VerifiedSchedule
+
+Solved = tuple[VerifiedSchedule, Certificate]
+
+
+@pytest.mark.parametrize("width", [90, 100, 140])
+def test_lines_keep_to_the_width(solved: Solved, width: int) -> None:
+    lines = inspect_text(*solved, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert not any(line != line.rstrip() for line in lines)
+
+
+def test_text_is_the_same_twice(solved: Solved) -> None:
+    assert inspect_text(*solved) == inspect_text(*solved)
+
+
+def test_every_operation_is_in_the_chart_and_its_legend(solved: Solved) -> None:
+    verified, _ = solved
+    lines = gantt_section(*solved, 100)
+    named = named_ops(verified)
+    assert sorted(one.op.name for one in named) == sorted(op.name for op in verified.program.loop)
+    chart = "\n".join(lines[: lines.index("", 2)])
+    assert all(one.label in chart for one in named)
+    assert all(any(line.startswith(f"{one.key} ") for line in lines) for one in named)
+
+
+def test_bars_of_a_unit_are_its_load(solved: Solved) -> None:
+    verified, _ = solved
+    for row in chart_rows(verified):
+        assert sum(bar.length for bar in row.bars) <= verified.schedule.ii
+
+
+def test_sums_are_those_of_the_schedule(solved: Solved) -> None:
+    verified, _ = solved
+    schedule, prediction = verified.schedule, verified.schedule.prediction
+    parts = time_parts(verified)
+    assert sum(part.amount for part in parts) == pytest.approx(prediction.cycles)
+    assert sum(round(10 * float(share)) for share in shares([part.amount for part in parts])) == 1000
+    memory = shared_memory_parts(verified)
+    assert sum(part.amount for part in memory) == schedule.shared_memory_bytes
+    assert f"{schedule.shared_memory_bytes:,} of" in inspect_text(*solved)
+
+
+def test_what_is_left_for_barriers_is_barriers(solved: Solved) -> None:
+    (barriers,) = [part for part in shared_memory_parts(solved[0]) if part.name == "barriers"]
+    assert 0 < barriers.amount < 1024
+    assert barriers.amount % budget.BARRIER_BYTES == 0
+
+
+def test_rings_cover_their_lifetimes(solved: Solved) -> None:
+    assert all(ring.slack >= 0 for ring in ring_facts(solved[0]))
+
+
+def test_consumers_have_what_they_need(solved: Solved) -> None:
+    verified, certificate = solved
+    for one in register_facts(verified, certificate.margin):
+        assert one.needs <= one.partition.registers
+        if one.parts:
+            assert one.needs == budget.needed_registers(verified.program, certificate.margin)
+
+
+def test_certificate_names_what_the_search_counted(solved: Solved) -> None:
+    _, certificate = solved
+    text = inspect_text(*solved)
+    assert f"{certificate.considered:,} structures considered" in text
+    assert text.count("the winner (II") == 1
+    infeasible = sum(count for _, count in certificate.infeasible)
+    counts = (certificate.pruned, infeasible, certificate.solved)
+    assert sum(counts) >= certificate.considered

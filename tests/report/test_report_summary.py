@@ -1,0 +1,36 @@
+"""The kernel's entry of the `--json` object."""
+
+from __future__ import annotations
+
+import json
+
+from report_examples import CERTIFICATE, verified
+
+from wsopt.report.summary import kernel_summary
+
+
+def test_summary_is_the_object_of_the_command_line() -> None:
+    found = json.loads(json.dumps(kernel_summary(verified(), CERTIFICATE)))
+    assert found == {
+        "name": "by_hand",
+        "structure": {
+            "rows": 64,
+            "columns": 128,
+            "depth": 64,
+            "consumers": 2,
+            "consumer_warps": 4,
+            "sharing": "rows",
+            "persistent": True,
+            "swap": False,
+            "pieces": 2,
+            "group": 4,
+        },
+        "ii_cycles": 512,
+        "partitions": [
+            {"role": "consumer", "warps": 4, "registers": 160},
+            {"role": "consumer", "warps": 4, "registers": 160},
+            {"role": "loader", "warps": 1, "registers": 24},
+        ],
+        "rings": {"ring": 4},
+        "shared_memory_bytes": 149608,
+    }

@@ -1,0 +1,111 @@
+"""The text of one kernel made by hand, whole and in its parts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from report_examples import CERTIFICATE, PREDICTION, STRUCTURE, golden, verified
+
+from wsopt.report.facts import ii_limits, ring_facts, shared_memory_parts, time_parts
+from wsopt.report.loop import pipeline_section
+from wsopt.report.outcome import binding_section, certificate_section, lost
+from wsopt.report.text import SECTIONS, inspect_text
+from wsopt.schedule.certificate import RunnerUp
+from wsopt.schedule.verified import SEAL, VerifiedSchedule
+from wsopt.tile.types import Sharing
+
+
+def text_of(section: list[str]) -> str:
+    return " ".join(" ".join(section).split())
+
+
+def with_schedule(**changes: object) -> VerifiedSchedule:
+    made = verified()
+    return VerifiedSchedule(dataclasses.replace(made.schedule, **changes), made.program, made.machine, SEAL)
+
+
+def test_whole_text_is_the_golden() -> None:
+    golden("by_hand.txt", inspect_text(verified(), CERTIFICATE))
+
+
+def test_text_does_not_depend_on_the_time_of_the_solve() -> None:
+    slower = dataclasses.replace(CERTIFICATE, seconds=99.0)
+    assert inspect_text(verified(), slower) == inspect_text(verified(), CERTIFICATE)
+
+
+def test_doc_cannot_write_to_the_terminal() -> None:
+    text = inspect_text(verified("\x1b]0;title\x07 evil\u202e\nsecond line"), CERTIFICATE)
+    assert text.splitlines()[0] == "by_hand: ]0;title evil"
+    assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_ring_lifetime_counts_from_the_first_load_to_the_return() -> None:
+    (ring,) = ring_facts(verified())
+    assert (ring.lifetime, ring.covers, ring.slack) == (4 * 512 + 100 + 30 + 60, 4 * 512, -190)
+
+
+def test_shared_memory_adds_up() -> None:
+    made = verified()
+    assert sum(part.amount for part in shared_memory_parts(made)) == made.schedule.shared_memory_bytes
+
+
+def test_time_adds_up() -> None:
+    assert sum(part.amount for part in time_parts(verified())) == PREDICTION.cycles
+
+
+def test_limits_are_largest_first_and_binding_one_is_named() -> None:
+    limits = {part.name: part.amount for part in ii_limits(verified())}
+    assert list(limits.values()) == sorted(limits.values(), reverse=True)
+    assert (limits["tensor core"], limits["TMA path"], limits["issue of consumer0"]) == (512, 256, 80)
+    assert "The loop: tensor core binds;" in text_of(binding_section(verified(), CERTIFICATE, 100))
+
+
+def test_no_limit_alone_is_said() -> None:
+    text = text_of(binding_section(with_schedule(ii=600), CERTIFICATE, 100))
+    assert "no limit alone gives an II of 600 cycles; the nearest is tensor core with 512" in text
+
+
+def test_consumer_without_operations_takes_its_turn() -> None:
+    made = with_schedule(placed=tuple(p for p in verified().schedule.placed if p.partition != "consumer1"))
+    turns = dataclasses.replace(STRUCTURE, sharing=Sharing.TURNS)
+    ops = tuple(op for op in made.program.ops if op.consumer != 1)
+    program = dataclasses.replace(made.program, ops=ops, structure=turns)
+    text = text_of(
+        pipeline_section(VerifiedSchedule(made.schedule, program, made.machine, SEAL), CERTIFICATE, 100)
+    )
+    assert "consumer1: the same on the block's next tile" in text
+    assert "load a (rows of the consumer in turn) for iteration i" in text
+
+
+def test_pipeline_gives_iterations_by_stage() -> None:
+    text = text_of(pipeline_section(verified(), CERTIFICATE, 100))
+    assert "consumer0: product of iteration i; hand back the slot of iteration i-1." in text
+    assert "consumer1: hand back the slot of iteration i-2; product of iteration i." in text
+    assert "loader0 issues its loads 2 iterations ahead of consumer0 and consumer1." in text
+
+
+@pytest.mark.parametrize(
+    ("time_us", "ii", "reason"),
+    [
+        (17.1, None, "its bound is 3.1 us above the winner"),
+        (14.0, None, "its bound is no better"),
+        (16.3, 1154, "solved: 2.3 us slower (II 1,154)"),
+        (14.0, 512, "solved: as fast, after the winner in order (II 512)"),
+    ],
+)
+def test_every_loser_has_its_reason(time_us: float, ii: int | None, reason: str) -> None:
+    assert lost(RunnerUp(STRUCTURE, time_us, ii), 14.0) == reason
+
+
+def test_open_search_is_said() -> None:
+    open_search = dataclasses.replace(CERTIFICATE, unfinished=3, bound_us=13.3, gap=0.05)
+    text = text_of(certificate_section(verified(), open_search, 100))
+    assert "3 left open." in text
+    assert "Status: feasible. Bound 13.30 us, gap 5.00 %." in text
+
+
+def test_every_section_stands_once_in_order() -> None:
+    lines = inspect_text(verified(), CERTIFICATE).splitlines()
+    titles = [line for line, below in zip(lines, lines[1:], strict=False) if below and set(below) == {"-"}]
+    assert titles == [title for title, _ in SECTIONS]

@@ -1,0 +1,100 @@
+"""The cache of finished builds: by graph, machine and versions, whole or not at all, disposable.
+
+An entry that does not hold what was put in, and a store that cannot be opened, count as absent; a broken
+store is thrown away and begun again. Losing the cache costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import sqlite3
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import diskcache
+
+from wsopt import __version__
+from wsopt.graph.serialize import canonical_bytes
+from wsopt.graph.types import Graph
+
+_SIZE_LIMIT = 256 * 2**20
+_BROKEN = (sqlite3.Error, zlib.error, OSError, EOFError, ValueError, TypeError, AttributeError, diskcache.Timeout)
+
+
+def cache_folder() -> Path:
+    """Where builds are kept: WSOPT_CACHE_DIR, or the user's cache folder."""
+    given = os.environ.get("WSOPT_CACHE_DIR")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wsopt"
+
+
+def build_key(graph: Graph, machine: str) -> str:
+    """The key of a build: the graph, the machine's record as text, the versions that decide the result."""
+    digest = hashlib.sha256()
+    versions = [f"{name}={importlib.metadata.version(name)}" for name in ("ortools", "triton")]
+    for part in (canonical_bytes(graph), machine.encode(), __version__.encode(), ";".join(versions).encode()):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    digest.update(_sources_digest())
+    return digest.hexdigest()
+
+
+def _sources_digest() -> bytes:
+    """What the program itself consists of, so that a changed checkout does not serve old builds."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent
+    templates = root / "templates" if (root / "templates").is_dir() else root.parent / "templates"
+    for path in sorted([*root.rglob("*.py"), *templates.glob("*.jinja")]):
+        status = path.stat()
+        digest.update(f"{path.name}:{status.st_size}:{status.st_mtime_ns};".encode())
+    return digest.digest()
+
+
+def _checksum(files: Mapping[str, str]) -> str:
+    digest = hashlib.sha256()
+    for name, text in sorted(files.items()):
+        digest.update(f"{name}\0{len(text)}\0{text}".encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildCache:
+    """Files of finished builds by key, in a small embedded database under `folder`."""
+
+    folder: Path
+
+    def _open(self) -> diskcache.Cache:
+        # JSON instead of pickles: a damaged or foreign entry cannot run anything.
+        return diskcache.Cache(str(self.folder), size_limit=_SIZE_LIMIT, disk=diskcache.JSONDisk)
+
+    def get(self, key: str) -> dict[str, str] | None:
+        """The files of a build, or None if it is not there or not whole."""
+        try:
+            with self._open() as store:
+                entry = store[key]
+                checksum, files = entry["checksum"], entry["files"]
+        except _BROKEN:
+            self._begin_again()
+            return None
+        except KeyError:
+            return None
+        return files if _checksum(files) == checksum else None
+
+    def put(self, key: str, files: Mapping[str, str]) -> None:
+        """Keep a build. A store that cannot be written is begun again; if that fails too, nothing is kept."""
+        entry = {"checksum": _checksum(files), "files": dict(files)}
+        for _ in range(2):
+            try:
+                with self._open() as store:
+                    store[key] = entry
+                return
+            except _BROKEN:
+                self._begin_again()
+
+    def _begin_again(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)

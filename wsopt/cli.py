@@ -1,0 +1,266 @@
+"""The command line. Errors are one or two lines on standard error; `--debug` shows the traceback."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from wsopt.errors import CheckError, WsoptError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Finds warp-specialized GPU schedules by constraint solving and writes them as Triton (Gluon) kernels.",
+)
+
+Graph = Annotated[Path, typer.Argument(metavar="GRAPH.json", help="the compute graph")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")]
+Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="folders that compile wrote")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def _print_json(data: Any) -> None:
+    _print(json.dumps(data, ensure_ascii=False))
+
+
+def _progress() -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
+    """A progress display on a terminal, and how to end it; silent in a pipe."""
+    if not sys.stderr.isatty():
+        return (lambda stage, done, total: None), (lambda: None)
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task("start", total=None)
+    bar.start()
+
+    def show(stage: str, done: int, total: int) -> None:
+        bar.update(task, description=stage, completed=done, total=total or None)
+
+    return show, bar.stop
+
+
+def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
+    kernel = summary["kernels"][0]
+    roles = ", ".join(f"{p['role']} {p['warps']}w/{p['registers']}r" for p in kernel["partitions"])
+    rings = ", ".join(f"{name} x{depth}" for name, depth in kernel["rings"].items())
+    checks = summary["verified"]["interpreter"]
+    return (
+        f"{summary['name']} on {summary['machine']}: {summary['status']}, gap {summary['gap']:.1%}, "
+        f"predicted {summary['predicted_us']:.1f} us (roofline {summary['roofline_us']:.1f} us), {seconds:.1f} s\n"
+        f"  II {kernel['ii_cycles']} cycles; {roles}; {rings}; {kernel['shared_memory_bytes']} bytes shared\n"
+        f"  checked: schedule, {checks['seeds']} interleavings (error {checks['max_relative_error']:.1e}), "
+        f"machine code ({kernel['ptxas']['registers']} registers, {kernel['ptxas']['wgmma']} tensor instructions)\n"
+        f"  written to {where}"
+    )
+
+
+@app.command("compile")
+def compile_(
+    graph: Graph,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="the folder to write")] = None,
+    machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
+    time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the search")] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt."""
+    from wsopt.compile import build
+    from wsopt.folder import check_target, write_folder
+    from wsopt.graph.parse import load_graph
+    from wsopt.machine.load import load_machine
+
+    target = output or Path(f"{graph.stem}.wsopt")
+    read = load_graph(graph)
+    record = load_machine(machine)
+    check_target(target)
+    show, stop = _progress()
+    try:
+        found = build(read, record, seconds=time_limit, use_cache=not no_cache, progress=show)
+    finally:
+        stop()
+    write_folder(target, found.files)
+    if as_json:
+        _print_json({**found.summary, "solve_s": round(found.seconds, 3), "directory": str(target)})
+    else:
+        _print(_summary_text(found.summary, found.seconds, target))
+
+
+@app.command()
+def inspect(folder: Folder, as_json: AsJson = False) -> None:
+    """Show a build's schedule, and why it is what it is."""
+    from wsopt.folder import read_folder
+    from wsopt.report.text import inspect_text
+
+    found = read_folder(folder)
+    if as_json:
+        _print_json(found.summary)
+    else:
+        _print(inspect_text(found.verified, found.certificate))
+
+
+@app.command()
+def run(
+    folder: Folder,
+    device: Annotated[str, typer.Option(help="cpu (interpreter, reduced extents) or cuda")] = "cpu",
+    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="interleavings, or random inputs")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Execute a build and compare it with what its graph means."""
+    if device not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"{device!r}: give cpu or cuda", param_hint="--device")
+    result = _run_cpu(folder, seeds) if device == "cpu" else _run_cuda(folder, seeds)
+    if as_json:
+        _print_json({"device": device, **result})
+    else:
+        _print(f"{folder}: {result['seeds']} seeds on {device}, relative error {result['max_relative_error']:.1e}")
+
+
+def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
+    from wsopt.folder import read_folder
+    from wsopt.rehearsal import rehearse
+
+    found = read_folder(folder)
+    show, stop = _progress()
+    try:
+        result = rehearse(
+            found.graph, found.verified, found.kernel, seeds, lambda done, total: show("rehearse", done, total)
+        )
+    finally:
+        stop()
+    return {"seeds": result.seeds, "max_relative_error": result.max_relative_error}
+
+
+def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
+    import importlib.util
+
+    if importlib.util.find_spec("torch") is None:
+        raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
+    from wsopt.gpu.launch import run_folder
+
+    worst = 0.0
+    for seed in range(seeds):
+        result = run_folder(folder, seed=seed)
+        if not result.accepted():
+            raise CheckError(f"{folder}: {result}")
+        worst = max(worst, *(error for _, error in result.errors))
+    return {"seeds": seeds, "max_relative_error": worst}
+
+
+@app.command()
+def bench(
+    folders: Folders,
+    baseline: Annotated[str, typer.Option(help="names, separated by commas")] = "cublas,eager,inductor,scaled_mm",
+    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="write the results")] = None,
+    together: Annotated[bool, typer.Option("--together", help="one process for all folders")] = False,
+) -> None:
+    """Measure builds on this GPU against what people use: checked first, then timed interleaved."""
+    import importlib.util
+
+    from wsopt.gpu.bench import bench_folders
+    from wsopt.gpu.bench_options import BenchOptions
+    from wsopt.gpu.table import text_table
+
+    if importlib.util.find_spec("torch") is None:
+        raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
+    options = BenchOptions(baselines=tuple(name for name in baseline.split(",") if name), together=together)
+    document = bench_folders(folders, options, json_path=json_path)
+    _print(text_table(document))
+
+
+@app.command()
+def machines(as_json: AsJson = False) -> None:
+    """List the cards, with dense rates and ridge points."""
+    from dataclasses import asdict
+
+    from wsopt.machine.table import machine_rows
+
+    rows = machine_rows()
+    if as_json:
+        _print_json([asdict(row) for row in rows])
+        return
+    heads = list(asdict(rows[0]))
+    cells = [heads, *[[_cell(value) for value in asdict(row).values()] for row in rows]]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
+    _print("\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@app.command()
+def ops(as_json: AsJson = False) -> None:
+    """List the operations of the graph format."""
+    from wsopt.graph.ops import OPS
+
+    if as_json:
+        _print_json([{"op": o.name, "operands": list(o.operands), "cost": o.cost.value, "doc": o.doc} for o in OPS.values()])
+        return
+    width = max(len(name) for name in OPS)
+    _print("\n".join(f"{o.name.ljust(width)}  {', '.join(o.operands):24s} {o.doc}" for o in OPS.values()))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the graph format."""
+    from wsopt.graph.schema import json_schema
+
+    _print(json.dumps(json_schema(), indent=2))
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="show the version and leave")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+) -> None:
+    del debug  # taken from the arguments by main, wherever it stands
+    if version:
+        from wsopt import __version__
+
+        _print(f"wsopt {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        _print(context.get_help())
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    sys.stderr.write(message + "\n")
+    sys.exit(status)
+
+
+def main() -> None:
+    """Entry point of the command `wsopt`."""
+    arguments = [a for a in sys.argv[1:] if a != "--debug"]
+    debug = len(arguments) < len(sys.argv) - 1
+    try:
+        app(args=arguments, prog_name="wsopt")
+    except WsoptError as error:
+        if debug:
+            raise
+        _fail(f"wsopt: {error}", error.exit_status)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _fail("wsopt: interrupted", 130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Build folders: what `compile` writes, whole or not at all, and how it is read back and checked again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from wsopt.errors import InputError, Problem
+from wsopt.graph.parse import load_graph
+from wsopt.graph.types import Graph
+from wsopt.machine.types import Machine
+from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.check import verify
+from wsopt.schedule.types import Schedule
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.lower import lower
+from wsopt.tile.region import find_region
+
+FORMAT = "wsopt.schedule/1"
+FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
+
+_SCHEDULE = TypeAdapter(Schedule)
+_CERTIFICATE = TypeAdapter(Certificate)
+_MACHINE = TypeAdapter(Machine)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFolder:
+    """A build read back: its schedule has passed the checker again. `summary` is what `--json` prints."""
+
+    path: Path
+    graph: Graph
+    verified: VerifiedSchedule
+    certificate: Certificate
+    kernel: str
+    summary: dict[str, Any]
+
+
+def machine_text(machine: Machine) -> str:
+    """A machine's record as one line of JSON, the same for the same record."""
+    return json.dumps(_MACHINE.dump_python(machine, mode="json"), sort_keys=True)
+
+
+def schedule_text(verified: VerifiedSchedule, certificate: Certificate, summary: Mapping[str, Any]) -> str:
+    """The text of schedule.json: the schedule, its certificate, the machine, and the summary."""
+    data = {
+        "format": FORMAT,
+        "summary": dict(summary),
+        "schedule": _SCHEDULE.dump_python(verified.schedule, mode="json"),
+        "certificate": _CERTIFICATE.dump_python(certificate, mode="json"),
+        "machine": _MACHINE.dump_python(verified.machine, mode="json"),
+    }
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+
+
+def _refuse(path: Path, why: str) -> InputError:
+    return InputError(str(path), [Problem("", why)])
+
+
+def check_target(path: Path) -> None:
+    """Raise InputError if `path` is something that a build must not replace."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise _refuse(path, "is no folder; give -o a folder that does not exist or that holds a build")
+    if path.is_dir():
+        strange = sorted(item.name for item in path.iterdir() if item.name not in FILES)
+        if strange:
+            raise _refuse(path, f"holds {strange[0]}, which is no part of a build; it is not replaced")
+    elif not path.parent.is_dir():
+        raise _refuse(path, f"the folder {path.parent} does not exist")
+
+
+def write_folder(path: Path, files: Mapping[str, str]) -> None:
+    """Write a build to `path`, in one step; a build that is there is replaced. InputError as `check_target`."""
+    check_target(path)
+    try:
+        fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise _refuse(path, f"cannot be written: {error.strerror}") from error
+    try:
+        for name, text in files.items():
+            (fresh / name).write_text(text, encoding="utf-8")
+        fresh.chmod(0o755)
+        _swap(fresh, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _swap(fresh: Path, path: Path) -> None:
+    """Put `fresh` in the place of `path`; whatever was there moves to the name that is deleted afterwards."""
+    if not path.exists():
+        fresh.rename(path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    try:
+        path.rename(old / path.name)
+        fresh.rename(path)
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _refuse(path, f"cannot be read: {error.strerror}; is this a folder that compile wrote?") from error
+    except ValueError as error:
+        raise _refuse(path, f"is not JSON: {error}") from error
+
+
+def _validated(path: Path, adapter: TypeAdapter[Any], data: Any, key: str) -> Any:
+    try:
+        return adapter.validate_python(data[key])
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "/".join([key, *map(str, first["loc"])])
+        raise InputError(str(path), [Problem(f"/{place}", first["msg"])]) from error
+    except (KeyError, TypeError) as error:
+        raise _refuse(path, f"has no {key}") from error
+
+
+def read_folder(path: Path) -> BuildFolder:
+    """Read a build and check its schedule against its graph again.
+
+    Raises InputError for files that are missing or damaged, CheckError for a schedule that is not right.
+    """
+    if not path.is_dir():
+        raise _refuse(path, "is no folder; give one that `wsopt compile` wrote")
+    where = path / "schedule.json"
+    data = _read_json(where)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InputError(str(where), [Problem("/format", f"is not {FORMAT!r}")])
+    graph = load_graph(path / "graph.json")
+    machine = _validated(where, _MACHINE, data, "machine")
+    schedule = _validated(where, _SCHEDULE, data, "schedule")
+    certificate = _validated(where, _CERTIFICATE, data, "certificate")
+    program = lower(find_region(graph), schedule.structure, machine)
+    verified = verify(schedule, program, machine, certificate.margin)
+    try:
+        kernel = (path / "kernel.py").read_text(encoding="utf-8")
+    except OSError as error:
+        raise _refuse(path / "kernel.py", f"cannot be read: {error.strerror}") from error
+    return BuildFolder(path, graph, verified, certificate, kernel, data.get("summary", {}))

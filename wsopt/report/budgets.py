@@ -1,0 +1,69 @@
+"""Registers and shared memory of a schedule for people: who takes what, against what the card has."""
+
+from __future__ import annotations
+
+import string
+
+from wsopt.report.facts import Part, RegisterFacts, register_facts, register_file, shared_memory_parts
+from wsopt.report.layout import bar, percent, table, wrapped
+from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.verified import VerifiedSchedule
+
+_BAR_COLUMNS = 60
+_REGISTER_KEYS = "a accumulators, e epilogue, m margin, + beyond the need, . not given to the partition"
+
+
+def _keys(count: int) -> str:
+    """One letter a part; parts past the alphabet share the last."""
+    return string.ascii_lowercase[:count].ljust(count, "z")
+
+
+def register_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """Registers a thread by partition: live tiles, the margin, what it has, and the limit."""
+    facts = register_facts(verified, certificate.margin)
+    machine, limit = verified.machine, verified.machine.setmaxnreg_max_registers
+    header = ("partition", "warps", "accumulators", "epilogue", "margin", "needs", "has", "limit")
+    rows = [_register_row(one, limit) for one in facts]
+    taken = register_file(verified)
+    return [
+        *table(header, rows, "<>>>>>>>", width),
+        "",
+        *(_register_bar(one, limit, width) for one in facts),
+        *wrapped(f"{_REGISTER_KEYS}, of {limit} a thread.", width),
+        f"Register file: {taken:,} of {machine.registers_per_sm:,} taken; launched with "
+        f"{verified.schedule.base_registers} a thread.",
+    ]
+
+
+def _register_row(one: RegisterFacts, limit: int) -> tuple[str, ...]:
+    p = one.partition
+    parts = [f"{int(part.amount)}" for part in one.parts] or ["-"] * 3
+    needs = f"{one.needs}" if one.parts else "-"
+    return (p.name, str(p.warps), *parts, needs, str(p.registers), str(limit))
+
+
+def _register_bar(one: RegisterFacts, limit: int, width: int) -> str:
+    name = one.partition.name.ljust(10) + " "
+    spare = max(0, one.partition.registers - one.needs)
+    parts = [(part.name[0], part.amount) for part in one.parts] + [("+", float(spare))]
+    return name + bar(parts, limit, min(_BAR_COLUMNS, width - len(name)))
+
+
+def memory_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """Bytes of shared memory by buffer against what a block can have."""
+    parts = shared_memory_parts(verified)
+    limit = verified.machine.shared_memory_per_block_bytes
+    total = verified.schedule.shared_memory_bytes
+    keys = _keys(len(parts))
+    spare = limit - total
+    every = (*parts, Part("free", spare)) if spare > 0 else parts
+    rows = [
+        (key, f"{int(part.amount):,}", percent(part.amount / limit), part.name)
+        for key, part in zip(keys + ".", every, strict=False)
+    ]
+    drawn = list(zip(keys, (part.amount for part in parts), strict=True))
+    return [
+        *table(("", "bytes", "share", "buffer"), rows, "<>><", width),
+        "",
+        f"{bar(drawn, limit, min(_BAR_COLUMNS, width))} {total:,} of {limit:,} bytes",
+    ]

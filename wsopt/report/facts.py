@@ -1,0 +1,175 @@
+"""Figures derived from a verified schedule: rings, budgets by part, time by part, and what limits II.
+
+Plain data without words around it, so that every kind of report shows the same figures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from wsopt.report.words import operand, unit_words
+from wsopt.schedule import budget
+from wsopt.schedule.types import Partition, PartitionRole
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.solve.bound import recurrence, slot_lifetime
+from wsopt.tile.types import RingPlan, Structure, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A named part of a sum."""
+
+    name: str
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class RingFacts:
+    """A ring: its slots, and the cycles that one is taken, from the issue of its first load to its return."""
+
+    name: str
+    depth: int
+    slot_bytes: int
+    lifetime: int
+    covers: int
+
+    @property
+    def slack(self) -> int:
+        """Cycles by which a load may be late before anyone waits for it."""
+        return self.covers - self.lifetime
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterFacts:
+    """Registers a thread of one partition: the live tiles' parts, what it needs and what it has."""
+
+    partition: Partition
+    parts: tuple[Part, ...]
+
+    @property
+    def needs(self) -> int:
+        """Registers that the parts take together."""
+        return sum(int(part.amount) for part in self.parts)
+
+
+def ring_facts(verified: VerifiedSchedule) -> tuple[RingFacts, ...]:
+    """Every ring of the schedule."""
+    return tuple(_ring(verified, plan) for plan in verified.program.rings)
+
+
+def _ring(verified: VerifiedSchedule, plan: RingPlan) -> RingFacts:
+    depth = verified.schedule.depth(plan.name)
+    issued = min(start(verified, load) for load in plan.loads)
+    freed = max(start(verified, name) + _handed_back(verified, name) for name in plan.releases)
+    return RingFacts(plan.name, depth, plan.slot_bytes, freed - issued, depth * verified.schedule.ii)
+
+
+def _handed_back(verified: VerifiedSchedule, release: str) -> int:
+    op = verified.program.op(release)
+    return op.issue + op.latency
+
+
+def start(verified: VerifiedSchedule, op: str) -> int:
+    """Cycle at which an operation of iteration 0 starts."""
+    placed = verified.schedule.place(op)
+    return placed.stage * verified.schedule.ii + placed.cycle
+
+
+def register_facts(verified: VerifiedSchedule, margin: int) -> tuple[RegisterFacts, ...]:
+    """Registers of every partition; `margin` is what was kept for the compiler."""
+    program = verified.program
+    live = (
+        Part("accumulators", program.accumulator_registers),
+        Part("epilogue", program.epilogue.registers),
+        Part("margin", margin),
+    )
+    return tuple(
+        RegisterFacts(p, live if p.role is PartitionRole.CONSUMER else ())
+        for p in verified.schedule.partitions
+    )
+
+
+def register_file(verified: VerifiedSchedule) -> int:
+    """Registers of the SM's file that all partitions take, at the hardware's granularity of warpgroups."""
+    machine = verified.machine
+    return sum(
+        p.registers * budget.warpgroup_warps(p.warps, machine) * machine.threads_per_warp
+        for p in verified.schedule.partitions
+    )
+
+
+def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
+    """Bytes of shared memory by buffer, without empty ones; they add up to what the schedule takes."""
+    schedule, epilogue = verified.schedule, verified.program.epilogue
+    parts = [*_ring_parts(verified)]
+    for consumer in range(verified.program.structure.consumers):
+        parts.append(Part(f"staging of consumer {consumer}", epilogue.staged_bytes * schedule.staging))
+        parts.append(Part(f"epilogue inputs of consumer {consumer}", epilogue.input_bytes))
+    known = sum(part.amount for part in parts) + budget.SHARED_MEMORY_RESERVE
+    parts.append(Part("barriers", schedule.shared_memory_bytes - known))
+    parts.append(Part("reserve for the compiler", budget.SHARED_MEMORY_RESERVE))
+    return tuple(part for part in parts if part.amount)
+
+
+def _ring_parts(verified: VerifiedSchedule) -> list[Part]:
+    """The slots of every ring, by streamed tensor."""
+    program, found = verified.program, []
+    for plan in program.rings:
+        depth, tensors = verified.schedule.depth(plan.name), dict[str, int]()
+        for load in map(program.op, plan.loads):
+            size = program.value(load.output or "").nbytes
+            tensors[operand(load)] = tensors.get(operand(load), 0) + size
+        found += [
+            Part(f"{plan.name}: {name}, {depth} x {size:,}", depth * size) for name, size in tensors.items()
+        ]
+    return found
+
+
+def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
+    """Cycles of the busiest SM by part; they add up to the prediction's."""
+    p = verified.schedule.prediction
+    further = "" if verified.program.structure.persistent else ", start of further rounds"
+    return (
+        Part("start of the block", p.start),
+        Part("fill of the ring", p.fill),
+        Part("main loop", p.main),
+        Part(f"epilogue not hidden{further}", p.epilogue),
+        Part("last stores", p.tail),
+        Part("power limit", p.power),
+    )
+
+
+def unit_load(verified: VerifiedSchedule, unit: Unit) -> int:
+    """Cycles of one II for which a unit is held."""
+    return sum(op.busy for op in verified.program.loop if op.unit is unit)
+
+
+def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
+    """What II cannot be less than, by cause, in cycles; largest first."""
+    program, schedule = verified.program, verified.schedule
+    found = [Part(unit_words(unit), unit_load(verified, unit)) for unit in Unit]
+    for partition in schedule.partitions:
+        issue = sum(program.op(placed.op).issue for placed in schedule.of(partition.name))
+        found.append(Part(f"issue of {partition.name}", issue))
+    found.append(Part("recurrence", recurrence(program)))
+    life = slot_lifetime(program, verified.machine)
+    for ring in ring_facts(verified):
+        name = f"{ring.name}: least lifetime {life:,} / {ring.depth}"
+        found.append(Part(name, math.ceil(life / ring.depth)))
+    return tuple(sorted((part for part in found if part.amount), key=lambda part: (-part.amount, part.name)))
+
+
+def kernel_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
+    """What the kernel cannot be faster than, in microseconds; largest first."""
+    p = verified.schedule.prediction
+    found = [Part("the SMs", p.sm_us), Part("device memory", p.dram_us), Part("L2", p.l2_us)]
+    return tuple(sorted(found, key=lambda part: -part.amount))
+
+
+def structure_fields(structure: Structure) -> dict[str, int | str | bool]:
+    """The fields of a structure as plain values, in their order."""
+    values = {field.name: getattr(structure, field.name) for field in dataclasses.fields(structure)}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}

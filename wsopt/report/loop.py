@@ -1,0 +1,154 @@
+"""The streamed loop for people: the chart of one II, each partition's pass in words, the rings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsopt.report.facts import RingFacts, ring_facts, start
+from wsopt.report.gantt import Bar, Row, chart
+from wsopt.report.layout import counted, joined, percent, table, wrapped
+from wsopt.report.words import NamedOp, does, first_stage, named_ops, unit_words
+from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.types import Partition, PartitionRole
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.types import OpKind, Sharing, Unit
+
+_NOTE = (
+    "A bar on a unit is the time that it is held, on a partition the time that issue takes. P1·2 is "
+    "operation P1 in stage 2, counted from its partition's first: it works on the iteration two before. "
+    "A bar that ends in ▶ goes on at ◀. All figures are cycles; the result is there that long after the start."
+)
+
+
+def chart_rows(verified: VerifiedSchedule) -> tuple[Row, ...]:
+    """Units by the cycles that operations hold them, partitions by the cycles that issue takes."""
+    ops = named_ops(verified)
+    rows = [
+        Row(
+            unit_words(unit),
+            tuple(_bar(one, one.op.busy) for one in ops if one.op.unit is unit and one.op.busy),
+        )
+        for unit in Unit
+    ]
+    for partition in verified.schedule.partitions:
+        own = (one for one in ops if one.placed.partition == partition.name and one.op.issue)
+        rows.append(Row(partition.name, tuple(_bar(one, one.op.issue) for one in own)))
+    return tuple(row for row in rows if row.bars)
+
+
+def _bar(named: NamedOp, length: int) -> Bar:
+    return Bar(named.label, named.placed.cycle, length)
+
+
+def gantt_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """The chart of one initiation interval with its legend."""
+    schedule = verified.schedule
+    legend = [(one.key, one.placed.partition, *_figures(one), one.words) for one in named_ops(verified)]
+    header = ("key", "partition", "stage", "cycle", "issue", "busy", "result", "operation")
+    return [
+        f"II = {schedule.ii:,} cycles, {counted(verified.program.trips, 'iteration')} a tile",
+        "",
+        *chart(chart_rows(verified), schedule.ii, width),
+        "",
+        *table(header, legend, "<<>>>>><", width),
+        "",
+        *wrapped(_NOTE, width),
+    ]
+
+
+def _figures(named: NamedOp) -> tuple[str, ...]:
+    op, placed = named.op, named.placed
+    return tuple(f"{figure:,}" for figure in (named.stage, placed.cycle, op.issue, op.busy, op.latency))
+
+
+def pipeline_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """What every partition does in one pass of the loop, in program order, and around the loop."""
+    lines: list[str] = []
+    for partition in verified.schedule.partitions:
+        lines += wrapped(f"{partition.name}: {_pass(verified, partition)}", width, hang="  ")
+    for sentence in _ahead(verified):
+        lines += wrapped(sentence, width)
+    return lines
+
+
+def _pass(verified: VerifiedSchedule, partition: Partition) -> str:
+    """The program of one partition in words."""
+    schedule = verified.schedule
+    named = {one.op.name: one for one in named_ops(verified)}
+    order = [named[placed.op] for placed in schedule.of(partition.name)]
+    if not order:
+        return _same_in_turn(verified)
+    text = "; ".join(does(one, verified.program) for one in order) + "."
+    last = max(one.stage for one in order)
+    if last:
+        passes = counted(last, "pass", "passes")
+        text += f" {last + 1} stages: {passes} before the steady state, {passes} after it."
+    if partition.role is PartitionRole.CONSUMER:
+        text += " " + _epilogue(verified)
+    return text
+
+
+def _same_in_turn(verified: VerifiedSchedule) -> str:
+    if verified.program.structure.sharing is Sharing.TURNS:
+        return "the same on the block's next tile, one consumer's epilogue under another's loop."
+    return "nothing in the loop."
+
+
+def _epilogue(verified: VerifiedSchedule) -> str:
+    p = verified.program
+    full = counted(p.structure.pieces, "piece")
+    buffers = counted(verified.schedule.staging, "staging buffer")
+    return f"After {counted(p.trips, 'iteration')} the epilogue: {full} through {buffers}."
+
+
+def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
+    """How far each loading partition runs ahead of each one with products."""
+    program, schedule = verified.program, verified.schedule
+    loads = {schedule.place(op.name).partition for op in program.loop if op.kind is OpKind.TMA_LOAD}
+    products = {schedule.place(op.name).partition for op in program.loop if op.kind is OpKind.MMA}
+    for source in sorted(loads):
+        ahead: dict[int, list[str]] = {}
+        for target in sorted(products):
+            stages = first_stage(verified, target) - first_stage(verified, source)
+            ahead.setdefault(stages, []).append(target)
+        words = [
+            f"{counted(stages, 'iteration')} ahead of {joined(names)}" for stages, names in ahead.items()
+        ]
+        yield f"{source} issues its loads {joined(words)}."
+
+
+def ring_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """Every ring: its slots, a slot's lifetime, what the depth covers, and the slack."""
+    rings = ring_facts(verified)
+    header = ("ring", "slots", "bytes a slot", "bytes", "lifetime", "depth x II", "slack", "")
+    rows = [_ring_row(ring) for ring in rings]
+    lines = table(header, rows, "<>>>>>><", width)
+    for plan in verified.program.rings:
+        lines += wrapped(_life(verified, plan.loads, plan.releases), width)
+    return lines
+
+
+def _ring_row(ring: RingFacts) -> tuple[str, ...]:
+    figures = (
+        ring.depth,
+        ring.slot_bytes,
+        ring.depth * ring.slot_bytes,
+        ring.lifetime,
+        ring.covers,
+        ring.slack,
+    )
+    fit = "tight" if ring.slack == 0 else f"{percent(ring.slack / ring.covers, 0)} of it spare"
+    return (ring.name, *(f"{figure:,}" for figure in figures), fit)
+
+
+def _life(verified: VerifiedSchedule, loads: tuple[str, ...], releases: tuple[str, ...]) -> str:
+    """A slot's life in words, from the issue of its first load."""
+    keys = {one.op.name: one.key for one in named_ops(verified)}
+    first = min(loads, key=lambda name: (start(verified, name), name))
+    last = max(releases, key=lambda name: (start(verified, name), name))
+    between = start(verified, last) - start(verified, first)
+    op = verified.program.op(last)
+    return (
+        f"Lifetime in cycles: {between:,} from the issue of {keys[first]} to that of {keys[last]}, "
+        f"then {op.issue + op.latency:,} until the loader sees the slot free."
+    )

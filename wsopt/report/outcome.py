@@ -1,0 +1,160 @@
+"""What a schedule comes to, for people: predicted time by its parts, what binds, and the certificate."""
+
+from __future__ import annotations
+
+from wsopt.report.facts import Part, ii_limits, kernel_limits, register_facts, time_parts, unit_load
+from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
+from wsopt.schedule.certificate import Certificate, RunnerUp
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.types import Sharing, Structure, Unit
+
+_NO_DIFFERENCE_US = 5e-4
+
+
+def time_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """The predicted time by its parts, the memory floors, the launch, the total, and the roofline bound."""
+    p, machine = verified.schedule.prediction, verified.machine
+    parts = time_parts(verified)
+    rows = [
+        (part.name, f"{part.amount:,.0f}", microseconds(machine.seconds(part.amount) * 1e6), f"{share} %")
+        for part, share in zip(parts, shares([part.amount for part in parts]), strict=True)
+    ]
+    rows.append(("on the SMs", f"{p.cycles:,.0f}", microseconds(p.sm_us), "100.0 %"))
+    return [
+        *table(("part", "cycles", "us", "share"), rows, "<>>>", width),
+        "",
+        *table(("", "us", ""), _bounds(verified), "<><", width),
+    ]
+
+
+def _bounds(verified: VerifiedSchedule) -> list[tuple[str, str, str]]:
+    """Floors, launch, total and roofline, each with what it comes from."""
+    p, machine, program = verified.schedule.prediction, verified.machine, verified.program
+    rate = program.region.flops / p.microseconds / 1e6
+    reached = percent(p.roofline_us / p.microseconds)
+    return [
+        ("floor of device memory", microseconds(p.dram_us), f"{program.dram_bytes:,} bytes"),
+        ("floor of L2", microseconds(p.l2_us), "all that the SMs load and store"),
+        ("launch", microseconds(machine.kernel_launch_us), ""),
+        ("predicted", microseconds(p.microseconds), f"{rate:,.1f} TFLOP/s"),
+        ("roofline bound", microseconds(p.roofline_us), f"by {_roof(verified)}; {reached} of it reached"),
+    ]
+
+
+def _roof(verified: VerifiedSchedule) -> str:
+    """What the roofline bound comes from: the compulsory bytes, or else arithmetic."""
+    region = verified.program.region
+    nbytes_us = region.compulsory_bytes / verified.machine.dram_sustained_bandwidth * 1e6
+    return "the compulsory bytes" if nbytes_us >= verified.schedule.prediction.roofline_us else "arithmetic"
+
+
+def binding_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """What limits the initiation interval, the whole kernel, and what the last round leaves idle."""
+    schedule = verified.schedule
+    limits, kernel = ii_limits(verified), kernel_limits(verified)
+    rows = [(part.name, f"{part.amount:,.0f}", percent(part.amount / schedule.ii, 0)) for part in limits]
+    floors = ", ".join(f"{part.name} {microseconds(part.amount)} us" for part in kernel)
+    lines = [
+        *wrapped(f"The loop: {_binds(limits, schedule.ii)}", width),
+        "",
+        *table(("limit of II", "cycles", "of II"), rows, "<>>", width),
+        "",
+        *wrapped(f"The kernel: bound by {schedule.prediction.bound_by} ({floors}).", width),
+    ]
+    sentences = (
+        _tensor_share(verified),
+        _epilogues(verified),
+        _quantization(verified),
+        _budgets(verified, certificate.margin),
+    )
+    return lines + [line for sentence in sentences for line in wrapped(sentence, width)]
+
+
+def _binds(limits: tuple[Part, ...], ii: int) -> str:
+    """Which limits II meets exactly, or that none alone gives it."""
+    met = [part.name for part in limits if part.amount >= ii]
+    if met:
+        return f"{joined(met)} {'binds' if len(met) == 1 else 'bind'}; II is its least, {ii:,} cycles."
+    nearest = limits[0]
+    return (
+        f"no limit alone gives an II of {ii:,} cycles; the nearest is {nearest.name} with "
+        f"{nearest.amount:,.0f}, the rest is how operations fit together."
+    )
+
+
+def _tensor_share(verified: VerifiedSchedule) -> str:
+    p = verified.schedule.prediction
+    held = p.rounds * verified.program.trips * unit_load(verified, Unit.TENSOR)
+    return f"Tensor core: held for {held:,} of {p.cycles:,.0f} cycles, {percent(held / p.cycles)}."
+
+
+def _epilogues(verified: VerifiedSchedule) -> str:
+    cost, s = verified.program.epilogue, verified.program.structure
+    if s.sharing is Sharing.TURNS:
+        return f"Epilogue: {cost.alone:,} cycles a tile, under the loop of another consumer."
+    return f"Epilogue: {cost.together:,} cycles a tile, all consumers at once, the tensor core idle."
+
+
+def _quantization(verified: VerifiedSchedule) -> str:
+    tiles, sms = verified.program.tiles, verified.machine.sm_count
+    rounds = verified.schedule.prediction.rounds
+    places = rounds * sms
+    return (
+        f"Waves: {counted(tiles, 'tile')} in {counted(rounds, 'round')} of {sms} SMs, "
+        f"{places:,} places, {percent(tiles / places)} used."
+    )
+
+
+def _budgets(verified: VerifiedSchedule, margin: int) -> str:
+    """Registers of the tightest partition, shared memory, and whether another slot would fit."""
+    schedule, limit = verified.schedule, verified.machine.shared_memory_per_block_bytes
+    held = [one for one in register_facts(verified, margin) if one.parts]
+    tight = max(held, key=lambda one: one.needs / one.partition.registers)
+    slot = sum(plan.slot_bytes for plan in verified.program.rings)
+    deeper = "no deeper ring fits" if schedule.shared_memory_bytes + slot > limit else "a deeper ring fits"
+    return (
+        f"Budgets: {tight.needs} of {tight.partition.registers} registers needed on {tight.partition.name}; "
+        f"{schedule.shared_memory_bytes:,} of {limit:,} bytes of shared memory, {deeper}."
+    )
+
+
+def certificate_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """The counts of the search, its gap, and the winner beside those that lost, with the reason of each."""
+    c = certificate
+    budgets = ", ".join(f"{name} {count:,}" for name, count in c.infeasible) or "none"
+    counts = (
+        f"{counted(c.considered, 'structure')} considered: {c.pruned:,} dropped by bound; "
+        f"{sum(count for _, count in c.infeasible):,} infeasible ({budgets}); {c.solved:,} solved; "
+        f"{c.unfinished:,} left open."
+    )
+    bound = f"Status: {c.status}. Bound {microseconds(c.bound_us)} us, gap {percent(c.gap, 2)}."
+    header = ("tile", "consumers", "pieces", "group", "blocks", "us", "")
+    best_us = verified.schedule.prediction.microseconds
+    won = f"the winner (II {verified.schedule.ii:,})"
+    rows = [_candidate(verified.schedule.structure, best_us, won)]
+    rows += [_candidate(one.structure, one.microseconds, lost(one, best_us)) for one in c.runners_up]
+    return [*wrapped(counts, width), bound, "", *table(header, rows, "<<>><><", width)]
+
+
+def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:
+    """A line of the table: the structure in short, its time or bound, and how it ended."""
+    return (
+        f"{s.tile_rows}x{s.columns}x{s.depth}",
+        f"{s.consumers}x{s.consumer_warps} {s.sharing.value}",
+        str(s.pieces),
+        str(s.group),
+        ("persistent" if s.persistent else "one tile") + (", swapped" if s.swap else ""),
+        f"{time_us:,.3f}",
+        reason,
+    )
+
+
+def lost(runner: RunnerUp, best_us: float) -> str:
+    """Why a structure lost against a winner of `best_us` microseconds."""
+    behind = runner.microseconds - best_us
+    if runner.ii is None:
+        near = behind < _NO_DIFFERENCE_US
+        return "its bound is no better" if near else f"its bound is {difference(behind)} us above the winner"
+    if behind < _NO_DIFFERENCE_US:
+        return f"solved: as fast, after the winner in order (II {runner.ii:,})"
+    return f"solved: {difference(behind)} us slower (II {runner.ii:,})"

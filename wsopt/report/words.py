@@ -1,0 +1,135 @@
+"""Names for what a schedule is made of: units, operations and their short keys, what a pass does in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from wsopt.report.layout import clean
+from wsopt.schedule.types import PlacedOp
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.types import OpKind, Sharing, TileOp, TileProgram, Unit
+
+_LETTERS = {
+    OpKind.TMA_LOAD: "L",
+    OpKind.MMA: "P",
+    OpKind.RELEASE: "R",
+    OpKind.ACCUMULATE: "A",
+    OpKind.EPILOGUE: "E",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOp:
+    """An operation of the loop with its place, its key in the chart, and its words in the legend.
+
+    `stage` is relative to the first stage of the operation's partition.
+    """
+
+    key: str
+    words: str
+    op: TileOp
+    placed: PlacedOp
+    stage: int
+
+    @property
+    def label(self) -> str:
+        """Key and stage, as on a bar of the chart."""
+        return f"{self.key}·{self.stage}"
+
+
+def unit_words(unit: Unit) -> str:
+    """A unit in words."""
+    match unit:
+        case Unit.TENSOR:
+            return "tensor core"
+        case Unit.TMA:
+            return "TMA path"
+        case Unit.ALU:
+            return "ALU"
+        case _:
+            assert_never(unit)
+
+
+def operand(op: TileOp) -> str:
+    """The tensor, by the name of its stream, or the product that an operation is about; else empty."""
+    return clean(op.name.partition(":")[2].partition("@")[0])
+
+
+def named_ops(verified: VerifiedSchedule) -> tuple[NamedOp, ...]:
+    """The operations of the loop in the tile program's order, keyed L1, L2, P1, ... by kind."""
+    count: dict[str, int] = {}
+    found = []
+    for op in verified.program.loop:
+        letter = _LETTERS[op.kind]
+        count[letter] = count.get(letter, 0) + 1
+        placed = verified.schedule.place(op.name)
+        first = first_stage(verified, placed.partition)
+        words = _legend(op, verified.program)
+        found.append(NamedOp(f"{letter}{count[letter]}", words, op, placed, placed.stage - first))
+    return tuple(found)
+
+
+def first_stage(verified: VerifiedSchedule, partition: str) -> int:
+    """The earliest stage on a partition; 0 for one without operations in the loop."""
+    return min((placed.stage for placed in verified.schedule.of(partition)), default=0)
+
+
+def _owner(consumer: int, program: TileProgram) -> str:
+    """Which consumer; with consumers in turns the one whose turn it is."""
+    turns = program.structure.sharing is Sharing.TURNS
+    return "the consumer in turn" if turns else f"consumer {consumer}"
+
+
+def _which(op: TileOp, program: TileProgram) -> str:
+    """The name of a product where the region has more than one."""
+    return f" {operand(op)}" if len(program.region.contractions) > 1 else ""
+
+
+def _legend(op: TileOp, program: TileProgram) -> str:
+    whose = "" if op.consumer is None else f", {_owner(op.consumer, program)}"
+    match op.kind:
+        case OpKind.TMA_LOAD:
+            return _load_words(op, program)
+        case OpKind.MMA:
+            return f"product{_which(op, program)}{whose}"
+        case OpKind.RELEASE:
+            return f"hand back the slot{whose}"
+        case OpKind.ACCUMULATE:
+            return f"add partial sums{_which(op, program)}{whose}"
+        case OpKind.EPILOGUE:
+            return f"epilogue{whose}"
+        case _:
+            assert_never(op.kind)
+
+
+def _load_words(op: TileOp, program: TileProgram) -> str:
+    value = program.value(op.output or "")
+    shape = "x".join(map(str, value.shape))
+    rows = "for all" if value.consumer is None else f"rows of {_owner(value.consumer, program)}"
+    return f"load {operand(op)} {rows}, {shape} {value.dtype.value}"
+
+
+def iteration(lag: int) -> str:
+    """The iteration that an operation of this stage works on while the first stage is at iteration i."""
+    return "iteration i" if lag == 0 else f"iteration i-{lag}"
+
+
+def does(named: NamedOp, program: TileProgram) -> str:
+    """What an operation does in a pass of the loop, with its iteration."""
+    when = iteration(named.stage)
+    match named.op.kind:
+        case OpKind.TMA_LOAD:
+            owner = program.value(named.op.output or "").consumer
+            rows = f" (rows of {_owner(owner, program)})" if owner is not None else ""
+            return f"load {operand(named.op)}{rows} for {when}"
+        case OpKind.MMA:
+            return f"product{_which(named.op, program)} of {when}"
+        case OpKind.RELEASE:
+            return f"hand back the slot of {when}"
+        case OpKind.ACCUMULATE:
+            return f"add the partial sums{_which(named.op, program)} of {when}"
+        case OpKind.EPILOGUE:
+            return f"epilogue of {when}"
+        case _:
+            assert_never(named.op.kind)
