@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wsopt.emit.expressions import Operand, expression
-from wsopt.emit.instructions import Assign, Instruction, Stage, StoreWait, TmaStore, WaitInput
+from wsopt.emit.instructions import Assign, Instruction, Refill, Stage, StoreWait, TmaStore, WaitInput
 from wsopt.emit.names import Names
 from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
 from wsopt.graph.types import DType
@@ -74,15 +74,25 @@ class PieceWriter:
         yield Assign(name, text)
 
     def _full_input(self, source: Source, box: Box) -> Iterator[Instruction]:
-        """A full tile that was copied into shared memory before the loop."""
-        s = self.verified.program.structure
+        """A full tile in shared memory: its copy was started before the loop, or by an earlier piece."""
+        s, buffers = self.verified.program.structure, self.verified.schedule.buffers
         name = self.names(source.name, f"{source.view.tensor}_tile")
-        yield WaitInput(f"{box.name}_full.index(piece)")
-        tile = tile_view(f"{box.name}_input.index(piece)", box, row_role(s.swap))
+        uses = s.pieces // buffers.inputs
+        place = "piece % INPUT_BUFFERS" if uses > 1 else "piece"
+        phase = f"(visit * {uses} + piece // INPUT_BUFFERS) & 1" if uses > 1 else "visit & 1"
+        barrier, buffer = f"{box.name}_full.index({place})", f"{box.name}_input.index({place})"
+        yield WaitInput(barrier, phase)
         dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
         convert = "" if source.view.dtype is dtype else f".to({GLUON[dtype]})"
         self.operands[source.name] = Operand(name, source.spans, dtype)
-        yield Assign(name, f"{tile}.load(PIECE_LAYOUT){convert}")
+        yield Assign(name, f"{tile_view(buffer, box, row_role(s.swap))}.load(PIECE_LAYOUT){convert}")
+        if uses > 1:
+            later = {
+                row_role(s.swap): "row",
+                column_role(s.swap): "column + INPUT_BUFFERS * PIECE_COLUMNS",
+                Role.BATCH: "batch",
+            }
+            yield Refill(barrier, box.nbytes, box.descriptor, coordinates(box.view, later), buffer)
 
     def sources(self) -> Iterator[Instruction]:
         """Every source of the epilogue; vectors first, so that their latency is behind other work."""

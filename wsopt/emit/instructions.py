@@ -161,6 +161,19 @@ class WaitInput(Instruction):
 
     macro: ClassVar[str] = "wait_input"
     barrier: str
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refill(Instruction):
+    """Start the copy of a later piece into the buffer that this piece has read."""
+
+    macro: ClassVar[str] = "refill"
+    barrier: str
+    nbytes: int
+    descriptor: str
+    coordinates: tuple[str, ...]
+    buffer: str
 
 
 @dataclass(frozen=True, slots=True)

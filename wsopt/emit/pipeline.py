@@ -44,8 +44,7 @@ class _Slot:
 def _order(verified: VerifiedSchedule) -> tuple[_Slot, ...]:
     """The operations of the first consumer in program order; all consumers do the same."""
     placed = verified.schedule.of(f"{PartitionRole.CONSUMER}0")
-    first = min(p.stage for p in placed)
-    return tuple(_Slot(verified.program.op(p.op), p.stage - first) for p in placed)
+    return tuple(_Slot(verified.program.op(p.op), p.stage) for p in placed)
 
 
 def step_expression(lag: int) -> str:

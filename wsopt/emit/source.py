@@ -79,7 +79,7 @@ def _loader_body(plan: KernelPlan) -> str:
 
 
 def _input_loads(plan: KernelPlan) -> str:
-    lines = [f"for piece in gl.static_range({plan.s.pieces}):"]
+    lines = ["for piece in gl.static_range(INPUT_BUFFERS):"]
     for box, load in plan.input_loads():
         lines.append(_block(_write([Expect(f"{box.name}_full.index(piece)", str(box.nbytes)), load])))
     return "\n".join(lines)
@@ -158,7 +158,10 @@ def _buffers(plan: KernelPlan) -> list[str]:
 def _epilogue_parameters(plan: KernelPlan) -> list[str]:
     stores = [box.descriptor for box in plan.outputs().values()]
     place = (["batch"] if plan.has_batch else []) + ["row", "column", "row_extent", "column_extent", "visit"]
-    return [*plan.sums(), *_vector_arguments(plan), *_buffers(plan), *stores, *place, "piece: gl.constexpr"]
+    refilled = plan.verified.schedule.buffers.inputs < plan.s.pieces
+    inputs = [box.descriptor for box in plan.inputs().values()] if refilled else []
+    tensors = [*_vector_arguments(plan), *inputs, *_buffers(plan), *stores]
+    return [*plan.sums(), *tensors, *place, "piece: gl.constexpr"]
 
 
 def _ring_names(plan: KernelPlan) -> list[str]:
@@ -213,8 +216,8 @@ def _allocations(plan: KernelPlan) -> list[str]:
         lines.append(_barrier("turn", "CONSUMERS"))
     for consumer in range(plan.s.consumers):
         for box in plan.inputs().values():
-            lines.append(_allocate(f"{box.name}_input_{consumer}", box.gluon, str(plan.s.pieces), box))
-            lines.append(_barrier(f"{box.name}_full_{consumer}", str(plan.s.pieces)))
+            lines.append(_allocate(f"{box.name}_input_{consumer}", box.gluon, "INPUT_BUFFERS", box))
+            lines.append(_barrier(f"{box.name}_full_{consumer}", "INPUT_BUFFERS"))
         for pool in plan.pools().values():
             lines.append(_allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
     return lines
@@ -231,7 +234,7 @@ def _barriers(plan: KernelPlan) -> list[tuple[str, list[tuple[str, int]]]]:
         for consumer in range(plan.s.consumers)
         for box in plan.inputs().values()
     ]
-    return [*found, (str(plan.s.pieces), inputs)] if inputs else found
+    return [*found, ("INPUT_BUFFERS", inputs)] if inputs else found
 
 
 def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
@@ -245,8 +248,11 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
         ("PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"),
         ("RING_DEPTH", str(plan.depth), ""),
         ("RING_BYTES", str(plan.slot_bytes()), "bytes that fill a slot"),
-        ("GROUP", str(s.group), ""),
+        ("GROUP", str(s.group), "tile rows that are walked before the next column"),
     ]
+    if plan.inputs():
+        inputs = plan.verified.schedule.buffers.inputs
+        found += [("PIECES", str(s.pieces), ""), ("INPUT_BUFFERS", str(inputs), "pieces of an input at a time")]
     text = _write(plan.piece())
     for name, value in (("NEG_INF", 'float("-inf")'), ("INF", 'float("inf")'), ("NAN", 'float("nan")')):
         if name in text.replace("NEG_INF", "") or (name == "NEG_INF" and name in text):

@@ -6,12 +6,14 @@ The emitter allocates exactly these buffers, so a kernel that needs more than th
 from __future__ import annotations
 
 from wsopt.machine.types import Machine
+from wsopt.schedule.types import EpilogueBuffers
 from wsopt.tile.types import Sharing, Structure, TileProgram
 
 SHARED_MEMORY_RESERVE = 1024
 """Bytes kept for what the compiler adds: barriers' padding, partition state, alignment. Seen: 144 to 340."""
 
 BARRIER_BYTES = 8
+_MOST_STAGING = 4
 LOADER_REGISTERS = 24
 """A loader counts tiles and slots and starts copies; ptxas fits it in the least that setmaxnreg takes."""
 
@@ -48,18 +50,25 @@ def needed_registers(program: TileProgram, margin: int) -> int:
     return program.accumulator_registers + program.epilogue.registers + margin
 
 
-def input_buffers(program: TileProgram) -> int:
-    """Full tiles that one consumer's epilogue reads: each has a buffer and a barrier a piece."""
-    full = [s for s in program.region.sources if len(s.spans) == 2]
-    return len(full) * program.structure.pieces
+def full_inputs(program: TileProgram) -> int:
+    """How many full tiles the epilogue reads."""
+    return sum(len(source.spans) == 2 for source in program.region.sources)
 
 
-def shared_memory(program: TileProgram, depth: int, staging: int) -> int:
-    """Bytes of shared memory of a block with rings of `depth` slots and `staging` buffers a consumer."""
-    s = program.structure
+def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
+    """Every choice of epilogue buffers: up to four for staging, a power of two up to a piece each for inputs."""
+    staging = range(1, min(program.epilogue.stores, _MOST_STAGING) + 1)
+    pieces = program.structure.pieces
+    inputs = [n for n in (1, 2, 4, 8) if n <= pieces] if full_inputs(program) else [0]
+    return tuple(EpilogueBuffers(s, n) for s in staging for n in inputs)
+
+
+def shared_memory(program: TileProgram, depth: int, buffers: EpilogueBuffers) -> int:
+    """Bytes of shared memory of a block with rings of `depth` slots and these buffers a consumer."""
+    s, cost = program.structure, program.epilogue
     ring = sum(plan.slot_bytes for plan in program.rings) * depth
-    epilogue = s.consumers * (program.epilogue.staged_bytes * staging + program.epilogue.input_bytes)
-    barriers = 2 * len(program.rings) * depth + s.consumers * input_buffers(program)
+    epilogue = s.consumers * (cost.staged_bytes * buffers.staging + cost.input_bytes * buffers.inputs)
+    barriers = 2 * len(program.rings) * depth + s.consumers * full_inputs(program) * buffers.inputs
     if s.sharing is Sharing.TURNS:
         barriers += s.consumers
     return ring + epilogue + barriers * BARRIER_BYTES + SHARED_MEMORY_RESERVE

@@ -99,10 +99,10 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
 
 def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """Shared memory is what the buffers add up to, and fits a block."""
-    if not 1 <= schedule.staging <= program.epilogue.stores:
-        yield f"{schedule.staging} staging buffers for {program.epilogue.stores} stores"
+    if schedule.buffers not in budget.buffer_options(program):
+        yield f"{schedule.buffers} for {program.epilogue.stores} stores of {program.structure.pieces} pieces"
     depth = sum(slots for _, slots in schedule.rings)
-    used = budget.shared_memory(program, depth, schedule.staging)
+    used = budget.shared_memory(program, depth, schedule.buffers)
     if used != schedule.shared_memory_bytes:
         yield f"shared memory is given as {schedule.shared_memory_bytes} bytes, the buffers take {used}"
     if used > machine.shared_memory_per_block_bytes:
@@ -150,7 +150,7 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
 
 def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """The prediction is what the formula gives."""
-    again = timing.predict(program, machine, schedule.ii, schedule.staging)
+    again = timing.predict(program, machine, schedule.ii, schedule.buffers)
     if again != schedule.prediction:
         given, derived = schedule.prediction.microseconds, again.microseconds
         yield f"predicted {given} us, the formula gives {derived} us, or their parts differ"

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
-from wsopt.schedule.types import Prediction
-from wsopt.tile.costs import gpc_bytes, operand_bytes, store_drain_cycles
+from wsopt.schedule.types import EpilogueBuffers, Prediction
+from wsopt.tile.costs import gpc_bytes, load_cycles, operand_bytes, store_drain_cycles
 from wsopt.tile.types import OpKind, Sharing, TileProgram
 
 
@@ -29,18 +29,22 @@ class Rounds:
     handover: float
 
 
-def epilogue_cycles(program: TileProgram, machine: Machine, staging: int) -> int:
-    """Cycles of one tile's epilogue with `staging` output buffers.
+def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
+    """Cycles of one tile's epilogue.
 
-    A store that finds its buffer still being read waits for what is left of the drain.
+    A store that finds its buffer still being read waits for what is left of the drain; a piece whose input
+    had to wait for a buffer waits for what is left of the copy.
     """
-    cost = program.epilogue
-    rows = program.structure.sharing is Sharing.ROWS
-    cycles = cost.together if rows else cost.alone
-    waits = max(0, cost.stores - staging)
-    drain = store_drain_cycles(program.region, program.structure, machine)
-    stall = max(0, drain - staging * cycles // cost.stores)
-    return cycles + waits * stall
+    cost, s = program.epilogue, program.structure
+    cycles = cost.together if s.sharing is Sharing.ROWS else cost.alone
+    drain = store_drain_cycles(program.region, s, machine)
+    stall = max(0, drain - buffers.staging * cycles // cost.stores)
+    total = cycles + max(0, cost.stores - buffers.staging) * stall
+    if buffers.inputs:
+        copy = math.ceil(machine.latency.tma_load_dram) + load_cycles(cost.input_bytes, machine)
+        late = max(0, copy - (buffers.inputs - 1) * cycles // s.pieces)
+        total += (s.pieces - buffers.inputs) * late
+    return total
 
 
 def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
@@ -106,10 +110,10 @@ def roofline_us(program: TileProgram, machine: Machine) -> float:
     return max(arithmetic, region.compulsory_bytes / machine.dram_sustained_bandwidth * 1e6)
 
 
-def predict(program: TileProgram, machine: Machine, ii: float, staging: int) -> Prediction:
-    """The predicted time of a schedule with this initiation interval and these staging buffers."""
+def predict(program: TileProgram, machine: Machine, ii: float, buffers: EpilogueBuffers) -> Prediction:
+    """The predicted time of a schedule with this initiation interval and these epilogue buffers."""
     fixed = fixed_parts(program, machine)
-    epilogue = epilogue_cycles(program, machine, staging)
+    epilogue = epilogue_cycles(program, machine, buffers)
     cycles = total_cycles(program, fixed, machine, ii, epilogue)
     sm_us = machine.seconds(cycles) * 1e6
     dram_us, l2_us = memory_floors_us(program, machine)

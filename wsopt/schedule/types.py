@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from wsopt.tile.types import Structure
@@ -64,11 +64,23 @@ class Prediction:
     bound_by: str
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class EpilogueBuffers:
+    """Shared-memory buffers of one consumer's epilogue.
+
+    `staging` of each output type; `inputs` of each full tile that it reads, a piece each. With fewer than
+    there are pieces a buffer is filled again while the epilogue runs.
+    """
+
+    staging: int
+    inputs: int
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A solution of the model for one tile program on one machine.
 
-    `rings` gives each ring's depth in slots, `staging` the epilogue's output buffers of one consumer.
+    `rings` gives each ring's depth in slots, `buffers` the epilogue's of one consumer.
     """
 
     name: str
@@ -78,10 +90,15 @@ class Schedule:
     placed: tuple[PlacedOp, ...]
     partitions: tuple[Partition, ...]
     rings: tuple[tuple[str, int], ...]
-    staging: int
+    buffers: EpilogueBuffers
     base_registers: int
     shared_memory_bytes: int
     prediction: Prediction
+
+    @property
+    def staging(self) -> int:
+        """Staging buffers of one consumer, of each output type."""
+        return self.buffers.staging
 
     def depth(self, ring: str) -> int:
         """Slots of a ring; KeyError if there is none of that name."""
@@ -95,8 +112,19 @@ class Schedule:
         raise KeyError(op)
 
     def of(self, partition: str) -> tuple[PlacedOp, ...]:
-        """The operations of a partition in the order in which its thread of control meets them."""
-        return tuple(sorted((p for p in self.placed if p.partition == partition), key=_program_order))
+        """The operations of a partition on its own clock, in the order in which its thread meets them.
+
+        A partition's loop can begin anywhere in the interval: here it begins with its earliest operation,
+        at stage 0 and cycle 0, which keeps the stages that it spans fewest.
+        """
+        own = [p for p in self.placed if p.partition == partition]
+        starts = {p.op: p.stage * self.ii + p.cycle for p in own}
+        first = min(starts.values(), default=0)
+        anchored = (
+            replace(p, stage=(starts[p.op] - first) // self.ii, cycle=(starts[p.op] - first) % self.ii)
+            for p in own
+        )
+        return tuple(sorted(anchored, key=_program_order))
 
 
 def _program_order(placed: PlacedOp) -> tuple[int, str]:

@@ -51,16 +51,17 @@ def slot_lifetime(program: TileProgram, machine: Machine) -> int:
     return max(lifetimes)
 
 
-def max_depth(program: TileProgram, machine: Machine, staging: int) -> int:
-    """The deepest ring that shared memory allows; 0 if not one slot fits."""
-    free = machine.shared_memory_per_block_bytes - budget.shared_memory(program, 0, staging)
-    slot = budget.shared_memory(program, 1, 0) - budget.shared_memory(program, 0, 0)
-    return max(0, free // slot)
+def max_depth(program: TileProgram, machine: Machine) -> int:
+    """The deepest ring that shared memory allows beside the fewest buffers; 0 if not one slot fits."""
+    least = min(budget.buffer_options(program))
+    empty = budget.shared_memory(program, 0, least)
+    slot = budget.shared_memory(program, 1, least) - empty
+    return max(0, (machine.shared_memory_per_block_bytes - empty) // slot)
 
 
 def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
     """The least II: unit loads, recurrences, and a slot's lifetime over the deepest ring."""
-    deepest = max(1, max_depth(program, machine, 1))
+    deepest = max(1, max_depth(program, machine))
     ring = math.ceil(slot_lifetime(program, machine) / deepest)
     return max(unit_load(program), recurrence(program), ring)
 
@@ -74,8 +75,8 @@ def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
 def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     """Which budget rules the structure out, with its numbers; empty if none does."""
     s = program.structure
-    if max_depth(program, machine, 1) < 1:
-        need = budget.shared_memory(program, 1, 1)
+    if max_depth(program, machine) < 1:
+        need = budget.shared_memory(program, 1, min(budget.buffer_options(program)))
         return f"shared memory: {need} bytes, a block has {machine.shared_memory_per_block_bytes}"
     need = budget.needed_registers(program, margin)
     have = budget.consumer_registers(s, machine)
@@ -94,8 +95,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
 def lower_bound_us(program: TileProgram, machine: Machine) -> float:
     """Microseconds that no schedule of this tile program can be faster than, within the model."""
     fixed = timing.fixed_parts(program, machine)
-    stores = program.epilogue.stores
-    epilogue = min(timing.epilogue_cycles(program, machine, b) for b in range(1, min(stores, 4) + 1))
+    epilogue = min(timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
     ii = ii_lower_bound(program, machine)
     cycles = timing.total_cycles(program, fixed, machine, ii, epilogue)
     floors = timing.memory_floors_us(program, machine)

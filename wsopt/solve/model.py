@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
-from wsopt.schedule.types import Partition, PartitionRole, PlacedOp, Schedule
+from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
 from wsopt.solve.bound import II_SLACK, ii_bounds, max_depth, slot_lifetime
 from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.types import OpKind, Sharing, TileOp, TileProgram, Unit
@@ -40,7 +40,7 @@ class Model:
     start: dict[str, cp_model.IntVar] = field(default_factory=dict)
     on: dict[tuple[str, str], cp_model.IntVar] = field(default_factory=dict)
     depth: cp_model.IntVar = field(init=False)
-    staging: dict[int, cp_model.IntVar] = field(default_factory=dict)
+    buffers: dict[EpilogueBuffers, cp_model.IntVar] = field(default_factory=dict)
     time: cp_model.LinearExprT = 0
     horizon: int = 0
 
@@ -143,7 +143,7 @@ def _issue(m: Model) -> None:
 
 def _rings(m: Model) -> None:
     """Lifetime of a slot: release by the last reader - issue of the load + handing it back <= depth * II."""
-    most = max_depth(m.program, m.machine, 1)
+    most = max_depth(m.program, m.machine)
     m.depth = m.cp.new_int_var(1, most, "depth[ring]")
     span = m.cp.new_int_var(0, most * ii_bounds(m.program, m.machine)[1], "depth*II")
     for d in range(1, most + 1):
@@ -160,16 +160,14 @@ def _rings(m: Model) -> None:
 
 def _shared_memory(m: Model) -> None:
     """Rings, staging, epilogue inputs and barriers fit what a block can have."""
-    limit = m.machine.shared_memory_per_block_bytes
-    stores = m.program.epilogue.stores
-    base = budget.shared_memory(m.program, 0, 0)
-    slot = budget.shared_memory(m.program, 1, 0) - base
-    stage = budget.shared_memory(m.program, 0, 1) - base
-    for buffers in range(1, min(stores, 4) + 1):
-        m.staging[buffers] = m.cp.new_bool_var(f"staging={buffers}")
-    m.cp.add_exactly_one(m.staging.values())
-    used = sum(buffers * stage * chosen for buffers, chosen in m.staging.items())
-    m.cp.add(base + slot * m.depth + used <= limit)
+    options = budget.buffer_options(m.program)
+    for option in options:
+        name = f"staging={option.staging},inputs={option.inputs}"
+        m.buffers[option] = m.cp.new_bool_var(name)
+    m.cp.add_exactly_one(m.buffers.values())
+    slot = budget.shared_memory(m.program, 1, options[0]) - budget.shared_memory(m.program, 0, options[0])
+    used = sum(budget.shared_memory(m.program, 0, option) * m.buffers[option] for option in options)
+    m.cp.add(slot * m.depth + used <= m.machine.shared_memory_per_block_bytes)
 
 
 def _time(m: Model) -> None:
@@ -178,8 +176,8 @@ def _time(m: Model) -> None:
     With consumers in turns a round takes the longer of a loop and an epilogue's share of it.
     """
     p, fixed = m.program, timing.fixed_parts(m.program, m.machine)
-    cycles = {b: timing.epilogue_cycles(p, m.machine, b) for b in m.staging}
-    epilogue = sum(cycles[b] * chosen for b, chosen in m.staging.items())
+    cycles = {b: timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
+    epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
     rounds, consumers = fixed.rounds, p.structure.consumers
     if p.structure.sharing is Sharing.ROWS:
         m.time = rounds * (p.trips * m.ii + epilogue)
@@ -194,14 +192,15 @@ def _time(m: Model) -> None:
 
 
 def _ties(m: Model) -> cp_model.LinearExprT:
-    """Among equally fast schedules: the deepest ring, the fewest staging buffers, the earliest starts.
+    """Among equally fast schedules: the deepest ring, the fewest epilogue buffers, the earliest starts.
 
     The block has its shared memory to itself, so slots that nothing else needs buy tolerance of latency.
     """
     starts = sum(m.start.values())
     most_starts = len(m.start) * m.horizon + 1
-    buffers = sum(b * chosen for b, chosen in m.staging.items())
-    return starts + most_starts * (buffers - (len(m.staging) + 1) * m.depth)
+    counts = {b: b.staging + b.inputs for b in m.buffers}
+    buffers = sum(counts[b] * chosen for b, chosen in m.buffers.items())
+    return starts + most_starts * (buffers - (max(counts.values()) + 1) * m.depth)
 
 
 FAMILIES: tuple[Callable[[Model], None], ...] = (
@@ -248,7 +247,7 @@ def _read(m: Model, solver: cp_model.CpSolver) -> Schedule:
         for op in m.program.loop
     )
     depth = solver.value(m.depth)
-    staging = next(b for b, chosen in m.staging.items() if solver.value(chosen))
+    buffers = next(b for b, chosen in m.buffers.items() if solver.value(chosen))
     ii = solver.value(m.ii)
     return Schedule(
         name=m.program.region.name,
@@ -258,10 +257,10 @@ def _read(m: Model, solver: cp_model.CpSolver) -> Schedule:
         placed=placed,
         partitions=_partitions(m),
         rings=tuple((plan.name, depth) for plan in m.program.rings),
-        staging=staging,
+        buffers=buffers,
         base_registers=budget.base_registers(m.program.structure, m.machine),
-        shared_memory_bytes=budget.shared_memory(m.program, depth, staging),
-        prediction=timing.predict(m.program, m.machine, ii, staging),
+        shared_memory_bytes=budget.shared_memory(m.program, depth, buffers),
+        prediction=timing.predict(m.program, m.machine, ii, buffers),
     )
 
 

@@ -141,7 +141,7 @@ def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCos
         alone=math.ceil(alone + traffic + fixed),
         together=math.ceil(together + traffic * crowd + fixed),
         staged_bytes=piece_bytes(region, s),
-        input_bytes=sum(s.rows * s.columns * view.dtype.bits // 8 for view in full),
+        input_bytes=sum(s.rows * s.piece_columns * view.dtype.bits // 8 for view in full),
         registers=min(live, 64),
         stores=s.pieces * len(region.outputs),
     )

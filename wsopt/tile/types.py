@@ -309,8 +309,8 @@ class EpilogueCost:
     """What one consumer's epilogue takes for one tile, and what the block's consumers share.
 
     `alone` is cycles when no other consumer runs its epilogue; `together` when all do. `staged_bytes` is
-    one staging buffer (a piece of the widest output), `input_bytes` the buffers of full tiles that the
-    epilogue reads, for one consumer; `registers` the live values beside the accumulators, a thread.
+    one staging buffer (a piece of every output type), `input_bytes` a piece of every full tile that the
+    epilogue reads; `registers` the live values beside the accumulators, a thread.
     """
 
     alone: int
