@@ -22,8 +22,13 @@ def test_chart_is_the_golden(width: int) -> None:
 
 
 def test_bar_passing_the_end_stands_at_both_ends() -> None:
-    bar = "\n".join(chart((Row("unit", (Bar("P", 90, 20),)),), 100, 57)).splitlines()[-1][7:]
-    assert bar == "◀P━━┫" + " " * 39 + "┣P━━▶"
+    *_, line = chart((Row("unit", (Bar("P", 90, 20),)),), 100, 58)
+    assert line == "unit   ◀P━━┫" + " " * 40 + "┣P━━▶"
+
+
+def test_piece_without_room_leaves_the_label_to_the_other() -> None:
+    *_, line = chart((Row("unit", (Bar("P1", 96, 20), Bar("P2", 16, 80))),), 100, 58)
+    assert line == "unit   ◀P1━━━━┫┣P2" + "━" * 36 + "┫┣▶"
 
 
 def test_neighbours_do_not_overlap() -> None:

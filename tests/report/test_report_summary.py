@@ -31,6 +31,6 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             {"role": "consumer", "warps": 4, "registers": 160},
             {"role": "loader", "warps": 1, "registers": 24},
         ],
-        "rings": {"ring": 4},
-        "shared_memory_bytes": 149608,
+        "rings": {"ring": 5},
+        "shared_memory_bytes": 181328,
     }

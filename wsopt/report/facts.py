@@ -107,7 +107,9 @@ def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     parts = [*_ring_parts(verified)]
     for consumer in range(verified.program.structure.consumers):
         parts.append(Part(f"staging of consumer {consumer}", epilogue.staged_bytes * schedule.staging))
-        parts.append(Part(f"epilogue inputs of consumer {consumer}", epilogue.input_bytes * schedule.buffers.inputs))
+        parts.append(
+            Part(f"epilogue inputs of consumer {consumer}", epilogue.input_bytes * schedule.buffers.inputs)
+        )
     known = sum(part.amount for part in parts) + budget.SHARED_MEMORY_RESERVE
     parts.append(Part("barriers", schedule.shared_memory_bytes - known))
     parts.append(Part("reserve for the compiler", budget.SHARED_MEMORY_RESERVE))

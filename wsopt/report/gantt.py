@@ -7,7 +7,7 @@ fit inside stands beside its bar, and what has no room left on a line goes to a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MIN_COLUMNS = 24
 """Fewest characters that the time axis may have."""
@@ -83,7 +83,7 @@ def _piece(label: str, start: int, end: int, period: int, columns: int, comes: b
 
 def _written(piece: Piece, columns: int) -> tuple[int, str]:
     """Where a piece starts and what is written for it, its label beside it if that does not fit inside."""
-    if piece.fits:
+    if piece.fits or not piece.label:
         return piece.first, piece.text
     after, before = columns - piece.last, piece.first
     if after >= min(len(piece.label), before):
@@ -96,10 +96,17 @@ def _lanes(row: Row, period: int, columns: int) -> list[str]:
     """The lines of a row: every piece on the first line where it does not touch what stands there."""
     lanes: list[list[str]] = [[" "] * columns]
     for bar in row.bars:
-        for piece in pieces(bar, period, columns):
+        for piece in _labelled(pieces(bar, period, columns)):
             first, text = _written(piece, columns)
-            _put(lanes, first, text, columns, crowd=not piece.fits)
+            _put(lanes, first, text, columns, crowd=len(text) > piece.last - piece.first)
     return ["".join(lane).rstrip() for lane in lanes]
+
+
+def _labelled(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Of a bar in two pieces, one that has no room for the label goes without where the other has."""
+    if not any(piece.fits for piece in found):
+        return found
+    return tuple(piece if piece.fits else replace(piece, label="") for piece in found)
 
 
 def _put(lanes: list[list[str]], first: int, text: str, columns: int, crowd: bool) -> None:

@@ -6,6 +6,7 @@ variable has a name, so a dump of the model can be read. One function a constrai
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -123,6 +124,20 @@ def _circular(m: Model, op: TileOp, size: int, present: cp_model.IntVar | None, 
     return intervals
 
 
+def _symmetry(m: Model) -> None:
+    """The schedule is the same moved in time, and with consumers renamed: the first load starts at 0, and
+    the consumers' first products follow each other.
+    """
+    m.cp.add(m.start[m.program.rings[0].loads[0]] == 0)
+    products: dict[int, str] = {}
+    for op in m.program.loop:
+        if op.kind is OpKind.MMA and op.consumer is not None:
+            products.setdefault(op.consumer, op.name)
+    names = [products[consumer] for consumer in sorted(products)]
+    for one, other in itertools.pairwise(names):
+        m.cp.add(m.start[one] <= m.start[other])
+
+
 def _units(m: Model) -> None:
     """No two operations hold a unit at once, modulo II."""
     for unit in Unit:
@@ -209,6 +224,7 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     _emitter_loads_apart,
     _emitter_slot_in_step,
     _dependences,
+    _symmetry,
     _units,
     _issue,
     _rings,

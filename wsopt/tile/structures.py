@@ -88,6 +88,16 @@ def _depths(region: Region) -> tuple[int, ...]:
     return (row // 2, row, 2 * row)
 
 
+def _swaps(region: Region, machine: Machine) -> tuple[bool, ...]:
+    """Whether the operands may change sides.
+
+    With two tensor instructions' rows or more the graph's rows fill the tensor core, and exchanging the
+    sides only transposes the stores; with fewer, its columns (by eights) fit them and the rows waste less.
+    """
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows
+    return (False, True) if few else (False,)
+
+
 def _sharings(consumers: int) -> tuple[Sharing, ...]:
     return (Sharing.ROWS,) if consumers == 1 else (Sharing.ROWS, Sharing.TURNS)
 
@@ -116,7 +126,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """
     check_tma(region, machine)
     check_operands(region)
-    for swap in (False, True):
+    for swap in _swaps(region, machine):
         for rows, columns, depth, consumers, warps in itertools.product(
             _CONSUMER_ROWS,
             _column_extents(region, machine, swap),
