@@ -6,9 +6,11 @@ store is thrown away and begun again. Losing the cache costs time and nothing el
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
+import pickle
 import shutil
 import sqlite3
 import zlib
@@ -23,7 +25,25 @@ from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph
 
 _SIZE_LIMIT = 256 * 2**20
-_BROKEN = (sqlite3.Error, zlib.error, OSError, EOFError, ValueError, TypeError, AttributeError, diskcache.Timeout)
+_STORE = "builds"
+_BROKEN = (
+    sqlite3.Error,
+    zlib.error,
+    pickle.PickleError,
+    OSError,
+    EOFError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    diskcache.Timeout,
+)
+"""What reading a damaged store has been seen to raise, or may."""
 
 
 def cache_folder() -> Path:
@@ -68,22 +88,27 @@ class BuildCache:
 
     folder: Path
 
+    @property
+    def _store(self) -> Path:
+        # A folder of its own: what else may lie in `folder` is not the cache's to delete.
+        return self.folder / _STORE
+
     def _open(self) -> diskcache.Cache:
-        # JSON instead of pickles: a damaged or foreign entry cannot run anything.
-        return diskcache.Cache(str(self.folder), size_limit=_SIZE_LIMIT, disk=diskcache.JSONDisk)
+        # JSON instead of pickles: a foreign entry cannot run anything.
+        return diskcache.Cache(str(self._store), size_limit=_SIZE_LIMIT, disk=diskcache.JSONDisk)
 
     def get(self, key: str) -> dict[str, str] | None:
         """The files of a build, or None if it is not there or not whole."""
         try:
             with self._open() as store:
-                entry = store[key]
-                checksum, files = entry["checksum"], entry["files"]
+                entry = store.get(key)
+                if entry is None:
+                    return None
+                files: dict[str, str] = entry["files"]
+                return files if _checksum(files) == entry["checksum"] else None
         except _BROKEN:
             self._begin_again()
             return None
-        except KeyError:
-            return None
-        return files if _checksum(files) == checksum else None
 
     def put(self, key: str, files: Mapping[str, str]) -> None:
         """Keep a build. A store that cannot be written is begun again; if that fails too, nothing is kept."""
@@ -97,4 +122,6 @@ class BuildCache:
                 self._begin_again()
 
     def _begin_again(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self._store, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._store.unlink()

@@ -22,9 +22,12 @@ from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
+from wsopt.tile.structures import structures
 
 FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
+
+_TEMPORARY = ".wsopt-"
 
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
@@ -66,9 +69,18 @@ def _refuse(path: Path, why: str) -> InputError:
 
 def check_target(path: Path) -> None:
     """Raise InputError if `path` is something that a build must not replace."""
+    try:
+        _check_target(path)
+    except OSError as error:
+        raise _refuse(path, f"cannot be written: {error.strerror}") from error
+
+
+def _check_target(path: Path) -> None:
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise _refuse(path, "is no folder; give -o a folder that does not exist or that holds a build")
     if path.is_dir():
+        if path.samefile(Path.cwd()):
+            raise _refuse(path, "is the current folder, and a build replaces its folder; give -o another one")
         strange = sorted(item.name for item in path.iterdir() if item.name not in FILES)
         if strange:
             raise _refuse(path, f"holds {strange[0]}, which is no part of a build; it is not replaced")
@@ -80,37 +92,49 @@ def write_folder(path: Path, files: Mapping[str, str]) -> None:
     """Write a build to `path`, in one step; a build that is there is replaced. InputError as `check_target`."""
     check_target(path)
     try:
-        fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        fresh = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=path.parent))
+        try:
+            for name, text in files.items():
+                (fresh / name).write_text(text, encoding="utf-8")
+            fresh.chmod(0o755)
+            _swap(fresh, path)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
         raise _refuse(path, f"cannot be written: {error.strerror}") from error
-    try:
-        for name, text in files.items():
-            (fresh / name).write_text(text, encoding="utf-8")
-        fresh.chmod(0o755)
-        _swap(fresh, path)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _swap(fresh: Path, path: Path) -> None:
-    """Put `fresh` in the place of `path`; whatever was there moves to the name that is deleted afterwards."""
+    """Put `fresh` in the place of `path`; what was there is deleted afterwards, or put back if that fails."""
     if not path.exists():
         fresh.rename(path)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    old = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=path.parent))
     try:
-        path.rename(old / path.name)
-        fresh.rename(path)
+        kept = path.rename(old / path.name)
+        try:
+            fresh.rename(path)
+        except OSError:
+            kept.rename(path)
+            raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _read_json(path: Path) -> Any:
+def _read_text(path: Path) -> str:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise _refuse(path, f"cannot be read: {error.strerror}; is this a folder that compile wrote?") from error
-    except ValueError as error:
+    except UnicodeDecodeError as error:
+        raise _refuse(path, f"is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def _read_json(path: Path) -> Any:
+    text = _read_text(path)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise _refuse(path, f"is not JSON: {error}") from error
 
 
@@ -123,6 +147,16 @@ def _validated(path: Path, adapter: TypeAdapter[Any], data: Any, key: str) -> An
         raise InputError(str(path), [Problem(f"/{place}", first["msg"])]) from error
     except (KeyError, TypeError) as error:
         raise _refuse(path, f"has no {key}") from error
+
+
+def _verified(
+    where: Path, graph: Graph, schedule: Schedule, machine: Machine, margin: int
+) -> VerifiedSchedule:
+    """The schedule, checked again; InputError if its structure is none of those its graph can have."""
+    region = find_region(graph)
+    if schedule.structure not in structures(region, machine):
+        raise InputError(str(where), [Problem("/schedule/structure", "is no legal structure of the graph")])
+    return verify(schedule, lower(region, schedule.structure, machine), machine, margin)
 
 
 def read_folder(path: Path) -> BuildFolder:
@@ -140,10 +174,6 @@ def read_folder(path: Path) -> BuildFolder:
     machine = _validated(where, _MACHINE, data, "machine")
     schedule = _validated(where, _SCHEDULE, data, "schedule")
     certificate = _validated(where, _CERTIFICATE, data, "certificate")
-    program = lower(find_region(graph), schedule.structure, machine)
-    verified = verify(schedule, program, machine, certificate.margin)
-    try:
-        kernel = (path / "kernel.py").read_text(encoding="utf-8")
-    except OSError as error:
-        raise _refuse(path / "kernel.py", f"cannot be read: {error.strerror}") from error
+    verified = _verified(where, graph, schedule, machine, certificate.margin)
+    kernel = _read_text(path / "kernel.py")
     return BuildFolder(path, graph, verified, certificate, kernel, data.get("summary", {}))

@@ -10,7 +10,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.schedule.certificate import Certificate, RunnerUp
-from wsopt.schedule.types import Partition, PartitionRole, PlacedOp, Prediction, Schedule
+from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Prediction, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
 from wsopt.tile.types import (
     Contraction,
@@ -123,7 +123,6 @@ def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
         name="ring",
         loads=tuple(load.name for load in loads),
         releases=("release@0", "release@1"),
-        tiles=tuple(value.name for value in values),
         slot_bytes=sum(value.nbytes for value in values),
     )
     return TileProgram(
@@ -185,7 +184,7 @@ def schedule() -> Schedule:
         placed=tuple(PlacedOp(*place) for place in _PLACED),
         partitions=partitions,
         rings=(("ring", 5),),
-        staging=1,
+        buffers=EpilogueBuffers(staging=1, inputs=0),
         base_registers=120,
         shared_memory_bytes=5 * 32768 + 2 * 8192 + 10 * 8 + 1024,
         prediction=PREDICTION,

@@ -24,6 +24,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "swap": False,
             "pieces": 2,
             "group": 4,
+            "copies": 1,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -101,9 +101,10 @@ class Release(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Advance(Instruction):
-    """Count one slot."""
+    """Count slots."""
 
     macro: ClassVar[str] = "advance"
+    slots: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,11 @@ def _order(verified: VerifiedSchedule) -> tuple[_Slot, ...]:
     return tuple(_Slot(verified.program.op(p.op), p.stage) for p in placed)
 
 
-def step_expression(lag: int) -> str:
-    """The step counter `lag` iterations ago."""
-    return STEP if lag == 0 else f"({STEP} - {lag})"
+def step_expression(offset: int) -> str:
+    """The step counter, `offset` slots on."""
+    if offset == 0:
+        return STEP
+    return f"({STEP} {'+' if offset > 0 else '-'} {abs(offset)})"
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class _Unroller:
     order: tuple[_Slot, ...]
     operands: Operands
     trips: int
+    copies: int
     issued: list[tuple[str, int]] = field(default_factory=list)
 
     @property
@@ -77,7 +80,7 @@ class _Unroller:
         if _ends_on_a_product(found):
             found.append(MmaWait(sum(isinstance(one, Mma) for one in found), self._products()))
         if number < self.trips:
-            found.append(Advance())
+            found.append(Advance(self.copies))
         return tuple(found)
 
     def _products(self) -> tuple[str, ...]:
@@ -87,12 +90,12 @@ class _Unroller:
 
     def _operation(self, slot: _Slot, iteration: int, number: int, met: set[int]) -> Iterator[Instruction]:
         # The counter stops at the last iteration, so in the drain operations are nearer to it.
-        lag = min(number, self.trips) - iteration
-        step = step_expression(lag)
+        offset = slot.op.copy - (min(number, self.trips) - iteration) * self.copies
+        step = step_expression(offset)
         match slot.op.kind:
             case OpKind.MMA:
-                if lag not in met:
-                    met.add(lag)
+                if offset not in met:
+                    met.add(offset)
                     yield WaitFull(self.operands.ring, step, self.operands.depth)
                 self.issued.append((slot.op.output or "", iteration))
                 yield self._mma(slot, step, iteration, number)
@@ -128,7 +131,12 @@ class _Unroller:
             for place, (value, when) in enumerate(self.issued)
             if when == iteration and value in slot.op.inputs
         )
-        return MmaWait(len(self.issued) - 1 - needed, self._products())
+        # What is still being written is not named: reading it would make ptxas run products one by one.
+        values = (self._register(value) for value in slot.op.inputs if self._is_product(value))
+        return MmaWait(len(self.issued) - 1 - needed, tuple(dict.fromkeys(values)))
+
+    def _is_product(self, value: str) -> bool:
+        return any(slot.op.output == value for slot in self.order if slot.op.kind is OpKind.MMA)
 
 
 def _ends_on_a_product(found: list[Instruction]) -> bool:
@@ -144,7 +152,7 @@ def consumer_loop(verified: VerifiedSchedule, operands: Operands) -> Loop:
     """
     order = _order(verified)
     depth = max(slot.stage for slot in order)
-    unroller = _Unroller(order, operands, depth + _UNROLLED)
+    unroller = _Unroller(order, operands, depth + _UNROLLED, verified.program.structure.copies)
     passes = [unroller.write(number) for number in range(unroller.trips + depth)]
     steady = passes[depth : unroller.trips]
     if any(one != steady[0] for one in steady):

@@ -148,8 +148,8 @@ class KernelPlan:
         for value in self.program.values:
             if value.space is Space.REGISTERS and value.consumer == 0:
                 kind, _, rest = value.name.partition(":")
-                contraction = rest.partition("@")[0]
-                wish = contraction if kind == "sum" else f"{contraction}_partial"
+                contraction, copy = rest.partition("@")[0], rest.partition("#")[2]
+                wish = contraction if kind == "sum" else f"{contraction}_partial{'_' + copy if copy else ''}"
                 found[value.name] = self.names(value.name, wish)
         return found
 
@@ -161,7 +161,9 @@ class KernelPlan:
             along_rows = rows in ring.box.view.roles
             place = "{slot}" if ring.per_slot == 1 else f"({{slot}}) * {ring.per_slot} + index"
             text = tile_view(f"{ring.name}.index({place})", ring.box, rows if along_rows else Role.STREAM)
-            tiles[f"tile:{load_name(self.program.region, ring.box.view, 0 if along_rows else None)}"] = text
+            for copy in range(self.s.copies):
+                name = load_name(self.program.region, ring.box.view, 0 if along_rows else None, copy)
+                tiles[f"tile:{name}"] = text
         return Operands(tiles, self.registers(), "ring", "RING_DEPTH")
 
     def loop(self) -> Loop:

@@ -73,7 +73,7 @@ def _loader_body(plan: KernelPlan) -> str:
         WaitEmpty("ring", "step", "RING_DEPTH"),
         Expect("ring_full.index(slot)", "RING_BYTES"),
         *plan.slot_loads(),
-        Advance(),
+        Advance(1),
     ]
     return "for k in range(trips):\n    slot = step % RING_DEPTH\n" + _block(_write(fill))
 
@@ -90,7 +90,8 @@ def _loop_text(plan: KernelPlan) -> list[str]:
     loop = plan.loop()
     parts = [_write([*plan.cleared(), *([TurnWait()] if plan.in_turns else []), *loop.prologue])]
     variable = "k" if any("k > " in line for line in _write(loop.steady).split("\n")) else "_"
-    parts.append(f"for {variable} in range({loop.first}, trips):\n" + _block(_write(loop.steady)))
+    passes = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
+    parts.append(f"for {variable} in range({loop.first}, {passes}):\n" + _block(_write(loop.steady)))
     parts.append(_write([*([TurnPass()] if plan.in_turns else []), *loop.drain]))
     return [part for part in parts if part]
 
@@ -303,6 +304,13 @@ def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> list[str]:
     return [values.get(name, name) for name, _ in plan.signature()]
 
 
+def _trips(plan: KernelPlan) -> str:
+    """Slabs of the loop: a whole number of passes; a slab beyond the end is all zeros."""
+    s = plan.s
+    passes = f"triton.cdiv(stream_extent, {s.depth * s.copies})"
+    return passes if s.copies == 1 else f"{passes} * {s.copies}"
+
+
 def _summary(plan: KernelPlan) -> str:
     schedule = plan.verified.schedule
     roles = ", ".join(f"{p.name} ({p.warps} warps, {p.registers} registers)" for p in schedule.partitions)
@@ -360,7 +368,7 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
         "outputs": outputs,
         "tile_rows": s.tile_rows,
         "tile_columns": s.columns,
-        "tile_depth": s.depth,
+        "trips": _trips(plan),
         "least_trips": max(1, plan.loop().first),
         "arguments": _arguments(plan, reads),
         "returns": ", ".join(output.tensor for output in outputs),

@@ -14,8 +14,8 @@ from wsopt.report.words import operand, unit_words
 from wsopt.schedule import budget
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.bound import recurrence, slot_lifetime
-from wsopt.tile.types import RingPlan, Structure, Unit
+from wsopt.solve.bound import promotion, recurrence, slot_lifetime
+from wsopt.tile.types import RingPlan, Structure, TileOp, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class RingFacts:
-    """A ring: its slots, and the cycles that one is taken, from the issue of its first load to its return."""
+    """A ring: its slots, and the cycles that one is taken, from the issue of its first load to its return.
+
+    `first` and `last` are the operations that the longest lifetime lies between; `covers` is how long a slot
+    may be taken with this depth: II a slot, shared by the slabs of an iteration.
+    """
 
     name: str
     depth: int
     slot_bytes: int
+    first: str
+    last: str
     lifetime: int
     covers: int
 
@@ -61,15 +67,29 @@ def ring_facts(verified: VerifiedSchedule) -> tuple[RingFacts, ...]:
 
 
 def _ring(verified: VerifiedSchedule, plan: RingPlan) -> RingFacts:
+    copies = verified.program.structure.copies
+    lives = [_life(verified, plan, copy) for copy in range(copies)]
+    lifetime, first, last = max(lives, key=lambda life: life[0])
     depth = verified.schedule.depth(plan.name)
-    issued = min(start(verified, load) for load in plan.loads)
-    freed = max(start(verified, name) + _handed_back(verified, name) for name in plan.releases)
-    return RingFacts(plan.name, depth, plan.slot_bytes, freed - issued, depth * verified.schedule.ii)
+    covers = depth * verified.schedule.ii // copies
+    return RingFacts(plan.name, depth, plan.slot_bytes, first, last, lifetime, covers)
 
 
-def _handed_back(verified: VerifiedSchedule, release: str) -> int:
-    op = verified.program.op(release)
-    return op.issue + op.latency
+def _life(verified: VerifiedSchedule, plan: RingPlan, copy: int) -> tuple[int, str, str]:
+    """How long one slab's slot is taken, from which load to which release."""
+    first = min(_of_copy(verified, plan.loads, copy), key=lambda op: (start(verified, op.name), op.name))
+    last = max(_of_copy(verified, plan.releases, copy), key=lambda op: (_returned(verified, op), op.name))
+    return _returned(verified, last) - start(verified, first.name), first.name, last.name
+
+
+def _of_copy(verified: VerifiedSchedule, names: tuple[str, ...], copy: int) -> list[TileOp]:
+    """The operations among `names` that work on one slab of the iteration."""
+    return [op for op in map(verified.program.op, names) if op.copy == copy]
+
+
+def _returned(verified: VerifiedSchedule, release: TileOp) -> int:
+    """Cycle at which the loader sees a slot free."""
+    return start(verified, release.name) + release.issue + release.latency
 
 
 def start(verified: VerifiedSchedule, op: str) -> int:
@@ -103,15 +123,14 @@ def register_file(verified: VerifiedSchedule) -> int:
 
 def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     """Bytes of shared memory by buffer, without empty ones; they add up to what the schedule takes."""
-    schedule, epilogue = verified.schedule, verified.program.epilogue
-    parts = [*_ring_parts(verified)]
+    buffers, cost = verified.schedule.buffers, verified.program.epilogue
+    parts = _ring_parts(verified)
     for consumer in range(verified.program.structure.consumers):
-        parts.append(Part(f"staging of consumer {consumer}", epilogue.staged_bytes * schedule.staging))
-        parts.append(
-            Part(f"epilogue inputs of consumer {consumer}", epilogue.input_bytes * schedule.buffers.inputs)
-        )
+        owner = f"of consumer {consumer}"
+        parts.append(_buffers(f"staging {owner}", buffers.staging, cost.staged_bytes))
+        parts.append(_buffers(f"epilogue inputs {owner}", buffers.inputs, cost.input_bytes))
     known = sum(part.amount for part in parts) + budget.SHARED_MEMORY_RESERVE
-    parts.append(Part("barriers", schedule.shared_memory_bytes - known))
+    parts.append(Part("barriers", verified.schedule.shared_memory_bytes - known))
     parts.append(Part("reserve for the compiler", budget.SHARED_MEMORY_RESERVE))
     return tuple(part for part in parts if part.amount)
 
@@ -121,13 +140,16 @@ def _ring_parts(verified: VerifiedSchedule) -> list[Part]:
     program, found = verified.program, []
     for plan in program.rings:
         depth, tensors = verified.schedule.depth(plan.name), dict[str, int]()
-        for load in map(program.op, plan.loads):
+        for load in _of_copy(verified, plan.loads, 0):
             size = program.value(load.output or "").nbytes
             tensors[operand(load)] = tensors.get(operand(load), 0) + size
-        found += [
-            Part(f"{plan.name}: {name}, {depth} x {size:,}", depth * size) for name, size in tensors.items()
-        ]
+        found += [_buffers(f"{plan.name}: {name}", depth, size) for name, size in tensors.items()]
     return found
+
+
+def _buffers(name: str, count: int, nbytes: int) -> Part:
+    """Equal buffers as one part."""
+    return Part(f"{name}, {count} x {nbytes:,}", count * nbytes)
 
 
 def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
@@ -157,7 +179,8 @@ def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
         issue = sum(program.op(placed.op).issue for placed in schedule.of(partition.name))
         found.append(Part(f"issue of {partition.name}", issue))
     found.append(Part("recurrence", recurrence(program)))
-    life = slot_lifetime(program, verified.machine)
+    found.append(Part("partial sums within a pass", promotion(program)))
+    life = slot_lifetime(program, verified.machine) * program.structure.copies
     for ring in ring_facts(verified):
         name = f"{ring.name}: least lifetime {life:,} / {ring.depth}"
         found.append(Part(name, math.ceil(life / ring.depth)))

@@ -97,8 +97,11 @@ def _same_in_turn(verified: VerifiedSchedule) -> str:
 def _epilogue(verified: VerifiedSchedule) -> str:
     p = verified.program
     full = counted(p.structure.pieces, "piece")
-    buffers = counted(verified.schedule.staging, "staging buffer")
-    return f"After {counted(p.trips, 'iteration')} the epilogue: {full} through {buffers}."
+    buffers = verified.schedule.buffers
+    words = counted(buffers.staging, "staging buffer")
+    if buffers.inputs:
+        words += f", inputs through {counted(buffers.inputs, 'buffer')} each"
+    return f"After {counted(p.trips, 'iteration')} the epilogue: {full} through {words}."
 
 
 def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
@@ -120,12 +123,10 @@ def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
 def ring_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
     """Every ring: its slots, a slot's lifetime, what the depth covers, and the slack."""
     rings = ring_facts(verified)
-    header = ("ring", "slots", "bytes a slot", "bytes", "lifetime", "depth x II", "slack", "")
+    header = ("ring", "slots", "bytes a slot", "bytes", "lifetime", "covers", "slack", "")
     rows = [_ring_row(ring) for ring in rings]
     lines = table(header, rows, "<>>>>>><", width)
-    for plan in verified.program.rings:
-        lines += wrapped(_life(verified, plan.loads, plan.releases), width)
-    return lines
+    return lines + [line for ring in rings for line in wrapped(_life(verified, ring), width)]
 
 
 def _ring_row(ring: RingFacts) -> tuple[str, ...]:
@@ -141,14 +142,14 @@ def _ring_row(ring: RingFacts) -> tuple[str, ...]:
     return (ring.name, *(f"{figure:,}" for figure in figures), fit)
 
 
-def _life(verified: VerifiedSchedule, loads: tuple[str, ...], releases: tuple[str, ...]) -> str:
-    """A slot's life in words, from the issue of its first load."""
+def _life(verified: VerifiedSchedule, ring: RingFacts) -> str:
+    """A slot's life in words, from the issue of its first load, and what the depth covers."""
     keys = {one.op.name: one.key for one in named_ops(verified)}
-    first = min(loads, key=lambda name: (start(verified, name), name))
-    last = max(releases, key=lambda name: (start(verified, name), name))
-    between = start(verified, last) - start(verified, first)
-    op = verified.program.op(last)
+    between = start(verified, ring.last) - start(verified, ring.first)
+    copies = verified.program.structure.copies
+    shared = f" / {copies} slabs" if copies > 1 else ""
     return (
-        f"Lifetime in cycles: {between:,} from the issue of {keys[first]} to that of {keys[last]}, "
-        f"then {op.issue + op.latency:,} until the loader sees the slot free."
+        f"Lifetime: {between:,} cycles from the issue of {keys[ring.first]} to that of {keys[ring.last]}, "
+        f"then {ring.lifetime - between:,} until the loader sees the slot free. "
+        f"Covered: {counted(ring.depth, 'slot')} x II of {verified.schedule.ii:,}{shared}."
     )

@@ -143,10 +143,18 @@ def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:
         f"{s.consumers}x{s.consumer_warps} {s.sharing.value}",
         str(s.pieces),
         str(s.group),
-        ("persistent" if s.persistent else "one tile") + (", swapped" if s.swap else ""),
+        _blocks(s),
         f"{time_us:,.3f}",
         reason,
     )
+
+
+def _blocks(s: Structure) -> str:
+    """How blocks walk, and what is unusual about their tiles."""
+    words = ["persistent" if s.persistent else "one tile"]
+    words += [f"{s.copies} slabs"] if s.copies > 1 else []
+    words += ["swapped"] if s.swap else []
+    return ", ".join(words)
 
 
 def lost(runner: RunnerUp, best_us: float) -> str:

@@ -53,7 +53,7 @@ def unit_words(unit: Unit) -> str:
 
 def operand(op: TileOp) -> str:
     """The tensor, by the name of its stream, or the product that an operation is about; else empty."""
-    return clean(op.name.partition(":")[2].partition("@")[0])
+    return clean(op.name.partition(":")[2].partition("#")[0].partition("@")[0])
 
 
 def named_ops(verified: VerifiedSchedule) -> tuple[NamedOp, ...]:
@@ -75,6 +75,11 @@ def first_stage(verified: VerifiedSchedule, partition: str) -> int:
     return min((placed.stage for placed in verified.schedule.of(partition)), default=0)
 
 
+def _slab(op: TileOp, program: TileProgram) -> str:
+    """Which slab of the iteration, where it takes more than one."""
+    return f", slab {op.copy}" if program.structure.copies > 1 else ""
+
+
 def _owner(consumer: int, program: TileProgram) -> str:
     """Which consumer; with consumers in turns the one whose turn it is."""
     turns = program.structure.sharing is Sharing.TURNS
@@ -88,6 +93,7 @@ def _which(op: TileOp, program: TileProgram) -> str:
 
 def _legend(op: TileOp, program: TileProgram) -> str:
     whose = "" if op.consumer is None else f", {_owner(op.consumer, program)}"
+    whose += _slab(op, program)
     match op.kind:
         case OpKind.TMA_LOAD:
             return _load_words(op, program)
@@ -107,7 +113,7 @@ def _load_words(op: TileOp, program: TileProgram) -> str:
     value = program.value(op.output or "")
     shape = "x".join(map(str, value.shape))
     rows = "for all" if value.consumer is None else f"rows of {_owner(value.consumer, program)}"
-    return f"load {operand(op)} {rows}, {shape} {value.dtype.value}"
+    return f"load {operand(op)} {rows}, {shape} {value.dtype.value}{_slab(op, program)}"
 
 
 def iteration(lag: int) -> str:
@@ -117,7 +123,7 @@ def iteration(lag: int) -> str:
 
 def does(named: NamedOp, program: TileProgram) -> str:
     """What an operation does in a pass of the loop, with its iteration."""
-    when = iteration(named.stage)
+    when = iteration(named.stage) + _slab(named.op, program)
     match named.op.kind:
         case OpKind.TMA_LOAD:
             owner = program.value(named.op.output or "").consumer

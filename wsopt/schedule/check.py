@@ -89,12 +89,14 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         depth = schedule.depth(plan.name)
         if depth < 1:
             yield f"{plan.name} has {depth} slots"
-        issued = min(_start(schedule, schedule.place(load)) for load in plan.loads)
         for release in plan.releases:
             op = program.op(release)
+            filled = [load for load in plan.loads if program.op(load).copy == op.copy]
+            issued = min(_start(schedule, schedule.place(load)) for load in filled)
             freed = _start(schedule, schedule.place(release)) + op.issue + op.latency
-            if freed - issued > depth * schedule.ii:
-                yield f"a slot of {plan.name} lives {freed - issued} cycles, {depth} slots of II {schedule.ii} allow less"
+            lives, copies = freed - issued, program.structure.copies
+            if lives * copies > depth * schedule.ii:
+                yield f"a slot of {plan.name} lives {lives} cycles, {depth} slots at {copies} an II of {schedule.ii} allow less"
 
 
 def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -138,14 +140,21 @@ def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margi
 
 
 def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """emitter.v1: loads on the loader, those of one slot in one stage; products start at stage 0."""
+    """emitter.v1: loads on the loader, a slot's in one stage; partial sums stay within a pass."""
     for plan in program.rings:
-        stages = {schedule.place(load).stage for load in plan.loads}
-        if len(stages) > 1:
-            yield f"emitter.v1: the loads of {plan.name} are in stages {sorted(stages)}"
+        for copy in range(program.structure.copies):
+            loads = [load for load in plan.loads if program.op(load).copy == copy]
+            stages = {schedule.place(load).stage for load in loads}
+            if len(stages) > 1:
+                yield f"emitter.v1: the loads of slab {copy} of {plan.name} are in stages {sorted(stages)}"
         for load in plan.loads:
             if not schedule.place(load).partition.startswith(PartitionRole.LOADER):
                 yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
+    if program.region.promote:
+        for partition in schedule.partitions:
+            late = [p.op for p in schedule.of(partition.name) if p.stage and program.op(p.op).kind is not OpKind.TMA_LOAD]
+            if late:
+                yield f"emitter.v1: {late[0]} carries partial sums into the next pass of {partition.name}"
 
 
 def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:

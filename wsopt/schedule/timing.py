@@ -56,9 +56,10 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     slab = sum(plan.slot_bytes for plan in program.rings)
     per_slab = machine.power_cycles_per_l2_byte * slab
     per_slab += machine.power_cycles_per_gpc_byte * gpc_bytes(program.region, s, machine)
-    per_slab += machine.power_cycles_per_tensor_cycle * sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
+    tensor = sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
     per_slab += machine.power_cycles_per_shared_byte * operand_bytes(program.region, s, machine) * crowd
+    per_pass = s.copies * per_slab
     shares = machine.sm_count * rounds
     memory = machine.power_cycles_per_l2_byte * program.dram_bytes / shares
     return Rounds(
@@ -66,7 +67,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
         start=machine.block_start_cycles,
         fill=latency.tma_load_dram + sum(op.busy for op in loads),
         tail=latency.tma_store,
-        power=rounds * (program.trips * per_slab + memory),
+        power=rounds * (program.trips * (per_pass + machine.power_cycles_per_tensor_cycle * tensor) + memory),
         handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
     )
 

@@ -6,6 +6,7 @@ import math
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
+from wsopt.tile.lower import release_name
 from wsopt.tile.types import OpKind, TileProgram, Unit
 
 II_SLACK = 4
@@ -39,6 +40,20 @@ def recurrence(program: TileProgram) -> int:
     return max(bounds)
 
 
+def promotion(program: TileProgram) -> int:
+    """Cycles of a pass that partial sums may not outlive: the products before the last, that one's result,
+    adding it up and handing back its slot.
+    """
+    products = {op.output: op for op in program.loop if op.kind is OpKind.MMA}
+    adds = [op for op in program.loop if op.kind is OpKind.ACCUMULATE]
+    found = [0]
+    for add in adds:
+        product = products[add.inputs[0]]
+        release = program.op(release_name(product.consumer or 0, product.copy))
+        found.append(product.copy * product.busy + product.latency + add.issue + release.issue)
+    return max(found)
+
+
 def slot_lifetime(program: TileProgram, machine: Machine) -> int:
     """Cycles from the first load of a slot to its return, at least: copy, product, release."""
     lifetimes = [0]
@@ -46,7 +61,7 @@ def slot_lifetime(program: TileProgram, machine: Machine) -> int:
     for edge in program.edges:
         source, target = program.op(edge.source), program.op(edge.target)
         if source.kind is OpKind.TMA_LOAD and target.kind is OpKind.MMA:
-            release = program.op(f"release@{target.consumer}")
+            release = program.op(release_name(target.consumer or 0, target.copy))
             lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
     return max(lifetimes)
 
@@ -62,8 +77,8 @@ def max_depth(program: TileProgram, machine: Machine) -> int:
 def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
     """The least II: unit loads, recurrences, and a slot's lifetime over the deepest ring."""
     deepest = max(1, max_depth(program, machine))
-    ring = math.ceil(slot_lifetime(program, machine) / deepest)
-    return max(unit_load(program), recurrence(program), ring)
+    ring = math.ceil(slot_lifetime(program, machine) * program.structure.copies / deepest)
+    return max(unit_load(program), recurrence(program), promotion(program), ring)
 
 
 def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:

@@ -94,11 +94,30 @@ def _emitter_loads_apart(m: Model) -> None:
 
 
 def _emitter_slot_in_step(m: Model) -> None:
-    """emitter.v1: the loads of one ring slot stand together, in one stage of the loader."""
+    """emitter.v1: the loads of one ring slot stand together, in one stage of the loader; slots in order."""
     for plan in m.program.rings:
-        first, *others = plan.loads
-        for other in others:
-            m.cp.add(m.stage[other] == m.stage[first])
+        slots = [[n for n in plan.loads if m.program.op(n).copy == c] for c in range(m.program.structure.copies)]
+        for first, *others in slots:
+            for other in others:
+                m.cp.add(m.stage[other] == m.stage[first])
+        for one, other in itertools.pairwise(slots):
+            m.cp.add(m.start[other[0]] >= m.start[one[0]])
+
+
+def _emitter_partials_stay(m: Model) -> None:
+    """emitter.v1: a consumer's operations on partial sums begin and end in one pass.
+
+    Carried round the loop they would be read while a later product is under way, and ptxas then runs the
+    products one by one (its warning C7514).
+    """
+    if not m.program.region.promote:
+        return
+    for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
+        own = [op for op in m.program.loop if op.consumer == consumer]
+        first = next(op for op in own if op.kind is OpKind.MMA)
+        for op in own:
+            m.cp.add(m.start[op.name] >= m.start[first.name])
+            m.cp.add(m.start[op.name] + op.issue <= m.start[first.name] + m.ii)
 
 
 def _dependences(m: Model) -> None:
@@ -157,7 +176,10 @@ def _issue(m: Model) -> None:
 
 
 def _rings(m: Model) -> None:
-    """Lifetime of a slot: release by the last reader - issue of the load + handing it back <= depth * II."""
+    """Lifetime of a slot: release by the last reader - issue of the load + handing it back <= depth * II.
+
+    With several slabs an iteration each has its share of the slots.
+    """
     most = max_depth(m.program, m.machine)
     m.depth = m.cp.new_int_var(1, most, "depth[ring]")
     span = m.cp.new_int_var(0, most * ii_bounds(m.program, m.machine)[1], "depth*II")
@@ -166,11 +188,14 @@ def _rings(m: Model) -> None:
         m.cp.add(m.depth == d).only_enforce_if(is_d)
         m.cp.add(m.depth != d).only_enforce_if(~is_d)
         m.cp.add(span == d * m.ii).only_enforce_if(is_d)
+    copies = m.program.structure.copies
     for plan in m.program.rings:
         for release in plan.releases:
             done = m.program.op(release)
             for load in plan.loads:
-                m.cp.add(m.start[release] + done.issue + done.latency - m.start[load] <= span)
+                if m.program.op(load).copy == done.copy:
+                    life = m.start[release] + done.issue + done.latency - m.start[load]
+                    m.cp.add(copies * life <= span)
 
 
 def _shared_memory(m: Model) -> None:
@@ -223,6 +248,7 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     _placement,
     _emitter_loads_apart,
     _emitter_slot_in_step,
+    _emitter_partials_stay,
     _dependences,
     _symmetry,
     _units,

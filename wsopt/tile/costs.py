@@ -77,7 +77,7 @@ def load_latency(slab_cycles: int, tensor_cycles: int, machine: Machine) -> int:
 def accumulator_registers(region: Region, s: Structure, machine: Machine) -> int:
     """Registers a thread that accumulators take; a promoted product has its partial sums beside them."""
     threads = s.consumer_warps * machine.threads_per_warp
-    tiles = sum(2 if c.promote else 1 for c in region.contractions)
+    tiles = sum(1 + s.copies if c.promote else 1 for c in region.contractions)
     return tiles * s.rows * s.columns // threads
 
 

@@ -46,10 +46,15 @@ class _Cut:
         return self.s.consumers if self.s.sharing is Sharing.ROWS else 1
 
 
-def load_name(region: Region, view: View, consumer: int | None) -> str:
-    """The name of a load and of the tile it fills: by tensor, and by consumer where each has its rows."""
+def load_name(region: Region, view: View, consumer: int | None, copy: int = 0) -> str:
+    """The name of a load and of the tile it fills: by tensor, by consumer where each has its rows, by slab."""
     name = region.operand_name(view)
-    return name if consumer is None else f"{name}@{consumer}"
+    return (name if consumer is None else f"{name}@{consumer}") + _slab(copy)
+
+
+def _slab(copy: int) -> str:
+    """The ending of a name that tells the slabs of an iteration apart."""
+    return f"#{copy}" if copy else ""
 
 
 def _tile_shape(cut: _Cut, view: View) -> tuple[int, ...]:
@@ -66,9 +71,9 @@ def _copy_cycles(cut: _Cut, view: View) -> int:
     return costs.load_cycles(lines, cut.machine)
 
 
-def _load(cut: _Cut, view: View, consumer: int | None) -> None:
+def _load(cut: _Cut, view: View, consumer: int | None, copy: int) -> None:
     """One TMA load of a slab of a streamed tensor."""
-    name = load_name(cut.region, view, consumer)
+    name = load_name(cut.region, view, consumer, copy)
     value = Value(f"tile:{name}", _tile_shape(cut, view), view.dtype, Space.SHARED, consumer)
     busy = _copy_cycles(cut, view)
     cut.values.append(value)
@@ -85,6 +90,7 @@ def _load(cut: _Cut, view: View, consumer: int | None) -> None:
             busy=busy,
             latency=_latency(cut) + busy,
             tensor=view.tensor,
+            copy=copy,
         )
     )
 
@@ -100,42 +106,44 @@ def _latency(cut: _Cut) -> int:
     return costs.load_latency(slab, tensor, cut.machine)
 
 
-def _loads(cut: _Cut) -> None:
+def _loads(cut: _Cut, copy: int) -> None:
     """The streamed tensors: along the accumulator's rows one tile a consumer, along its columns one for all."""
     row = row_role(cut.s.swap)
     for view in cut.region.operands:
         if row in view.roles:
             for consumer in range(cut.row_consumers):
-                _load(cut, view, consumer)
+                _load(cut, view, consumer, copy)
         else:
-            _load(cut, view, None)
+            _load(cut, view, None, copy)
 
 
-def operand_tiles(region: Region, s: Structure, contraction: Contraction, consumer: int) -> tuple[str, str]:
+def operand_tiles(
+    region: Region, s: Structure, contraction: Contraction, consumer: int, copy: int
+) -> tuple[str, str]:
     """The tiles that feed the rows and the columns of a consumer's product."""
     rows, columns = contraction.left, contraction.right
     if s.swap:
         rows, columns = columns, rows
     slot = consumer if s.sharing is Sharing.ROWS else 0
-    return f"tile:{load_name(region, rows, slot)}", f"tile:{load_name(region, columns, None)}"
+    return f"tile:{load_name(region, rows, slot, copy)}", f"tile:{load_name(region, columns, None, copy)}"
 
 
-def _mma(cut: _Cut, contraction: Contraction, consumer: int) -> None:
+def _mma(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -> None:
     """One product of a slab; with promotion into partial sums, which a second operation adds up."""
-    name = f"{contraction.name}@{consumer}"
+    name = f"{contraction.name}@{consumer}{_slab(copy)}"
     busy = costs.mma_cycles(cut.region, cut.s, cut.machine)
     latency = cut.machine.latency
     shape = (cut.s.rows, cut.s.columns)
-    out = f"partial:{name}" if contraction.promote else f"sum:{name}"
+    out = f"partial:{name}" if contraction.promote else f"sum:{contraction.name}@{consumer}"
     cut.values.append(Value(out, shape, DType.F32, Space.REGISTERS, consumer))
-    # The tensor core is shared fairly: a product takes as long as all products of the iteration together.
+    # The tensor core is shared fairly: a product takes as long as all products of its slab together.
     crowd = cut.row_consumers * len(cut.region.contractions)
     cut.ops.append(
         TileOp(
             name=f"mma:{name}",
             kind=OpKind.MMA,
             placement=Placement.LOOP,
-            inputs=operand_tiles(cut.region, cut.s, contraction, consumer),
+            inputs=operand_tiles(cut.region, cut.s, contraction, consumer, copy),
             output=out,
             consumer=consumer,
             unit=Unit.TENSOR,
@@ -145,64 +153,79 @@ def _mma(cut: _Cut, contraction: Contraction, consumer: int) -> None:
             ),
             busy=busy,
             latency=math.ceil(busy * crowd + latency.wgmma_latency),
+            copy=copy,
         )
     )
     if contraction.promote:
-        _accumulate(cut, contraction, consumer, f"mma:{name}", out)
+        _accumulate(cut, contraction, consumer, copy)
 
 
-def _accumulate(cut: _Cut, contraction: Contraction, consumer: int, mma: str, partial: str) -> None:
-    name = f"{contraction.name}@{consumer}"
-    total = Value(f"sum:{name}", (cut.s.rows, cut.s.columns), DType.F32, Space.REGISTERS, consumer)
+def _accumulate(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -> None:
+    """Adding a slab's partial sums to the sums, which all slabs of all iterations do one after another."""
+    total = f"{contraction.name}@{consumer}"
+    name = total + _slab(copy)
     mix = InstructionMix({"add": 1})
     elements = cut.s.rows * cut.s.columns
     groups = cut.s.consumer_warps // cut.machine.warps_per_warpgroup
     cycles = math.ceil(alu_cycles(cut.machine, mix, elements) / groups + cut.machine.latency.arithmetic)
-    cut.values.append(total)
+    if copy == 0:
+        shape = (cut.s.rows, cut.s.columns)
+        cut.values.append(Value(f"sum:{total}", shape, DType.F32, Space.REGISTERS, consumer))
     cut.ops.append(
         TileOp(
             name=f"add:{name}",
             kind=OpKind.ACCUMULATE,
             placement=Placement.LOOP,
-            inputs=(partial, total.name),
-            output=total.name,
+            inputs=(f"partial:{name}", f"sum:{total}"),
+            output=f"sum:{total}",
             consumer=consumer,
             unit=Unit.ALU,
             issue=cycles,
             busy=cycles,
             latency=cycles,
+            copy=copy,
             mix=mix,
             elements=elements,
         )
     )
-    cut.edges.append(Edge(mma, f"add:{name}", 0))
-    cut.edges.append(Edge(f"add:{name}", f"add:{name}", 1))
-    # Partial sums are one set of registers: the next product may not start before they are added up.
-    cut.edges.append(Edge(f"add:{name}", mma, 1))
+    cut.edges.append(Edge(f"mma:{name}", f"add:{name}", 0))
+    # Partial sums are one set of registers a slab: the next product may not start before they are added up.
+    cut.edges.append(Edge(f"add:{name}", f"mma:{name}", 1))
+    last = f"add:{total}{_slab(cut.s.copies - 1)}"
+    if copy > 0:
+        cut.edges.append(Edge(f"add:{total}{_slab(copy - 1)}", f"add:{name}", 0))
+    if copy == cut.s.copies - 1:
+        cut.edges.append(Edge(last, f"add:{total}", 1))
 
 
-def _release(cut: _Cut, consumer: int) -> None:
+def release_name(consumer: int, copy: int) -> str:
+    """The name of a consumer's handing back of the slot of a slab."""
+    return f"release@{consumer}{_slab(copy)}"
+
+
+def _release(cut: _Cut, consumer: int, copy: int) -> None:
     """Handing a slot back: after every product of this consumer that reads it."""
-    name = f"release@{consumer}"
+    name = release_name(consumer, copy)
     cut.ops.append(
         TileOp(
             name=name,
             kind=OpKind.RELEASE,
             placement=Placement.LOOP,
-            inputs=tuple(op.output or "" for op in cut.ops if _is_mma_of(op, consumer)),
+            inputs=tuple(op.output or "" for op in cut.ops if _is_mma_of(op, consumer, copy)),
             output=None,
             consumer=consumer,
             unit=None,
             issue=math.ceil(cut.machine.latency.barrier),
             busy=0,
             latency=math.ceil(cut.machine.latency.mbarrier_wake),
+            copy=copy,
         )
     )
-    cut.edges.extend(Edge(op.name, name, 0) for op in cut.ops if _is_mma_of(op, consumer))
+    cut.edges.extend(Edge(op.name, name, 0) for op in cut.ops if _is_mma_of(op, consumer, copy))
 
 
-def _is_mma_of(op: TileOp, consumer: int) -> bool:
-    return op.kind is OpKind.MMA and op.consumer == consumer
+def _is_mma_of(op: TileOp, consumer: int, copy: int) -> bool:
+    return op.kind is OpKind.MMA and op.consumer == consumer and op.copy == copy
 
 
 def _dependences(cut: _Cut) -> None:
@@ -216,13 +239,12 @@ def _dependences(cut: _Cut) -> None:
 def _ring(cut: _Cut) -> RingPlan:
     """All streamed tiles have the same readers, so they share one ring."""
     loads = [op for op in cut.ops if op.kind is OpKind.TMA_LOAD]
-    tiles = [op.output for op in loads if op.output is not None]
+    slot = [op.output for op in loads if op.copy == 0]
     return RingPlan(
         name="ring",
         loads=tuple(op.name for op in loads),
         releases=tuple(op.name for op in cut.ops if op.kind is OpKind.RELEASE),
-        tiles=tuple(tiles),
-        slot_bytes=sum(v.nbytes for v in cut.values if v.name in tiles),
+        slot_bytes=sum(v.nbytes for v in cut.values if v.name in slot),
     )
 
 
@@ -238,15 +260,17 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     places, later. Costs are in cycles of `machine`.
     """
     cut = _Cut(region, s, machine)
-    _loads(cut)
+    for copy in range(s.copies):
+        _loads(cut, copy)
     for consumer in range(_loop_consumers(s)):
-        for contraction in region.contractions:
-            _mma(cut, contraction, consumer)
-        _release(cut, consumer)
+        for copy in range(s.copies):
+            for contraction in region.contractions:
+                _mma(cut, contraction, consumer, copy)
+            _release(cut, consumer, copy)
     _dependences(cut)
     ring = _ring(cut)
     row, column = row_role(s.swap), column_role(s.swap)
-    trips = math.ceil(region.extent(Role.STREAM) / s.depth)
+    trips = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies))
     tiles = (
         region.extent(Role.BATCH)
         * math.ceil(region.extent(row) / s.tile_rows)
@@ -263,6 +287,6 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
         rings=(ring,),
         epilogue=costs.epilogue_cost(region, s, machine),
         accumulator_registers=costs.accumulator_registers(region, s, machine),
-        tile_l2_bytes=trips * ring.slot_bytes,
+        tile_l2_bytes=trips * s.copies * ring.slot_bytes,
         dram_bytes=costs.dram_bytes(region, s, machine),
     )

@@ -183,10 +183,10 @@ def _add_iota(builder: _Builder, node: Node) -> None:
 def _visit(builder: _Builder, node: Node) -> None:
     if node.op == "matmul":
         _add_product(builder, node)
-    elif is_pointwise(node):
-        _add_pointwise(builder, node)
     elif node.op == "iota":
         _add_iota(builder, node)
+    elif is_pointwise(node):
+        _add_pointwise(builder, node)
     elif input_layout(builder.graph, node.name) is None:
         raise LoweringError(
             f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "

@@ -98,6 +98,11 @@ def _swaps(region: Region, machine: Machine) -> tuple[bool, ...]:
     return (False, True) if few else (False,)
 
 
+def _copies(region: Region) -> tuple[int, ...]:
+    """Sets of partial sums: two only where products are promoted."""
+    return (1, 2) if region.promote else (1,)
+
+
 def _sharings(consumers: int) -> tuple[Sharing, ...]:
     return (Sharing.ROWS,) if consumers == 1 else (Sharing.ROWS, Sharing.TURNS)
 
@@ -134,11 +139,11 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
             _CONSUMERS,
             (machine.warps_per_warpgroup, 2 * machine.warps_per_warpgroup),
         ):
-            for sharing, persistent, pieces, group in itertools.product(
-                _sharings(consumers), (True, False), _PIECES, _GROUPS
+            for sharing, persistent, pieces, group, copies in itertools.product(
+                _sharings(consumers), (True, False), _PIECES, _GROUPS, _copies(region)
             ):
                 found = Structure(
-                    rows, columns, depth, consumers, warps, sharing, persistent, swap, pieces, group
+                    rows, columns, depth, consumers, warps, sharing, persistent, swap, pieces, group, copies
                 )
                 if _is_legal(region, machine, found):
                     yield found

@@ -188,6 +188,8 @@ class Structure:
     `rows` and `columns` are of the accumulator of one consumer; with `swap` the graph's columns are the
     accumulator's rows (the right operand feeds the rows of the tensor core). `pieces` cuts the
     accumulator's columns for the epilogue; `group` is how many tile rows are walked before the next column.
+    `copies` is how many slabs, and slots of the ring, one iteration takes: a promoted product has a set of
+    partial sums for each, so that one is added up while the next is being computed.
     """
 
     rows: int
@@ -200,6 +202,7 @@ class Structure:
     swap: bool
     pieces: int
     group: int
+    copies: int = 1
 
     @property
     def tile_rows(self) -> int:
@@ -215,11 +218,12 @@ class Structure:
         """One line for people."""
         how = "sharing rows" if self.sharing is Sharing.ROWS else "in turns"
         swap = ", operands swapped" if self.swap else ""
+        copies = f", {self.copies} slabs an iteration" if self.copies > 1 else ""
         walk = "persistent" if self.persistent else "one tile a block"
         return (
             f"{self.tile_rows}x{self.columns}x{self.depth}, {self.consumers} consumer(s) of "
             f"{self.consumer_warps} warps {how}, {self.pieces} epilogue piece(s), groups of {self.group}, "
-            f"{walk}{swap}"
+            f"{walk}{copies}{swap}"
         )
 
 
@@ -262,8 +266,9 @@ class TileOp:
     """One operation on tiles.
 
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
-    the operation starts. `consumer` is the consumer it belongs to, None for loads that serve all. `mix` and
-    `elements` are what the cycles of arithmetic were counted from.
+    the operation starts. `consumer` is the consumer it belongs to, None for loads that serve all; `copy` the
+    slab of the iteration that it works on. `mix` and `elements` are what the cycles of arithmetic were
+    counted from.
     """
 
     name: str
@@ -277,6 +282,7 @@ class TileOp:
     busy: int
     latency: int
     tensor: str | None = None
+    copy: int = 0
     mix: InstructionMix = field(default_factory=InstructionMix)
     elements: int = 0
 
@@ -294,13 +300,13 @@ class Edge:
 class RingPlan:
     """Tiles that are loaded, read and released together: one ring of slots, one pair of barriers a slot.
 
-    `loads` and `releases` are names of operations; `tiles` are the shared-memory values of one slot.
+    `loads` and `releases` are names of operations, those of all slabs of an iteration; `slot_bytes` are of
+    the tiles of one slab.
     """
 
     name: str
     loads: tuple[str, ...]
     releases: tuple[str, ...]
-    tiles: tuple[str, ...]
     slot_bytes: int
 
 
