@@ -124,7 +124,9 @@ def run(
     if as_json:
         _print_json({"device": device, **result})
     else:
-        _print(f"{folder}: {result['seeds']} seeds on {device}, relative error {result['max_relative_error']:.1e}")
+        _print(
+            f"{folder}: {result['seeds']} seeds on {device}, relative error {result['max_relative_error']:.1e}"
+        )
 
 
 def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
@@ -135,7 +137,11 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
     show, stop = _progress()
     try:
         result = rehearse(
-            found.graph, found.verified, found.kernel, seeds, lambda done, total: show("rehearse", done, total)
+            found.graph,
+            found.verified,
+            found.kernel,
+            seeds,
+            lambda done, total: show("rehearse", done, total),
         )
     finally:
         stop()
@@ -161,8 +167,12 @@ def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
 @app.command()
 def bench(
     folders: Folders,
-    baseline: Annotated[str, typer.Option(help="names, separated by commas")] = "cublas,eager,inductor,scaled_mm",
-    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="write the results")] = None,
+    baseline: Annotated[
+        str, typer.Option(help="names, separated by commas")
+    ] = "cublas,eager,inductor,scaled_mm",
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="write the results")
+    ] = None,
     together: Annotated[bool, typer.Option("--together", help="one process for all folders")] = False,
 ) -> None:
     """Measure builds on this GPU against what people use: checked first, then timed interleaved."""
@@ -193,7 +203,9 @@ def machines(as_json: AsJson = False) -> None:
     heads = list(asdict(rows[0]))
     cells = [heads, *[[_cell(value) for value in asdict(row).values()] for row in rows]]
     widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
-    _print("\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells))
+    _print(
+        "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells)
+    )
 
 
 def _cell(value: object) -> str:
@@ -210,7 +222,12 @@ def ops(as_json: AsJson = False) -> None:
     from wsopt.graph.ops import OPS
 
     if as_json:
-        _print_json([{"op": o.name, "operands": list(o.operands), "cost": o.cost.value, "doc": o.doc} for o in OPS.values()])
+        _print_json(
+            [
+                {"op": o.name, "operands": list(o.operands), "cost": o.cost.value, "doc": o.doc}
+                for o in OPS.values()
+            ]
+        )
         return
     width = max(len(name) for name in OPS)
     _print("\n".join(f"{o.name.ljust(width)}  {', '.join(o.operands):24s} {o.doc}" for o in OPS.values()))

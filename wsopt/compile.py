@@ -88,7 +88,9 @@ def _build(
 
     deadline = None if seconds is None else time.monotonic() + seconds
     verified, certificate, source, compiled = _search(region, machine, deadline, progress)
-    rehearsal = rehearse(graph, verified, source, SEEDS, lambda done, total: progress("rehearse", done, total))
+    rehearsal = rehearse(
+        graph, verified, source, SEEDS, lambda done, total: progress("rehearse", done, total)
+    )
     summary = summarize(verified, certificate, compiled, rehearsal)
     return {
         "graph.json": json.dumps(graph_to_json(graph), indent=1, ensure_ascii=False) + "\n",

@@ -125,7 +125,9 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise _refuse(path, f"cannot be read: {error.strerror}; is this a folder that compile wrote?") from error
+        raise _refuse(
+            path, f"cannot be read: {error.strerror}; is this a folder that compile wrote?"
+        ) from error
     except UnicodeDecodeError as error:
         raise _refuse(path, f"is not UTF-8 text: {error.reason} at byte {error.start}") from error
 

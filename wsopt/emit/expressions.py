@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
-from wsopt.tile.types import Role, Scalar, Statement, Structure
 from wsopt.tile.structures import column_role, row_role
+from wsopt.tile.types import Role, Scalar, Statement, Structure
 
 _INFIX = {
     "add": "+",
@@ -53,7 +53,7 @@ EXPRESSIONS: Mapping[str, Callable[..., str]] = MappingProxyType(
 )
 """How each primitive is written, from its operands' expressions."""
 
-_COMPARISONS = frozenset("equal not_equal less less_equal greater greater_equal".split())
+_COMPARISONS = frozenset(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
 
 
 @dataclass(frozen=True, slots=True)

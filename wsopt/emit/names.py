@@ -7,13 +7,27 @@ import keyword
 from dataclasses import dataclass, field
 
 _KERNEL_WORDS = frozenset(
-    """
-    gl gluon mbarrier tma tma_load tma_store torch triton fence_async_shared warpgroup_mma warpgroup_mma_wait
-    TensorDescriptor tile tiles slot step visit k trips batch batches row column rows columns row_tile column_tile
-    row_tiles column_tiles row_extent column_extent index piece halves kernel consumer loader epilogue prepare run
-    launch outputs tensors turn ring ring_full ring_empty staging tanh_approx tile_coordinates low high split value
-    INF NEG_INF NAN OPTIONS SIGNATURE VERSION
-    """.split()
+    (
+        *("gl", "gluon", "mbarrier", "tma", "tma_load", "tma_store", "torch", "triton", "TensorDescriptor"),
+        *("fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait", "tanh_approx", "tile_coordinates"),
+        *(
+            "kernel",
+            "consumer",
+            "loader",
+            "epilogue",
+            "halves",
+            "prepare",
+            "run",
+            "launch",
+            "grid",
+            "arguments",
+        ),
+        *("tile", "tiles", "slot", "step", "visit", "k", "trips", "index", "piece", "turn", "processors"),
+        *("batch", "batches", "row", "column", "rows", "columns", "row_tile", "column_tile", "row_tiles"),
+        *("column_tiles", "row_extent", "column_extent", "stream_extent", "ring", "ring_full", "ring_empty"),
+        *("outputs", "tensors", "device", "low", "high", "split", "value", "INF", "NEG_INF", "NAN"),
+        *("OPTIONS", "SIGNATURE", "VERSION", "PIECES", "INPUT_BUFFERS", "GROUP"),
+    )
 )
 
 
@@ -37,4 +51,9 @@ class Names:
 
 def is_reserved(name: str) -> bool:
     """Whether a name means something else in an emitted kernel: Python's words, and the kernel's own."""
-    return keyword.iskeyword(name) or keyword.issoftkeyword(name) or hasattr(builtins, name) or name in _KERNEL_WORDS
+    return (
+        keyword.iskeyword(name)
+        or keyword.issoftkeyword(name)
+        or hasattr(builtins, name)
+        or name in _KERNEL_WORDS
+    )

@@ -113,7 +113,8 @@ class _Unroller:
 
     def _mma(self, slot: _Slot, step: str, iteration: int, number: int) -> Mma:
         left, right = (
-            self.operands.tiles[tile].format(slot=f"{step} % {self.operands.depth}") for tile in slot.op.inputs
+            self.operands.tiles[tile].format(slot=f"{step} % {self.operands.depth}")
+            for tile in slot.op.inputs
         )
         partial = (slot.op.output or "").startswith("partial:")
         if partial or (iteration == 0 and number < self.depth):

@@ -112,7 +112,9 @@ class KernelPlan:
         """Full tiles that the epilogue reads, by source."""
         full = [source for source in self.program.region.sources if source.spans == _FULL]
         return {
-            source.name: self.box(f"read:{source.name}", source.view.tensor, source.view, self.s.piece_columns)
+            source.name: self.box(
+                f"read:{source.name}", source.view.tensor, source.view, self.s.piece_columns
+            )
             for source in full
         }
 
@@ -190,7 +192,11 @@ class KernelPlan:
         for ring in self.rings():
             for consumer in range(ring.per_slot):
                 row = "row_tile * TILE_ROWS" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
-                offset = f" * {ring.per_slot}" + (f" + {consumer}" if consumer else "") if ring.per_slot > 1 else ""
+                offset = (
+                    f" * {ring.per_slot}" + (f" + {consumer}" if consumer else "")
+                    if ring.per_slot > 1
+                    else ""
+                )
                 place = self._place(row, "column_tile * TILE_COLUMNS")
                 found.append(
                     TmaLoad(
@@ -263,9 +269,7 @@ class KernelPlan:
     def reads(self) -> tuple[TensorRead, ...]:
         """How the launcher reads the graph's inputs: one entry for each way that one is used."""
         region = self.program.region
-        found = []
-        for ring in self.rings():
-            found.append(self._read(ring.box.name, ring.box.view, ring.box))
+        found = [self._read(ring.box.name, ring.box.view, ring.box) for ring in self.rings()]
         for source in region.sources:
             name = self.names(f"read:{source.name}", source.view.tensor)
             found.append(self._read(name, source.view, self.inputs().get(source.name)))
@@ -281,10 +285,10 @@ class KernelPlan:
 
     def signature(self) -> tuple[tuple[str, str], ...]:
         """The kernel's arguments with Triton's types; descriptors as (block type, layout constant)."""
-        found: list[tuple[str, str]] = []
         boxes = [ring.box for ring in self.rings()] + [*self.inputs().values(), *self.outputs().values()]
-        for box in boxes:
-            found.append((box.descriptor, f'f"tensordesc<{box.signature},{{{box.layout}.value!r}}>"'))
+        found = [
+            (box.descriptor, f'f"tensordesc<{box.signature},{{{box.layout}.value!r}}>"') for box in boxes
+        ]
         for vector in self.vectors().values():
             found.append((vector.pointer, f'"*{SIGNATURE[vector.source.view.dtype]}"'))
             found.extend((name, '"i32"') for _, name in vector.strides)

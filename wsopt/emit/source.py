@@ -129,7 +129,9 @@ def _epilogue_calls(plan: KernelPlan) -> list[str]:
 
 
 def _consumer_body(plan: KernelPlan) -> str:
-    place = "row_tile * TILE_ROWS" + ("" if plan.in_turns or plan.s.consumers == 1 else " + index * CONSUMER_ROWS")
+    place = "row_tile * TILE_ROWS" + (
+        "" if plan.in_turns or plan.s.consumers == 1 else " + index * CONSUMER_ROWS"
+    )
     lines = [f"row = {place}", "column = column_tile * TILE_COLUMNS"]
     if plan.inputs():
         lines.append(_input_loads(plan))
@@ -253,7 +255,10 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
     ]
     if plan.inputs():
         inputs = plan.verified.schedule.buffers.inputs
-        found += [("PIECES", str(s.pieces), ""), ("INPUT_BUFFERS", str(inputs), "pieces of an input at a time")]
+        found += [
+            ("PIECES", str(s.pieces), ""),
+            ("INPUT_BUFFERS", str(inputs), "pieces of an input at a time"),
+        ]
     text = _write(plan.piece())
     for name, value in (("NEG_INF", 'float("-inf")'), ("INF", 'float("inf")'), ("NAN", 'float("nan")')):
         if name in text.replace("NEG_INF", "") or (name == "NEG_INF" and name in text):

@@ -101,5 +101,3 @@ def tile_view(buffer: str, box: Box, first: Role) -> str:
 def coordinates(view: View, place: dict[Role, str]) -> tuple[str, ...]:
     """The coordinates of a box: for each dimension the expression of its axis."""
     return tuple(place[role] for role in view.roles)
-
-

@@ -14,9 +14,9 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.types import OpKind, Sharing, Unit
 
 _NOTE = (
-    "A bar on a unit is the time that it is held, on a partition the time that issue takes. P1·2 is "
-    "operation P1 in stage 2, counted from its partition's first: it works on the iteration two before. "
-    "A bar that ends in ▶ goes on at ◀. Figures are cycles; the result is there that long after the start."
+    "A bar on a unit is the time that it is held, on a partition the time that issue takes. P1·2 is P1 in "
+    "stage 2, counted from its partition's first operation: it works on the iteration two before. A bar that "
+    "ends in ▶ goes on at ◀. Figures are cycles; the result is there that long after the start."
 )
 
 

@@ -23,7 +23,7 @@ _LETTERS = {
 class NamedOp:
     """An operation of the loop with its place, its key in the chart, and its words in the legend.
 
-    `stage` is relative to the first stage of the operation's partition.
+    `placed` is on the block's clock; `stage` on the partition's own, which begins with its first operation.
     """
 
     key: str
@@ -60,19 +60,20 @@ def named_ops(verified: VerifiedSchedule) -> tuple[NamedOp, ...]:
     """The operations of the loop in the tile program's order, keyed L1, L2, P1, ... by kind."""
     count: dict[str, int] = {}
     found = []
+    stages = _own_stages(verified)
     for op in verified.program.loop:
         letter = _LETTERS[op.kind]
         count[letter] = count.get(letter, 0) + 1
         placed = verified.schedule.place(op.name)
-        first = first_stage(verified, placed.partition)
         words = _legend(op, verified.program)
-        found.append(NamedOp(f"{letter}{count[letter]}", words, op, placed, placed.stage - first))
+        found.append(NamedOp(f"{letter}{count[letter]}", words, op, placed, stages[op.name]))
     return tuple(found)
 
 
-def first_stage(verified: VerifiedSchedule, partition: str) -> int:
-    """The earliest stage on a partition; 0 for one without operations in the loop."""
-    return min((placed.stage for placed in verified.schedule.of(partition)), default=0)
+def _own_stages(verified: VerifiedSchedule) -> dict[str, int]:
+    """The stage of every operation on its partition's own clock."""
+    partitions = verified.schedule.partitions
+    return {one.op: one.stage for p in partitions for one in verified.schedule.of(p.name)}
 
 
 def _slab(op: TileOp, program: TileProgram) -> str:

@@ -96,7 +96,8 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
             freed = _start(schedule, schedule.place(release)) + op.issue + op.latency
             lives, copies = freed - issued, program.structure.copies
             if lives * copies > depth * schedule.ii:
-                yield f"a slot of {plan.name} lives {lives} cycles, {depth} slots at {copies} an II of {schedule.ii} allow less"
+                allowed = depth * schedule.ii // copies
+                yield f"a slot of {plan.name} lives {lives} cycles, {depth} slots allow {allowed}"
 
 
 def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -127,7 +128,10 @@ def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margi
     """Registers are of the hardware's granularity and range, hold the live tiles, and fit the file."""
     total, low = 0, machine.setmaxnreg_min_registers
     for p in schedule.partitions:
-        if p.registers % machine.register_granularity or not low <= p.registers <= machine.setmaxnreg_max_registers:
+        if (
+            p.registers % machine.register_granularity
+            or not low <= p.registers <= machine.setmaxnreg_max_registers
+        ):
             yield f"{p.name} has {p.registers} registers a thread"
         total += p.registers * budget.warpgroup_warps(p.warps, machine) * machine.threads_per_warp
         need = budget.needed_registers(program, margin)
@@ -152,7 +156,11 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
                 yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
     if program.region.promote:
         for partition in schedule.partitions:
-            late = [p.op for p in schedule.of(partition.name) if p.stage and program.op(p.op).kind is not OpKind.TMA_LOAD]
+            late = [
+                p.op
+                for p in schedule.of(partition.name)
+                if p.stage and program.op(p.op).kind is not OpKind.TMA_LOAD
+            ]
             if late:
                 yield f"emitter.v1: {late[0]} carries partial sums into the next pass of {partition.name}"
 

@@ -96,12 +96,14 @@ def _emitter_loads_apart(m: Model) -> None:
 def _emitter_slot_in_step(m: Model) -> None:
     """emitter.v1: the loads of one ring slot stand together, in one stage of the loader; slots in order."""
     for plan in m.program.rings:
-        slots = [[n for n in plan.loads if m.program.op(n).copy == c] for c in range(m.program.structure.copies)]
+        slots = [
+            [n for n in plan.loads if m.program.op(n).copy == c] for c in range(m.program.structure.copies)
+        ]
         for first, *others in slots:
             for other in others:
                 m.cp.add(m.stage[other] == m.stage[first])
-        for one, other in itertools.pairwise(slots):
-            m.cp.add(m.start[other[0]] >= m.start[one[0]])
+        for slot, later in itertools.pairwise(slots):
+            m.cp.add(m.start[later[0]] >= m.start[slot[0]])
 
 
 def _emitter_partials_stay(m: Model) -> None:
@@ -126,9 +128,7 @@ def _dependences(m: Model) -> None:
     for edge in m.program.edges:
         source = m.program.op(edge.source)
         wait = handover if source.kind is OpKind.TMA_LOAD else 0
-        m.cp.add(
-            m.start[edge.target] + edge.distance * m.ii >= m.start[edge.source] + source.latency + wait
-        )
+        m.cp.add(m.start[edge.target] + edge.distance * m.ii >= m.start[edge.source] + source.latency + wait)
 
 
 def _circular(m: Model, op: TileOp, size: int, present: cp_model.IntVar | None, what: str) -> list[object]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import InfeasibleError
 from wsopt.machine.types import Machine
+from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import infeasible, lower_bound_us
-from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.solve.model import solve
 from wsopt.solve.result import Outcome
 from wsopt.tile.lower import lower

@@ -60,7 +60,9 @@ def _slab(copy: int) -> str:
 def _tile_shape(cut: _Cut, view: View) -> tuple[int, ...]:
     """Extents of a streamed tensor's tile for one copy, the batch left out."""
     across = cut.s.rows if row_role(cut.s.swap) in view.roles else cut.s.columns
-    return tuple(cut.s.depth if role is Role.STREAM else across for role in view.roles if role is not Role.BATCH)
+    return tuple(
+        cut.s.depth if role is Role.STREAM else across for role in view.roles if role is not Role.BATCH
+    )
 
 
 def _copy_cycles(cut: _Cut, view: View) -> int:
@@ -102,7 +104,9 @@ def _latency(cut: _Cut) -> int:
         _copy_cycles(cut, view) * (cut.row_consumers if row in view.roles else 1)
         for view in cut.region.operands
     )
-    tensor = costs.mma_cycles(cut.region, cut.s, cut.machine) * cut.row_consumers * len(cut.region.contractions)
+    tensor = (
+        costs.mma_cycles(cut.region, cut.s, cut.machine) * cut.row_consumers * len(cut.region.contractions)
+    )
     return costs.load_latency(slab, tensor, cut.machine)
 
 

@@ -1,0 +1,40 @@
+# Every task of a developer; `make help` lists them.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV ?= .venv
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet -e '.[dev]'
+	touch $(VENV)/ready
+
+setup: $(VENV)/ready  ## make a virtual environment with everything for development
+
+demo: $(VENV)/ready  ## compile a problem, check it, show its schedule
+	$(VENV)/bin/wsopt compile problems/gemm_small_k.json -o out/gemm_small_k
+	$(VENV)/bin/wsopt run out/gemm_small_k
+	$(VENV)/bin/wsopt inspect out/gemm_small_k
+
+test: $(VENV)/ready  ## run the tests; no GPU is needed
+	$(VENV)/bin/python -m pytest -n 2
+
+lint: $(VENV)/ready  ## run the linter and the formatter's check
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/ready  ## run the type checker
+	$(VENV)/bin/mypy
+
+docs: $(VENV)/ready  ## write docs/benchmarks.md from the committed measurements
+	$(VENV)/bin/python -m wsopt.gpu.docs docs/benchmarks/*.json -o docs/benchmarks.md
+
+wheel: $(VENV)/ready  ## build the wheel into dist/
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps -w dist .
+
+clean:  ## remove what the other tasks made
+	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache
+
+.PHONY: help setup demo test lint types docs wheel clean
