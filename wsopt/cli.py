@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -31,7 +32,7 @@ def _print(text: str) -> None:
 
 
 def _print_json(data: Any) -> None:
-    _print(json.dumps(data, ensure_ascii=False))
+    _print(json.dumps(data))
 
 
 def _progress() -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
@@ -264,6 +265,10 @@ def _fail(message: str, status: int) -> NoReturn:
 
 def main() -> None:
     """Entry point of the command `wsopt`."""
+    for stream in (sys.stdout, sys.stderr):
+        # File names and texts of graphs can hold what a terminal or a pipe has no encoding for.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     try:

@@ -22,7 +22,6 @@ from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
 
 FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
@@ -57,7 +56,8 @@ def schedule_text(verified: VerifiedSchedule, certificate: Certificate, summary:
         "format": FORMAT,
         "summary": dict(summary),
         "schedule": _SCHEDULE.dump_python(verified.schedule, mode="json"),
-        "certificate": _CERTIFICATE.dump_python(certificate, mode="json"),
+        # How long the search took is no part of its result: the same graph gives the same bytes.
+        "certificate": _CERTIFICATE.dump_python(certificate, mode="json", exclude={"seconds"}),
         "machine": _MACHINE.dump_python(verified.machine, mode="json"),
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
@@ -154,11 +154,13 @@ def _validated(path: Path, adapter: TypeAdapter[Any], data: Any, key: str) -> An
 def _verified(
     where: Path, graph: Graph, schedule: Schedule, machine: Machine, margin: int
 ) -> VerifiedSchedule:
-    """The schedule, checked again; InputError if its structure is none of those its graph can have."""
-    region = find_region(graph)
-    if schedule.structure not in structures(region, machine):
-        raise InputError(str(where), [Problem("/schedule/structure", "is no legal structure of the graph")])
-    return verify(schedule, lower(region, schedule.structure, machine), machine, margin)
+    """The schedule, checked again; InputError if the graph cannot be cut to its structure."""
+    try:
+        program = lower(find_region(graph), schedule.structure, machine)
+        return verify(schedule, program, machine, margin)
+    except (ArithmeticError, LookupError, ValueError) as error:
+        message = f"the graph cannot be cut to this structure ({type(error).__name__}: {error})"
+        raise InputError(str(where), [Problem("/schedule/structure", message)]) from error
 
 
 def read_folder(path: Path) -> BuildFolder:
@@ -175,6 +177,8 @@ def read_folder(path: Path) -> BuildFolder:
     graph = load_graph(path / "graph.json")
     machine = _validated(where, _MACHINE, data, "machine")
     schedule = _validated(where, _SCHEDULE, data, "schedule")
+    if isinstance(data.get("certificate"), dict):
+        data["certificate"].setdefault("seconds", 0.0)
     certificate = _validated(where, _CERTIFICATE, data, "certificate")
     verified = _verified(where, graph, schedule, machine, certificate.margin)
     kernel = _read_text(path / "kernel.py")

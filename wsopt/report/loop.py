@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from wsopt.report.facts import RingFacts, ring_facts, start
 from wsopt.report.gantt import Bar, Row, chart
 from wsopt.report.layout import counted, joined, percent, table, wrapped
-from wsopt.report.words import NamedOp, does, first_stage, named_ops, unit_words
+from wsopt.report.words import NamedOp, does, named_ops, unit_words
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -105,19 +105,25 @@ def _epilogue(verified: VerifiedSchedule) -> str:
 
 
 def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
-    """How far each loading partition runs ahead of each one with products."""
+    """How far each loading partition runs ahead of each one with products, first operation to first."""
     program, schedule = verified.program, verified.schedule
+    begins = {p.name: _begins(verified, p.name) for p in schedule.partitions}
     loads = {schedule.place(op.name).partition for op in program.loop if op.kind is OpKind.TMA_LOAD}
     products = {schedule.place(op.name).partition for op in program.loop if op.kind is OpKind.MMA}
     for source in sorted(loads):
         ahead: dict[int, list[str]] = {}
         for target in sorted(products):
-            stages = first_stage(verified, target) - first_stage(verified, source)
-            ahead.setdefault(stages, []).append(target)
+            ahead.setdefault(begins[target] - begins[source], []).append(target)
         words = [
-            f"{counted(stages, 'iteration')} ahead of {joined(names)}" for stages, names in ahead.items()
+            f"{cycles:,} cycles ({cycles / schedule.ii:.1f} iterations) ahead of {joined(names)}"
+            for cycles, names in ahead.items()
         ]
         yield f"{source} issues its loads {joined(words)}."
+
+
+def _begins(verified: VerifiedSchedule, partition: str) -> int:
+    """Cycle of a partition's first operation; 0 for one without operations in the loop."""
+    return min((start(verified, p.op) for p in verified.schedule.of(partition)), default=0)
 
 
 def ring_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:

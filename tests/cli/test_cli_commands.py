@@ -1,0 +1,82 @@
+"""The commands beside compile: run, inspect, the lists, help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import residual, write, wsopt
+from conftest import Compiled
+
+import wsopt as package
+from wsopt.graph.ops import OPS
+
+CARDS = {
+    "b200", "b300", "gb200", "h100_pcie", "h100_sxm", "h20", "h200", "rtx_5090", "rtx_pro_6000_blackwell",
+}  # fmt: skip
+
+
+def test_run(compiled: Compiled) -> None:
+    done = wsopt(compiled.folder, "run", "small.wsopt", "--seeds", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("small.wsopt: 3 seeds on cpu, relative error ")
+    found = json.loads(wsopt(compiled.folder, "run", "small.wsopt", "--seeds", "2", "--json").stdout)
+    assert (found["device"], found["seeds"]) == ("cpu", 2)
+    assert 0 <= found["max_relative_error"] < 1e-2
+
+
+def test_inspect(compiled: Compiled) -> None:
+    done = wsopt(compiled.folder, "inspect", "small.wsopt")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (compiled.build / "report.txt").read_text(encoding="utf-8")
+
+
+def test_inspect_json(compiled: Compiled) -> None:
+    done = wsopt(compiled.folder, "inspect", "small.wsopt", "--json")
+    summary = compiled.summary
+    assert json.loads(done.stdout) == {k: summary[k] for k in summary if k not in ("solve_s", "directory")}
+
+
+def test_machines(tmp_path: Path) -> None:
+    done = wsopt(tmp_path, "machines")
+    assert {line.split()[0] for line in done.stdout.splitlines()[1:]} == CARDS
+    assert {row["name"] for row in json.loads(wsopt(tmp_path, "machines", "--json").stdout)} == CARDS
+
+
+def test_ops(tmp_path: Path) -> None:
+    done = wsopt(tmp_path, "ops")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(OPS)
+    found = json.loads(wsopt(tmp_path, "ops", "--json").stdout)
+    assert [row["op"] for row in found] == list(OPS)
+    assert all(row["doc"] and row["operands"] for row in found if row["op"] != "iota")
+
+
+def test_schema(tmp_path: Path) -> None:
+    assert "wsopt.graph/1" in json.dumps(json.loads(wsopt(tmp_path, "schema").stdout))
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    assert wsopt(tmp_path, "--version").stdout == f"wsopt {package.__version__}\n"
+    text = wsopt(tmp_path, "--help").stdout
+    for command in ("compile", "inspect", "run", "bench", "machines", "ops", "schema"):
+        assert f"  {command} " in text
+        done = wsopt(tmp_path, command, "--help")
+        assert done.returncode == 0
+        assert "Usage: wsopt" in done.stdout
+
+
+KEYWORDS = dict(zip("xwbrphsyz", "for gl ring tile x x_desc outputs lambda kernel".split(), strict=True))
+SUFFIXED = dict(zip("xwbrphsyz", "x x_desc x_ptr x_ring y_desc x_tile bf16_staging y y_full".split(), strict=True))
+CAPITALS = dict(
+    zip("xwbrphsyz", "RING_DEPTH TILE_ROWS run prepare PIECE_LAYOUT rows gl_ Y X_LAYOUT".split(), strict=True)
+)
+
+
+@pytest.mark.parametrize("names", [KEYWORDS, SUFFIXED, CAPITALS], ids=["keywords", "suffixed", "capitals"])
+def test_names_that_mean_something_in_a_kernel(names: dict[str, str], tmp_path: Path) -> None:
+    write(tmp_path, residual(names))
+    done = wsopt(tmp_path, "compile", "graph.json", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    done = wsopt(tmp_path, "run", "out", "--seeds", "4")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,207 @@
+"""Exit statuses and messages: one or two lines each, nothing written, a traceback only where asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runs import Done, assert_says, product, write, wsopt
+
+TINY = """
+base = "h200"
+name = "tiny"
+title = "An H200 with little shared memory"
+shared_memory_per_block_bytes = { value = 4096, source = "derived: too little for a ring" }
+"""
+
+
+def compile_refused(folder: Path, graph: object, *options: str) -> Done:
+    """A compile that fails and leaves nothing behind."""
+    write(folder, graph)
+    before = {path.name for path in folder.iterdir()}
+    done = wsopt(folder, "compile", "graph.json", *options)
+    assert {path.name for path in folder.iterdir()} - {"cache"} == before
+    return done
+
+
+def test_all_faults_of_a_graph_at_once(tmp_path: Path) -> None:
+    graph = product()
+    graph["inputs"][0]["dtype"] = "bf61"
+    graph["nodes"][0]["op"] = "matmull"
+    graph["outputs"] = ["z"]
+    done = compile_refused(tmp_path, graph)
+    assert_says(done, 2, "/inputs/0/dtype", "/nodes/0/op", "/outputs/0", '"matmul"')
+    assert len(done.stderr.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"[" * 100_000, "nest"),
+        (b"[]", "an object"),
+    ],
+)
+def test_files_that_are_no_graph(text: bytes, why: str, tmp_path: Path) -> None:
+    (tmp_path / "graph.json").write_bytes(text)
+    assert_says(wsopt(tmp_path, "compile", "graph.json"), 2, "graph.json", why)
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert_says(wsopt(tmp_path, "compile", "absent.json"), 2, "absent.json", "No such file")
+    assert_says(wsopt(tmp_path, "compile", "."), 2, "directory")
+
+
+def test_unknown_machine(tmp_path: Path) -> None:
+    assert_says(compile_refused(tmp_path, product(), "--machine", "h20O"), 2, "did you mean h20", "rtx_5090")
+
+
+def test_bad_machine_files(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text('base = "h200"\nsm_count = { value = -1, source = "x" }\nsm_cuont = 3\n')
+    done = compile_refused(tmp_path, product(), "--machine", "bad.toml")
+    assert_says(done, 2, "/sm_count", "/sm_cuont")
+    (tmp_path / "bad.toml").write_text("sm_count = [")
+    assert_says(compile_refused(tmp_path, product(), "--machine", "bad.toml"), 2, "bad.toml", "not TOML")
+    assert_says(compile_refused(tmp_path, product(), "--machine", "absent.toml"), 2, "absent.toml")
+
+
+def test_what_cannot_be_lowered_is_named(tmp_path: Path) -> None:
+    graph = product()
+    graph["nodes"].insert(1, {"name": "spread", "op": "softmax", "inputs": ["p"], "attrs": {"axis": -1}})
+    graph["nodes"][2]["inputs"] = ["spread"]
+    assert_says(compile_refused(tmp_path, graph), 3, "spread")
+
+
+def test_a_card_that_is_not_compiled_for(tmp_path: Path) -> None:
+    assert_says(compile_refused(tmp_path, product(), "--machine", "b200"), 3, "B200", "sm_100")
+
+
+def test_no_structure_fits(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    done = compile_refused(tmp_path, product(), "--machine", "./tiny.toml")
+    assert_says(done, 3, "graph small", "shared memory")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_traceback_only_where_asked_for(tmp_path: Path) -> None:
+    write(tmp_path, product())
+    for arguments in (("--debug", "compile", "graph.json"), ("compile", "graph.json", "--debug")):
+        done = wsopt(tmp_path, *arguments, "--machine", "b200")
+        assert done.returncode != 0
+        assert "Traceback" in done.stderr
+        assert "LoweringError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bogus",),
+        ("compile",),
+        ("compile", "graph.json", "--time-limit", "-1"),
+        ("compile", "graph.json", "--time-limit", "nan"),
+        ("run", "x", "--device", "tpu"),
+        ("run", "x", "--seeds", "0"),
+        ("inspect", "x", "--bogus"),
+    ],
+)
+def test_wrong_arguments(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    assert_says(wsopt(tmp_path, *arguments), 2, "Usage")
+
+
+# --- builds that are read back --------------------------------------------------------------------------
+
+
+def tamper(folder: Path, *keys: str | int, value: object) -> None:
+    """Change one value of schedule.json."""
+    path = folder / "small.wsopt" / "schedule.json"
+    data = json.loads(path.read_text())
+    at: Any = data
+    for key in keys[:-1]:
+        at = at[key]
+    at[keys[-1]] = value(at[keys[-1]]) if callable(value) else value
+    path.write_text(json.dumps(data))
+
+
+@pytest.mark.parametrize("command", ["run", "inspect"])
+def test_a_schedule_that_is_not_right(command: str, warm: Path) -> None:
+    tamper(warm, "schedule", "ii", value=lambda ii: ii - 1)
+    done = wsopt(warm, command, "small.wsopt")
+    assert_says(done, 4, "schedule of small rejected", "the formula gives")
+    assert len(done.stderr.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    "field", ["rows", "columns", "depth", "consumers", "consumer_warps", "pieces", "group", "copies"]
+)
+@pytest.mark.parametrize("number", [0, -64, 3])
+def test_a_structure_that_cannot_be(field: str, number: int, warm: Path) -> None:
+    tamper(warm, "schedule", "structure", field, value=number)
+    done = wsopt(warm, "inspect", "small.wsopt")
+    assert done.returncode in (2, 4), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "not JSON"),
+        (b"[]", "/format"),
+        (b'{"format": "wsopt.schedule/1"}', "has no machine"),
+        (b"\xff", "not UTF-8"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_a_damaged_schedule_file(text: bytes, why: str, warm: Path) -> None:
+    (warm / "small.wsopt" / "schedule.json").write_bytes(text)
+    assert_says(wsopt(warm, "inspect", "small.wsopt"), 2, "schedule.json", why)
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        (("schedule",), "/schedule"),
+        (("certificate",), "/certificate"),
+        (("schedule", "placed"), "/schedule/placed"),
+        (("schedule", "structure", "sharing"), "/schedule/structure/sharing"),
+        (("machine", "sm_count"), "/machine/sm_count"),
+    ],
+)
+def test_a_damaged_field(keys: tuple[str, ...], place: str, warm: Path) -> None:
+    tamper(warm, *keys, value="?")
+    assert_says(wsopt(warm, "inspect", "small.wsopt"), 2, place)
+
+
+@pytest.mark.parametrize("name", ["graph.json", "schedule.json", "kernel.py"])
+def test_a_file_that_is_missing(name: str, warm: Path) -> None:
+    (warm / "small.wsopt" / name).unlink()
+    assert_says(wsopt(warm, "run", "small.wsopt"), 2, name, "No such file")
+    (warm / "small.wsopt" / name).mkdir()
+    assert_says(wsopt(warm, "run", "small.wsopt"), 2, name, "directory")
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "why"),
+    [(b"\xff", 2, "not UTF-8"), (b"def (", 4, "kernel.py:1"), (b"x = 1", 4, "no function prepare")],
+)
+def test_a_damaged_kernel(text: bytes, status: int, why: str, warm: Path) -> None:
+    (warm / "small.wsopt" / "kernel.py").write_bytes(text)
+    assert_says(wsopt(warm, "run", "small.wsopt", "--seeds", "1"), status, why)
+
+
+def test_a_kernel_that_is_wrong(warm: Path) -> None:
+    path = warm / "small.wsopt" / "kernel.py"
+    source = path.read_text()
+    assert "    fence_async_shared()\n    tma_store(" in source
+    path.write_text(source.replace("    fence_async_shared()\n    tma_store(", "    tma_store("))
+    assert_says(wsopt(warm, "run", "small.wsopt", "--seeds", "2"), 4, "kernel.py:")
+
+
+def test_no_build(tmp_path: Path) -> None:
+    for command in ("run", "inspect"):
+        assert_says(wsopt(tmp_path, command, "absent"), 2, "absent", "is no folder")

@@ -1,0 +1,23 @@
+"""Schedules of small products, each solved once."""
+
+from __future__ import annotations
+
+import pytest
+from schedule_examples import EXAMPLES, Example, solved
+
+from wsopt.machine import Machine, load_machine
+
+
+@pytest.fixture(scope="session")
+def h200() -> Machine:
+    return load_machine("h200")
+
+
+@pytest.fixture(scope="session")
+def examples(h200: Machine) -> dict[str, Example]:
+    return {name: solved(region, structure, h200) for name, (region, structure) in EXAMPLES.items()}
+
+
+@pytest.fixture(scope="session")
+def rows(examples: dict[str, Example]) -> Example:
+    return examples["rows"]

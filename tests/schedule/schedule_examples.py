@@ -1,0 +1,81 @@
+"""Good schedules for the tests to break: a region, a structure, and what the solver made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.machine import Machine
+from wsopt.schedule.check import faults
+from wsopt.schedule.types import PlacedOp, Schedule
+from wsopt.solve.model import solve
+from wsopt.tile.lower import lower
+from wsopt.tile.region import find_region
+from wsopt.tile.types import OpKind, Region, Sharing, Structure, TileProgram
+
+MARGIN = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A schedule with what it is a schedule of."""
+
+    schedule: Schedule
+    program: TileProgram
+    machine: Machine
+
+    def faults(self, schedule: Schedule | None = None) -> list[str]:
+        return faults(schedule or self.schedule, self.program, self.machine, MARGIN)
+
+    def name(self, kind: OpKind, consumer: int | None = None, number: int = 0) -> str:
+        """The name of an operation of the loop."""
+        found = [op.name for op in self.program.loop if op.kind is kind and consumer in (None, op.consumer)]
+        return found[number]
+
+    def start(self, op: str) -> int:
+        placed = self.schedule.place(op)
+        return placed.stage * self.schedule.ii + placed.cycle
+
+    def moved(self, op: str, **changes: Any) -> Schedule:
+        """The schedule with one operation placed differently."""
+        placed = tuple(replace(p, **changes) if p.op == op else p for p in self.schedule.placed)
+        return replace(self.schedule, placed=placed)
+
+    def each(self, change: Callable[[PlacedOp], PlacedOp]) -> Schedule:
+        return replace(self.schedule, placed=tuple(change(p) for p in self.schedule.placed))
+
+
+def region(m: int, n: int, k: int, dtype: str = "bf16", *, residual: bool = False) -> Region:
+    """A product, with a full tile added to it or not, in bf16."""
+    g = GraphBuilder("small")
+    p = g.matmul(g.input("x", (m, k), dtype), g.input("w", (n, k), dtype), transpose_b=True, name="p")
+    total: Symbol = p + g.input("r", (m, n), "bf16") if residual else p
+    g.output(g.cast(total, dtype="bf16", name="y"))
+    return find_region(g.build())
+
+
+def structure(
+    rows: int, columns: int, depth: int, consumers: int, sharing: Sharing = Sharing.ROWS, pieces: int = 1
+) -> Structure:
+    """A persistent structure of one-warpgroup consumers."""
+    return Structure(rows, columns, depth, consumers, 4, sharing, True, False, pieces, 4)
+
+
+EXAMPLES: dict[str, tuple[Region, Structure]] = {
+    "rows": (region(2048, 2048, 512), structure(64, 128, 64, 2)),
+    "turns": (region(2048, 2048, 512), structure(128, 128, 32, 2, Sharing.TURNS)),
+    "f8": (region(2048, 2048, 512, "f8e4m3"), structure(64, 128, 64, 2)),
+    "residual": (region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, pieces=2)),
+}
+
+
+def solved(region: Region, structure: Structure, machine: Machine) -> Example:
+    """The solver's schedule, which the checker has to accept."""
+    program = lower(region, structure, machine)
+    schedule = solve(program, machine, MARGIN).schedule
+    assert schedule is not None
+    example = Example(schedule, program, machine)
+    assert example.faults() == []
+    return example

@@ -1,0 +1,231 @@
+"""The checker: a good schedule with one field changed is refused, with the numbers that show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from schedule_examples import MARGIN, Example
+
+from wsopt.errors import CheckError
+from wsopt.machine import Machine
+from wsopt.schedule import budget
+from wsopt.schedule.check import verify
+from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Schedule
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.types import OpKind, Sharing, Unit
+
+
+def refuse(example: Example, schedule: Schedule, *fragments: str) -> None:
+    """Assert that one of the faults has all the fragments."""
+    found = example.faults(schedule)
+    assert any(all(fragment in fault for fragment in fragments) for fault in found), found
+
+
+def test_good_schedules_are_verified(examples: dict[str, Example]) -> None:
+    for name, e in examples.items():
+        verified = verify(e.schedule, e.program, e.machine, MARGIN)
+        assert verified.schedule is e.schedule, name
+
+
+def test_only_the_checker_makes_verified_schedules(rows: Example) -> None:
+    with pytest.raises(TypeError, match=r"made by schedule\.check\.verify alone"):
+        VerifiedSchedule(rows.schedule, rows.program, rows.machine, object())  # type: ignore[arg-type]
+
+
+def test_all_faults_are_told_at_once(rows: Example) -> None:
+    bad = replace(rows.schedule, base_registers=8, shared_memory_bytes=1)
+    with pytest.raises(CheckError, match=r"schedule of small rejected: .*shared memory .*; base registers 8"):
+        verify(bad, rows.program, rows.machine, MARGIN)
+
+
+# --- placement and partitions -------------------------------------------------------------------------
+
+
+def test_every_operation_is_placed_once(rows: Example) -> None:
+    placed = rows.schedule.placed
+    refuse(rows, replace(rows.schedule, placed=placed[1:]), "operations placed [", placed[0].op)
+    refuse(rows, replace(rows.schedule, placed=(*placed, placed[0])), "operations placed [")
+
+
+def test_operations_are_inside_the_interval(rows: Example) -> None:
+    op, ii = rows.name(OpKind.MMA), rows.schedule.ii
+    refuse(rows, rows.moved(op, cycle=ii), f"{op} at stage", f"cycle {ii} is outside an II of {ii}")
+    refuse(rows, rows.moved(op, cycle=-1), f"cycle -1 is outside an II of {ii}")
+    refuse(rows, rows.moved(op, stage=-1), f"{op} at stage -1")
+
+
+def test_operations_are_on_their_partition(rows: Example) -> None:
+    op = rows.name(OpKind.MMA, 0)
+    refuse(
+        rows, rows.moved(op, partition="helper0"), f"{op} is on helper0, there are ['consumer0', 'consumer1'"
+    )
+    refuse(rows, rows.moved(op, partition="consumer1"), f"{op} belongs to consumer 0 and is on consumer1")
+
+
+def test_partitions_are_those_of_the_structure(rows: Example) -> None:
+    one, two, loader = rows.schedule.partitions
+    refuse(rows, replace(rows.schedule, partitions=(two, one, loader)), "the structure has 2 of 4 warps")
+    wide = replace(one, warps=8)
+    refuse(rows, replace(rows.schedule, partitions=(wide, two, loader)), "warps=8", "has 2 of 4 warps")
+    second = Partition(PartitionRole.LOADER, 1, 1, 24)
+    refuse(rows, replace(rows.schedule, partitions=(one, two, loader, second)), "2 loaders")
+
+
+def test_the_structure_is_that_of_the_program(rows: Example) -> None:
+    other = replace(rows.schedule.structure, group=8)
+    refuse(rows, replace(rows.schedule, structure=other), "group=8", "the tile program was cut to")
+
+
+# --- time ---------------------------------------------------------------------------------------------
+
+
+def test_products_wait_for_their_tiles(rows: Example) -> None:
+    load, mma, ii = rows.name(OpKind.TMA_LOAD), rows.name(OpKind.MMA, 0), rows.schedule.ii
+    late = rows.moved(load, stage=9)
+    wake = round(rows.machine.latency.mbarrier_wake)
+    ready = 9 * ii + rows.schedule.place(load).cycle + rows.program.op(load).latency + wake
+    refuse(rows, late, f"{mma} starts at {rows.start(mma)}, {load} is ready at {ready}")
+
+
+def test_slots_are_released_after_the_product(rows: Example) -> None:
+    mma, release = rows.name(OpKind.MMA, 1), rows.name(OpKind.RELEASE, 1)
+    early = rows.moved(release, stage=0, cycle=rows.start(mma) % rows.schedule.ii)
+    ready = rows.start(mma) + rows.program.op(mma).latency
+    refuse(rows, early, f"{release} starts at", f"{mma} is ready at {ready}")
+
+
+def test_partial_sums_are_added_before_the_next_product(examples: dict[str, Example]) -> None:
+    f8 = examples["f8"]
+    mma, add = f8.name(OpKind.MMA, 0), f8.name(OpKind.ACCUMULATE, 0)
+    late = f8.moved(add, stage=f8.schedule.place(add).stage + 1)
+    ready = f8.start(add) + f8.schedule.ii + f8.program.op(add).latency
+    refuse(f8, late, f"{mma} starts at {f8.start(mma) + f8.schedule.ii}, {add} is ready at {ready}")
+    refuse(f8, late, "emitter.v1", "carries partial sums into the next pass of consumer0")
+
+
+def test_a_unit_does_one_thing_at_a_time(rows: Example) -> None:
+    one, other = rows.name(OpKind.TMA_LOAD), rows.name(OpKind.TMA_LOAD, number=1)
+    at = rows.schedule.place(one)
+    clash = rows.moved(other, cycle=at.cycle, stage=at.stage)
+    refuse(rows, clash, f"{one} at {at.cycle} for {rows.program.op(one).busy} and {other}", "share tma")
+
+
+def test_a_unit_is_not_asked_for_more_than_there_is(rows: Example) -> None:
+    tensor = sum(op.busy for op in rows.program.loop if op.unit is Unit.TENSOR)
+    refuse(
+        rows,
+        replace(rows.schedule, ii=tensor - 1),
+        f"tensor is asked for {tensor} cycles of an II of {tensor - 1}",
+    )
+
+
+def test_a_partition_issues_one_thing_at_a_time(rows: Example) -> None:
+    mma, release = rows.name(OpKind.MMA, 0), rows.name(OpKind.RELEASE, 0)
+    at = rows.schedule.place(mma)
+    clash = rows.moved(release, cycle=at.cycle, stage=at.stage)
+    refuse(rows, clash, "consumer0 issues", mma, release, "at once")
+
+
+# --- budgets ------------------------------------------------------------------------------------------
+
+
+def test_slots_live_no_longer_than_the_ring_allows(rows: Example) -> None:
+    releases = [rows.name(OpKind.RELEASE, consumer) for consumer in (0, 1)]
+    op = rows.program.op(releases[0])
+    first = min(rows.start(p.op) for p in rows.schedule.placed)
+    lives = max(rows.start(name) for name in releases) + op.issue + op.latency - first
+    assert lives > rows.schedule.ii
+    refuse(
+        rows, replace(rows.schedule, rings=(("ring", 1),)), f"a slot of ring lives {lives} cycles, 1 slots"
+    )
+    refuse(rows, replace(rows.schedule, rings=(("ring", 0),)), "ring has 0 slots")
+
+
+def test_rings_are_those_of_the_program(rows: Example) -> None:
+    refuse(rows, replace(rows.schedule, rings=(("belt", 4),)), "('belt', 4)", "the tile program has ['ring']")
+
+
+def test_shared_memory_is_what_the_buffers_take(rows: Example) -> None:
+    used = rows.schedule.shared_memory_bytes
+    wrong = replace(rows.schedule, shared_memory_bytes=used - 8)
+    refuse(rows, wrong, f"given as {used - 8} bytes, the buffers take {used}")
+
+
+def test_shared_memory_fits_a_block(rows: Example) -> None:
+    used = rows.schedule.shared_memory_bytes
+    small = replace(rows, machine=replace(rows.machine, shared_memory_per_block_bytes=used - 1))
+    refuse(small, rows.schedule, f"shared memory: {used} bytes, a block has {used - 1}")
+    deep = replace(rows.schedule, rings=(("ring", 99),))
+    need = budget.shared_memory(rows.program, 99, rows.schedule.buffers)
+    refuse(
+        rows, deep, f"shared memory: {need} bytes, a block has {rows.machine.shared_memory_per_block_bytes}"
+    )
+
+
+@pytest.mark.parametrize("buffers", [EpilogueBuffers(0, 0), EpilogueBuffers(2, 0), EpilogueBuffers(1, 1)])
+def test_buffers_are_of_use_to_the_epilogue(rows: Example, buffers: EpilogueBuffers) -> None:
+    refuse(rows, replace(rows.schedule, buffers=buffers), f"{buffers} for 1 stores")
+
+
+@pytest.mark.parametrize("registers", [16, 25, 248])
+def test_registers_are_what_setmaxnreg_takes(rows: Example, registers: int) -> None:
+    one, *others = rows.schedule.partitions
+    bad = replace(rows.schedule, partitions=(replace(one, registers=registers), *others))
+    refuse(rows, bad, f"consumer0 has {registers} registers a thread")
+
+
+def test_live_tiles_fit_the_registers(rows: Example) -> None:
+    need = budget.needed_registers(rows.program, MARGIN)
+    one, *others = rows.schedule.partitions
+    bad = replace(rows.schedule, partitions=(replace(one, registers=64), *others))
+    refuse(rows, bad, f"consumer0 has 64 registers a thread, its live tiles take {need}")
+
+
+def test_registers_fit_the_file(rows: Example) -> None:
+    *consumers, loader = rows.schedule.partitions
+    bad = replace(rows.schedule, partitions=(*consumers, replace(loader, registers=240)))
+    total = 128 * (sum(p.registers for p in consumers) + 240)
+    refuse(rows, bad, f"registers: {total}, an SM has 65536")
+    refuse(rows, replace(rows.schedule, base_registers=160), "base registers 160")
+
+
+# --- the emitter and the prediction -------------------------------------------------------------------
+
+
+def test_loads_of_a_slot_are_in_one_stage(rows: Example) -> None:
+    load = rows.name(OpKind.TMA_LOAD)
+    apart = rows.moved(load, stage=rows.schedule.place(load).stage + 1)
+    refuse(rows, apart, "emitter.v1: the loads of", "are in stages")
+
+
+def test_loads_are_issued_by_the_loader(rows: Example) -> None:
+    load = rows.name(OpKind.TMA_LOAD)
+    refuse(rows, rows.moved(load, partition="consumer0"), f"emitter.v1: {load} is issued by consumer0")
+
+
+def test_the_prediction_is_derived_again(rows: Example) -> None:
+    given = rows.schedule.prediction
+    better = replace(given, microseconds=given.microseconds - 1)
+    refuse(
+        rows,
+        replace(rows.schedule, prediction=better),
+        f"predicted {better.microseconds} us, the formula gives",
+    )
+    refuse(rows, replace(rows.schedule, prediction=replace(given, tail=0.0)), "or their parts differ")
+
+
+def test_in_turns_each_consumer_has_the_loop(examples: dict[str, Example], h200: Machine) -> None:
+    turns = examples["turns"]
+    assert turns.program.structure.sharing is Sharing.TURNS
+    assert {p.partition for p in turns.schedule.placed} == {"consumer0", "loader0"}
+    assert [p.name for p in turns.schedule.partitions] == ["consumer0", "consumer1", "loader0"]
+    refuse(turns, replace(turns.schedule, partitions=turns.schedule.partitions[1:]), "there are ['consumer1'")
+
+
+def test_a_partition_is_read_on_its_own_clock(rows: Example) -> None:
+    own = rows.schedule.of("consumer1")
+    assert (own[0].stage, own[0].cycle) == (0, 0)
+    starts = {p.op: p.stage * rows.schedule.ii + p.cycle for p in own}
+    first = min(rows.start(op) for op in starts)
+    assert starts == {op: rows.start(op) - first for op in starts}

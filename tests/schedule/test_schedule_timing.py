@@ -1,0 +1,208 @@
+"""The predicted time and the budgets against numbers worked out by hand, on a card of round figures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import fields, replace
+
+import pytest
+from schedule_examples import Example, region, structure
+
+from wsopt.machine import Machine
+from wsopt.schedule import budget, timing
+from wsopt.schedule.types import EpilogueBuffers
+from wsopt.tile.costs import store_drain_cycles
+from wsopt.tile.lower import lower
+from wsopt.tile.types import EpilogueCost, OpKind, Sharing, TileProgram
+
+ONE = EpilogueBuffers(1, 0)
+COST = EpilogueCost(alone=500, together=700, staged_bytes=1024, input_bytes=0, registers=16, stores=1)
+
+
+@pytest.fixture(scope="module")
+def card(h200: Machine) -> Machine:
+    """100 SMs at 1000 MHz, so that a cycle is a nanosecond, and no power limit."""
+    latency = replace(h200.latency, tma_load_dram=900.0, tma_store=700.0, mbarrier_wake=60.0)
+    latency = replace(latency, mbarrier_wait=20.0, barrier=30.0)
+    free = {item.name: 0.0 for item in fields(h200) if item.name.startswith("power_cycles")}
+    return replace(
+        h200,
+        sm_count=100,
+        sustained_clock_mhz=1000.0,
+        block_start_cycles=1000.0,
+        wave_tail_cycles=3000.0,
+        kernel_launch_us=1.5,
+        latency=latency,
+        **free,
+    )
+
+
+def toy(card: Machine, sharing: Sharing = Sharing.ROWS, *, persistent: bool = True) -> TileProgram:
+    """250 tiles of 10 slabs each, whose two loads hold the path for 100 cycles together."""
+    cut = replace(structure(64, 128, 64, 2, sharing), persistent=persistent)
+    program = lower(region(2048, 2048, 512), cut, card)
+    loads = iter((60, 40) if sharing is Sharing.TURNS else (30, 30, 40))
+    ops = tuple(replace(op, busy=next(loads)) if op.kind is OpKind.TMA_LOAD else op for op in program.ops)
+    return replace(program, ops=ops, tiles=250, trips=10, epilogue=COST)
+
+
+def test_persistent_blocks_start_once(card: Machine) -> None:
+    found = timing.predict(toy(card), card, 512, ONE)
+    # 250 tiles on 100 SMs are three rounds; start, fill, rounds of loop and epilogue, last store.
+    assert found.rounds == 3
+    assert found.cycles == 1000 + (900 + 100) + 3 * (10 * 512 + 700) + 700
+    assert (found.start, found.fill, found.tail, found.power) == (1000, 1000, 700, 0)
+    assert (found.main, found.epilogue) == (3 * 5120, 3 * 700)
+    assert found.sm_us == pytest.approx(20.16)
+    assert found.microseconds == pytest.approx(20.16 + 1.5)
+    assert found.bound_by == "the SMs"
+
+
+def test_one_tile_a_block_starts_again_every_round(card: Machine) -> None:
+    found = timing.predict(toy(card, persistent=False), card, 512, ONE)
+    assert found.cycles == 3 * (1000 + 1000 + 5120 + 700 + 3000)
+
+
+def test_turns_hide_the_epilogue_under_the_loop(card: Machine) -> None:
+    found = timing.predict(toy(card, Sharing.TURNS), card, 512, ONE)
+    # A turn is the loop and the hand-over (60 + 20 + 30); only the last epilogue is seen.
+    assert found.cycles == 1000 + 1000 + 3 * (5120 + 110) + 500 + 700
+
+
+def test_turns_wait_for_an_epilogue_that_is_longer_than_the_loop(card: Machine) -> None:
+    program = replace(toy(card, Sharing.TURNS), epilogue=replace(COST, alone=9000))
+    found = timing.predict(program, card, 512, ONE)
+    # Two consumers share a loop and an epilogue each: (5230 + 9000) / 2 a tile.
+    assert found.cycles == 1000 + 1000 + 3 * 7115 + 9000 + 700
+
+
+@pytest.mark.parametrize("sharing", list(Sharing))
+def test_time_grows_with_the_interval_and_the_trips(card: Machine, sharing: Sharing) -> None:
+    program = toy(card, sharing)
+    times = [timing.predict(program, card, ii, ONE).microseconds for ii in range(300, 900, 50)]
+    assert all(a < b for a, b in itertools.pairwise(times))
+    times = [timing.predict(replace(program, trips=t), card, 512, ONE).microseconds for t in range(1, 20)]
+    assert all(a < b for a, b in itertools.pairwise(times))
+    tiles = [
+        timing.predict(replace(program, tiles=t), card, 512, ONE).cycles for t in (1, 100, 101, 200, 201)
+    ]
+    assert tiles[0] == tiles[1] < tiles[2] == tiles[3] < tiles[4]
+
+
+def test_power_is_paid_for_every_cycle_of_the_tensor_core(card: Machine) -> None:
+    program = toy(card)
+    hot = replace(card, power_cycles_per_tensor_cycle=0.25)
+    tensor = sum(op.busy for op in program.ops if op.kind is OpKind.MMA)
+    added = timing.predict(program, hot, 512, ONE).cycles - timing.predict(program, card, 512, ONE).cycles
+    assert added == pytest.approx(3 * 10 * 0.25 * tensor)
+
+
+def test_power_is_paid_for_every_byte_of_a_slab(card: Machine) -> None:
+    program = toy(card)
+    hot = replace(card, power_cycles_per_l2_byte=0.001)
+    added = timing.predict(program, hot, 512, ONE).cycles - timing.predict(program, card, 512, ONE).cycles
+    slab = (128 + 128) * 64 * 2
+    # A round's share of the device memory's bytes comes on top: a three hundredth of them, three times.
+    assert added == pytest.approx(0.001 * (3 * 10 * slab + program.dram_bytes / 100))
+
+
+def test_staging_buffers_hide_the_drain(card: Machine) -> None:
+    program = replace(toy(card), epilogue=replace(COST, stores=4))
+    drain = store_drain_cycles(program.region, program.structure, card)
+    with_one = timing.epilogue_cycles(program, card, ONE)
+    # One buffer is used again after a quarter of 700 cycles: three stores wait for what is left.
+    assert with_one == 700 + 3 * (drain - 175)
+    cycles = [timing.epilogue_cycles(program, card, EpilogueBuffers(b, 0)) for b in (1, 2, 3, 4)]
+    assert sorted(cycles, reverse=True) == cycles
+    assert cycles[3] == 700
+
+
+def test_memory_bounds_the_time_from_below(card: Machine) -> None:
+    slow = replace(card, dram_sustained_bandwidth=1e11)
+    program = toy(slow)
+    found = timing.predict(program, slow, 512, ONE)
+    # Two operands of 2 MiB and an output of 8 MiB.
+    assert program.dram_bytes == 12 * 2**20
+    assert found.bound_by == "device memory"
+    assert found.microseconds == pytest.approx(12 * 2**20 / 1e11 * 1e6 + 1.5)
+
+
+def test_l2_bounds_the_time_from_below(card: Machine) -> None:
+    slow = replace(card, l2_bandwidth=1e10)
+    program = toy(slow)
+    found = timing.predict(program, slow, 512, ONE)
+    through = 250 * program.tile_l2_bytes + 2048 * 2048 * 2
+    assert (found.bound_by, found.l2_us) == ("L2", pytest.approx(through / 1e10 * 1e6))
+
+
+def test_the_roofline_is_the_larger_of_arithmetic_and_bytes(card: Machine) -> None:
+    rate = card.sustained_tflops("bf16") * 1e12
+    assert timing.roofline_us(toy(card), card) == pytest.approx(2 * 2048 * 2048 * 512 / rate * 1e6)
+    slow = replace(card, dram_sustained_bandwidth=1e11)
+    assert timing.roofline_us(toy(slow), slow) == pytest.approx(12 * 2**20 / 1e11 * 1e6)
+
+
+def test_no_schedule_is_faster_than_its_roofline(examples: dict[str, Example]) -> None:
+    for name, e in examples.items():
+        assert e.schedule.prediction.microseconds > e.schedule.prediction.roofline_us, name
+
+
+# --- budgets ------------------------------------------------------------------------------------------
+
+
+def test_shared_memory_by_hand(h200: Machine) -> None:
+    program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2), h200)
+    # Four slots of (64 + 64 + 128) x 64 bf16, a 64x128 bf16 tile a consumer, 8 barriers, the reserve.
+    assert budget.shared_memory(program, 4, ONE) == 4 * 32768 + 2 * 16384 + 8 * 8 + 1024
+    assert budget.shared_memory(program, 4, EpilogueBuffers(2, 0)) == 4 * 32768 + 4 * 16384 + 8 * 8 + 1024
+
+
+def test_turns_have_a_barrier_each_and_a_slot_of_one_tile(h200: Machine) -> None:
+    program = lower(region(2048, 2048, 512), structure(128, 128, 32, 3, Sharing.TURNS), h200)
+    assert budget.shared_memory(program, 2, ONE) == 2 * 16384 + 3 * 32768 + (4 + 3) * 8 + 1024
+
+
+def test_full_inputs_have_buffers_and_barriers(h200: Machine) -> None:
+    program = lower(region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, pieces=2), h200)
+    assert budget.full_inputs(program) == 1
+    assert {b.inputs for b in budget.buffer_options(program)} == {1, 2}
+    piece = 64 * 64 * 2
+    used = budget.shared_memory(program, 3, EpilogueBuffers(1, 2))
+    assert used == 3 * 32768 + 2 * (piece + 2 * piece) + (6 + 2 * 2) * 8 + 1024
+
+
+@pytest.mark.parametrize(
+    ("consumers", "warps", "base", "registers"),
+    [
+        (1, 4, 248, 240),  # 65536 / 256 threads are 256, of which a thread addresses 255
+        (2, 4, 168, 240),  # 65536 / 384 are 170; 168 x 12 warps less 24 x 4, over 8
+        (3, 4, 128, 160),  # 65536 / 512; (128 x 16 - 24 x 4) / 12 are 162
+        (1, 8, 168, 240),
+    ],
+)
+def test_registers_by_hand(h200: Machine, consumers: int, warps: int, base: int, registers: int) -> None:
+    cut = replace(structure(128, 128, 64, consumers), consumer_warps=warps)
+    assert budget.base_registers(cut, h200) == base
+    assert budget.consumer_registers(cut, h200) == registers
+    # What the roles have together is no more than what the kernel was launched with.
+    pool = base * (consumers * warps + 4)
+    assert consumers * warps * registers + 4 * budget.LOADER_REGISTERS <= pool
+    assert pool * 32 <= h200.registers_per_sm
+
+
+def test_live_registers_by_hand(h200: Machine) -> None:
+    program = lower(region(2048, 2048, 512), structure(128, 128, 64, 2), h200)
+    assert program.accumulator_registers == 128 * 128 // 128
+    assert budget.needed_registers(program, 24) == 128 + program.epilogue.registers + 24
+
+
+def test_partitions_take_whole_warpgroups(h200: Machine) -> None:
+    assert [budget.warpgroup_warps(n, h200) for n in (1, 4, 5, 8)] == [4, 4, 8, 8]
+
+
+def test_staging_is_of_no_use_beyond_the_stores(h200: Machine) -> None:
+    for pieces, most in ((1, 1), (2, 2), (4, 4)):
+        program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=pieces), h200)
+        assert max(b.staging for b in budget.buffer_options(program)) == most
+        assert math.prod(program.value("sum:p@0").shape) == 64 * 128
