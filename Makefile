@@ -14,9 +14,9 @@ $(VENV)/ready: pyproject.toml
 setup: $(VENV)/ready  ## make a virtual environment with everything for development
 
 demo: $(VENV)/ready  ## compile a problem, check it, show its schedule
-	$(VENV)/bin/wsopt compile problems/gemm_small_k.json -o out/gemm_small_k
-	$(VENV)/bin/wsopt run out/gemm_small_k
-	$(VENV)/bin/wsopt inspect out/gemm_small_k
+	$(VENV)/bin/wsopt compile problems/gemm_small_k.json
+	$(VENV)/bin/wsopt run gemm_small_k.wsopt
+	$(VENV)/bin/wsopt inspect gemm_small_k.wsopt
 
 test: $(VENV)/ready  ## run the tests; no GPU is needed
 	$(VENV)/bin/python -m pytest -n 2
@@ -35,6 +35,6 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps -w dist .
 
 clean:  ## remove what the other tasks made
-	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
 .PHONY: help setup demo test lint types docs wheel clean

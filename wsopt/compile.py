@@ -129,8 +129,11 @@ def _search(
         if not complaints:
             return verified, certificate, source, compiled
         rejected[structure] = "; ".join(complaints)
-    reasons = "; ".join(f"{s.describe()}: {why}" for s, why in rejected.items())
-    raise CheckError(f"graph {region.name}: the compiler spoils every schedule tried: {reasons}")
+    last, why = list(rejected.items())[-1]
+    raise CheckError(
+        f"graph {region.name}: the compiler spoils each of the {len(rejected)} best schedules; "
+        f"the last one, {last.describe()}: {why}"
+    )
 
 
 def summarize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from cli_runs import residual, write, wsopt
 from conftest import Compiled
 
@@ -66,16 +65,11 @@ def test_version_and_help(tmp_path: Path) -> None:
         assert "Usage: wsopt" in done.stdout
 
 
-KEYWORDS = dict(zip("xwbrphsyz", "for gl ring tile x x_desc outputs lambda kernel".split(), strict=True))
-SUFFIXED = dict(zip("xwbrphsyz", "x x_desc x_ptr x_ring y_desc x_tile bf16_staging y y_full".split(), strict=True))
-CAPITALS = dict(
-    zip("xwbrphsyz", "RING_DEPTH TILE_ROWS run prepare PIECE_LAYOUT rows gl_ Y X_LAYOUT".split(), strict=True)
-)
+NAMES = dict(zip("xwbrphsyz", "for gl ring tile x x_desc outputs lambda kernel".split(), strict=True))
 
 
-@pytest.mark.parametrize("names", [KEYWORDS, SUFFIXED, CAPITALS], ids=["keywords", "suffixed", "capitals"])
-def test_names_that_mean_something_in_a_kernel(names: dict[str, str], tmp_path: Path) -> None:
-    write(tmp_path, residual(names))
+def test_names_that_mean_something_in_a_kernel(tmp_path: Path) -> None:
+    write(tmp_path, residual(NAMES))
     done = wsopt(tmp_path, "compile", "graph.json", "-o", "out")
     assert done.returncode == 0, done.stderr
     done = wsopt(tmp_path, "run", "out", "--seeds", "4")

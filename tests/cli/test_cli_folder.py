@@ -57,7 +57,8 @@ def test_an_empty_folder_is_taken(compiled: Compiled, warm: Path) -> None:
         ("absent/below", "absent does not exist"),
         ("link", "is no folder"),
         ("x" * 300, "name too long"),
-        (".", "holds"),
+        (".", "current folder"),
+        ("empty/..", "current folder"),
         ("empty/../..", "holds"),
     ],
 )

@@ -67,6 +67,7 @@ EXAMPLES: dict[str, tuple[Region, Structure]] = {
     "rows": (region(2048, 2048, 512), structure(64, 128, 64, 2)),
     "turns": (region(2048, 2048, 512), structure(128, 128, 32, 2, Sharing.TURNS)),
     "f8": (region(2048, 2048, 512, "f8e4m3"), structure(64, 128, 64, 2)),
+    "f8 in pairs": (region(2048, 2048, 512, "f8e4m3"), replace(structure(64, 64, 64, 1), copies=2)),
     "residual": (region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, pieces=2)),
 }
 

@@ -1,0 +1,169 @@
+"""Kernels for the emit tests: a graph, a structure that is chosen here, and what is made of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from wsopt.emit.source import emit
+from wsopt.errors import CheckError
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import evaluate, random_inputs, relative_error
+from wsopt.graph.types import Graph
+from wsopt.interpret import execute
+from wsopt.machine import Machine, load_machine
+from wsopt.rehearsal import TOLERANCE
+from wsopt.schedule.check import verify
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.solve.model import solve
+from wsopt.tile.lower import lower
+from wsopt.tile.reduced import reduced
+from wsopt.tile.region import find_region
+from wsopt.tile.types import Sharing, Structure
+
+MARGIN = 24
+Body = Callable[[GraphBuilder], Symbol | tuple[Symbol, ...]]
+
+
+def structure(
+    columns: int = 64,
+    depth: int = 64,
+    consumers: int = 1,
+    *,
+    rows: int = 64,
+    turns: bool = False,
+    persistent: bool = True,
+    swap: bool = False,
+    pieces: int = 1,
+    copies: int = 1,
+) -> Structure:
+    """A structure of small tiles."""
+    sharing = Sharing.TURNS if turns else Sharing.ROWS
+    return Structure(rows, columns, depth, consumers, 4, sharing, persistent, swap, pieces, 2, copies)
+
+
+def graph_of(body: Body, name: str = "small") -> Graph:
+    """The graph whose outputs `body` returns."""
+    g = GraphBuilder(name)
+    found = body(g)
+    g.output(*(found if isinstance(found, tuple) else (found,)))
+    return g.build()
+
+
+@functools.cache
+def h200() -> Machine:
+    return load_machine("h200")
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A kernel with the graph and the schedule that it was made from."""
+
+    graph: Graph
+    verified: VerifiedSchedule
+    source: str
+
+    @property
+    def depth(self) -> int:
+        return self.verified.schedule.depth("ring")
+
+
+def build(graph: Graph, s: Structure) -> Emitted:
+    """Solve, check and emit a graph cut to a structure."""
+    program = lower(find_region(graph), s, h200())
+    solved = solve(program, h200(), MARGIN)
+    assert solved.schedule is not None, solved.reason
+    verified = verify(solved.schedule, program, h200(), MARGIN)
+    return Emitted(graph, verified, emit(verified))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs of a kernel and what its outputs are to be."""
+
+    inputs: dict[str, Any]
+    expected: dict[str, Any]
+    tolerance: dict[str, float]
+    processors: int = 2
+
+    def check(self, source: str, seed: int) -> str | None:
+        """What is wrong with a kernel under one interleaving, or None."""
+        try:
+            outputs = execute(source, self.inputs, seed=seed, processors=self.processors).outputs
+        except CheckError as fault:
+            return str(fault)
+        if set(outputs) != set(self.expected):
+            return f"outputs {sorted(outputs)}"
+        for name, value in self.expected.items():
+            if outputs[name].shape != value.shape:
+                return f"{name} has the shape {outputs[name].shape}"
+            error = relative_error(outputs[name], value)
+            if not error <= self.tolerance[name]:
+                return f"{name} is wrong by {error:.2e}"
+        return None
+
+    def fault(self, source: str, seeds: int) -> str | None:
+        """The first thing that is wrong with a kernel, or None."""
+        faults = (self.check(source, seed) for seed in range(seeds))
+        return next((fault for fault in faults if fault is not None), None)
+
+
+def case(graph: Graph, processors: int = 2) -> Case:
+    """Random inputs of a graph, as it is."""
+    inputs = random_inputs(graph, 0)
+    tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
+    return Case(inputs, evaluate(graph, inputs), tolerance, processors)
+
+
+def small_case(emitted: Emitted, trips: int | None = None) -> Case:
+    """A few ragged tiles of the kernel's structure, and slabs enough to go round the ring."""
+    slabs = min(emitted.depth, 4) + 1 if trips is None else trips
+    return case(reduced(emitted.graph, emitted.verified.program.structure, slabs))
+
+
+# --- graphs ---------------------------------------------------------------------------------------------
+
+
+def plain(g: GraphBuilder) -> Symbol:
+    """y = x w'."""
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+    return g.cast(g.matmul(x, w, transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
+def residual(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """h = x w' + b and y = r + h."""
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+    b, r = g.input("b", (1024,), "bf16", constant=True), g.input("r", (1024, 1024), "bf16")
+    biased = g.add(g.matmul(x, w, transpose_b=True, name="p"), b, name="biased")
+    total = g.add(r, biased, name="total")
+    return g.cast(biased, dtype="bf16", name="h"), g.cast(total, dtype="bf16", name="y")
+
+
+def scaled(g: GraphBuilder) -> Symbol:
+    """f8 operands with f32 sums, scaled by row and by column."""
+    x, w = g.input("x", (1024, 512), "f8e4m3"), g.input("w", (1024, 512), "f8e4m3", constant=True)
+    rows, columns = g.input("sx", (1024, 1), "f32"), g.input("sw", (1024,), "f32")
+    product = g.matmul(x, w, transpose_b=True, accumulate="f32", name="p")
+    return g.cast(product * rows * columns, dtype="bf16", name="y")
+
+
+def transposed(g: GraphBuilder) -> Symbol:
+    """y = x' w."""
+    x, w = g.input("x", (1024, 1024), "f16"), g.input("w", (1024, 1024), "f16", constant=True)
+    return g.cast(g.matmul(x, w, transpose_a=True, name="p"), dtype="f16", name="y")
+
+
+def batched(g: GraphBuilder) -> Symbol:
+    """y[i] = x[i] w[i]'."""
+    x, w = g.input("x", (4, 512, 512), "bf16"), g.input("w", (4, 512, 512), "bf16")
+    return g.cast(g.matmul(x, w, transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
+def gated(g: GraphBuilder) -> Symbol:
+    """y = silu(x a') * (x b')."""
+    x = g.input("x", (1024, 512), "bf16")
+    a, b = (g.input(name, (1024, 512), "bf16", constant=True) for name in "ab")
+    gate, up = g.matmul(x, a, transpose_b=True, name="gate"), g.matmul(x, b, transpose_b=True, name="up")
+    return g.cast(g.silu(gate) * up, dtype="bf16", name="y")

@@ -1,0 +1,72 @@
+"""Small regions and hand-made tile programs for the solver's tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.machine import Machine
+from wsopt.schedule import budget
+from wsopt.tile.lower import lower
+from wsopt.tile.region import find_region
+from wsopt.tile.types import EpilogueCost, OpKind, Region, Sharing, Structure, TileOp, TileProgram
+
+MARGIN = 24
+
+
+def region(m: int, n: int, k: int, dtype: str = "bf16", *, residual: bool = False) -> Region:
+    """A product, with a full tile added to it or not, in bf16."""
+    g = GraphBuilder("small")
+    p = g.matmul(g.input("x", (m, k), dtype), g.input("w", (n, k), dtype), transpose_b=True, name="p")
+    total: Symbol = p + g.input("r", (m, n), "bf16") if residual else p
+    g.output(g.cast(total, dtype="bf16", name="y"))
+    return find_region(g.build())
+
+
+def gated(m: int, n: int, k: int) -> Region:
+    """silu(x a) * (x b): two products that share the loop."""
+    g = GraphBuilder("gated")
+    x, a, b = g.input("x", (m, k), "bf16"), g.input("a", (n, k), "bf16"), g.input("b", (n, k), "bf16")
+    gate, up = g.matmul(x, a, transpose_b=True), g.matmul(x, b, transpose_b=True)
+    g.output(g.cast(g.silu(gate) * up, dtype="bf16", name="y"))
+    return find_region(g.build())
+
+
+def structure(
+    rows: int, columns: int, depth: int, consumers: int, sharing: Sharing = Sharing.ROWS
+) -> Structure:
+    return Structure(rows, columns, depth, consumers, 4, sharing, True, False, 1, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What the operations of a hand-made program take: (issue, busy, latency) by kind."""
+
+    load: tuple[int, int, int]
+    mma: tuple[int, int, int]
+    release: tuple[int, int, int]
+    add: tuple[int, int, int] = (0, 0, 0)
+
+    def of(self, op: TileOp) -> TileOp:
+        found = {
+            OpKind.TMA_LOAD: self.load,
+            OpKind.MMA: self.mma,
+            OpKind.RELEASE: self.release,
+            OpKind.ACCUMULATE: self.add,
+        }[op.kind]
+        issue, busy, latency = found
+        return replace(op, issue=issue, busy=busy, latency=latency)
+
+
+def hand_made(times: Times, machine: Machine, *, consumers: int = 1, f8: bool = False) -> TileProgram:
+    """A program of small numbers, of which one epilogue buffer is all that there is to choose."""
+    shape = region(1024, 1024, 1024, "f8e4m3" if f8 else "bf16")
+    program = lower(shape, structure(64, 64, 64, consumers), machine)
+    cost = EpilogueCost(alone=100, together=100, staged_bytes=8192, input_bytes=0, registers=16, stores=1)
+    return replace(program, ops=tuple(times.of(op) for op in program.ops), epilogue=cost)
+
+
+def with_depth(program: TileProgram, machine: Machine, depth: int) -> Machine:
+    """The card with just the shared memory for a ring of this depth."""
+    (only,) = budget.buffer_options(program)
+    return replace(machine, shared_memory_per_block_bytes=budget.shared_memory(program, depth, only))

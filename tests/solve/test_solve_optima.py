@@ -1,0 +1,127 @@
+"""The model's II against optima worked out by hand, and against trying every placement."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from solve_by_trying import least_interval
+from solve_examples import MARGIN, Times, hand_made, region, structure, with_depth
+
+from wsopt.machine import Machine
+from wsopt.schedule.check import verify
+from wsopt.schedule.types import Schedule
+from wsopt.solve.bound import ii_lower_bound, max_depth, recurrence, slot_lifetime, unit_load
+from wsopt.solve.model import solve
+from wsopt.solve.result import Outcome
+from wsopt.tile.lower import lower
+from wsopt.tile.types import OpKind, TileProgram, Unit
+
+
+@pytest.fixture(scope="module")
+def card(h200: Machine) -> Machine:
+    """A card whose hand-over takes 5 cycles."""
+    return replace(h200, latency=replace(h200.latency, mbarrier_wake=5.0))
+
+
+def optimal(program: TileProgram, machine: Machine) -> Schedule:
+    """The schedule, proved optimal and accepted by the checker."""
+    found = solve(program, machine, MARGIN)
+    assert found.outcome is Outcome.OPTIMAL
+    assert found.schedule is not None
+    assert found.bound == pytest.approx(found.objective)
+    verify(found.schedule, program, machine, MARGIN)
+    return found.schedule
+
+
+LOAD, MMA, RELEASE = (4, 10, 50), (8, 30, 40), (2, 0, 6)
+
+
+def test_the_tensor_core_binds(card: Machine) -> None:
+    program = hand_made(Times(LOAD, MMA, RELEASE), card)
+    assert optimal(program, card).ii == 30
+    two = hand_made(Times(LOAD, MMA, RELEASE), card, consumers=2)
+    assert optimal(two, card).ii == 60
+
+
+def test_the_copies_bind(card: Machine) -> None:
+    program = hand_made(Times((4, 25, 50), MMA, RELEASE), card)
+    assert optimal(program, card).ii == 2 * 25
+    # Two consumers sharing rows have a tile of their own each, and one in common.
+    assert optimal(hand_made(Times((4, 25, 50), MMA, RELEASE), card, consumers=2), card).ii == 3 * 25
+
+
+def test_the_loaders_issue_binds(card: Machine) -> None:
+    assert optimal(hand_made(Times((21, 10, 50), MMA, RELEASE), card), card).ii == 2 * 21
+
+
+def test_the_consumers_issue_binds(card: Machine) -> None:
+    assert optimal(hand_made(Times(LOAD, (28, 30, 40), (7, 0, 6)), card), card).ii == 28 + 7
+
+
+@pytest.mark.parametrize(("depth", "ii"), [(1, 113), (2, 57), (3, 38), (4, 30), (8, 30)])
+def test_a_shallow_ring_binds(card: Machine, depth: int, ii: int) -> None:
+    program = hand_made(Times(LOAD, MMA, RELEASE), card)
+    small = with_depth(program, card, depth)
+    assert max_depth(program, small) == depth
+    # The second copy after the first, 10; its latency and hand-over, 55; product 40; release 2 + 6: 113.
+    schedule = optimal(program, small)
+    assert schedule.ii == ii == max(30, -(-113 // depth))
+    assert schedule.depth("ring") == depth
+
+
+def test_promotion_binds(card: Machine) -> None:
+    program = hand_made(Times(LOAD, MMA, RELEASE, add=(20, 20, 20)), card, f8=True)
+    # The product's result, 40, then adding it up, 20: the partial sums are one set of registers.
+    assert recurrence(program) == 60
+    assert optimal(program, card).ii == 60
+
+
+def test_a_bound_that_is_not_reached(card: Machine) -> None:
+    program = hand_made(Times(LOAD, MMA, RELEASE), card)
+    small = with_depth(program, card, 2)
+    # The bound counts one copy: (50 + 5 + 40 + 2 + 6) / 2. The two copies take turns, so 57 it is.
+    assert slot_lifetime(program, small) == 103
+    assert ii_lower_bound(program, small) == 52
+    assert optimal(program, small).ii == 57
+
+
+def test_a_real_product_runs_at_the_tensor_cores_rate(h200: Machine) -> None:
+    program = lower(region(4096, 4096, 1024), structure(128, 128, 64, 2), h200)
+    # 256 x 128 x 64 multiply-adds at 2048 a cycle.
+    assert unit_load(program) == 1024
+    assert optimal(program, h200).ii == 1024
+
+
+def random_program(rng: random.Random, card: Machine) -> tuple[TileProgram, Machine, int]:
+    busy = rng.randint(1, 6)
+    load = (rng.randint(1, 4), busy, busy + rng.randint(0, 12))
+    issue = rng.randint(1, 5)
+    tensor = rng.randint(1, 9)
+    mma = (issue, tensor, tensor + rng.randint(0, 6))
+    add = rng.randint(1, 6)
+    times = Times(load, mma, (rng.randint(1, 3), 0, rng.randint(0, 4)), (add, add, add))
+    program = hand_made(times, card, consumers=rng.choice((1, 1, 2)), f8=rng.random() < 0.4)
+    depth = rng.randint(1, 4)
+    return program, with_depth(program, card, depth), depth
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_model_finds_what_trying_everything_finds(seed: int, card: Machine) -> None:
+    program, machine, depth = random_program(random.Random(seed), card)
+    wanted = least_interval(program, 5, depth)
+    assert ii_lower_bound(program, machine) <= wanted
+    assert optimal(program, machine).ii == wanted
+
+
+def test_among_equals_the_ring_is_deep(card: Machine) -> None:
+    program = hand_made(Times(LOAD, MMA, RELEASE), card)
+    schedule = optimal(program, with_depth(program, card, 7))
+    assert (schedule.ii, schedule.depth("ring")) == (30, 7)
+
+
+def test_units_of_the_bound_are_those_of_the_program(card: Machine) -> None:
+    program = hand_made(Times(LOAD, MMA, RELEASE), card, consumers=2)
+    assert {op.unit for op in program.loop if op.kind is OpKind.TMA_LOAD} == {Unit.TMA}
+    assert unit_load(program) == max(3 * 10, 2 * 30, 3 * 4, 8 + 2)
