@@ -65,7 +65,8 @@ def test_version_and_help(tmp_path: Path) -> None:
         assert "Usage: wsopt" in done.stdout
 
 
-NAMES = dict(zip("xwbrphsyz", "for gl ring tile x x_desc outputs lambda kernel".split(), strict=True))
+WORDS = ("for", "gl", "ring", "tile", "x", "x_desc", "outputs", "lambda", "kernel")
+NAMES = dict(zip("xwbrphsyz", WORDS, strict=True))
 
 
 def test_names_that_mean_something_in_a_kernel(tmp_path: Path) -> None:

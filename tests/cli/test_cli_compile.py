@@ -61,7 +61,11 @@ def test_writes_the_four_files(compiled: Compiled) -> None:
     assert set(contents(compiled.build)) == FILES
     assert json.loads((compiled.build / "graph.json").read_text())["name"] == "small"
     kernel = (compiled.build / "kernel.py").read_text()
-    imports = {line.split()[1].partition(".")[0] for line in kernel.splitlines() if line.startswith(("import ", "from "))}
+    imports = {
+        line.split()[1].partition(".")[0]
+        for line in kernel.splitlines()
+        if line.startswith(("import ", "from "))
+    }
     assert imports == {"torch", "triton"}
     assert {path.name for path in compiled.folder.iterdir()} == {"small.json", "small.wsopt", "cache"}
 
@@ -146,8 +150,11 @@ def test_a_file_in_the_place_of_the_cache(warm: Path) -> None:
     assert (warm / "cache").read_text() == "a file"
 
 
-DOC = 'end """ then \u2028 and */ and # and \\ and \\N{x} {{ kernel }} {% raw %}\n"""\nimport os\r\x0c\x85def x(): \x00'
-FILE = "we ird\n\"na'me\" $x \\ *.json"
+DOC = (
+    'end """ then \u2028 and */ and # and \\ and \\N{x} {{ kernel }} {% raw %}'
+    '\n"""\nimport os\r\x0c\x85def x(): \x00'
+)
+FILE = 'we ird\n"na\'me" $x \\ *.json'
 
 
 def test_texts_stay_texts(tmp_path: Path) -> None:

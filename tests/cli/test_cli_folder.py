@@ -134,7 +134,11 @@ def test_killed_at_any_moment(compiled: Compiled, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wsopt", "compile", "small.json"]
     for low, high in ((0.2, 0.6), (0.6, 1.0), (1.0, 1.6), (1.6, 2.2), (2.2, 3.0), (3.0, 4.0)):
         process = subprocess.Popen(
-            command, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.DEVNULL, start_new_session=True
+            command,
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )
         time.sleep(rng.uniform(low, high))
         os.killpg(process.pid, signal.SIGKILL)

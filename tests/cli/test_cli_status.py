@@ -65,7 +65,9 @@ def test_unknown_machine(tmp_path: Path) -> None:
 
 
 def test_bad_machine_files(tmp_path: Path) -> None:
-    (tmp_path / "bad.toml").write_text('base = "h200"\nsm_count = { value = -1, source = "x" }\nsm_cuont = 3\n')
+    (tmp_path / "bad.toml").write_text(
+        'base = "h200"\nsm_count = { value = -1, source = "x" }\nsm_cuont = 3\n'
+    )
     done = compile_refused(tmp_path, product(), "--machine", "bad.toml")
     assert_says(done, 2, "/sm_count", "/sm_cuont")
     (tmp_path / "bad.toml").write_text("sm_count = [")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wsopt.emit.source import emit
@@ -70,12 +70,13 @@ class Emitted:
         return self.verified.schedule.depth("ring")
 
 
-def build(graph: Graph, s: Structure) -> Emitted:
-    """Solve, check and emit a graph cut to a structure."""
-    program = lower(find_region(graph), s, h200())
-    solved = solve(program, h200(), MARGIN)
+def build(graph: Graph, s: Structure, kib: int = 227) -> Emitted:
+    """Solve, check and emit a graph cut to a structure, for a block of so much shared memory."""
+    machine = replace(h200(), shared_memory_per_block_bytes=kib * 1024)
+    program = lower(find_region(graph), s, machine)
+    solved = solve(program, machine, MARGIN)
     assert solved.schedule is not None, solved.reason
-    verified = verify(solved.schedule, program, h200(), MARGIN)
+    verified = verify(solved.schedule, program, machine, MARGIN)
     return Emitted(graph, verified, emit(verified))
 
 
@@ -134,7 +135,7 @@ def plain(g: GraphBuilder) -> Symbol:
 
 def residual(g: GraphBuilder) -> tuple[Symbol, ...]:
     """h = x w' + b and y = r + h."""
-    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+    x, w = g.input("x", (1024, 2048), "bf16"), g.input("w", (1024, 2048), "bf16", constant=True)
     b, r = g.input("b", (1024,), "bf16", constant=True), g.input("r", (1024, 1024), "bf16")
     biased = g.add(g.matmul(x, w, transpose_b=True, name="p"), b, name="biased")
     total = g.add(r, biased, name="total")

@@ -53,11 +53,8 @@ class Trial:
         return False
 
     def _earliest(self, op: TileOp) -> int:
-        ready = [0]
-        for edge in self.program.edges:
-            if edge.target == op.name and edge.source in self.starts and not edge.distance:
-                ready.append(self._ready(edge.source))
-        return max(ready)
+        before = [e.source for e in self.program.edges if e.target == op.name and not e.distance]
+        return max((self._ready(name) for name in before if name in self.starts), default=0)
 
     def _ready(self, name: str) -> int:
         source = self.program.op(name)
@@ -81,8 +78,10 @@ class Trial:
             if both and self.starts[edge.target] + edge.distance * self.ii < self._ready(edge.source):
                 return False
         done = [op for op in self.program.loop if op.name in self.starts]
-        freed = [self.starts[op.name] + op.issue + op.latency for op in done if op.kind is OpKind.RELEASE]
-        if freed and max(freed) > self.depth * self.ii:
+        # A product ends before its slot is released, so a late one need not be looked at further.
+        ends = {OpKind.RELEASE: lambda op: op.issue + op.latency, OpKind.MMA: lambda op: op.latency}
+        lives = [self.starts[op.name] + ends[op.kind](op) for op in done if op.kind in ends]
+        if max(lives, default=0) > self.depth * self.ii:
             return False
         return not self.program.region.promote or all(self._in_a_pass(op) for op in done)
 

@@ -1,0 +1,131 @@
+"""Three kernels as they are written, compiled by this Triton and the newest, and executed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import emit_builds as builds
+import jinja2
+import pytest
+from emit_builds import Body, Emitted, build, graph_of, small_case, structure
+
+from wsopt.compile import compile_graph
+from wsopt.emit.source import _environment, expected_wgmma
+from wsopt.gpu import CompiledKernel, Expectation, compile_kernel, verdict
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.tile.types import Structure
+
+ROOT = Path(__file__).parents[2]
+GOLDENS = Path(__file__).parent / "goldens"
+SEEDS = 20
+KERNELS: dict[str, tuple[Body, Structure]] = {
+    "plain": (builds.plain, structure(columns=128, consumers=2, pieces=2)),
+    "residual_in_turns": (builds.residual, structure(consumers=2, turns=True)),
+    "scaled": (builds.scaled, structure(depth=128, copies=2)),
+}
+
+
+@functools.cache
+def emitted(name: str) -> Emitted:
+    body, chosen = KERNELS[name]
+    return build(graph_of(body, name), chosen)
+
+
+@functools.cache
+def compiled(name: str) -> CompiledKernel:
+    return compile_kernel(emitted(name).source)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_golden(name: str) -> None:
+    path = GOLDENS / f"{name}.txt"
+    if os.environ.get("WSOPT_RENEW_GOLDENS"):
+        path.write_text(emitted(name).source, encoding="utf-8")
+    assert emitted(name).source == path.read_text(encoding="utf-8"), "WSOPT_RENEW_GOLDENS=1 renews it"
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_compiles(name: str) -> None:
+    verified = emitted(name).verified
+    asked = Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes)
+    assert verdict(compiled(name), asked) == ()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_computes(name: str) -> None:
+    assert small_case(emitted(name)).fault(emitted(name).source, SEEDS) is None
+
+
+def test_compiles_with_the_newest_triton() -> None:
+    python = os.environ.get("WSOPT_TEST_TRITON_NEXT")
+    if not python:
+        pytest.skip("WSOPT_TEST_TRITON_NEXT names no Python with a newer Triton")
+    code = (
+        "import sys, json, dataclasses; from wsopt.gpu import compile_kernel; "
+        "sources = json.load(sys.stdin); "
+        "print(json.dumps([dataclasses.asdict(compile_kernel(source)) for source in sources]))"
+    )
+    done = subprocess.run(
+        [python, "-c", code],
+        input=json.dumps([emitted(name).source for name in KERNELS]),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    for name, other in zip(KERNELS, json.loads(done.stdout), strict=True):
+        mine = dataclasses.asdict(compiled(name))
+        assert other["triton_version"] != mine["triton_version"]
+        for figure in ("wgmma", "stack_bytes", "spill_loads", "spill_stores", "warps"):
+            assert other[figure] == mine[figure], (name, figure)
+
+
+# --- nothing knows a problem ----------------------------------------------------------------------------
+
+
+def test_no_room_names_a_problem() -> None:
+    words = {path.stem for path in (ROOT / "problems").glob("*.json")} | {"gemm"}
+    pattern = re.compile("|".join(sorted(map(re.escape, words), key=len, reverse=True)), re.IGNORECASE)
+    folders = [ROOT / "templates", *(ROOT / "wsopt" / room for room in ("emit", "solve", "tile"))]
+    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".jinja")]
+    assert len(files) > 10
+    named = [
+        f"{path.relative_to(ROOT)}:{number}: {line}"
+        for path in sorted(files)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert named == []
+
+
+def test_templates_are_strict() -> None:
+    assert _environment().undefined is jinja2.StrictUndefined
+    with pytest.raises(jinja2.UndefinedError):
+        _environment().get_template("kernel.py.jinja").render()
+
+
+def in_no_example(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """relu(a @ b.T) * column + 3, and the product itself in f16."""
+    a, b = g.input("a", (384, 256), "bf16"), g.input("b", (512, 256), "bf16")
+    column = g.input("column", (384, 1), "f32")
+    found = g.matmul(a, b, transpose_b=True, name="product")
+    result = g.cast(g.relu(found) * column + 3, dtype="bf16", name="result")
+    return result, g.cast(found, dtype="f16", name="whole")
+
+
+def test_a_graph_in_no_example() -> None:
+    found = compile_graph(graph_of(in_no_example, "unseen"), use_cache=False)
+    assert (found.summary["status"], found.summary["gap"]) == ("optimal", 0)
+    (kernel,) = found.summary["kernels"]
+    assert kernel["ptxas"]["wgmma"] > 0
+    assert (kernel["ptxas"]["spill_loads"], kernel["ptxas"]["stack_bytes"]) == (0, 0)
+    verified = found.summary["verified"]
+    assert verified["checker"]
+    assert verified["compiled"]
+    assert verified["interpreter"]["max_relative_error"] < 1e-2

@@ -1,0 +1,162 @@
+"""Every single mistake in an emitted kernel is found, but for those that change nothing, with the reason."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import dataclass
+
+import emit_builds as builds
+import pytest
+from emit_builds import Body, Case, Emitted, build, graph_of, small_case, structure
+
+from wsopt.interpret import Mutant, mutants
+from wsopt.tile.types import Structure
+
+SEEDS = 20
+SEEDS_OF_EQUIVALENTS = 5
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel for mutation: little shared memory keeps its ring short, two lengths of loop go round it."""
+
+    body: Body
+    structure: Structure
+    kib: int
+    trips: tuple[int, int]
+
+
+SUBJECTS = {
+    "plain": Subject(builds.plain, structure(consumers=2, pieces=2), 162, (7, 5)),
+    "turns": Subject(builds.residual, structure(consumers=2, turns=True), 162, (5, 18)),
+    "promoted": Subject(builds.scaled, structure(copies=2), 44, (6, 5)),
+    "transposed": Subject(builds.transposed, structure(persistent=False), 138, (9, 16)),
+    "batched": Subject(builds.batched, structure(), 60, (4, 5)),
+    "gated": Subject(builds.gated, structure(), 138, (6, 4)),
+}
+
+TWICE = "a wait that has passed passes again"
+FEWER = "no more products than that are running"
+WAITED = "the release just before has waited for the same products"
+MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
+SHORT = "the piece's number is less than either depth"
+START = "the block's first slot is number 0 at any depth"
+ZERO = "the accumulator it starts from is zero"
+NOTHING = "the block's first store finds none before it"
+LAST = "nobody waits for the slots of the block's last tile"
+
+EMPTY = "mbarrier.wait(ring_empty.index(step % RING_DEPTH), ((step // RING_DEPTH) & 1) ^ 1)"
+FULL = "mbarrier.wait(ring_full.index(step % RING_DEPTH), (step // RING_DEPTH) & 1)"
+FULL_1 = "mbarrier.wait(ring_full.index((step + 1) % RING_DEPTH), ((step + 1) // RING_DEPTH) & 1)"
+TURN = "mbarrier.wait(turn.index(index), (visit & 1) ^ (1 if index == 0 else 0))"
+WAIT_P = "p = warpgroup_mma_wait(1, deps=(p,))"
+WAIT_PARTIAL = "p_partial = warpgroup_mma_wait(1, deps=(p_partial,))"
+WAIT_PARTIAL_1 = "p_partial_1 = warpgroup_mma_wait(0, deps=(p_partial_1,))"
+WAIT_GATED = "gate, up = warpgroup_mma_wait(2, deps=(gate, up,))"
+CONSUMER = (
+    "(consumer, (x_ring, w_ring, ring_full, ring_empty, bf16_staging_0, y_desc, row_tiles, "
+    "column_tiles, trips, row_extent, column_extent, 0)),"
+)
+CONSUMER_TURNS = (
+    "(consumer, (x_ring, w_ring, ring_full, ring_empty, turn, r_desc, b_ptr, r_input_0, r_full_0, "
+    "bf16_staging_0, h_desc, y_desc, row_tiles, column_tiles, trips, row_extent, column_extent, 0)),"
+)
+FIRST_T = (
+    "p = warpgroup_mma(x_ring.index(step % RING_DEPTH).permute((1, 0)), w_ring.index(step % "
+    "RING_DEPTH), p, use_acc=False, is_async=True)"
+)
+
+# Mutants that mean the same as the kernel: kind and line, how many of them, and why.
+EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
+    "plain": {
+        ("double-wait", EMPTY): (1, TWICE),
+        ("double-wait", FULL): (2, TWICE),
+        ("drop-mma-wait", WAIT_P): (1, FEWER),
+        ("weaken-mma-wait", WAIT_P): (1, FEWER),
+        ("depth+1", "tma_store(y_desc, [row, column], bf16_staging.index((piece) % 2))"): (1, SHORT),
+        ("depth+1", "bf16_staging.index((piece) % 2).store(y)"): (1, SHORT),
+        ("swap-argument", CONSUMER): (2, MIRROR),
+    },
+    "turns": {
+        ("double-wait", EMPTY): (1, TWICE),
+        ("double-wait", FULL): (2, TWICE),
+        ("double-wait", TURN): (1, TWICE),
+        ("double-wait", "mbarrier.wait(r_full.index(piece), visit & 1)"): (1, TWICE),
+        ("drop-mma-wait", WAIT_P): (1, FEWER),
+        ("weaken-mma-wait", WAIT_P): (1, FEWER),
+        ("swap-argument", CONSUMER_TURNS): (4, MIRROR),
+    },
+    "promoted": {
+        ("double-wait", EMPTY): (1, TWICE),
+        ("double-wait", FULL): (1, TWICE),
+        ("double-wait", FULL_1): (1, TWICE),
+        ("drop-mma-wait", WAIT_PARTIAL): (1, WAITED),
+        ("weaken-mma-wait", WAIT_PARTIAL): (1, WAITED),
+        ("drop-mma-wait", WAIT_PARTIAL_1): (1, WAITED),
+        ("weaken-mma-wait", WAIT_PARTIAL_1): (1, WAITED),
+    },
+    "transposed": {
+        ("double-wait", EMPTY): (1, TWICE),
+        ("double-wait", FULL): (2, TWICE),
+        ("drop-store_wait", "tma.store_wait(0)"): (1, NOTHING),
+        ("drop-arrive", "mbarrier.arrive(ring_empty.index((step - 1) % RING_DEPTH), count=1)"): (1, LAST),
+        ("early-arrive", "p = warpgroup_mma_wait(0, deps=(p,))"): (1, LAST),
+        ("drop-mma-wait", WAIT_P): (1, FEWER),
+        ("weaken-mma-wait", WAIT_P): (1, FEWER),
+        ("depth+1", FULL): (2, START),
+        ("depth-1", FULL): (2, START),
+        ("depth+1", FIRST_T): (2, START),
+        ("depth-1", FIRST_T): (2, START),
+        ("keep-accumulator", FIRST_T): (1, ZERO),
+    },
+    "batched": {
+        ("double-wait", EMPTY): (1, TWICE),
+        ("double-wait", FULL): (1, TWICE),
+    },
+    "gated": {
+        ("double-wait", EMPTY): (1, TWICE),
+        ("double-wait", FULL): (2, TWICE),
+        ("drop-mma-wait", WAIT_GATED): (2, FEWER),
+        ("weaken-mma-wait", WAIT_GATED): (2, FEWER),
+    },
+}
+
+
+@functools.cache
+def emitted(name: str) -> Emitted:
+    subject = SUBJECTS[name]
+    return build(graph_of(subject.body), subject.structure, subject.kib)
+
+
+def key(source: str, mutant: Mutant) -> tuple[str, str]:
+    return mutant.name.partition("@")[0], source.splitlines()[mutant.line - 1].strip()
+
+
+def survives(cases: list[Case], source: str, seeds: int) -> bool:
+    return all(case.check(source, seed) is None for seed in range(seeds) for case in cases)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_every_mutant_is_found(name: str) -> None:
+    source = emitted(name).source
+    cases = [small_case(emitted(name), trips) for trips in SUBJECTS[name].trips]
+    assert survives(cases, source, SEEDS)
+    table = EQUIVALENT[name]
+    survivors: Counter[tuple[str, str]] = Counter()
+    for mutant in mutants(source):
+        known = key(source, mutant) in table
+        if survives(cases, mutant.source, SEEDS_OF_EQUIVALENTS if known else SEEDS):
+            survivors[key(source, mutant)] += 1
+    assert survivors == {where: count for where, (count, _) in table.items()}
+
+
+def test_every_kind_is_made() -> None:
+    kinds = {mutant.name.partition("@")[0] for name in SUBJECTS for mutant in mutants(emitted(name).source)}
+    assert kinds >= {
+        "drop-wait", "drop-arrive", "drop-expect", "drop-fence", "drop-store_wait", "drop-load", "drop-store",
+        "drop-mma-wait", "double-wait", "double-arrive", "double-expect", "flip-phase", "count+1", "count-1",
+        "bytes+16", "bytes-16", "arrivals+1", "arrivals-1", "depth+1", "depth-1", "shrink-allocation",
+        "weaken-mma-wait", "early-arrive", "shift-slot-wait", "shift-slot-load", "shift-slot-mma",
+        "swap-roles", "same-argument", "swap-argument", "keep-accumulator",
+    }  # fmt: skip

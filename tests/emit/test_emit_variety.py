@@ -1,0 +1,113 @@
+"""Random regions cut to random structures: each is solved, emitted and computes what its graph means."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from emit_builds import build, graph_of, structure
+
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.rehearsal import rehearse
+from wsopt.tile.types import Structure
+
+COUNT = 28
+SEEDS = 4
+M, N, K, BATCH = 512, 768, 512, 4
+OUTPUTS = ("bf16", "f16", "f32", "f8e4m3", "f8e5m2")
+SOURCES = ("bf16", "f16", "f32")
+
+
+def operands(g: GraphBuilder, rng: random.Random, dtype: str, batch: int) -> Symbol:
+    """A product with any transposes; f8 operands lie along the contracted axis."""
+    narrow = dtype.startswith("f8")
+    ta, tb = (False, True) if narrow else (rng.random() < 0.4, rng.random() < 0.6)
+    shared = batch and rng.random() < 0.5
+    left = (K, M) if ta else (M, K)
+    right = (N, K) if tb else (K, N)
+    lead = (batch,) if batch else ()
+    a = g.input("a", (*lead, *left), dtype)
+    b = g.input("b", right if shared else (*lead, *right), dtype, constant=True)
+    more = {"accumulate": rng.choice(["fast", "f32"])} if narrow else {}
+    return g.matmul(a, b, transpose_a=ta, transpose_b=tb, name="p", **more)
+
+
+def source(g: GraphBuilder, rng: random.Random, number: int, batch: int) -> Symbol | float:
+    """A scalar, row, column or full tensor, or a number."""
+    kind = rng.choice(["number", "scalar", "row", "column", "full", "full", "transposed"])
+    name, dtype = f"s{number}", rng.choice(SOURCES)
+    lead = (batch,) if batch and rng.random() < 0.5 else ()
+    match kind:
+        case "number":
+            return rng.choice([2, 0.5, -1.25])
+        case "scalar":
+            return g.input(name, (1, 1), "f32")
+        case "row":
+            return g.input(name, (N,), dtype)
+        case "column":
+            return g.input(name, (*lead, M, 1), dtype)
+        case "transposed" if not batch:
+            return g.transpose(g.input(name, (N, M), dtype), perm=[1, 0])
+        case _:
+            return g.input(name, (*((batch,) if batch else ()), M, N), dtype)
+
+
+def mask(g: GraphBuilder, rng: random.Random, value: Symbol) -> Symbol:
+    """A causal or banded choice between the value and a number."""
+    rows = g.iota(shape=[M, N], axis=0)
+    columns = g.iota(shape=[M, N], axis=1)
+    condition = rng.choice(
+        [lambda: columns <= rows, lambda: columns < rows + 5, lambda: (columns > 40) & (rows < 100)]
+    )()
+    return g.where(condition, value, rng.choice([0.0, -2.0]))
+
+
+def region(rng: random.Random, g: GraphBuilder) -> tuple[Symbol, ...]:
+    """A product, some steps after it, one or two outputs."""
+    dtype = rng.choice(["bf16", "bf16", "f16", "f8e4m3"])
+    batch = rng.choice([0, 0, 0, BATCH])
+    product = operands(g, rng, dtype, batch)
+    value = product * (1 / 16) if rng.random() < 0.5 else product
+    for number in range(rng.randrange(3)):
+        other = source(g, rng, number, batch)
+        value = rng.choice([lambda v, o: v + o, lambda v, o: v * o, lambda v, o: o - v, g.maximum])(
+            value, other
+        )
+    if rng.random() < 0.4:
+        value = getattr(g, rng.choice(["relu", "sigmoid", "silu", "tanh", "abs"]))(value)
+    if not batch and rng.random() < 0.4:
+        value = mask(g, rng, value)
+    outputs = [g.cast(value, dtype=rng.choice(OUTPUTS), name="y")]
+    if rng.random() < 0.4:
+        outputs.append(g.cast(product * 0.25, dtype=rng.choice(OUTPUTS), name="z"))
+    return tuple(outputs)
+
+
+def cut(rng: random.Random, *, narrow: bool, two: bool) -> Structure:
+    """A structure of small tiles."""
+    consumers = rng.choice([1, 1, 2, 3])
+    persistent = rng.random() < 0.7
+    columns = rng.choice([64, 64, 128])
+    return structure(
+        columns,
+        rng.choice([64, 128] if narrow else [32, 64]),
+        consumers,
+        turns=persistent and consumers > 1 and rng.random() < 0.5,
+        persistent=persistent,
+        swap=rng.random() < 0.25,
+        pieces=rng.choice([1, 2] if columns == 64 else [1, 2, 4]),
+        copies=rng.choice([1, 2]) if two else 1,
+    )
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_computes_what_the_graph_means(seed: int) -> None:
+    rng = random.Random(f"variety {seed}")
+    graph = graph_of(lambda g: region(rng, g), f"variety_{seed}")
+    product = graph.node("p")
+    assert product is not None
+    narrow = graph.type_of(product.tensors[0]).dtype.bits == 8
+    promoted = narrow and product.attr("accumulate") == "f32"
+    kernel = build(graph, cut(rng, narrow=narrow, two=promoted))
+    result = rehearse(graph, kernel.verified, kernel.source, SEEDS)
+    assert result.seeds == SEEDS

@@ -1,0 +1,234 @@
+"""Solves of real structures, and the search over them: sound, deterministic, honest about what it left out."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from solve_examples import MARGIN, gated, region, structure
+
+from wsopt.errors import InfeasibleError
+from wsopt.machine import Machine
+from wsopt.schedule.check import verify
+from wsopt.solve import bound, model, search
+from wsopt.solve.bound import ii_lower_bound, infeasible, lower_bound_us
+from wsopt.solve.model import solve
+from wsopt.solve.result import Outcome
+from wsopt.solve.search import Search
+from wsopt.tile.lower import lower
+from wsopt.tile.structures import structures
+from wsopt.tile.types import Region, Sharing, Structure, TileProgram
+
+Narrow = Callable[[Iterable[Structure]], None]
+
+REGIONS = {
+    "plain": region(2048, 2048, 512),
+    "ragged": region(1000, 1032, 264),
+    "few rows": region(40, 4096, 1024),
+    "f8": region(1024, 1024, 512, "f8e4m3"),
+    "gated": gated(1024, 2048, 256),
+    "residual": region(1024, 1024, 128, residual=True),
+}
+
+
+def quick(s: Structure) -> bool:
+    """Structures whose models are solved in a blink."""
+    return s.copies == 1 and s.depth <= 64 and s.tile_rows <= 192 and s.columns <= 128
+
+
+def sample(of: Region, machine: Machine, count: int, seed: int) -> list[TileProgram]:
+    """Some of the tile programs that no budget rules out."""
+    cut = [lower(of, s, machine) for s in structures(of, machine) if s.group == 4 and quick(s)]
+    return random.Random(seed).sample([p for p in cut if not infeasible(p, machine, MARGIN)], count)
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_every_solved_schedule_passes_the_checker(name: str, h200: Machine) -> None:
+    for program in sample(REGIONS[name], h200, 5, seed=5):
+        found = solve(program, h200, MARGIN)
+        assert found.schedule is not None, program.structure
+        verify(found.schedule, program, h200, MARGIN)
+        assert found.schedule.ii >= ii_lower_bound(program, h200)
+        assert lower_bound_us(program, h200) <= found.schedule.prediction.microseconds + 1e-9
+        assert found.bound <= found.objective
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Narrow:
+    """Lets the search see these structures alone."""
+
+    def narrowed(some: Iterable[Structure]) -> None:
+        chosen = tuple(some)
+        monkeypatch.setattr(search, "structures", lambda *_: iter(chosen))
+
+    return narrowed
+
+
+@pytest.mark.parametrize("name", ["plain", "residual"])
+def test_pruning_drops_no_better_structure(name: str, h200: Machine, narrow: Narrow) -> None:
+    programs = sample(REGIONS[name], h200, 10, seed=11)
+    narrow(p.structure for p in programs)
+    best, certificate = Search(REGIONS[name], h200, MARGIN).run()
+    times = {}
+    for program in programs:
+        schedule = solve(program, h200, MARGIN).schedule
+        assert schedule is not None
+        times[program.structure] = schedule.prediction.microseconds
+    assert best.schedule.prediction.microseconds == min(times.values()) == times[best.schedule.structure]
+    assert certificate.pruned > 0
+    assert certificate.considered == 10 == certificate.pruned + certificate.solved
+    assert (certificate.status, certificate.gap, certificate.bound_us) == (
+        "optimal",
+        0.0,
+        min(times.values()),
+    )
+
+
+def test_runners_up_lost(h200: Machine, narrow: Narrow) -> None:
+    programs = sample(REGIONS["plain"], h200, 16, seed=11)
+    narrow(p.structure for p in programs)
+    best, certificate = Search(REGIONS["plain"], h200, MARGIN).run()
+    assert len(certificate.runners_up) >= 5
+    for runner in certificate.runners_up:
+        assert runner.structure != best.schedule.structure
+        assert runner.microseconds >= best.schedule.prediction.microseconds
+        program = lower(REGIONS["plain"], runner.structure, h200)
+        if runner.ii is None:
+            assert runner.microseconds == lower_bound_us(program, h200)
+        else:
+            assert runner.ii >= ii_lower_bound(program, h200)
+
+
+def test_the_same_search_finds_the_same_schedule(h200: Machine, narrow: Narrow) -> None:
+    narrow(p.structure for p in sample(REGIONS["ragged"], h200, 12, seed=8))
+    first, one = Search(REGIONS["ragged"], h200, MARGIN).run()
+    second, two = Search(REGIONS["ragged"], h200, MARGIN).run()
+    assert first.schedule == second.schedule
+    assert replace(one, seconds=0.0) == replace(two, seconds=0.0)
+
+
+def test_the_same_model_is_solved_the_same_way(h200: Machine) -> None:
+    (program,) = sample(REGIONS["gated"], h200, 1, seed=3)
+    assert solve(program, h200, MARGIN).schedule == solve(program, h200, MARGIN).schedule
+
+
+def test_rejected_structures_are_not_taken_again(h200: Machine, narrow: Narrow) -> None:
+    programs = sample(REGIONS["plain"], h200, 8, seed=2)
+    narrow(p.structure for p in programs)
+    best, _ = Search(REGIONS["plain"], h200, MARGIN).run()
+    dropped = frozenset({best.schedule.structure})
+    second, certificate = Search(REGIONS["plain"], h200, MARGIN, rejected=dropped).run()
+    assert second.schedule.structure not in dropped
+    assert second.schedule.prediction.microseconds >= best.schedule.prediction.microseconds
+    assert dict(certificate.infeasible) == {"ptxas": 1}
+
+
+# --- what does not fit ----------------------------------------------------------------------------------
+
+
+def test_a_card_with_no_room_for_a_slot_is_named(h200: Machine) -> None:
+    tiny = replace(h200, shared_memory_per_block_bytes=8192)
+    with pytest.raises(InfeasibleError, match=r"graph small: no structure fits; \d+ by shared memory"):
+        Search(REGIONS["few rows"], tiny, MARGIN).run()
+
+
+def test_a_margin_that_leaves_no_registers_is_named(h200: Machine) -> None:
+    with pytest.raises(InfeasibleError, match=r"no structure fits; \d+ by registers"):
+        Search(REGIONS["few rows"], h200, 240).run()
+
+
+def test_budgets_are_named_with_their_numbers(h200: Machine) -> None:
+    program = lower(REGIONS["plain"], structure(128, 256, 64, 2), h200)
+    assert infeasible(program, h200, MARGIN).startswith("registers: a consumer needs ")
+    assert infeasible(program, h200, MARGIN).endswith("a thread, it can have 240")
+    small = lower(REGIONS["plain"], structure(64, 64, 64, 1), h200)
+    tiny = replace(h200, shared_memory_per_block_bytes=20000)
+    # A slot of 2 x 64 x 64 bf16, a staged tile, two barriers, the reserve.
+    assert infeasible(small, tiny, MARGIN) == "shared memory: 25616 bytes, a block has 20000"
+    assert infeasible(small, h200, MARGIN) == ""
+
+
+def test_too_many_warps_are_named(h200: Machine) -> None:
+    program = lower(REGIONS["plain"], structure(64, 64, 64, 3), h200)
+    assert (
+        infeasible(program, replace(h200, max_warps_per_block=12), MARGIN)
+        == "warps: 16, a block has at most 12"
+    )
+
+
+def shallow(h200: Machine) -> tuple[TileProgram, Machine]:
+    """A program whose ring holds it back so far that its bound is not reached."""
+    program = lower(REGIONS["plain"], structure(64, 128, 64, 2), h200)
+    return program, replace(h200, shared_memory_per_block_bytes=2 * 32768 + 2 * 16384 + 32 + 1024)
+
+
+def test_infeasible_is_told_from_unknown(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, small = shallow(h200)
+    found = solve(program, small, MARGIN)
+    assert found.outcome is Outcome.OPTIMAL
+    assert found.schedule is not None
+    assert found.schedule.ii > ii_lower_bound(program, small)
+    with monkeypatch.context() as patch:
+        patch.setattr(bound, "II_SLACK", 1)
+        nothing = solve(program, small, MARGIN)
+    assert (nothing.outcome, nothing.schedule, nothing.bound) == (Outcome.INFEASIBLE, None, math.inf)
+    monkeypatch.setattr(model, "_DETERMINISTIC_LIMIT", 0.0)
+    stopped = solve(program, small, MARGIN)
+    assert (stopped.outcome, stopped.schedule, stopped.bound) == (Outcome.UNKNOWN, None, 0.0)
+    assert stopped.reason == "the work limit was reached"
+
+
+def test_the_search_counts_what_has_no_schedule(
+    h200: Machine, narrow: Narrow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, small = shallow(h200)
+    narrow([program.structure])
+    monkeypatch.setattr(bound, "II_SLACK", 1)
+    with pytest.raises(InfeasibleError, match="1 by schedule"):
+        Search(REGIONS["plain"], small, MARGIN).run()
+
+
+def test_an_unfinished_structure_leaves_a_gap(
+    h200: Machine, narrow: Narrow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = sample(REGIONS["plain"], h200, 6, seed=4)
+    narrow(p.structure for p in programs)
+    order = sorted(programs, key=lambda p: lower_bound_us(p, h200))
+    first = order[0].structure
+
+    def stopping(program: TileProgram, machine: Machine, margin: int) -> model.Solved:
+        found = solve(program, machine, margin)
+        if program.structure != first:
+            return found
+        return replace(found, outcome=Outcome.UNKNOWN, schedule=None)
+
+    monkeypatch.setattr(search, "solve", stopping)
+    best, certificate = Search(REGIONS["plain"], h200, MARGIN).run()
+    assert best.schedule.structure != first
+    assert (certificate.unfinished, certificate.status) == (1, "feasible")
+    assert certificate.bound_us == lower_bound_us(order[0], h200)
+    us = best.schedule.prediction.microseconds
+    assert certificate.gap == pytest.approx((us - certificate.bound_us) / us)
+
+
+def test_a_deadline_keeps_what_was_found(h200: Machine, narrow: Narrow) -> None:
+    programs = sample(REGIONS["few rows"], h200, 6, seed=4)
+    narrow(p.structure for p in programs)
+    _, certificate = Search(REGIONS["few rows"], h200, MARGIN, deadline=-math.inf).run()
+    assert certificate.solved == 1
+    assert certificate.solved + certificate.pruned + certificate.unfinished == 6
+    assert certificate.bound_us <= min(r.microseconds for r in certificate.runners_up)
+
+
+def test_consumers_in_turns_hide_their_epilogues(h200: Machine) -> None:
+    large = region(4096, 4096, 512)
+    rows, turns = (
+        solve(lower(large, structure(height, 128, 64, 2, sharing), h200), h200, MARGIN).schedule
+        for height, sharing in ((64, Sharing.ROWS), (128, Sharing.TURNS))
+    )
+    assert rows is not None
+    assert turns is not None
+    assert turns.prediction.epilogue < rows.prediction.epilogue / 2
