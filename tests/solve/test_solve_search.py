@@ -67,18 +67,19 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Narrow:
     return narrowed
 
 
-@pytest.mark.parametrize("name", ["plain", "residual"])
-def test_pruning_drops_no_better_structure(name: str, h200: Machine, narrow: Narrow) -> None:
-    programs = sample(REGIONS[name], h200, 10, seed=11)
+@pytest.mark.parametrize(("name", "kib"), [("plain", 227), ("residual", 227), ("plain", 80), ("gated", 100)])
+def test_pruning_drops_no_better_structure(name: str, kib: int, h200: Machine, narrow: Narrow) -> None:
+    # With less shared memory rings are shallow, and bounds are further from what is reached.
+    card = replace(h200, shared_memory_per_block_bytes=kib * 1024)
+    programs = sample(REGIONS[name], card, 10, seed=11)
     narrow(p.structure for p in programs)
-    best, certificate = Search(REGIONS[name], h200, MARGIN).run()
+    best, certificate = Search(REGIONS[name], card, MARGIN).run()
     times = {}
     for program in programs:
-        schedule = solve(program, h200, MARGIN).schedule
+        schedule = solve(program, card, MARGIN).schedule
         assert schedule is not None
         times[program.structure] = schedule.prediction.microseconds
     assert best.schedule.prediction.microseconds == min(times.values()) == times[best.schedule.structure]
-    assert certificate.pruned > 0
     assert certificate.considered == 10 == certificate.pruned + certificate.solved
     assert (certificate.status, certificate.gap, certificate.bound_us) == (
         "optimal",

@@ -51,7 +51,8 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 100.0, -100.0, 1e30, -1e30], np.float32)
 X = np.concatenate([SPECIAL, np.linspace(-12, 12, 501, dtype=np.float32)])
 Y = np.concatenate([SPECIAL[::-1], np.linspace(7, -3, 501, dtype=np.float32)])
-ELEMENTWISE = [name for name, spec in OPS.items() if spec.cost is CostClass.ELEMENTWISE]
+APART = {"cast", "iota", "pow"}  # a rounding, an index, and expanded for numbers alone
+ELEMENTWISE = [n for n, spec in OPS.items() if spec.cost is CostClass.ELEMENTWISE and n not in APART]
 APPROXIMATED = ["tanh", "sigmoid", "silu", "gelu tanh"]
 
 
@@ -85,8 +86,6 @@ def arguments(op: str) -> tuple[Array, ...]:
 @pytest.mark.parametrize("op", [*ELEMENTWISE, "gelu tanh"])
 def test_expansions_mean_what_the_op_table_says(op: str) -> None:
     name, _, flavour = op.partition(" ")
-    if name in ("cast", "iota", "pow"):
-        pytest.skip("no expansion into arithmetic of its own, or only for numbers")
     args = arguments(name)
     found = run(name, args, flavour=flavour)
     wanted = meaning(name, args, {"approximate": flavour or "none"})
@@ -102,7 +101,7 @@ def test_approximations_are_within_the_hardwares_error(op: str) -> None:
     near = np.abs(X) <= 12
     np.testing.assert_allclose(found[np.abs(X) <= 4], wanted[np.abs(X) <= 4], rtol=0, atol=2e-3)
     # tanh is multiplied by x / 2 in silu and gelu, and its error with it.
-    assert (np.abs(found - wanted)[near] <= 2**-11 * np.maximum(1, np.abs(X[near]))).all()
+    assert (np.abs(found[near] - wanted[near]) <= 2**-11 * np.maximum(1, np.abs(X[near]))).all()
     assert np.isnan(found[np.isnan(X)]).all()
 
 

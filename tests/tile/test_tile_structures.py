@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from tile_graphs import extents, gated, plain, product, region_of
@@ -83,6 +84,14 @@ def test_structures_of_random_extents_are_legal(h200: Machine) -> None:
             # No tile is twice the extent or more, unless it is the least that there is.
             assert s.columns < 2 * region.extent(column_role(s.swap)) or s.columns <= 64
             assert s.rows < 2 * region.extent(row_role(s.swap)) or s.rows == 64
+
+
+def test_boxes_are_no_larger_than_the_card_takes(h200: Machine) -> None:
+    small = replace(h200, tma_box_extent_max=64)
+    assert {(s.rows, s.columns, s.depth) for s in structures(plain(256, 256, 256), small)} == {
+        (64, 64, 32),
+        (64, 64, 64),
+    }
 
 
 def test_structures_come_once_and_in_one_order(region: Region, h200: Machine) -> None:
