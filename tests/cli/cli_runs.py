@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,20 @@ def assert_says(done: Done, status: int, *words: str) -> None:
     assert done.stdout == ""
     for word in words:
         assert word in done.stderr
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A folder in which `wsopt compile small.json --json` has run; its cache is warm."""
+
+    folder: Path
+    done: Done
+
+    @property
+    def build(self) -> Path:
+        return self.folder / "small.wsopt"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.done.stdout)
+        return found

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli_runs import Done, product, write, wsopt
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A folder in which `wsopt compile small.json --json` has run; its cache is warm."""
-
-    folder: Path
-    done: Done
-
-    @property
-    def build(self) -> Path:
-        return self.folder / "small.wsopt"
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.done.stdout)
-        return found
+from cli_runs import Compiled, product, write, wsopt
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cli_runs import residual, write, wsopt
-from conftest import Compiled
+from cli_runs import Compiled, residual, write, wsopt
 
 import wsopt as package
 from wsopt.graph.ops import OPS

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_runs import FILES, contents, product, write, wsopt
-from conftest import Compiled
+from cli_runs import FILES, Compiled, contents, product, write, wsopt
 
 KEYS = {
     "name", "machine", "status", "predicted_us", "bound_us", "roofline_us", "gap", "solve_s", "structures",

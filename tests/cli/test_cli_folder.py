@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_runs import FILES, assert_says, contents, environment, product, write, wsopt
-from conftest import Compiled
+from cli_runs import FILES, Compiled, assert_says, contents, environment, product, write, wsopt
 
 from wsopt.errors import InputError
 from wsopt.folder import read_folder, write_folder
