@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
 
 _TEMPORARY = ".wsopt-"
+_LARGEST = 1024
+"""No number of a structure is larger; a damaged file with one would take forever to be cut and refused."""
 
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
@@ -155,6 +157,9 @@ def _verified(
     where: Path, graph: Graph, schedule: Schedule, machine: Machine, margin: int
 ) -> VerifiedSchedule:
     """The schedule, checked again; InputError if the graph cannot be cut to its structure."""
+    sizes = [size for size in astuple(schedule.structure) if isinstance(size, int)]
+    if max(sizes) > _LARGEST:
+        raise InputError(str(where), [Problem("/schedule/structure", f"{max(sizes)} is no size of a tile")])
     try:
         program = lower(find_region(graph), schedule.structure, machine)
         return verify(schedule, program, machine, margin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import re
 from dataclasses import dataclass, field
 
 _KERNEL_WORDS = frozenset(
@@ -31,10 +32,20 @@ _KERNEL_WORDS = frozenset(
 )
 
 
+_DERIVED = re.compile(
+    r".*_(desc|ptr|ring|full|empty|input|staging|stride|strides|extents|layout)", re.IGNORECASE
+)
+_PIECE = re.compile(r".*_\d+")
+
+
 @dataclass(slots=True)
 class Names:
-    """One scope: hands out an identifier for every key, the same one each time."""
+    """One scope: hands out an identifier for every key, the same one each time.
 
+    With `pieces`, names that end in a number are left to the pieces that a tile is cut into.
+    """
+
+    pieces: bool = False
     taken: set[str] = field(default_factory=set)
     given: dict[str, str] = field(default_factory=dict)
 
@@ -42,7 +53,7 @@ class Names:
         """The identifier of `key`; `wish` is what it should look like, the key itself if not given."""
         if key not in self.given:
             name = wish or key
-            while name in self.taken or is_reserved(name):
+            while name in self.taken or is_reserved(name) or (self.pieces and _PIECE.fullmatch(name)):
                 name += "_"
             self.taken.add(name)
             self.given[key] = name
@@ -50,7 +61,11 @@ class Names:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name means something else in an emitted kernel: Python's words, and the kernel's own."""
+    """Whether a name means something else in an emitted kernel: Python's words, the kernel's own, and those
+    made from a tensor's name and an ending.
+    """
+    if _DERIVED.fullmatch(name):
+        return True
     return (
         keyword.iskeyword(name)
         or keyword.issoftkeyword(name)

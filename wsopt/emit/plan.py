@@ -62,7 +62,7 @@ class KernelPlan:
     """One kernel, ready to be written."""
 
     verified: VerifiedSchedule
-    names: Names = field(default_factory=Names)
+    names: Names = field(default_factory=lambda: Names(pieces=True))
 
     @property
     def program(self) -> TileProgram:
@@ -96,7 +96,7 @@ class KernelPlan:
     def box(self, kind: str, wish: str, view: View, columns: int) -> Box:
         """The box of a tensor for tiles of this many accumulator columns; one name for each way it is used."""
         name = self.names(f"{kind}:{wish}", wish)
-        return make_box(name, f"{name.upper()}_LAYOUT", view, self._extents(columns))
+        return make_box(name, f"{name}_LAYOUT", view, self._extents(columns))
 
     def rings(self) -> tuple[RingBuffer, ...]:
         """The streamed tensors' rings; along the accumulator's rows a box for each consumer."""
