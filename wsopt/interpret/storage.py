@@ -20,6 +20,13 @@ NEVER = 0
 BEFORE = -1
 
 
+def _strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """A strided view; NumPy's own cannot take every ml_dtypes element type, so one-byte types go as bytes."""
+    if array.itemsize != 1:
+        return as_strided(array, shape, strides)
+    return as_strided(array.view(np.uint8), shape, strides).view(array.dtype)
+
+
 class Storage:
     """The elements behind one tensor, in memory order, each with the launch that last wrote it."""
 
@@ -32,7 +39,7 @@ class Storage:
             max(extent - 1, 0) * stride for extent, stride in zip(array.shape, array.strides, strict=True)
         )
         extent = sum(spans) // array.itemsize + 1 if array.size else 0
-        self.flat: Array = as_strided(array, (extent,), (array.itemsize,)) if extent else array.reshape(-1)
+        self.flat: Array = _strided(array, (extent,), (array.itemsize,)) if extent else array.reshape(-1)
         self.stamps: NDArray[np.int16] = np.full(extent, NEVER if poisoned else BEFORE, np.int16)
 
     def view(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Array, Array]:
@@ -41,7 +48,7 @@ class Storage:
         if offset < 0 or (0 not in shape and last >= self.flat.size):
             raise InterpreterError(f"{self.name}: shape {shape}, strides {strides} go beyond its memory")
         item, mark = self.flat.itemsize, self.stamps.itemsize
-        elements = as_strided(self.flat[offset:], shape, tuple(stride * item for stride in strides))
+        elements = _strided(self.flat[offset:], shape, tuple(stride * item for stride in strides))
         return elements, as_strided(self.stamps[offset:], shape, tuple(stride * mark for stride in strides))
 
     def check_read(self, stamps: Array, launch: int) -> None:
