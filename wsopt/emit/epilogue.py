@@ -12,9 +12,7 @@ from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
 from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import Output, Role, Source, Statement
-
-_FULL = frozenset({Role.ROW, Role.COLUMN})
+from wsopt.tile.types import FULL, Output, Role, Source, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class PieceWriter:
 
     def add_sum(self, contraction: str, name: str) -> None:
         """Make a product's sums known under their name in the kernel."""
-        self.operands[contraction] = Operand(name, _FULL, DType.F32)
+        self.operands[contraction] = Operand(name, FULL, DType.F32)
 
     def _load_address(self, argument: VectorArgument) -> str:
         s = self.verified.program.structure

@@ -16,9 +16,7 @@ from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.lower import load_name
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import Role, Sharing, Space, Structure, TileProgram, View
-
-_FULL = frozenset({Role.ROW, Role.COLUMN})
+from wsopt.tile.types import FULL, Role, Sharing, Space, Structure, TileProgram, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +108,11 @@ class KernelPlan:
 
     def inputs(self) -> dict[str, Box]:
         """Full tiles that the epilogue reads, by source."""
-        full = [source for source in self.program.region.sources if source.spans == _FULL]
         return {
             source.name: self.box(
                 f"read:{source.name}", source.view.tensor, source.view, self.s.piece_columns
             )
-            for source in full
+            for source in self.program.region.full_sources
         }
 
     def outputs(self) -> dict[str, Box]:
@@ -136,7 +133,7 @@ class KernelPlan:
         """Sources that are rows, columns or scalars, by source, with their stride arguments."""
         found = {}
         for source in self.program.region.sources:
-            if source.spans == _FULL:
+            if source.spans == FULL:
                 continue
             name = self.names(f"read:{source.name}", source.view.tensor)
             pairs = zip(source.view.roles, source.view.strides, strict=True)

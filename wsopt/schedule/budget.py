@@ -52,7 +52,7 @@ def needed_registers(program: TileProgram, margin: int) -> int:
 
 def full_inputs(program: TileProgram) -> int:
     """How many full tiles the epilogue reads."""
-    return sum(len(source.spans) == 2 for source in program.region.sources)
+    return len(program.region.full_sources)
 
 
 def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:

@@ -23,7 +23,6 @@ from wsopt.tile.types import Region, Structure, TileProgram
 DEFAULT_MARGIN = 24
 """Registers a thread beyond the live tiles before ptxas has been asked: addresses, barriers, temporaries."""
 
-MARGIN_STEP = 8
 _RUNNERS_UP = 5
 
 

@@ -13,9 +13,7 @@ from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.expand import PRIMITIVES
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import EpilogueCost, Region, Role, Sharing, Structure
-
-_FULL = frozenset({Role.ROW, Role.COLUMN})
+from wsopt.tile.types import FULL, EpilogueCost, Region, Role, Sharing, Structure
 
 
 def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
@@ -85,7 +83,7 @@ def epilogue_mix(region: Region) -> InstructionMix:
     """Instructions an element of the tile; those on rows or columns alone are too few to count."""
     mix = InstructionMix()
     for statement in region.statements:
-        if statement.spans == _FULL:
+        if statement.spans == FULL:
             share = 0.5 if statement.primitive.startswith("round_") else 1.0
             mix = mix + PRIMITIVES[statement.primitive] * share
     return mix
@@ -96,7 +94,7 @@ def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, 
 
     The pipes are added up: with two or three warps a scheduler one does not run under another.
     """
-    loads = sum(1 for source in region.sources if source.spans == _FULL)
+    loads = len(region.full_sources)
     mix = epilogue_mix(region) + InstructionMix({"convert": 0.5 * loads})
     pipes = unit_cycles(machine, mix, s.rows * s.columns)
     pipes.pop(MachineUnit.ISSUE, None)
@@ -106,7 +104,7 @@ def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, 
 
 def _shared_traffic(region: Region, s: Structure, machine: Machine) -> float:
     """Cycles in which one consumer moves its outputs, and its full inputs, through shared memory."""
-    full = [source.view for source in region.sources if source.spans == _FULL]
+    full = [source.view for source in region.full_sources]
     views = [*full, *(output.view for output in region.outputs)]
     nbytes = sum(s.rows * s.columns * view.dtype.bits // 8 for view in views)
     conflicts = 2 if s.swap else 1  # a transposed tile meets every bank twice
@@ -122,7 +120,7 @@ def piece_bytes(region: Region, s: Structure) -> int:
 def _piece_overhead(region: Region, machine: Machine) -> float:
     """Cycles of one piece that no arithmetic fills: barriers, fence, the latency of its vector loads."""
     latency = machine.latency
-    vectors = any(source.spans != _FULL for source in region.sources)
+    vectors = any(source.spans != FULL for source in region.sources)
     per_store = 2 * latency.barrier + latency.fence + latency.smem_store
     return len(region.outputs) * per_store + (latency.tma_load_l2 / 2 if vectors else 0.0)
 
@@ -133,7 +131,7 @@ def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCos
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
     traffic = _shared_traffic(region, s, machine)
     fixed = s.pieces * _piece_overhead(region, machine) + machine.latency.wgmma_latency
-    full = [source.view for source in region.sources if source.spans == _FULL]
+    full = [source.view for source in region.full_sources]
     threads = s.consumer_warps * machine.threads_per_warp
     piece = s.rows * s.piece_columns // threads
     live = piece * (1 + len(full)) // 2 if s.pieces > 1 or full else piece // 4

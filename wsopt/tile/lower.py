@@ -42,7 +42,7 @@ class _Cut:
 
     @property
     def row_consumers(self) -> int:
-        """Consumers whose rows one slot holds; with consumers in turns a slot is one consumer's."""
+        """Consumers in the loop at a time, whose rows one slot holds; with consumers in turns it is one."""
         return self.s.consumers if self.s.sharing is Sharing.ROWS else 1
 
 
@@ -252,11 +252,6 @@ def _ring(cut: _Cut) -> RingPlan:
     )
 
 
-def _loop_consumers(s: Structure) -> int:
-    """Consumers that are in the streamed loop at the same time: all, or with turns only one."""
-    return s.consumers if s.sharing is Sharing.ROWS else 1
-
-
 def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """Cut a region to a structure.
 
@@ -266,7 +261,7 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     cut = _Cut(region, s, machine)
     for copy in range(s.copies):
         _loads(cut, copy)
-    for consumer in range(_loop_consumers(s)):
+    for consumer in range(cut.row_consumers):
         for copy in range(s.copies):
             for contraction in region.contractions:
                 _mma(cut, contraction, consumer, copy)

@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Iterator
 
 from wsopt.errors import LoweringError
-from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.tile.types import Region, Role, Sharing, Structure, View
 
@@ -34,8 +33,7 @@ def column_role(swap: bool) -> Role:
 
 def check_tma(region: Region, machine: Machine) -> None:
     """Raise LoweringError for a tensor that TMA cannot move: alignment, order of strides, extents."""
-    full = frozenset({Role.ROW, Role.COLUMN})
-    views = [*region.operands, *(s.view for s in region.sources if s.spans == full)]
+    views = [*region.operands, *(source.view for source in region.full_sources)]
     for view in (*views, *(output.view for output in region.outputs)):
         _check_view(view, machine)
 
@@ -53,15 +51,10 @@ def _check_view(view: View, machine: Machine) -> None:
             )
 
 
-def _operand_is_legal(view: View, dtype: DType) -> bool:
-    """f8 operands have to lie along the streamed axis: the tensor core transposes 16-bit types only."""
-    return dtype.bits == 16 or view.roles[-1] is Role.STREAM
-
-
 def check_operands(region: Region) -> None:
     """Raise LoweringError for f8 operands that do not lie along the streamed axis."""
     for view in region.operands:
-        if not _operand_is_legal(view, view.dtype):
+        if view.dtype.bits != 16 and view.roles[-1] is not Role.STREAM:
             raise LoweringError(
                 f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the "
                 "contracted axis; the tensor core transposes 16-bit types only"
@@ -114,7 +107,7 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
         return False
     if not s.persistent and s.sharing is Sharing.TURNS:
         return False
-    if region.promote and s.depth * len(region.contractions) > 128 * len(region.contractions):
+    if region.promote and s.depth > 128:
         return False
     boxes = (s.rows, s.columns, s.depth)
     if max(boxes) > machine.tma_box_extent_max:

@@ -26,6 +26,10 @@ class Role(StrEnum):
     STREAM = "stream"
 
 
+FULL = frozenset({Role.ROW, Role.COLUMN})
+"""The axes of a whole tile, as opposed to a row, a column or a scalar of it."""
+
+
 class Placement(StrEnum):
     """Where an operation stands: before the streamed loop, in it, or after it."""
 
@@ -157,6 +161,11 @@ class Region:
     def promote(self) -> bool:
         """Whether any product asks for sums in f32 registers."""
         return any(contraction.promote for contraction in self.contractions)
+
+    @property
+    def full_sources(self) -> tuple[Source, ...]:
+        """The sources that vary along rows and columns: whole tiles, which TMA moves."""
+        return tuple(source for source in self.sources if source.spans == FULL)
 
     @property
     def operands(self) -> tuple[View, ...]:
