@@ -14,8 +14,8 @@ def small_kernel() -> str:
 
 
 @pytest.fixture(scope="session")
-def next_triton() -> str:
-    python = os.environ.get("WSOPT_TEST_TRITON_NEXT")
+def other_triton() -> str:
+    python = os.environ.get("WSOPT_TEST_TRITON_OTHER")
     if not python:
-        pytest.skip("WSOPT_TEST_TRITON_NEXT names no Python with a newer Triton")
+        pytest.skip("WSOPT_TEST_TRITON_OTHER names no Python with another Triton")
     return python

@@ -114,17 +114,17 @@ def test_cache_survives_damage(
         assert compile_kernel(small_kernel, cache_dir=tmp_path) == first == compiled
         assert entry.read_bytes() != damage
         assert len(entry.read_bytes()) > len(whole) - 100
-    monkeypatch.setattr("wsopt.gpu.aot._compile", None)
+    monkeypatch.setattr("wsopt.gpu.aot._in_child", None)
     assert compile_kernel(small_kernel, cache_dir=tmp_path) == first
 
 
-def test_next_triton_release(small_kernel: str, next_triton: str, compiled: CompiledKernel) -> None:
+def test_another_triton_release(small_kernel: str, other_triton: str, compiled: CompiledKernel) -> None:
     code = (
         "import sys, json, dataclasses; from wsopt.gpu import compile_kernel; "
         "print(json.dumps(dataclasses.asdict(compile_kernel(sys.stdin.read()))))"
     )
     done = subprocess.run(
-        [next_triton, "-c", code],
+        [other_triton, "-c", code],
         input=small_kernel,
         capture_output=True,
         text=True,

@@ -27,7 +27,7 @@ def read(folder: Path, name: str, kind: type[_T]) -> _T | None:
         checksum, body = text.split("\n", 1)
         if checksum != _checksum(body):
             return None
-        return kind(**{field: _frozen(value) for field, value in json.loads(body).items()})
+        return kind(**frozen(json.loads(body)))
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
@@ -46,13 +46,16 @@ def write(folder: Path, name: str, result: Any) -> None:
         raise
 
 
+def frozen(value: Any) -> Any:
+    """What JSON gives back, with tuples for its lists, in objects too."""
+    if isinstance(value, dict):
+        return {name: frozen(item) for name, item in value.items()}
+    return tuple(frozen(item) for item in value) if isinstance(value, list) else value
+
+
 def _path(folder: Path, name: str) -> Path:
     return folder / f"aot-{name}.json"
 
 
 def _checksum(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
