@@ -58,8 +58,7 @@ def schedule_text(verified: VerifiedSchedule, certificate: Certificate, summary:
         "format": FORMAT,
         "summary": dict(summary),
         "schedule": _SCHEDULE.dump_python(verified.schedule, mode="json"),
-        # How long the search took is no part of its result: the same graph gives the same bytes.
-        "certificate": _CERTIFICATE.dump_python(certificate, mode="json", exclude={"seconds"}),
+        "certificate": _CERTIFICATE.dump_python(certificate, mode="json"),
         "machine": _MACHINE.dump_python(verified.machine, mode="json"),
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
@@ -182,8 +181,6 @@ def read_folder(path: Path) -> BuildFolder:
     graph = load_graph(path / "graph.json")
     machine = _validated(where, _MACHINE, data, "machine")
     schedule = _validated(where, _SCHEDULE, data, "schedule")
-    if isinstance(data.get("certificate"), dict):
-        data["certificate"].setdefault("seconds", 0.0)
     certificate = _validated(where, _CERTIFICATE, data, "certificate")
     verified = _verified(where, graph, schedule, machine, certificate.margin)
     kernel = _read_text(path / "kernel.py")
