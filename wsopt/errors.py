@@ -47,6 +47,10 @@ class InfeasibleError(WsoptError):
     exit_status = 3
 
 
+class UndecidedError(InfeasibleError):
+    """No schedule was found, and the work limit left structures open: nothing is proved."""
+
+
 class CheckError(WsoptError):
     """A check of a schedule or of an emitted kernel failed; nothing is handed over."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from wsopt.errors import InputError, Problem
+from wsopt.exchange import clear_up, replacement
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
@@ -26,7 +25,6 @@ from wsopt.tile.region import find_region
 FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
 
-_TEMPORARY = ".wsopt-"
 _LARGEST = 1024
 """No number of a structure is larger; a damaged file with one would take forever to be cut and refused."""
 
@@ -58,8 +56,7 @@ def schedule_text(verified: VerifiedSchedule, certificate: Certificate, summary:
         "format": FORMAT,
         "summary": dict(summary),
         "schedule": _SCHEDULE.dump_python(verified.schedule, mode="json"),
-        # How long the search took is no part of its result: the same graph gives the same bytes.
-        "certificate": _CERTIFICATE.dump_python(certificate, mode="json", exclude={"seconds"}),
+        "certificate": _CERTIFICATE.dump_python(certificate, mode="json"),
         "machine": _MACHINE.dump_python(verified.machine, mode="json"),
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
@@ -70,7 +67,11 @@ def _refuse(path: Path, why: str) -> InputError:
 
 
 def check_target(path: Path) -> None:
-    """Raise InputError if `path` is something that a build must not replace."""
+    """Raise InputError if `path` is something that a build must not replace.
+
+    What a killed process has left beside it is put right first: it may have the build that was at `path`.
+    """
+    clear_up(path.parent)
     try:
         _check_target(path)
     except OSError as error:
@@ -94,33 +95,11 @@ def write_folder(path: Path, files: Mapping[str, str]) -> None:
     """Write a build to `path`, in one step; a build that is there is replaced. InputError as `check_target`."""
     check_target(path)
     try:
-        fresh = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=path.parent))
-        try:
+        with replacement(path) as fresh:
             for name, text in files.items():
                 (fresh / name).write_text(text, encoding="utf-8")
-            fresh.chmod(0o755)
-            _swap(fresh, path)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
         raise _refuse(path, f"cannot be written: {error.strerror}") from error
-
-
-def _swap(fresh: Path, path: Path) -> None:
-    """Put `fresh` in the place of `path`; what was there is deleted afterwards, or put back if that fails."""
-    if not path.exists():
-        fresh.rename(path)
-        return
-    old = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=path.parent))
-    try:
-        kept = path.rename(old / path.name)
-        try:
-            fresh.rename(path)
-        except OSError:
-            kept.rename(path)
-            raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _read_text(path: Path) -> str:
@@ -182,8 +161,6 @@ def read_folder(path: Path) -> BuildFolder:
     graph = load_graph(path / "graph.json")
     machine = _validated(where, _MACHINE, data, "machine")
     schedule = _validated(where, _SCHEDULE, data, "schedule")
-    if isinstance(data.get("certificate"), dict):
-        data["certificate"].setdefault("seconds", 0.0)
     certificate = _validated(where, _CERTIFICATE, data, "certificate")
     verified = _verified(where, graph, schedule, machine, certificate.margin)
     kernel = _read_text(path / "kernel.py")

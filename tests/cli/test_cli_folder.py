@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from cli_runs import FILES, Compiled, assert_says, contents, environment, product, write, wsopt
 
+from wsopt import exchange
 from wsopt.errors import InputError
-from wsopt.folder import read_folder, write_folder
+from wsopt.folder import check_target, read_folder, write_folder
 
 TEXTS = dict.fromkeys(sorted(FILES), "new")
 
@@ -95,20 +96,122 @@ def test_a_parent_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert names(tmp_path) == []
 
 
-def test_a_failed_swap_keeps_the_old_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_folder(tmp_path / "out", dict.fromkeys(sorted(FILES), "old"))
+OLD = dict.fromkeys(sorted(FILES), "old")
+
+
+@pytest.fixture
+def in_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that cannot exchange two folders in one step."""
+    monkeypatch.setattr(exchange, "_exchange", lambda one, other: False)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.usefixtures("in_two_steps")
+def test_a_failed_swap_keeps_the_old_build(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path / "out", OLD)
     rename = Path.rename
 
     def fail_once(self: Path, target: Path) -> Path:
-        if self.name.startswith(".wsopt-"):
-            raise OSError(28, "No space left on device")
+        if self.name == "new":
+            raise error
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fail_once)
-    with pytest.raises(InputError, match="No space left"):
+    with pytest.raises((InputError, KeyboardInterrupt)):
         write_folder(tmp_path / "out", TEXTS)
     assert contents(tmp_path / "out") == dict.fromkeys(FILES, b"old")
     assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.usefixtures("in_two_steps")
+def test_a_build_is_replaced_in_two_steps(tmp_path: Path) -> None:
+    for text in ("old", "new"):
+        write_folder(tmp_path / "out", dict.fromkeys(FILES, text))
+        assert contents(tmp_path / "out") == dict.fromkeys(FILES, text.encode())
+        assert names(tmp_path) == ["out"]
+
+
+def test_a_build_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path / "out", OLD)
+    write_folder(tmp_path / "other", OLD)
+    if not exchange._exchange(tmp_path / "out", tmp_path / "other"):
+        pytest.skip("this system cannot exchange two folders in one step")
+
+    def refuse(self: Path, target: Path) -> Path:
+        raise AssertionError(f"{self} is renamed to {target}: in between there is no build")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    write_folder(tmp_path / "out", TEXTS)
+    assert contents(tmp_path / "out") == dict.fromkeys(FILES, b"new")
+    assert names(tmp_path) == ["other", "out"]
+
+
+# Where a process is killed, and what is to be seen of the build that it replaces, before anyone clears up.
+KILLS = {
+    "writing": ("Path", "write_text", "self.name == 'report.txt'", b"old"),
+    "between the renames": ("Path", "rename", "self.name == 'new'", None),
+    "before the old build is marked as gone": ("Path", "rename", "self.name == 'old'", b"new"),
+    "deleting": ("os", "rmdir", "True", b"new"),
+    "deleting the old build": ("os", "unlink", "str(self) == 'kernel.py'", b"new"),
+}
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from wsopt import exchange, folder
+
+def killing(self, *arguments, **options):
+    if {when}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return before(self, *arguments, **options)
+
+exchange._exchange = lambda one, other: False
+before, {where}.{call} = {where}.{call}, killing
+folder.write_folder(Path(sys.argv[1]), dict.fromkeys(sorted(folder.FILES), "new"))
+"""
+
+
+@pytest.mark.parametrize("moment", KILLS)
+@pytest.mark.parametrize("target", ["out", "other"])
+def test_what_a_killed_process_leaves_is_put_right(moment: str, target: str, tmp_path: Path) -> None:
+    where, call, when, seen = KILLS[moment]
+    write_folder(tmp_path / "out", OLD)
+    code = KILLED.format(where=where, call=call, when=when)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "out")], env=environment(tmp_path), check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert len([name for name in names(tmp_path) if name.startswith(".wsopt-")]) == 1
+    if seen is None:
+        assert not (tmp_path / "out").exists()
+        check_target(tmp_path / target)
+    assert contents(tmp_path / "out") == dict.fromkeys(FILES, seen or b"old")
+    write_folder(tmp_path / target, dict.fromkeys(FILES, "newest"))
+    assert contents(tmp_path / target) == dict.fromkeys(FILES, b"newest")
+    if target == "other":
+        assert contents(tmp_path / "out") == dict.fromkeys(FILES, seen or b"old")
+    assert names(tmp_path) == sorted({"out", target})
+
+
+def test_a_deleted_build_does_not_come_back(tmp_path: Path) -> None:
+    half = tmp_path / ".wsopt-dead" / "gone" / "out"
+    half.mkdir(parents=True)
+    (half / "kernel.py").write_text("half")
+    write_folder(tmp_path / "other", TEXTS)
+    assert names(tmp_path) == ["other"]
+
+
+def test_what_others_have_hidden_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".wsopt-mine").mkdir()
+    (tmp_path / ".wsopt-mine" / "thesis.txt").write_text("years")
+    (tmp_path / ".wsopt-notes").write_text("mine")
+    with exchange.replacement(tmp_path / "slow") as fresh:
+        (fresh / "kernel.py").write_text("on its way")
+        write_folder(tmp_path / "out", TEXTS)
+        assert (fresh / "kernel.py").read_text() == "on its way"
+    assert names(tmp_path) == [".wsopt-mine", ".wsopt-notes", "out", "slow"]
+    assert contents(tmp_path / "slow") == {"kernel.py": b"on its way"}
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

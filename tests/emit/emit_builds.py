@@ -150,6 +150,14 @@ def scaled(g: GraphBuilder) -> Symbol:
     return g.cast(product * rows * columns, dtype="bf16", name="y")
 
 
+def clamped(g: GraphBuilder) -> Symbol:
+    """y = min(relu(max(x w', r)), 6)."""
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+    r = g.input("r", (1024, 1024), "bf16")
+    largest = g.maximum(g.matmul(x, w, transpose_b=True, name="p"), r, name="largest")
+    return g.cast(g.minimum(g.relu(largest), 6.0), dtype="bf16", name="y")
+
+
 def transposed(g: GraphBuilder) -> Symbol:
     """y = x' w."""
     x, w = g.input("x", (1024, 1024), "f16"), g.input("w", (1024, 1024), "f16", constant=True)

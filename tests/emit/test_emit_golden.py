@@ -1,10 +1,11 @@
-"""Three kernels as they are written, compiled by this Triton and another release, and executed."""
+"""Four kernels as they are written, compiled by this Triton and another release, and executed."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import json
+import math
 import os
 import re
 import subprocess
@@ -12,13 +13,18 @@ from pathlib import Path
 
 import emit_builds as builds
 import jinja2
+import numpy as np
 import pytest
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
 
 from wsopt.compile import compile_graph
 from wsopt.emit.source import _environment, expected_wgmma
 from wsopt.gpu import CompiledKernel, Expectation, compile_kernel, verdict
+from wsopt.gpu.aot_child import _triton_compile
+from wsopt.gpu.kernel_file import load_kernel_file, torch_or_stand_in
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import evaluate
+from wsopt.tile.reduced import reduced
 from wsopt.tile.types import Structure
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +33,7 @@ SEEDS = 20
 KERNELS: dict[str, tuple[Body, Structure]] = {
     "plain": (builds.plain, structure(columns=128, consumers=2, pieces=2)),
     "residual_in_turns": (builds.residual, structure(consumers=2, turns=True)),
+    "clamped": (builds.clamped, structure()),
     "scaled": (builds.scaled, structure(depth=128, copies=2)),
 }
 
@@ -60,6 +67,31 @@ def test_compiles(name: str) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_computes(name: str) -> None:
     assert small_case(emitted(name)).fault(emitted(name).source, SEEDS) is None
+
+
+def test_nan_is_kept() -> None:
+    made = emitted("clamped")
+    found = small_case(made)
+    found.inputs["r"][3, 5] = found.inputs["x"][7, 0] = math.nan
+    graph = reduced(made.graph, made.verified.program.structure, min(made.depth, 4) + 1)
+    expected = evaluate(graph, found.inputs)
+    missing = np.isnan(expected["y"].astype(np.float32))
+    assert missing[3, 5]
+    assert missing[7].all()
+    assert missing.sum() == 1 + missing.shape[1]
+    assert dataclasses.replace(found, expected=expected).fault(made.source, SEEDS) is None
+    dropping = made.source.replace("tl.PropagateNan.ALL", "tl.PropagateNan.NONE")
+    assert dataclasses.replace(found, expected=expected).fault(dropping, 1) == "y is wrong by inf"
+
+
+def test_machine_code_keeps_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "kernel.py"
+    path.write_text(emitted("clamped").source, encoding="utf-8")
+    with torch_or_stand_in():
+        text = _triton_compile(load_kernel_file(path), "sm_90").asm["ptx"]
+    found = set(re.findall(r"\b(?:max|min)[\w.]*\.f32", text))
+    assert found == {"max.NaN.f32", "min.NaN.f32"}
 
 
 def test_compiles_with_another_triton() -> None:

@@ -38,7 +38,6 @@ SUBJECTS = {
 
 TWICE = "a wait that has passed passes again"
 FEWER = "no more products than that are running"
-WAITED = "the release just before has waited for the same products"
 MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
 SHORT = "the piece's number is less than either depth"
 START = "the block's first slot is number 0 at any depth"
@@ -51,8 +50,6 @@ FULL = "mbarrier.wait(ring_full.index(step % RING_DEPTH), (step // RING_DEPTH) &
 FULL_1 = "mbarrier.wait(ring_full.index((step + 1) % RING_DEPTH), ((step + 1) // RING_DEPTH) & 1)"
 TURN = "mbarrier.wait(turn.index(index), (visit & 1) ^ (1 if index == 0 else 0))"
 WAIT_P = "p = warpgroup_mma_wait(1, deps=(p,))"
-WAIT_PARTIAL = "p_partial = warpgroup_mma_wait(1, deps=(p_partial,))"
-WAIT_PARTIAL_1 = "p_partial_1 = warpgroup_mma_wait(0, deps=(p_partial_1,))"
 WAIT_GATED = "gate, up = warpgroup_mma_wait(2, deps=(gate, up,))"
 CONSUMER = (
     "(consumer, (x_ring, w_ring, ring_full, ring_empty, bf16_staging_0, y_desc, row_tiles, "
@@ -91,10 +88,6 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (1, TWICE),
         ("double-wait", FULL_1): (1, TWICE),
-        ("drop-mma-wait", WAIT_PARTIAL): (1, WAITED),
-        ("weaken-mma-wait", WAIT_PARTIAL): (1, WAITED),
-        ("drop-mma-wait", WAIT_PARTIAL_1): (1, WAITED),
-        ("weaken-mma-wait", WAIT_PARTIAL_1): (1, WAITED),
     },
     "transposed": {
         ("double-wait", EMPTY): (1, TWICE),

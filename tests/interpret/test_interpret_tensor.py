@@ -13,6 +13,7 @@ from wsopt.interpret import InterpreterError, mathematics
 from wsopt.interpret.constants import constexpr
 from wsopt.interpret.dtypes import DTYPES, FLOAT8E4NV, FLOAT8E5, FLOAT32, INT32, DType
 from wsopt.interpret.layouts import BlockedLayout, SliceLayout
+from wsopt.interpret.mathematics import PropagateNan
 from wsopt.interpret.memory import allocation_name
 from wsopt.interpret.tensor import Tensor
 
@@ -112,6 +113,30 @@ def test_where_minimum_maximum_abs_fma() -> None:
     assert mathematics.minimum(7, constexpr(3)) == 3
     assert mathematics.absolute(-x).data.tolist() == [[1, 2]]
     assert mathematics.fma(x, x, 1.0).data.tolist() == [[2, 5]]
+
+
+def test_maxima_drop_nan_unless_told_to_keep_it() -> None:
+    x, y = tensor([[math.nan, 1.0, 3.0]]), tensor([[2.0, math.nan, 4.0]])
+    for name, other in (("maximum", 4.0), ("minimum", 3.0)):
+        extreme = getattr(mathematics, name)
+        for dropping in ({}, {"propagate_nan": PropagateNan.NONE}):
+            assert extreme(x, y, **dropping).data.tolist() == [[2, 1, other]]
+        for rule in (PropagateNan.ALL, constexpr(PropagateNan.ALL)):
+            kept = extreme(x, y, propagate_nan=rule).data
+            np.testing.assert_array_equal(kept, [[math.nan, math.nan, other]])
+        with pytest.raises(InterpreterError, match=rf"gl\.{name}: propagate_nan is True"):
+            extreme(x, y, propagate_nan=True)
+
+
+def test_maxima_in_assembly_keep_nan_with_their_modifier() -> None:
+    x, y = tensor([[math.nan]]), tensor([[2.0]])
+    plain, keeping = (
+        mathematics.inline_asm(f"max{how}.f32 $0, $1, $2;", "=f,f,f", [x, y], FLOAT32) for how in ("", ".NaN")
+    )
+    assert plain.data.item() == 2
+    assert math.isnan(keeping.data.item())
+    with pytest.raises(InterpreterError, match=r"add takes no \.NaN"):
+        mathematics.inline_asm("add.NaN.f32 $0, $1, $2;", "=f,f,f", [x, y], FLOAT32)
 
 
 @pytest.mark.parametrize(

@@ -211,5 +211,4 @@ CERTIFICATE = Certificate(
         RunnerUp(dataclasses.replace(STRUCTURE, group=8), 17.1, None),
         RunnerUp(dataclasses.replace(STRUCTURE, persistent=False), 14.0, None),
     ),
-    seconds=1.5,
 )

@@ -30,11 +30,6 @@ def test_whole_text_is_the_golden() -> None:
     golden("by_hand.txt", inspect_text(verified(), CERTIFICATE))
 
 
-def test_text_does_not_depend_on_the_time_of_the_solve() -> None:
-    slower = dataclasses.replace(CERTIFICATE, seconds=99.0)
-    assert inspect_text(verified(), slower) == inspect_text(verified(), CERTIFICATE)
-
-
 def test_doc_cannot_write_to_the_terminal() -> None:
     text = inspect_text(verified("\x1b]0;title\x07 evil\u202e\nsecond line"), CERTIFICATE)
     assert text.splitlines()[0] == "by_hand: ]0;title evil"

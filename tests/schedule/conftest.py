@@ -15,7 +15,7 @@ def h200() -> Machine:
 
 @pytest.fixture(scope="session")
 def examples(h200: Machine) -> dict[str, Example]:
-    return {name: solved(region, structure, h200) for name, (region, structure) in EXAMPLES.items()}
+    return {name: solved(*example, h200) for name, example in EXAMPLES.items()}
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from typing import Any
 
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.machine import Machine
+from wsopt.schedule import budget
 from wsopt.schedule.check import faults
 from wsopt.schedule.types import PlacedOp, Schedule
 from wsopt.solve.model import solve
@@ -63,18 +64,25 @@ def structure(
     return Structure(rows, columns, depth, consumers, 4, sharing, True, False, pieces, 4)
 
 
-EXAMPLES: dict[str, tuple[Region, Structure]] = {
-    "rows": (region(2048, 2048, 512), structure(64, 128, 64, 2)),
-    "turns": (region(2048, 2048, 512), structure(128, 128, 32, 2, Sharing.TURNS)),
-    "f8": (region(2048, 2048, 512, "f8e4m3"), structure(64, 128, 64, 2)),
-    "f8 in pairs": (region(2048, 2048, 512, "f8e4m3"), replace(structure(64, 64, 64, 1), copies=2)),
-    "residual": (region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, pieces=2)),
+F8, IN_PAIRS = region(2048, 2048, 512, "f8e4m3"), replace(structure(64, 64, 64, 1), copies=2)
+# A region, its structure, and how many slots the ring may have; as many as the card holds if not given.
+EXAMPLES: dict[str, tuple[Region, Structure, int | None]] = {
+    "rows": (region(2048, 2048, 512), structure(64, 128, 64, 2), None),
+    "turns": (region(2048, 2048, 512), structure(128, 128, 32, 2, Sharing.TURNS), None),
+    "f8": (F8, structure(64, 128, 64, 2), None),
+    "f8 in pairs": (F8, IN_PAIRS, None),
+    "f8 in pairs, 1 slot": (F8, IN_PAIRS, 1),
+    "f8 in pairs, 3 slots": (F8, IN_PAIRS, 3),
+    "residual": (region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, pieces=2), None),
 }
 
 
-def solved(region: Region, structure: Structure, machine: Machine) -> Example:
+def solved(region: Region, structure: Structure, slots: int | None, machine: Machine) -> Example:
     """The solver's schedule, which the checker has to accept."""
     program = lower(region, structure, machine)
+    if slots is not None:
+        room = budget.shared_memory(program, slots, min(budget.buffer_options(program)))
+        machine = replace(machine, shared_memory_per_block_bytes=room)
     schedule = solve(program, machine, MARGIN).schedule
     assert schedule is not None
     example = Example(schedule, program, machine)

@@ -147,7 +147,7 @@ def sizes(e: Example) -> Iterator[tuple[str, Schedule]]:
         yield f"bytes {by}", replace(s, shared_memory_bytes=s.shared_memory_bytes + by)
         yield f"cycles {by}", replace(s, prediction=replace(s.prediction, cycles=s.prediction.cycles + by))
         yield f"base {8 * by}", replace(s, base_registers=s.base_registers + 8 * by)
-    for d in (1, 2):
+    for d in sorted({1, 2} - {depth}):
         yield f"depth {d}", consistent(replace(s, rings=((ring, d),)), e)
     for place, p in enumerate(s.partitions):
         if p.role is PartitionRole.CONSUMER:

@@ -27,8 +27,6 @@ _INFIX = {
     "logical_or": "|",
 }
 _CALLS = {
-    "maximum": "gl.maximum",
-    "minimum": "gl.minimum",
     "abs": "gl.abs",
     "exp2": "gl.exp2",
     "exp": "gl.exp",
@@ -42,12 +40,17 @@ _CALLS = {
     "tanh_approx": "tanh_approx",
     "where": "gl.where",
 }
+_EXTREMES = ("maximum", "minimum")
+NAN_RULE = "tl.PropagateNan.ALL"
+"""How a maximum is asked to keep NaN, as the graph means it; the bare instruction drops it."""
+
 _PREFIX = {"neg": "-", "logical_not": "~"}
 
 EXPRESSIONS: Mapping[str, Callable[..., str]] = MappingProxyType(
     {
         **{name: (lambda a, b, sign=sign: f"{a} {sign} {b}") for name, sign in _INFIX.items()},
         **{name: (lambda *args, call=call: f"{call}({', '.join(args)})") for name, call in _CALLS.items()},
+        **{name: (lambda *args, name=name: f"gl.{name}({', '.join(args)})") for name in _EXTREMES},
         **{name: (lambda a, sign=sign: f"{sign}{a}") for name, sign in _PREFIX.items()},
     }
 )
@@ -111,6 +114,8 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
         _in_type(broadcast(o, statement.spans, s), o, wanted) if isinstance(o, Operand) else number(o)
         for o in operands
     ]
+    if statement.primitive in _EXTREMES and wanted is DType.F32:
+        texts.append(f"propagate_nan={NAN_RULE}")
     return EXPRESSIONS[statement.primitive](*texts)
 
 

@@ -1,7 +1,6 @@
 """The instructions of a partition: the closed set that the templates can write, one macro each.
 
-Fields hold finished identifiers, numbers and expressions; nothing is left to compute. `lag` counts how many
-iterations behind the partition's step counter an instruction works.
+Fields hold finished identifiers, numbers and expressions; nothing is left to compute.
 """
 
 from __future__ import annotations

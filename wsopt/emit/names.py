@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 
 _KERNEL_WORDS = frozenset(
     (
-        *("gl", "gluon", "mbarrier", "tma", "tma_load", "tma_store", "torch", "triton", "TensorDescriptor"),
+        *(
+            "gl",
+            "gluon",
+            "mbarrier",
+            "tl",
+            "tma",
+            "tma_load",
+            "tma_store",
+            "torch",
+            "triton",
+            "TensorDescriptor",
+        ),
         *("fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait", "tanh_approx", "tile_coordinates"),
         *(
             "kernel",

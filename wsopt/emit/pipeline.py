@@ -63,6 +63,7 @@ class _Unroller:
     trips: int
     copies: int
     issued: list[tuple[str, int]] = field(default_factory=list)
+    waited: list[MmaWait] = field(default_factory=list)
 
     @property
     def depth(self) -> int:
@@ -73,6 +74,7 @@ class _Unroller:
         """The instructions of one pass."""
         found: list[Instruction] = []
         met: set[int] = set()
+        self.waited.clear()
         for slot in self.order:
             iteration = number - slot.stage
             if 0 <= iteration < self.trips:
@@ -98,12 +100,13 @@ class _Unroller:
                     met.add(offset)
                     yield WaitFull(self.operands.ring, step, self.operands.depth)
                 self.issued.append((slot.op.output or "", iteration))
+                self.waited.clear()
                 yield self._mma(slot, step, iteration, number)
             case OpKind.ACCUMULATE:
-                yield self._wait(slot, iteration)
+                yield from self._wait(slot, iteration)
                 yield Accumulate(self._register(slot.op.output), self._register(slot.op.inputs[0]))
             case OpKind.RELEASE:
-                yield self._wait(slot, iteration)
+                yield from self._wait(slot, iteration)
                 yield Release(self.operands.ring, step, self.operands.depth)
             case _:
                 raise AssertionError(f"{slot.op.kind} is not a consumer's")
@@ -125,8 +128,11 @@ class _Unroller:
             use = ""
         return Mma(self._register(slot.op.output), left, right, use)
 
-    def _wait(self, slot: _Slot, iteration: int) -> MmaWait:
-        """Wait for the products of `iteration` that an operation needs: all but those issued after them."""
+    def _wait(self, slot: _Slot, iteration: int) -> Iterator[MmaWait]:
+        """Wait for the products of `iteration` that an operation needs: all but those issued after them.
+
+        Nothing if this pass has waited for them since it issued its last product.
+        """
         needed = max(
             place
             for place, (value, when) in enumerate(self.issued)
@@ -134,10 +140,18 @@ class _Unroller:
         )
         # What is still being written is not named: reading it would make ptxas run products one by one.
         values = (self._register(value) for value in slot.op.inputs if self._is_product(value))
-        return MmaWait(len(self.issued) - 1 - needed, tuple(dict.fromkeys(values)))
+        wait = MmaWait(len(self.issued) - 1 - needed, tuple(dict.fromkeys(values)))
+        if not any(_covers(done, wait) for done in self.waited):
+            self.waited.append(wait)
+            yield wait
 
     def _is_product(self, value: str) -> bool:
         return any(slot.op.output == value for slot in self.order if slot.op.kind is OpKind.MMA)
+
+
+def _covers(done: MmaWait, wait: MmaWait) -> bool:
+    """Whether one wait has left nothing for another to wait for, no product having been issued between."""
+    return done.outstanding <= wait.outstanding and set(wait.values) <= set(done.values)
 
 
 def _ends_on_a_product(found: list[Instruction]) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 
 from wsopt import __version__
+from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.tensors import TORCH, Box
@@ -343,6 +344,7 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
         "consumer_warps": s.consumer_warps,
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,
+        "uses_language": NAN_RULE in piece,
         "has_batch": plan.has_batch,
         "pieces": s.pieces,
         "persistent": s.persistent,

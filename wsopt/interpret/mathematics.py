@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ INSTRUCTIONS: dict[str, Callable[..., Array]] = {
     "min": np.fmin,
     "fma": lambda a, b, c: a * b + c,
 }
+_KEEPING_NAN: dict[str, Callable[..., Array]] = {"max": np.maximum, "min": np.minimum}
 _MODIFIERS = {"approx", "ftz", "rn", "f32", "full", "NaN"}
 _INSTRUCTION = re.compile(r"^\s*([a-z0-9]+)((?:\.\w+)+)\s+\$0\s*,(?:\s*\$\d+\s*,?)+\s*;?\s*$")
 
@@ -94,18 +96,33 @@ def absolute(x: Any) -> Any:
     return unary(np.abs, x) if isinstance(x, Tensor) else abs(x)
 
 
-def maximum(x: Any, y: Any, propagate_nan: Any = None) -> Any:
-    """`gl.maximum`, of tensors or of plain numbers; without NaN propagation, as the instruction."""
+class PropagateNan(Enum):
+    """`tl.PropagateNan`: whether NaN in either operand is the result, or the other operand is."""
+
+    NONE = "none"
+    ALL = "all"
+
+
+def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
+    """`gl.maximum`, of tensors or of plain numbers; drops NaN as the instruction does, unless told to keep it."""
+    keeps = _keeps_nan("maximum", propagate_nan)
     if isinstance(x, Tensor) or isinstance(y, Tensor):
-        return binary(np.maximum if propagate_nan else np.fmax, x, y)
+        return binary(np.maximum if keeps else np.fmax, x, y)
     return max(x, y)
 
 
-def minimum(x: Any, y: Any, propagate_nan: Any = None) -> Any:
-    """`gl.minimum`, of tensors or of plain numbers; without NaN propagation, as the instruction."""
+def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
+    """`gl.minimum`, of tensors or of plain numbers; drops NaN as the instruction does, unless told to keep it."""
+    keeps = _keeps_nan("minimum", propagate_nan)
     if isinstance(x, Tensor) or isinstance(y, Tensor):
-        return binary(np.minimum if propagate_nan else np.fmin, x, y)
+        return binary(np.minimum if keeps else np.fmin, x, y)
     return min(x, y)
+
+
+def _keeps_nan(name: str, given: Any) -> bool:
+    if not isinstance(given, PropagateNan):
+        raise InterpreterError(f"gl.{name}: propagate_nan is {given!r}, which is no tl.PropagateNan")
+    return given is PropagateNan.ALL
 
 
 def fdiv(x: Any, y: Any) -> Any:
@@ -145,4 +162,7 @@ def inline_asm(
         raise InterpreterError(f"inline assembly {asm.strip()!r} needs float32 operands")
     layout = common_layout(tuple(args))
     values = [arg.data for arg in args]
-    return Tensor(np.asarray(INSTRUCTIONS[match.group(1)](*values), np.float32), dtype, layout)
+    instructions = _KEEPING_NAN if "NaN" in modifiers else INSTRUCTIONS
+    if match.group(1) not in instructions:
+        raise InterpreterError(f"inline assembly {asm.strip()!r}: {match.group(1)} takes no .NaN")
+    return Tensor(np.asarray(instructions[match.group(1)](*values), np.float32), dtype, layout)

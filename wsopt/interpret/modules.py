@@ -61,7 +61,7 @@ def _modules(machine: Machine) -> dict[str, ModuleType]:
         "torch": torch_names(machine.processors),
         "triton": _triton_names(),
         "triton.experimental": {},
-        "triton.language": {},
+        "triton.language": {"PropagateNan": mathematics.PropagateNan},
         "triton.language.extra": {},
         "triton.language.extra.libdevice": mathematics.libdevice(),
         "triton.language.extra.cuda": language.dependent_launch(machine),

@@ -6,7 +6,6 @@ Plain data without words around it, so that every kind of report shows the same 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,7 +13,7 @@ from wsopt.report.words import operand, unit_words
 from wsopt.schedule import budget
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.bound import promotion, recurrence, slot_lifetime
+from wsopt.solve.bound import promotion, recurrence, ring_bound, slot_lifetime
 from wsopt.tile.types import RingPlan, Structure, TileOp, Unit
 
 
@@ -30,8 +29,9 @@ class Part:
 class RingFacts:
     """A ring: its slots, and the cycles that one is taken, from the issue of its first load to its return.
 
-    `first` and `last` are the operations that the longest lifetime lies between; `covers` is how long a slot
-    may be taken with this depth: II a slot, shared by the slabs of an iteration.
+    `first` and `last` are the operations that the lifetime with the least slack lies between; `covers` is how
+    long that slot may be taken with this depth, until the slab that has it next is loaded: II a slot, with
+    one slab an iteration.
     """
 
     name: str
@@ -68,18 +68,24 @@ def ring_facts(verified: VerifiedSchedule) -> tuple[RingFacts, ...]:
 
 def _ring(verified: VerifiedSchedule, plan: RingPlan) -> RingFacts:
     copies = verified.program.structure.copies
-    lives = [_life(verified, plan, copy) for copy in range(copies)]
-    lifetime, first, last = max(lives, key=lambda life: life[0])
+    return min((_life(verified, plan, copy) for copy in range(copies)), key=lambda life: life.slack)
+
+
+def _life(verified: VerifiedSchedule, plan: RingPlan, copy: int) -> RingFacts:
+    """How long one slab's slot is taken, from which load to which release, and until it is filled again."""
     depth = verified.schedule.depth(plan.name)
-    covers = depth * verified.schedule.ii // copies
-    return RingFacts(plan.name, depth, plan.slot_bytes, first, last, lifetime, covers)
-
-
-def _life(verified: VerifiedSchedule, plan: RingPlan, copy: int) -> tuple[int, str, str]:
-    """How long one slab's slot is taken, from which load to which release."""
-    first = min(_of_copy(verified, plan.loads, copy), key=lambda op: (start(verified, op.name), op.name))
+    first = _first_load(verified, plan, copy)
     last = max(_of_copy(verified, plan.releases, copy), key=lambda op: (_returned(verified, op), op.name))
-    return _returned(verified, last) - start(verified, first.name), first.name, last.name
+    issued = start(verified, first.name)
+    later, slab = budget.next_in_slot(copy, depth, verified.program.structure.copies)
+    again = start(verified, _first_load(verified, plan, slab).name) + later * verified.schedule.ii
+    lifetime = _returned(verified, last) - issued
+    return RingFacts(plan.name, depth, plan.slot_bytes, first.name, last.name, lifetime, again - issued)
+
+
+def _first_load(verified: VerifiedSchedule, plan: RingPlan, copy: int) -> TileOp:
+    """The load of a slab that is issued first."""
+    return min(_of_copy(verified, plan.loads, copy), key=lambda op: (start(verified, op.name), op.name))
 
 
 def _of_copy(verified: VerifiedSchedule, names: tuple[str, ...], copy: int) -> list[TileOp]:
@@ -181,9 +187,9 @@ def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
     found.append(Part("recurrence", recurrence(program)))
     found.append(Part("partial sums within a pass", promotion(program)))
     life = slot_lifetime(program, verified.machine) * program.structure.copies
-    for ring in ring_facts(verified):
-        name = f"{ring.name}: least lifetime {life:,} / {ring.depth}"
-        found.append(Part(name, math.ceil(life / ring.depth)))
+    for name, depth in schedule.rings:
+        least = ring_bound(program, verified.machine, depth)
+        found.append(Part(f"{name}: least lifetime {life:,} / {depth}", least))
     return tuple(sorted((part for part in found if part.amount), key=lambda part: (-part.amount, part.name)))
 
 

@@ -152,10 +152,11 @@ def _life(verified: VerifiedSchedule, ring: RingFacts) -> str:
     """A slot's life in words, from the issue of its first load, and what the depth covers."""
     keys = {one.op.name: one.key for one in named_ops(verified)}
     between = start(verified, ring.last) - start(verified, ring.first)
-    copies = verified.program.structure.copies
-    shared = f" / {copies} slabs" if copies > 1 else ""
+    covered = f"{counted(ring.depth, 'slot')} x II of {verified.schedule.ii:,}"
+    if verified.program.structure.copies > 1:
+        covered = f"{ring.covers:,} until the next of {counted(ring.depth, 'slot')}' slabs is loaded into it"
     return (
         f"Lifetime: {between:,} cycles from the issue of {keys[ring.first]} to that of {keys[ring.last]}, "
         f"then {ring.lifetime - between:,} until the loader sees the slot free. "
-        f"Covered: {counted(ring.depth, 'slot')} x II of {verified.schedule.ii:,}{shared}."
+        f"Covered: {covered}."
     )

@@ -14,6 +14,7 @@ SHARED_MEMORY_RESERVE = 1024
 
 BARRIER_BYTES = 8
 _MOST_STAGING = 4
+LOADER_WARPS = 1
 LOADER_REGISTERS = 24
 """A loader counts tiles and slots and starts copies; ptxas fits it in the least that setmaxnreg takes."""
 
@@ -24,25 +25,47 @@ def warpgroup_warps(warps: int, machine: Machine) -> int:
     return -(-warps // size) * size
 
 
+def launched_warps(structure: Structure, machine: Machine) -> int:
+    """Warps of the launch, each partition's rounded up to whole warpgroups."""
+    consumers = structure.consumers * warpgroup_warps(structure.consumer_warps, machine)
+    return consumers + warpgroup_warps(LOADER_WARPS, machine)
+
+
 def base_registers(structure: Structure, machine: Machine) -> int:
     """Registers a thread that the kernel is launched with, before roles trade them.
 
     All partitions start with the same number, a multiple of the granularity; they must fit the file.
     """
-    size = machine.warps_per_warpgroup
-    warps = structure.consumers * structure.consumer_warps + size
-    fair = machine.registers_per_sm // (warps * machine.threads_per_warp)
+    fair = machine.registers_per_sm // (launched_warps(structure, machine) * machine.threads_per_warp)
     granularity = machine.register_granularity
     return min(fair, machine.max_registers_per_thread) // granularity * granularity
 
 
 def consumer_registers(structure: Structure, machine: Machine) -> int:
-    """Registers a thread that every consumer can have when the loader keeps the least."""
-    size = machine.warps_per_warpgroup
-    warps = structure.consumers * structure.consumer_warps
-    total = base_registers(structure, machine) * (warps + size) - LOADER_REGISTERS * size
+    """Registers a thread that every consumer can have when the loader keeps the least.
+
+    The partitions share what the kernel was launched with: setmaxnreg moves registers between warpgroups of a
+    block and adds none, however many the SM has left over. The default partition gets what the others leave.
+    """
+    loader = warpgroup_warps(LOADER_WARPS, machine)
+    warps = launched_warps(structure, machine)
+    left = base_registers(structure, machine) * warps - LOADER_REGISTERS * loader
     granularity = machine.register_granularity
-    return min(total // warps // granularity * granularity, machine.setmaxnreg_max_registers)
+    fair = left // (warps - loader) // granularity * granularity
+    return min(fair, machine.setmaxnreg_max_registers)
+
+
+def pool_registers(base: int, warps: int, machine: Machine) -> int:
+    """Registers of a block that is launched with `base` a thread for `warps` warps: all there are to trade."""
+    return base * warps * machine.threads_per_warp
+
+
+def next_in_slot(slab: int, depth: int, copies: int) -> tuple[int, int]:
+    """Whose copy takes the slot of a slab next: so many iterations later, and which slab of that iteration.
+
+    Slabs are counted over all iterations, `copies` in each, and take the ring's slots in turn.
+    """
+    return divmod(slab + depth, copies)
 
 
 def needed_registers(program: TileProgram, margin: int) -> int:

@@ -33,7 +33,6 @@ class Certificate:
     gap: float
     margin: int
     runners_up: tuple[RunnerUp, ...]
-    seconds: float
 
     @property
     def status(self) -> str:

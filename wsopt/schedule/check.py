@@ -14,7 +14,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import PartitionRole, PlacedOp, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
-from wsopt.tile.types import OpKind, TileProgram, Unit
+from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
 Faults = Iterator[str]
 
@@ -81,7 +81,7 @@ def _issue(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
 
 
 def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """A slot's lifetime, from the issue of its first load to its return, fits depth * II."""
+    """A slot is handed back before the copies of the slab that takes it next are issued."""
     if [name for name, _ in schedule.rings] != [plan.name for plan in program.rings]:
         yield f"rings {schedule.rings}, the tile program has {[plan.name for plan in program.rings]}"
         return
@@ -89,15 +89,24 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         depth = schedule.depth(plan.name)
         if depth < 1:
             yield f"{plan.name} has {depth} slots"
+            continue
+        slabs = _slab_starts(schedule, program, plan)
         for release in plan.releases:
             op = program.op(release)
-            filled = [load for load in plan.loads if program.op(load).copy == op.copy]
-            issued = min(_start(schedule, schedule.place(load)) for load in filled)
             freed = _start(schedule, schedule.place(release)) + op.issue + op.latency
-            lives, copies = freed - issued, program.structure.copies
-            if lives * copies > depth * schedule.ii:
-                allowed = depth * schedule.ii // copies
+            later, slab = budget.next_in_slot(op.copy, depth, program.structure.copies)
+            issued, again = min(slabs[op.copy]), min(slabs[slab]) + later * schedule.ii
+            if freed > again:
+                lives, allowed = freed - issued, again - issued
                 yield f"a slot of {plan.name} lives {lives} cycles, {depth} slots allow {allowed}"
+
+
+def _slab_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) -> list[list[int]]:
+    """When the loads of each slab of an iteration are issued."""
+    starts: list[list[int]] = [[] for _ in range(program.structure.copies)]
+    for load in plan.loads:
+        starts[program.op(load).copy].append(_start(schedule, schedule.place(load)))
+    return starts
 
 
 def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -120,32 +129,43 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
     consumers = [p for p in schedule.partitions if p.role is PartitionRole.CONSUMER]
     if [(p.index, p.warps) for p in consumers] != [(i, s.consumer_warps) for i in range(s.consumers)]:
         yield f"consumers {consumers}, the structure has {s.consumers} of {s.consumer_warps} warps"
-    if len(schedule.partitions) - len(consumers) != 1:
-        yield f"{len(schedule.partitions) - len(consumers)} loaders"
+    loaders = [p for p in schedule.partitions if p.role is PartitionRole.LOADER]
+    if len(loaders) != 1:
+        yield f"{len(loaders)} loaders"
+    elif (loaders[0].index, loaders[0].warps) != (0, budget.LOADER_WARPS):
+        yield f"{loaders[0]}, the emitter has loader 0 of {budget.LOADER_WARPS} warps"
+    elif schedule.partitions[-1] is not loaders[0]:
+        yield f"emitter.v1: {schedule.partitions[-1].name} comes after the loader, which has to be last"
 
 
 def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """Registers are of the hardware's granularity and range, hold the live tiles, and fit the file."""
-    total, low = 0, machine.setmaxnreg_min_registers
+    """Registers are of the hardware's granularity and range, hold the live tiles, and fit the launch's pool."""
+    total, warps, low = 0, 0, machine.setmaxnreg_min_registers
     for p in schedule.partitions:
         if (
             p.registers % machine.register_granularity
             or not low <= p.registers <= machine.setmaxnreg_max_registers
         ):
             yield f"{p.name} has {p.registers} registers a thread"
-        total += p.registers * budget.warpgroup_warps(p.warps, machine) * machine.threads_per_warp
+        rounded = budget.warpgroup_warps(p.warps, machine)
+        warps += rounded
+        total += p.registers * rounded * machine.threads_per_warp
         need = budget.needed_registers(program, margin)
         if p.role is PartitionRole.CONSUMER and p.registers < need:
             yield f"{p.name} has {p.registers} registers a thread, its live tiles take {need}"
     if schedule.base_registers != budget.base_registers(program.structure, machine):
         yield f"base registers {schedule.base_registers}"
-    if total > machine.registers_per_sm:
-        yield f"registers: {total}, an SM has {machine.registers_per_sm}"
+    pool = budget.pool_registers(schedule.base_registers, warps, machine)
+    if total > pool:
+        yield f"registers: {total}, the launch has {pool}"
+    if pool > machine.registers_per_sm:
+        yield f"registers: the launch takes {pool}, an SM has {machine.registers_per_sm}"
 
 
 def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """emitter.v1: loads on the loader, a slot's in one stage; partial sums stay within a pass."""
+    """emitter.v1: loads on the loader, a slot's in one stage, slots in order; partials stay within a pass."""
     for plan in program.rings:
+        yield from _slots_in_order(schedule, program, plan)
         for copy in range(program.structure.copies):
             loads = [load for load in plan.loads if program.op(load).copy == copy]
             stages = {schedule.place(load).stage for load in loads}
@@ -163,6 +183,18 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
             ]
             if late:
                 yield f"emitter.v1: {late[0]} carries partial sums into the next pass of {partition.name}"
+
+
+def _slots_in_order(schedule: Schedule, program: TileProgram, plan: RingPlan) -> Faults:
+    """emitter.v1: the loader fills slot after slot, and the next iteration's after this one's."""
+    slabs = _slab_starts(schedule, program, plan)
+    following = [*slabs[1:], [start + schedule.ii for start in slabs[0]]]
+    for number, (slab, after) in enumerate(zip(slabs, following, strict=True)):
+        if max(slab) > min(after):
+            yield (
+                f"emitter.v1: the loads of slab {number} of {plan.name} end with {max(slab)}, "
+                f"those of the next slot begin at {min(after)}"
+            )
 
 
 def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:

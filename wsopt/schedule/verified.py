@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import Schedule
@@ -18,13 +18,16 @@ SEAL = _Seal()
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSchedule:
-    """A schedule with the tile program and the machine that it was checked against."""
+    """A schedule with the tile program and the machine that it was checked against.
+
+    The seal is asked for and not kept, so `dataclasses.replace` cannot pass it on to another schedule.
+    """
 
     schedule: Schedule
     program: TileProgram
     machine: Machine
-    seal: _Seal
+    seal: InitVar[_Seal]
 
-    def __post_init__(self) -> None:
-        if self.seal is not SEAL:
+    def __post_init__(self, seal: _Seal) -> None:
+        if seal is not SEAL:
             raise TypeError("a VerifiedSchedule is made by schedule.check.verify alone")

@@ -77,8 +77,18 @@ def max_depth(program: TileProgram, machine: Machine) -> int:
 def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
     """The least II: unit loads, recurrences, and a slot's lifetime over the deepest ring."""
     deepest = max(1, max_depth(program, machine))
-    ring = math.ceil(slot_lifetime(program, machine) * program.structure.copies / deepest)
-    return max(unit_load(program), recurrence(program), promotion(program), ring)
+    slots = ring_bound(program, machine, deepest)
+    return max(unit_load(program), recurrence(program), promotion(program), slots)
+
+
+def ring_bound(program: TileProgram, machine: Machine, depth: int) -> int:
+    """Cycles an iteration that a ring of this depth takes: the least lives of an iteration's slabs over it.
+
+    A slot of slab c goes on to slab (c + depth) mod copies, (c + depth) div copies iterations later. That
+    renames the slabs, and the iterations add up to `depth`: so the slabs' lives add up to at most depth * II,
+    at odd depths too, where the life of one slab may be longer and that of another has to be shorter.
+    """
+    return math.ceil(slot_lifetime(program, machine) * program.structure.copies / depth)
 
 
 def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
@@ -97,7 +107,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     have = budget.consumer_registers(s, machine)
     if need > have:
         return f"registers: a consumer needs {need} a thread, it can have {have}"
-    warps = s.consumers * s.consumer_warps + machine.warps_per_warpgroup
+    warps = budget.launched_warps(s, machine)
     if warps > machine.max_warps_per_block:
         return f"warps: {warps}, a block has at most {machine.max_warps_per_block}"
     operand = s.columns // 2 + margin

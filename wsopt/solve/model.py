@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
@@ -16,12 +16,9 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
-from wsopt.solve.bound import II_SLACK, ii_bounds, max_depth, slot_lifetime
+from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, max_depth, slot_lifetime
 from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.types import OpKind, Sharing, TileOp, TileProgram, Unit
-
-EMITTER = "emitter.v1"
-"""Version of what `emit/` can express; every constraint that exists because of it bears this prefix."""
 
 _DETERMINISTIC_LIMIT = 20.0
 
@@ -94,7 +91,10 @@ def _emitter_loads_apart(m: Model) -> None:
 
 
 def _emitter_slot_in_step(m: Model) -> None:
-    """emitter.v1: the loads of one ring slot stand together, in one stage of the loader; slots in order."""
+    """emitter.v1: the loads of one ring slot stand together, in one stage of the loader; slots in order.
+
+    All of a slot's loads come before the next slot's, and an iteration's before the next iteration's.
+    """
     for plan in m.program.rings:
         slots = [
             [n for n in plan.loads if m.program.op(n).copy == c] for c in range(m.program.structure.copies)
@@ -103,7 +103,11 @@ def _emitter_slot_in_step(m: Model) -> None:
             for other in others:
                 m.cp.add(m.stage[other] == m.stage[first])
         for slot, later in itertools.pairwise(slots):
-            m.cp.add(m.start[later[0]] >= m.start[slot[0]])
+            for load, after in itertools.product(slot, later):
+                m.cp.add(m.start[after] >= m.start[load])
+        for load, after in itertools.product(slots[-1], slots[0]):
+            if len(slots) > 1:
+                m.cp.add(m.start[after] + m.ii >= m.start[load])
 
 
 def _emitter_partials_stay(m: Model) -> None:
@@ -176,26 +180,33 @@ def _issue(m: Model) -> None:
 
 
 def _rings(m: Model) -> None:
-    """Lifetime of a slot: release by the last reader - issue of the load + handing it back <= depth * II.
+    """A slot is handed back before it is filled again: slab c's by slab k = (c + depth) mod copies, of
+    i = (c + depth) div copies iterations later.
 
-    With several slabs an iteration each has its share of the slots.
+    start[load of k] + i * II >= start[release of c] + handing it back. With one slab an iteration that is a
+    life of at most depth * II.
     """
     most = max_depth(m.program, m.machine)
     m.depth = m.cp.new_int_var(1, most, "depth[ring]")
-    span = m.cp.new_int_var(0, most * ii_bounds(m.program, m.machine)[1], "depth*II")
     for d in range(1, most + 1):
         is_d = m.cp.new_bool_var(f"depth[ring]={d}")
         m.cp.add(m.depth == d).only_enforce_if(is_d)
         m.cp.add(m.depth != d).only_enforce_if(~is_d)
-        m.cp.add(span == d * m.ii).only_enforce_if(is_d)
-    copies = m.program.structure.copies
+        for freed, load, later in _refills(m, d):
+            m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
+
+
+def _refills(m: Model, depth: int) -> Iterator[tuple[cp_model.LinearExprT, str, int]]:
+    """When each reader of a slot has handed it back, with each load that fills it next and how many
+    iterations later that is.
+    """
     for plan in m.program.rings:
         for release in plan.releases:
             done = m.program.op(release)
+            later, slab = budget.next_in_slot(done.copy, depth, m.program.structure.copies)
             for load in plan.loads:
-                if m.program.op(load).copy == done.copy:
-                    life = m.start[release] + done.issue + done.latency - m.start[load]
-                    m.cp.add(copies * life <= span)
+                if m.program.op(load).copy == slab:
+                    yield m.start[release] + done.issue + done.latency, load, later
 
 
 def _shared_memory(m: Model) -> None:
@@ -269,13 +280,13 @@ def build(program: TileProgram, machine: Machine, margin: int) -> Model:
 
 
 def _partitions(m: Model) -> tuple[Partition, ...]:
-    """The whole register file is dealt out: the loader keeps the least, the consumers share the rest."""
+    """All that the launch has is dealt out: the loader keeps the least, the consumers share the rest."""
     s = m.program.structure
     registers = budget.consumer_registers(s, m.machine)
     consumers = tuple(
         Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)
     )
-    return (*consumers, Partition(PartitionRole.LOADER, 0, 1, budget.LOADER_REGISTERS))
+    return (*consumers, Partition(PartitionRole.LOADER, 0, budget.LOADER_WARPS, budget.LOADER_REGISTERS))
 
 
 def _read(m: Model, solver: cp_model.CpSolver) -> Schedule:
@@ -327,10 +338,13 @@ def _break_ties(m: Model, first: cp_model.CpSolver) -> cp_model.CpSolver:
 
 
 def solve(program: TileProgram, machine: Machine, margin: int) -> Solved:
-    """Solve one tile program's model.
+    """Solve one tile program's model; a budget that rules the structure out proves it infeasible at once.
 
     A model that OR-Tools calls invalid is a fault of this file and raises RuntimeError.
     """
+    ruled_out = infeasible(program, machine, margin)
+    if ruled_out:
+        return Solved(Outcome.INFEASIBLE, None, math.inf, math.inf, ruled_out, 0.0)
     model = build(program, machine, margin)
     model.cp.minimize(model.time)
     solver = _solver()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from wsopt.errors import InfeasibleError
+from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.machine.types import Machine
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.check import verify
@@ -99,9 +99,9 @@ class Search:
     def run(self) -> tuple[VerifiedSchedule, Certificate]:
         """The best schedule over all structures, with its certificate.
 
-        Raises InfeasibleError, naming the budgets, when no structure has a schedule.
+        Raises InfeasibleError, naming the budgets, when no structure has a schedule, and its UndecidedError
+        when none was found but the work limit left structures open.
         """
-        began = time.monotonic()
         queue = self._candidates()
         for done, candidate in enumerate(queue):
             self.progress(done, len(queue))
@@ -114,14 +114,24 @@ class Search:
                 break
             self._try(candidate)
         if self.best is None:
-            raise InfeasibleError(f"graph {self.region.name}: no structure fits; " + self._reasons())
-        return self.best, self._certificate(queue, time.monotonic() - began)
+            raise self._nothing_found()
+        return self.best, self._certificate(queue)
+
+    def _nothing_found(self) -> InfeasibleError:
+        graph, reasons = f"graph {self.region.name}", self._reasons()
+        if not self.unfinished:
+            return InfeasibleError(f"{graph}: no structure fits; {reasons or 'none is legal'}")
+        rest = f"; the others do not fit: {reasons}" if reasons else ""
+        return UndecidedError(
+            f"{graph}: no schedule was found, but the work limit left {self.unfinished} of {self.considered} "
+            f"structures open, so one may exist{rest}"
+        )
 
     def _reasons(self) -> str:
         counts = sorted(self.infeasible.items(), key=lambda item: (-item[1], item[0]))
-        return ", ".join(f"{count} by {budget}" for budget, count in counts) or "none is legal"
+        return ", ".join(f"{count} by {budget}" for budget, count in counts)
 
-    def _certificate(self, queue: list[Candidate], seconds: float) -> Certificate:
+    def _certificate(self, queue: list[Candidate]) -> Certificate:
         best = self._best_us()
         bound = min(best, self.open_bound)
         return Certificate(
@@ -134,7 +144,6 @@ class Search:
             gap=0.0 if best <= bound else (best - bound) / best,
             margin=self.margin,
             runners_up=tuple(self._losers(queue)),
-            seconds=seconds,
         )
 
     def _losers(self, queue: list[Candidate]) -> Iterator[RunnerUp]:
