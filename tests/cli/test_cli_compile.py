@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,10 +80,16 @@ def test_same_bytes_without_the_cache(compiled: Compiled, tmp_path: Path) -> Non
     assert done.stdout.endswith("written to again\n")
 
 
+def seconds_of_children() -> float:
+    """Seconds that processes which have ended kept a core busy: the same however busy the machine is."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_warm_run(compiled: Compiled, warm: Path) -> None:
-    began = time.monotonic()
+    began = seconds_of_children()
     done = wsopt(warm, "compile", "small.json", "-o", "again", "--json")
-    assert time.monotonic() - began < 2
+    assert seconds_of_children() - began < 2
     assert contents(warm / "again") == contents(compiled.build)
     found = json.loads(done.stdout)
     changing = {"solve_s": 0, "directory": ""}
@@ -123,11 +129,11 @@ def test_a_damaged_cache_heals(
     for path in kept:
         damage(path, rng)
     for target, seconds in (("first", 60.0), ("second", 2.0)):
-        began = time.monotonic()
+        began = seconds_of_children()
         done = wsopt(warm, "compile", "small.json", "-o", target)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
-        assert time.monotonic() - began < seconds
+        assert seconds_of_children() - began < seconds
         assert contents(warm / target) == contents(compiled.build)
 
 

@@ -140,7 +140,7 @@ def test_a_schedule_that_is_not_right(command: str, warm: Path) -> None:
     assert len(done.stderr.splitlines()) <= 2
 
 
-FIELDS = ("rows", "columns", "depth", "consumers", "consumer_warps", "pieces", "group", "copies")
+FIELDS = ("rows", "columns", "depth", "consumers", "consumer_warps", "pieces", "group", "copies", "tail")
 
 
 @pytest.mark.parametrize("number", [0, -64, 3, 10**30])

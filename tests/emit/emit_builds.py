@@ -38,10 +38,11 @@ def structure(
     swap: bool = False,
     pieces: int = 1,
     copies: int = 1,
+    tail: int = 0,
 ) -> Structure:
     """A structure of small tiles."""
     sharing = Sharing.TURNS if turns else Sharing.ROWS
-    return Structure(rows, columns, depth, consumers, 4, sharing, persistent, swap, pieces, 2, copies)
+    return Structure(rows, columns, depth, consumers, 4, sharing, persistent, swap, pieces, 2, copies, tail)
 
 
 def graph_of(body: Body, name: str = "small") -> Graph:
@@ -130,6 +131,12 @@ def small_case(emitted: Emitted, trips: int | None = None) -> Case:
 def plain(g: GraphBuilder) -> Symbol:
     """y = x w'."""
     x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+    return g.cast(g.matmul(x, w, transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
+def ragged(g: GraphBuilder) -> Symbol:
+    """y = x w' over a streamed axis that ends a little into a slab."""
+    x, w = g.input("x", (1024, 520), "bf16"), g.input("w", (1024, 520), "bf16", constant=True)
     return g.cast(g.matmul(x, w, transpose_b=True, name="p"), dtype="bf16", name="y")
 
 

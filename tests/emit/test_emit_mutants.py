@@ -19,12 +19,12 @@ SEEDS_OF_EQUIVALENTS = 5
 
 @dataclass(frozen=True)
 class Subject:
-    """A kernel for mutation: little shared memory keeps its ring short, two lengths of loop go round it."""
+    """A kernel for mutation: little shared memory keeps its ring short, two or more lengths of loop go round it."""
 
     body: Body
     structure: Structure
     kib: int
-    trips: tuple[int, int]
+    trips: tuple[int, ...]
 
 
 SUBJECTS = {
@@ -33,6 +33,7 @@ SUBJECTS = {
     "promoted": Subject(builds.scaled, structure(copies=2), 44, (6, 5)),
     "transposed": Subject(builds.transposed, structure(persistent=False), 138, (9, 16)),
     "batched": Subject(builds.batched, structure(), 60, (4, 5)),
+    "tail": Subject(builds.ragged, structure(tail=16), 60, (6, 5, 1)),
     "gated": Subject(builds.gated, structure(), 138, (6, 4)),
 }
 
@@ -107,6 +108,10 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (1, TWICE),
     },
+    "tail": {
+        ("double-wait", EMPTY): (1, TWICE),
+        ("double-wait", FULL): (2, TWICE),
+    },
     "gated": {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (2, TWICE),
@@ -148,6 +153,7 @@ def test_every_kind_is_made() -> None:
     kinds = {mutant.name.partition("@")[0] for name in SUBJECTS for mutant in mutants(emitted(name).source)}
     assert kinds >= {
         "drop-wait", "drop-arrive", "drop-expect", "drop-fence", "drop-store_wait", "drop-load", "drop-store",
+        "drop-gdc_wait",
         "drop-mma-wait", "double-wait", "double-arrive", "double-expect", "flip-phase", "count+1", "count-1",
         "bytes+16", "bytes-16", "arrivals+1", "arrivals-1", "depth+1", "depth-1", "shrink-allocation",
         "weaken-mma-wait", "early-arrive", "shift-slot-wait", "shift-slot-load", "shift-slot-mma",

@@ -25,6 +25,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "pieces": 2,
             "group": 4,
             "copies": 1,
+            "tail": 0,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -187,9 +187,14 @@ class Assign(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A consumer's streamed loop: peeled start, steady state from iteration `first`, peeled end."""
+    """A consumer's streamed loop: peeled start, steady state from pass `first`, peeled end.
+
+    `peeled` of the last passes stand in the end; with fewer than `least` passes the loop cannot run.
+    """
 
     prologue: tuple[Instruction, ...]
     first: int
+    peeled: int
+    least: int
     steady: tuple[Instruction, ...]
     drain: tuple[Instruction, ...]

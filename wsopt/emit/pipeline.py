@@ -24,10 +24,12 @@ _UNROLLED = 3
 class Operands:
     """Expressions of a consumer's loop: operand tiles by value name and slot, registers by value name.
 
-    `tiles` are format strings with `{slot}` for the ring slot.
+    `tiles` are format strings with `{slot}` for the ring slot; `tails` are those for a last slab that products
+    do not take whole, empty where they do.
     """
 
     tiles: Mapping[str, str]
+    tails: Mapping[str, str]
     registers: Mapping[str, str]
     ring: str
     depth: str
@@ -62,6 +64,7 @@ class _Unroller:
     operands: Operands
     trips: int
     copies: int
+    least: int
     issued: list[tuple[str, int]] = field(default_factory=list)
     waited: list[MmaWait] = field(default_factory=list)
 
@@ -69,6 +72,11 @@ class _Unroller:
     def depth(self) -> int:
         """The last stage: passes in the prologue, and in the drain."""
         return max(slot.stage for slot in self.order)
+
+    @property
+    def first_peeled(self) -> int:
+        """The first pass after the steady ones: the drain, or the pass with the tail if there is one."""
+        return self.trips - (1 if self.operands.tails else 0)
 
     def write(self, number: int) -> tuple[Instruction, ...]:
         """The instructions of one pass."""
@@ -115,18 +123,25 @@ class _Unroller:
         return self.operands.registers[value or ""]
 
     def _mma(self, slot: _Slot, step: str, iteration: int, number: int) -> Mma:
-        left, right = (
-            self.operands.tiles[tile].format(slot=f"{step} % {self.operands.depth}")
-            for tile in slot.op.inputs
-        )
+        last = iteration == self.trips - 1
+        tiles = self.operands.tails if last and self.operands.tails else self.operands.tiles
+        left, right = (tiles[tile].format(slot=f"{step} % {self.operands.depth}") for tile in slot.op.inputs)
         partial = (slot.op.output or "").startswith("partial:")
-        if partial or (iteration == 0 and number < self.depth):
-            use = "False"
-        elif slot.stage == self.depth:
-            use = "k > 0" if self.depth == 0 else f"k > {self.depth}"
-        else:
-            use = ""
+        use = "False" if partial else self._use(slot, iteration, number)
         return Mma(self._register(slot.op.output), left, right, use)
+
+    def _use(self, slot: _Slot, iteration: int, number: int) -> str:
+        """Whether a product adds to what there is: the first iteration's does not.
+
+        A pass of the prologue counts iterations from the first; one that is peeled off the end counts them
+        from the last, and with the fewest trips works on the first one too.
+        """
+        if number < self.depth:
+            return "False" if iteration == 0 else ""
+        if number >= self.first_peeled:
+            away = self.trips - number + slot.stage
+            return f"trips > {away}" if away >= self.least else ""
+        return f"k > {self.depth}" if slot.stage == self.depth else ""
 
     def _wait(self, slot: _Slot, iteration: int) -> Iterator[MmaWait]:
         """Wait for the products of `iteration` that an operation needs: all but those issued after them.
@@ -167,14 +182,17 @@ def consumer_loop(verified: VerifiedSchedule, operands: Operands) -> Loop:
     """
     order = _order(verified)
     depth = max(slot.stage for slot in order)
-    unroller = _Unroller(order, operands, depth + _UNROLLED, verified.program.structure.copies)
+    least = depth + 1 if operands.tails else max(1, depth)
+    unroller = _Unroller(order, operands, depth + _UNROLLED, verified.program.structure.copies, least)
     passes = [unroller.write(number) for number in range(unroller.trips + depth)]
-    steady = passes[depth : unroller.trips]
+    steady = passes[depth : unroller.first_peeled]
     if any(one != steady[0] for one in steady):
         raise CheckError(f"kernel {verified.schedule.name}: the streamed loop has no steady state")
     return Loop(
         prologue=tuple(i for one in passes[:depth] for i in one),
         first=depth,
+        peeled=unroller.trips - unroller.first_peeled,
+        least=least,
         steady=steady[0],
-        drain=tuple(i for one in passes[unroller.trips :] for i in one),
+        drain=tuple(i for one in passes[unroller.first_peeled :] for i in one),
     )

@@ -154,7 +154,7 @@ class KernelPlan:
 
     def operands(self) -> Operands:
         """Expressions of the streamed loop for the consumer numbered `index`."""
-        tiles = {}
+        tiles, tails = {}, {}
         rows = row_role(self.s.swap)
         for ring in self.rings():
             along_rows = rows in ring.box.view.roles
@@ -163,7 +163,9 @@ class KernelPlan:
             for copy in range(self.s.copies):
                 name = load_name(self.program.region, ring.box.view, 0 if along_rows else None, copy)
                 tiles[f"tile:{name}"] = text
-        return Operands(tiles, self.registers(), "ring", "RING_DEPTH")
+                if self.s.tail:
+                    tails[f"tile:{name}"] = f"{text}.slice(0, TAIL, dim={int(along_rows)})"
+        return Operands(tiles, tails, self.registers(), "ring", "RING_DEPTH")
 
     def loop(self) -> Loop:
         """A consumer's streamed loop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from wsopt.emit.tensors import TORCH, Box
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.costs import mma_instructions
-from wsopt.tile.types import Output
+from wsopt.tile.types import OpKind, Output
 
 
 def _template_folder() -> Path:
@@ -92,6 +92,7 @@ def _loop_text(plan: KernelPlan) -> list[str]:
     parts = [_write([*plan.cleared(), *([TurnWait()] if plan.in_turns else []), *loop.prologue])]
     variable = "k" if any("k > " in line for line in _write(loop.steady).split("\n")) else "_"
     passes = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
+    passes += f" - {loop.peeled}" if loop.peeled else ""
     parts.append(f"for {variable} in range({loop.first}, {passes}):\n" + _block(_write(loop.steady)))
     parts.append(_write([*([TurnPass()] if plan.in_turns else []), *loop.drain]))
     return [part for part in parts if part]
@@ -254,6 +255,8 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
         ("RING_BYTES", str(plan.slot_bytes()), "bytes that fill a slot"),
         ("GROUP", str(s.group), "tile rows that are walked before the next column"),
     ]
+    if s.tail:
+        found.append(("TAIL", str(s.tail), "of the last slab, what products take: the rest is zeros"))
     if plan.inputs():
         inputs = plan.verified.schedule.buffers.inputs
         found += [
@@ -376,7 +379,10 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
         "tile_rows": s.tile_rows,
         "tile_columns": s.columns,
         "trips": _trips(plan),
-        "least_trips": max(1, plan.loop().first),
+        "least_trips": plan.loop().least,
+        "early_reads": bool(plan.inputs()),
+        "tail": s.tail,
+        "tile_depth": s.depth,
         "arguments": _arguments(plan, reads),
         "returns": ", ".join(output.tensor for output in outputs),
         "result": ", ".join(results),
@@ -399,4 +405,9 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     loop = plan.loop()
     products = sum(isinstance(one, Mma) for one in (*loop.prologue, *loop.steady, *loop.drain))
     region, s = plan.program.region, plan.s
-    return products * mma_instructions(region, s, verified.machine) * s.consumers
+    whole = mma_instructions(region, s, verified.machine)
+    count = products * whole
+    if s.tail:  # each product meets the last slab once
+        short = mma_instructions(region, replace(s, depth=s.tail), verified.machine)
+        count -= (whole - short) * sum(op.kind is OpKind.MMA and op.consumer == 0 for op in plan.program.loop)
+    return count * s.consumers

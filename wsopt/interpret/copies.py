@@ -88,6 +88,7 @@ class Tma:
             return
         _check_block(desc, result)
         state: Barrier = barrier.barrier
+        program.check_dependency(agent, desc.name)
         state.check_async(agent)
         program.scheduler.pending.append(LoadCopy(program, desc, desc.box(coord), state, result))
 
@@ -96,6 +97,7 @@ class Tma:
         program: Program = self._machine.program
         agent: Agent = program.operation()
         _check_block(desc, src)
+        program.check_dependency(agent, desc.name)
         copy = StoreCopy(program, desc, desc.box(coord), src)
         program.scheduler.pending.append(copy)
         agent.stores.append(copy)

@@ -60,9 +60,9 @@ def hopper(machine: Machine) -> dict[str, Any]:
 
 
 def dependent_launch(machine: Machine) -> dict[str, Any]:
-    """Return the names of programmatic dependent launch, which only orders whole kernels."""
+    """Return the names of programmatic dependent launch, which orders whole kernels."""
     device = Device(machine)
-    return {"gdc_wait": device.thread_barrier, "gdc_launch_dependents": device.thread_barrier}
+    return {"gdc_wait": device.dependency_wait, "gdc_launch_dependents": device.thread_barrier}
 
 
 def tma(machine: Machine) -> dict[str, Any]:
@@ -176,17 +176,23 @@ class Device:
 
     def load(self, pointer: Pointer, mask: Any = None, other: Any = None, **_: Any) -> Tensor:
         """Read global memory."""
-        self._program.operation()
+        self._program.check_dependency(self._program.operation(), pointer.storage.name)
         return pointer.load(mask, other, self._program.launch)
 
     def store(self, pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> None:
         """Write global memory."""
-        self._program.operation()
+        self._program.check_dependency(self._program.operation(), pointer.storage.name)
         pointer.store(value, mask, self._program.launch)
 
     def thread_barrier(self) -> None:
         """Join the warps of the partition, which run as one here."""
         self._program.operation()
+
+    def dependency_wait(self) -> None:
+        """Wait until the kernel launched before has ended, and see all that it wrote."""
+        agent = self._program.operation()
+        if self._program.previous is not None:
+            agent.clock.set(self._program.previous, 1)
 
     def fence_async_shared(self, cluster: bool = False) -> None:
         """Make this partition's earlier stores and barrier inits visible to the async proxy."""

@@ -23,6 +23,7 @@ class Machine:
         self.steps = 0
         self._chooser = Chooser(seed)
         self._launch = 0
+        self._dependent = False
         self._program: Program | None = None
 
     @property
@@ -42,6 +43,7 @@ class Machine:
         device_args = [_device_argument(arg) for arg in args]
         named = {name: _device_argument(value) for name, value in options.items() if name not in _OPTIONS}
         warps = int(options.get("num_warps", 4))
+        self._dependent = bool(options.get("launch_pdl"))
         for z, y, x in product(*(range(extent) for extent in reversed(shape))):
             self._run((x, y, z), shape, warps, lambda: function(*device_args, **named))
 
@@ -50,7 +52,10 @@ class Machine:
     ) -> None:
         self._chooser.new_program()
         scheduler = Scheduler(self._chooser, self.filename, STEP_LIMIT - self.steps)
-        self._program = Program(number, count, warps, self._launch, scheduler, self.filename)
+        self._program = Program(
+            number, count, warps, self._launch, scheduler, self.filename,
+            dependent=self._dependent,
+        )  # fmt: skip
         try:
             self._program.run(body)
         finally:

@@ -30,6 +30,17 @@ class Program:
     histories: list[History] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
     specialized: bool = False
+    dependent: bool = False
+    previous: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # The end of the kernel launched before is an event like others: known to those who waited for it.
+        self.previous = self.components.new() if self.dependent else None
+
+    def check_dependency(self, agent: Agent, tensor: str) -> None:
+        """RaceError for a use of global memory while the kernel launched before may still run."""
+        if self.previous is not None and not agent.clock.knows(self.previous, 1):
+            raise RaceError(f"{tensor} is used before gdc_wait: the kernel launched before may still run")
 
     def run(self, body: Callable[[], Any]) -> None:
         """Run the kernel to its end as this program; KernelFault for whatever goes wrong."""

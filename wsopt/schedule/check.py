@@ -163,7 +163,9 @@ def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margi
 
 
 def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """emitter.v1: loads on the loader, a slot's in one stage, slots in order; partials stay within a pass."""
+    """emitter.v1: loads on the loader, a slot's in one stage, slots in order; a pass for every stage;
+    partials stay within a pass.
+    """
     for plan in program.rings:
         yield from _slots_in_order(schedule, program, plan)
         for copy in range(program.structure.copies):
@@ -174,6 +176,11 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
         for load in plan.loads:
             if not schedule.place(load).partition.startswith(PartitionRole.LOADER):
                 yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
+    spare = program.trips - bool(program.structure.tail)
+    for partition in schedule.partitions:
+        stages = max((p.stage for p in schedule.of(partition.name)), default=0)
+        if partition.role is PartitionRole.CONSUMER and stages > spare:
+            yield f"emitter.v1: {partition.name} has {stages} stages before its last, a tile {spare} passes"
     if program.region.promote:
         for partition in schedule.partitions:
             late = [

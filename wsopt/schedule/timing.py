@@ -67,7 +67,8 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
         start=machine.block_start_cycles,
         fill=latency.tma_load_dram + sum(op.busy for op in loads),
         tail=latency.tma_store,
-        power=rounds * (program.trips * (per_pass + machine.power_cycles_per_tensor_cycle * tensor) + memory),
+        power=rounds
+        * (program.passes * (per_pass + machine.power_cycles_per_tensor_cycle * tensor) + memory),
         handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
     )
 
@@ -75,7 +76,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
 def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float) -> float:
     """Cycles from one tile of a block to its next, in the steady state."""
     s = program.structure
-    main = program.trips * ii
+    main = program.passes * ii
     if s.sharing is Sharing.ROWS:
         return main + epilogue
     alone = main + fixed.handover
@@ -120,7 +121,7 @@ def predict(program: TileProgram, machine: Machine, ii: float, buffers: Epilogue
     dram_us, l2_us = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
-    main = fixed.rounds * program.trips * ii
+    main = fixed.rounds * program.passes * ii
     known = fixed.start + fixed.fill + main + fixed.tail + fixed.power
     return Prediction(
         rounds=fixed.rounds,

@@ -110,6 +110,18 @@ def _emitter_slot_in_step(m: Model) -> None:
                 m.cp.add(m.start[after] + m.ii >= m.start[load])
 
 
+def _emitter_enough_trips(m: Model) -> None:
+    """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last slab.
+
+    The loop's ends are peeled off by stages; they may not take more passes than there are.
+    """
+    spare = m.program.trips - bool(m.program.structure.tail)
+    for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
+        own = [op for op in m.program.loop if op.consumer == consumer]
+        for one, other in itertools.permutations(own, 2):
+            m.cp.add(m.start[other.name] < m.start[one.name] + (spare + 1) * m.ii)
+
+
 def _emitter_partials_stay(m: Model) -> None:
     """emitter.v1: a consumer's operations on partial sums begin and end in one pass.
 
@@ -224,17 +236,21 @@ def _shared_memory(m: Model) -> None:
 def _time(m: Model) -> None:
     """The predicted time of the block's tiles, as a multiple of cycles; the rest of it is constant.
 
-    With consumers in turns a round takes the longer of a loop and an epilogue's share of it.
+    With consumers in turns a round takes the longer of a loop and an epilogue's share of it. Times count in
+    shares of a pass, so that one that ends early in its slab is a whole number of them.
     """
     p, fixed = m.program, timing.fixed_parts(m.program, m.machine)
-    cycles = {b: timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
+    shares = p.structure.depth // (p.structure.tail or p.structure.depth)
+    main = round(p.passes * shares)
+    cycles = {b: shares * timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
     epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
     rounds, consumers = fixed.rounds, p.structure.consumers
     if p.structure.sharing is Sharing.ROWS:
-        m.time = rounds * (p.trips * m.ii + epilogue)
+        m.time = rounds * (main * m.ii + epilogue)
         return
-    alone = p.trips * m.ii + math.ceil(fixed.handover)
-    limit = consumers * (p.trips * ii_bounds(p, m.machine)[1] + math.ceil(fixed.handover))
+    handover = shares * math.ceil(fixed.handover)
+    alone = main * m.ii + handover
+    limit = consumers * (main * ii_bounds(p, m.machine)[1] + handover)
     turn = m.cp.new_int_var(0, limit + max(cycles.values()), "turn")
     m.cp.add(turn >= consumers * alone)
     if rounds > consumers:
@@ -259,6 +275,7 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     _placement,
     _emitter_loads_apart,
     _emitter_slot_in_step,
+    _emitter_enough_trips,
     _emitter_partials_stay,
     _dependences,
     _symmetry,

@@ -252,6 +252,13 @@ def _ring(cut: _Cut) -> RingPlan:
     )
 
 
+def tile_l2_bytes(region: Region, s: Structure, slot_bytes: int) -> int:
+    """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
+    slabs = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
+    slabs_read = slabs if not s.tail else slabs - 1 + s.tail / s.depth
+    return math.ceil(slabs_read * slot_bytes)
+
+
 def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """Cut a region to a structure.
 
@@ -286,6 +293,6 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
         rings=(ring,),
         epilogue=costs.epilogue_cost(region, s, machine),
         accumulator_registers=costs.accumulator_registers(region, s, machine),
-        tile_l2_bytes=trips * s.copies * ring.slot_bytes,
+        tile_l2_bytes=tile_l2_bytes(region, s, ring.slot_bytes),
         dram_bytes=costs.dram_bytes(region, s, machine),
     )

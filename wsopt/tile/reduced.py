@@ -15,6 +15,9 @@ from wsopt.tile.types import Role, Structure
 _ALIGNMENT = 16
 """Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
 
+_SHORTEST = 8
+"""Elements of the streamed axis in the last slab where a tail of 16 is too short for a multiple of 16."""
+
 _BATCHES = 2
 
 
@@ -25,7 +28,8 @@ def _target(role: Role, s: Structure, trips: int) -> int:
     elif role is column_role(s.swap):
         extent = 2 * s.columns + s.columns // 4
     elif role is Role.STREAM:
-        extent = trips * s.depth - s.depth // 4
+        rest = (s.tail or s.depth) * 3 // 4 // _ALIGNMENT * _ALIGNMENT
+        return (trips - 1) * s.depth + (rest or _SHORTEST)
     else:
         return _BATCHES
     return -(-extent // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT // 2 * (role is row_role(s.swap) and not s.swap)

@@ -96,6 +96,20 @@ def _copies(region: Region) -> tuple[int, ...]:
     return (1, 2) if region.promote else (1,)
 
 
+def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
+    """Elements of the last slab that products have to take: a power of two, and what one instruction sums.
+
+    0 where that is the whole slab, or where the last slab may lie beyond the end altogether.
+    """
+    rest = region.extent(Role.STREAM) % depth
+    if rest == 0 or copies > 1:
+        return 0
+    size = machine.mma_k_bytes * 8 // region.operand_dtype.bits
+    while size < rest:
+        size *= 2
+    return size if size < depth else 0
+
+
 def _sharings(consumers: int) -> tuple[Sharing, ...]:
     return (Sharing.ROWS,) if consumers == 1 else (Sharing.ROWS, Sharing.TURNS)
 
@@ -135,8 +149,10 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
             for sharing, persistent, pieces, group, copies in itertools.product(
                 _sharings(consumers), (True, False), _PIECES, _GROUPS, _copies(region)
             ):
+                tail = _tail(region, machine, depth, copies)
                 found = Structure(
-                    rows, columns, depth, consumers, warps, sharing, persistent, swap, pieces, group, copies
-                )
+                    rows, columns, depth, consumers, warps, sharing, persistent, swap, pieces, group, copies,
+                    tail,
+                )  # fmt: skip
                 if _is_legal(region, machine, found):
                     yield found

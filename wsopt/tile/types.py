@@ -198,7 +198,8 @@ class Structure:
     accumulator's rows (the right operand feeds the rows of the tensor core). `pieces` cuts the
     accumulator's columns for the epilogue; `group` is how many tile rows are walked before the next column.
     `copies` is how many slabs, and slots of the ring, one iteration takes: a promoted product has a set of
-    partial sums for each, so that one is added up while the next is being computed.
+    partial sums for each, so that one is added up while the next is being computed. `tail` is how many
+    elements of the last slab products take, where the streamed axis ends early in it; 0 for all.
     """
 
     rows: int
@@ -212,6 +213,7 @@ class Structure:
     pieces: int
     group: int
     copies: int = 1
+    tail: int = 0
 
     @property
     def tile_rows(self) -> int:
@@ -228,6 +230,7 @@ class Structure:
         how = "sharing rows" if self.sharing is Sharing.ROWS else "in turns"
         swap = ", operands swapped" if self.swap else ""
         copies = f", {self.copies} slabs an iteration" if self.copies > 1 else ""
+        copies += f", the last slab's first {self.tail}" if self.tail else ""
         walk = "persistent" if self.persistent else "one tile a block"
         return (
             f"{self.tile_rows}x{self.columns}x{self.depth}, {self.consumers} consumer(s) of "
@@ -366,6 +369,12 @@ class TileProgram:
             if value.name == name:
                 return value
         raise KeyError(name)
+
+    @property
+    def passes(self) -> float:
+        """Iterations of a tile in units of a whole one: a last slab that ends early is a part of one."""
+        s = self.structure
+        return self.trips - (1 - s.tail / s.depth if s.tail else 0.0)
 
     @property
     def loop(self) -> tuple[TileOp, ...]:
