@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wsopt.calibrate.program import Mode, Probe, Program
+from wsopt.calibrate.program import Mode, Place, Probe, Program
 from wsopt.errors import InputError, Problem
 
 _INTO = ".reg .b32 a, b, c, d; mov.b32 a, $1; mov.b32 b, $2; mov.b32 d, $3;"
@@ -41,8 +41,12 @@ SCALAR_ASM: dict[str, str] = {
 `select` is a comparison and a selection, `convert_f8` two conversions of a pair each and the move that joins them.
 """
 
-STEPS = 128
-"""Steps of a thread in one iteration of the arithmetic kernel."""
+REGISTERS = 32
+"""Values in each of a thread's two chains."""
+
+PAIRS = {"rcp": 1}
+"""Steps of both chains in one iteration, 2 where not given: ptxas knows what a reciprocal of one is, and with
+more than 128 instructions an iteration, three warpgroups wait for instructions, not for pipes."""
 
 CHAIN_ASM: dict[str, str] = {
     "arithmetic": "{ .reg .f32 f, g; mov.b32 f, $1; mov.b32 g, $2; fma.rn.f32 f, f, g, g; mov.b32 $0, f; }",
@@ -68,8 +72,9 @@ def _roles(name: str, program: Program, groups: Iterable[int] = (1, 2, 3), per: 
 def _arithmetic() -> list[Probe]:
     found = []
     for kind, asm in SCALAR_ASM.items():
-        constants = (("ASM", asm), ("REGISTERS", 32), ("PAIRS", STEPS // 64))
-        found += _roles(f"scalar.{kind}", Program("arithmetic", "kernel", constants), per=STEPS)
+        pairs = PAIRS.get(kind, 2)
+        program = Program("arithmetic", "kernel", (("ASM", asm), ("REGISTERS", REGISTERS), ("PAIRS", pairs)))
+        found += _roles(f"scalar.{kind}", program, per=2 * REGISTERS * pairs)
     return found
 
 
@@ -134,7 +139,7 @@ def _tensor() -> list[Probe]:
                     groups = (1, 2, 3) if slabs > 1 else (1,)
                     found += _roles(name, mma_program(dtype, columns, slabs, kept), groups)
     for columns in (64, 128, 256):
-        for slabs in SLABS:
+        for slabs in (1, 2, 4):
             program = mma_program("bf16", columns, slabs, timed="issue")
             found += _roles(f"mma_issue.bf16.{columns}.{slabs}", program, (1,))
     return found
@@ -143,14 +148,15 @@ def _tensor() -> list[Probe]:
 def _sync() -> list[Probe]:
     found = []
     for op in ("wait", "arrive", "barrier", "fence"):
-        program = Program("sync", "kernel", (("OP", op),))
-        found.append(Probe(f"sync.{op}", Mode.ALONE, program, per=8))
+        for warps in (1, 4):
+            program = Program("sync", "kernel", (("OP", op),), warps=warps)
+            found.append(Probe(f"sync.{op}.{warps}", Mode.ALONE, program, per=8))
     for warps in (1, 4):
         program = Program("sync", "ping_kernel", (("WARPS", warps),))
         found.append(Probe(f"sync.hop.{warps}", Mode.ALONE, program, per=2))
     for kind, asm in CHAIN_ASM.items():
         program = Program("sync", "chain_kernel", (("ASM", asm),))
-        found.append(Probe(f"latency.{kind}", Mode.ALONE, program, per=8, options=("third",)))
+        found.append(Probe(f"latency.{kind}", Mode.ALONE, program, per=64, options=("third",)))
     return found
 
 
@@ -160,12 +166,13 @@ def _copies() -> list[Probe]:
         nbytes = box[0] * box[1] * 2
         program = Program("copies", "load_kernel", (("SLOTS", 6),), warps=1, registers=None, box=box)
         where = f"{box[0]}x{box[1]}"
-        for far in (False, True):
-            place = "dram" if far else "l2"
+        for place in Place:
             for depth in DEPTHS:
                 for blocks, scope in ((16, "few"), (0, "all")):
                     name = f"load.{place}.{where}.{depth}.{scope}"
-                    found.append(Probe(name, Mode.LOAD, program, nbytes, depth=depth, far=far, blocks=blocks))
+                    found.append(
+                        Probe(name, Mode.LOAD, program, nbytes, depth=depth, place=place, blocks=blocks)
+                    )
     for box in ((64, 64), (128, 64)):
         for pending in (0, 2):
             constants = (("PENDING", pending),)

@@ -27,7 +27,9 @@ def run_calibrate(output: Path | None, only: Sequence[str], json_path: Path | No
     chosen_probes(only)
     if importlib.util.find_spec("torch") is None:
         raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
-    _require_gpu()
+    device = _require_gpu()
+    if output is not None:
+        base_name(device)
     with _shown() as progress:
         document = calibrate(Options(only=tuple(only)), progress)
     if json_path is not None:
@@ -70,17 +72,22 @@ def _line(figure: Figure) -> str:
     return f"{figure.name:36s} {figure.value:12.5g} +- {figure.spread:.2g}"
 
 
-def _require_gpu() -> None:
+def _require_gpu() -> str:
+    """The name of this machine's GPU; CheckError if there is none that the kernels are for."""
     # Asked in a process of its own: CUDA, once started here, would be shared with the workers.
     import subprocess
 
-    code = "import torch; print(torch.cuda.get_device_capability()[0] if torch.cuda.is_available() else 0)"
+    code = (
+        "import torch; there = torch.cuda.is_available(); "
+        "print(torch.cuda.get_device_capability()[0] if there else 0, torch.cuda.get_device_name() if there else '')"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    told = done.stdout.strip()
-    if told in ("", "0"):
+    generation, _, name = done.stdout.strip().partition(" ")
+    if generation in ("", "0"):
         raise CheckError("torch sees no CUDA GPU here; calibrate measures the GPU of this machine")
-    if told != "9":
-        raise CheckError(f"calibrate's kernels are for compute capability 9.0; this GPU has {told}.x")
+    if generation != "9":
+        raise CheckError(f"calibrate's kernels are for compute capability 9.0; {name} has {generation}.x")
+    return name
 
 
 def _write(path: Path, text: str) -> None:

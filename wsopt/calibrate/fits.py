@@ -33,12 +33,14 @@ def figures(document: Document) -> tuple[Figure, ...]:
     for name, formula in FORMULAS.items():
         samples = _over_rounds(formula, document.samples)
         if samples:
-            found.append(Figure(name, middle(samples), max(spread(samples), _least_spread(name))))
+            value, resolution = middle(samples), _resolution(name)
+            told = value if value > resolution else 0.0
+            found.append(Figure(name, told, max(spread(samples), resolution)))
     return tuple(found)
 
 
-def _least_spread(name: str) -> float:
-    # A cost taken as a difference of two others has their resolution, however small it is itself.
+def _resolution(name: str) -> float:
+    """What a figure's value cannot be told from: a difference of two costs has theirs, however small it is."""
     if name.startswith("tile_start"):
         return 2.0
     return 0.02 if name.startswith("tile_") else 0.0
@@ -76,9 +78,17 @@ def line_fit(points: Mapping[float, float]) -> tuple[float, float]:
     return mean_y - slope * mean_x, slope
 
 
-def _scalar(kind: str, groups: int, steps: float = 1.0) -> Formula:
-    """Instructions per SM and cycle; `steps` instructions of the kind in one step of the chain."""
-    return lambda v: steps * THREADS * groups / v[f"scalar.{kind}.{groups}"]
+def _scalar(kind: str, most_groups: int, steps: float = 1.0) -> Formula:
+    """Instructions per SM and cycle, the best of one to `most_groups` warpgroups.
+
+    `steps` are the instructions of the kind in one step of the chain.
+    """
+
+    def formula(v: Values) -> float:
+        cycles = [v[f"scalar.{kind}.{groups}"] / groups for groups in range(1, most_groups + 1)]
+        return steps * THREADS / min(cycles)
+
+    return formula
 
 
 def _slower(formulas: tuple[Formula, ...]) -> Formula:
@@ -124,6 +134,10 @@ def _tiles() -> dict[str, Formula]:
     return found
 
 
+def _words(cycles: Formula) -> Formula:
+    return lambda v: 32 / cycles(v)
+
+
 _PLAIN = tuple(k for k in SCALAR_ASM if not k.startswith(("convert_f", "convert_to", "select")))
 
 
@@ -136,41 +150,50 @@ def _scalars() -> dict[str, Formula]:
         found[f"{table}.convert_f8"] = _scalar("convert_f8", groups, 2)
         both = (_scalar("convert_to_int", groups), _scalar("convert_from_int", groups))
         found[f"{table}.convert_int"] = _slower(both)
+        # A column of 64 rows of 16 bits is 32 words.
+        words = _tile("shared.load_16", None, groups, 1, (64, 128))
+        found[f"{table}.ldst"] = _words(words)
     return found
 
 
 def _mma(place: str, columns: int, dtype: str = "bf16") -> Formula:
-    """Cycles of one more tensor instruction behind others."""
-    name = f"mma.{dtype}.{place}.{columns}"
-    return lambda v: (v[f"{name}.4.1"] - v[f"{name}.1.1"]) / (3 * MMA_PER_SLAB)
+    """Cycles of a tensor instruction where two warpgroups keep the tensor core busy."""
+    name = f"mma.{dtype}.{place}.{columns}.4.2"
+    return lambda v: v[name] / (2 * 4 * MMA_PER_SLAB)
+
+
+def _mma_least(part: int) -> Formula:
+    """Start or cycles a column of an instruction too narrow for its left operand, in shared memory."""
+    return lambda v: line_fit({float(n): _mma("shared", n)(v) for n in (8, 16, 32)})[part]
 
 
 def _mma_latency(place: str, columns: int) -> Formula:
     """What one slab takes beyond its time in the tensor core, the wait included."""
-    name, each = f"mma.bf16.{place}.{columns}", _mma(place, columns)
-    return lambda v: v[f"{name}.1.1"] - MMA_PER_SLAB * each(v)
+    name, each = f"mma.bf16.{place}.{columns}.1.1", _mma(place, columns)
+    return lambda v: v[name] - MMA_PER_SLAB * each(v)
 
 
-def _block_turnover(v: Values) -> float:
-    mhz = v["power.tensor.cold.mhz"]
-    return v["block.load.wave_us"] * mhz - v["block.load.end"]
+def _mma_queue(v: Values) -> float:
+    """Tensor instructions not yet done when the last of sixteen has been issued."""
+    each = _mma("shared", 128)(v)
+    return 4 * MMA_PER_SLAB - v["mma_issue.bf16.128.4.1"] / each
 
 
 FORMULAS: Mapping[str, Formula] = {
     **_scalars(),
     **_tiles(),
-    "mma_least_cycles": _mma("shared", 8),
+    "mma_least_cycles": _mma_least(0),
+    "mma_least_cycles_per_column": _mma_least(1),
     "mma_least_cycles_registers": _mma("registers", 8),
-    "latency.wgmma_issue": lambda v: (
-        (v["mma_issue.bf16.64.4.1"] - v["mma_issue.bf16.64.1.1"]) / (3 * MMA_PER_SLAB)
-    ),
+    "mma_queue": _mma_queue,
+    "latency.wgmma_issue": lambda v: v["mma_issue.bf16.128.1.1"] / MMA_PER_SLAB,
     "latency.wgmma_latency": _mma_latency("shared", 128),
     "latency.wgmma_latency_registers": _mma_latency("registers", 128),
-    "latency.mbarrier_wait": lambda v: v["sync.wait"],
-    "latency.mbarrier_arrive": lambda v: v["sync.arrive"],
-    "latency.mbarrier_wake": lambda v: v["sync.hop.4"] - v["sync.arrive"],
-    "latency.barrier": lambda v: v["sync.barrier"],
-    "latency.fence": lambda v: v["sync.fence"],
+    "latency.mbarrier_wait": lambda v: v["sync.wait.4"] - v["sync.barrier.4"],
+    "latency.mbarrier_arrive": lambda v: v["sync.arrive.4"],
+    "latency.mbarrier_wake": lambda v: v["sync.hop.4"] - v["sync.arrive.4"],
+    "latency.barrier": lambda v: v["sync.barrier.4"],
+    "latency.fence": lambda v: v["sync.fence.4"],
     "latency.arithmetic": lambda v: v["latency.arithmetic"],
     "latency.special": lambda v: v["latency.special"],
     "latency.shuffle": lambda v: v["latency.shuffle"],
@@ -181,12 +204,13 @@ FORMULAS: Mapping[str, Formula] = {
     "latency.tma_store": lambda v: v["store.128x64.0.few"],
     "tma_box_cycles": lambda v: v["load.l2.8x64.6.few"],
     "tma_bytes_per_cycle": lambda v: 128 * 64 * 2 / v["load.l2.128x64.6.few"],
-    "l2_bandwidth": lambda v: v["load.l2.128x64.6.all.rate"],
+    "l2_bandwidth": lambda v: v["load.same.128x64.6.all.rate"],
+    "l2_distinct_bandwidth": lambda v: v["load.l2.128x64.6.all.rate"],
     "dram_sustained_bandwidth": lambda v: v["memory.copy.rate"],
     "kernel_launch_us": lambda v: v["launch.empty.graph_us"],
     "block_start_cycles": lambda v: v["block.load.issue"],
-    "block_turnover_cycles": _block_turnover,
-    "wave_tail_cycles": lambda v: v["block.store.end"] - v["block.store.arrival"] + _block_turnover(v),
+    "block_turnover_cycles": lambda v: v["block.store.turnover"],
+    "wave_tail_cycles": lambda v: v["block.store.end"] - v["block.store.arrival"] + v["block.store.turnover"],
     "sustained_clock_mhz": lambda v: v["power.tensor.hot.mhz"],
 }
 """Every figure that is measured, by its name in the machine file."""

@@ -19,6 +19,9 @@ from wsopt.errors import InputError, Problem
 
 DATA = Path(__file__).parent.parent / "machine" / "data"
 
+CARDS = {"h200": "h200", "h20": "h20", "h100": "h100_sxm"}
+"""The shipped card by the chip's word in a device's name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -34,11 +37,12 @@ class Difference:
 def base_name(device: str) -> str:
     """The shipped card for a device name ("NVIDIA H200"); InputError if none is meant."""
     words = {part.lower() for part in device.replace("-", " ").split()}
-    chips = {"h200": "h200", "h20": "h20", "h100": "h100_pcie" if "pcie" in words else "h100_sxm"}
-    for chip, card in chips.items():
+    if {"h100", "pcie"} <= words:
+        return "h100_pcie"
+    for chip, card in CARDS.items():
         if chip in words:
             return card
-    known = ", ".join(sorted(set(chips.values())))
+    known = ", ".join(sorted(["h100_pcie", *CARDS.values()]))
     raise InputError(
         "calibrate", [Problem("", f"no machine file to start from for {device!r}; have {known}")]
     )
@@ -98,13 +102,11 @@ def machine_text(document: Document, measured: Sequence[Figure], name: str, card
         table, _, key = figure.name.rpartition(".")
         value = _number(figure.value)
         if there and is_fitted(there):
-            note = (
-                f"# {key}: {value} +- {_number(figure.spread)} by itself; the base's {there['value']:g} stays"
-            )
+            note = f"# {key}: {value} +- {figure.spread:.2g} by itself; the base's {there['value']:g} stays"
             tables.setdefault(table, []).append(f"{note}, fitted to whole kernels")
             continue
         unit = f'unit = "{there["unit"]}", ' if "unit" in there else ""
-        text = f'{key} = {{ value = {value}, {unit}source = "{source}, +- {_number(figure.spread)}" }}'
+        text = f'{key} = {{ value = {value}, {unit}source = "{source}, +- {figure.spread:.2g}" }}'
         tables.setdefault(table, []).append(text)
     for table, entries in tables.items():
         lines += ["", *([f"[{table}]"] if table else []), *entries]
@@ -112,4 +114,4 @@ def machine_text(document: Document, measured: Sequence[Figure], name: str, card
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}" if abs(value) < 1e6 else f"{value:.4e}"
+    return f"{value:.4g}"

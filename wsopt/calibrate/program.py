@@ -28,6 +28,14 @@ class Mode(StrEnum):
     COPY = "copy"
 
 
+class Place(StrEnum):
+    """Where a copy reads: lines of its SM's own in L2, the same lines as all SMs, or device memory."""
+
+    L2 = "l2"
+    SAME = "same"
+    DRAM = "dram"
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A kernel of `kernels/` with its constants; `box` are rows and columns of the bf16 box it copies."""
@@ -51,8 +59,8 @@ class Program:
 class Probe:
     """One thing to measure. A result is divided by `per`, what one iteration does of it.
 
-    `groups` warpgroups in mode `roles`; `depth` copies in flight, from device memory if `far`; `blocks` is the
-    number of blocks, all SMs if 0.
+    `groups` warpgroups in mode `roles`; `depth` copies in flight, from `place`; `blocks` is the number of
+    blocks, all SMs if 0.
     """
 
     name: str
@@ -61,6 +69,6 @@ class Probe:
     per: float = 1.0
     groups: int = 1
     depth: int = 1
-    far: bool = False
+    place: Place = Place.DRAM
     blocks: int = 0
     options: tuple[str, ...] = field(default=())

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from wsopt.calibrate.build import box_layout, build, constant_arguments
-from wsopt.calibrate.program import Mode, Probe
+from wsopt.calibrate.program import Mode, Place, Probe
 from wsopt.gpu.cuda_clock import wait
 
 HANG_S = 10.0
-SHORT, LONG, STREAM = 32, 160, 1024
+SHORT, LONG, STREAM, LONG_STREAM = 32, 160, 1024, 4096
 PITCH = 4096
 """Columns of the bf16 matrix that boxes are copied from and to: rows lie 8 KB apart, as in a product."""
 
@@ -70,6 +70,12 @@ class Runner:
         long, _ = self._cycles(lambda: launch(lengths[1]), blocks)
         return (long - short) / (lengths[1] - lengths[0])
 
+    def _fresh_rows(self, count: int) -> int:
+        """The first of `count` rows of the matrix behind those given out before; from its start at its end."""
+        begin = self._far_row if self._far_row + count <= FAR_ROWS else 0
+        self._far_row = begin + count
+        return begin
+
     def _descriptor(self, probe: Probe) -> Any:
         from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -108,14 +114,14 @@ def _alone(runner: Runner, probe: Probe) -> dict[str, float]:
 
 
 def _load(runner: Runner, probe: Probe) -> dict[str, float]:
-    return _stream(runner, probe, [probe.depth], probe.far)
+    return _stream(runner, probe, [probe.depth])
 
 
 def _store(runner: Runner, probe: Probe) -> dict[str, float]:
-    return _stream(runner, probe, [], True)
+    return _stream(runner, probe, [])
 
 
-def _stream(runner: Runner, probe: Probe, first: list[int], far: bool) -> dict[str, float]:
+def _stream(runner: Runner, probe: Probe, first: list[int]) -> dict[str, float]:
     """Cycles a box, and, on all SMs, bytes a second of all of them together."""
     blocks = probe.blocks or runner.sms
     kernel, descriptor = runner._kernel(probe)[(blocks, 1, 1)], runner._descriptor(probe)
@@ -124,16 +130,17 @@ def _stream(runner: Runner, probe: Probe, first: list[int], far: bool) -> dict[s
     rest = constant_arguments(probe.program)
     rows, wide = probe.program.box
     # From L2, a block stays within 64 KB; from device memory, it reads nothing twice.
+    far = probe.place is Place.DRAM
     columns = PITCH if far else max(wide, 2**16 // (2 * rows))
-    lengths = (STREAM // 4, STREAM)
+    # The rate of all SMs is taken by the host's clock of events, so it takes longer launches.
+    longest = STREAM if probe.blocks or far else LONG_STREAM
+    lengths = (longest // 4, longest)
 
     def launch(trips: int) -> None:
-        stride = rows * (math.ceil(trips * wide / columns) if far else 1)
-        begin = runner._far_row if far else 0
-        if begin + blocks * stride > FAR_ROWS:
-            begin = 0
-        runner._far_row = begin + blocks * stride if far else runner._far_row
-        kernel(descriptor, runner._out, trips, *first, begin, stride, columns, *rest)
+        height = rows * (math.ceil(trips * wide / columns) if far else 1)
+        apart = 0 if probe.place is Place.SAME else height
+        begin = runner._fresh_rows(blocks * height) if far else 0
+        kernel(descriptor, runner._out, trips, *first, begin, apart, height, columns, *rest)
 
     launch(lengths[0])
     short, short_ms = runner._cycles(lambda: launch(lengths[0]), blocks)
@@ -146,22 +153,27 @@ def _stream(runner: Runner, probe: Probe, first: list[int], far: bool) -> dict[s
 
 
 def _block(runner: Runner, probe: Probe) -> dict[str, float]:
-    """Cycles in a block, and microseconds from wave to wave."""
-    kernel, descriptor = runner._kernel(probe), runner._descriptor(probe)
+    """Cycles in a block from its first instruction on, and from a block's end to the next one's start."""
+    kernel, descriptor, waves = runner._kernel(probe), runner._descriptor(probe), 8
     assert probe.program is not None
     rest = constant_arguments(probe.program)
+    blocks = runner.sms * waves
 
-    def launch(waves: int) -> None:
-        kernel[(runner.sms * waves, 1, 1)](descriptor, runner._out, *rest)
+    def launch() -> None:
+        kernel[(blocks, 1, 1)](descriptor, runner._out, *rest)
 
-    launch(1)
-    first, _ = runner._cycles(lambda: launch(1), runner.sms)
-    short = runner._time(lambda: launch(8))
-    long = runner._time(lambda: launch(72))
-    places = first.median(dim=0).values
+    launch()
+    reported, _ = runner._cycles(launch, 2 * blocks)
+    inside, outside = reported[0::2], reported[1::2]
     names = (".issue", ".arrival", ".end")
-    found = {name: float(value) for name, value in zip(names, places, strict=True)}
-    return {**found, ".wave_us": 1e3 * (long - short) / 64}
+    found = {n: float(v) for n, v in zip(names, inside.median(dim=0).values, strict=True)}
+    gaps: list[float] = []
+    for sm in outside[:, 1].unique():
+        chosen = outside[:, 1] == sm
+        entries, order = outside[chosen, 0].sort()
+        ends = entries + inside[chosen, 2][order]
+        gaps += (entries[1:] - ends[:-1]).tolist()
+    return {**found, ".turnover": statistics.median(gaps)}
 
 
 def _launch(runner: Runner, probe: Probe) -> dict[str, float]:
@@ -173,17 +185,15 @@ def _launch(runner: Runner, probe: Probe) -> dict[str, float]:
             kernel(runner._out)
 
     launch(4)
-    graphs = []
-    for count in (50, 250):
+    times = []
+    for count in (200, 1000):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             launch(count)
         graph.replay()
-        graphs.append(graph)
-    wait(HANG_S, "a CUDA graph")
-    inside = runner._time(graphs[1].replay) - runner._time(graphs[0].replay)
-    plain = runner._time(lambda: launch(250)) - runner._time(lambda: launch(50))
-    return {".graph_us": 1e3 * inside / 200, ".stream_us": 1e3 * plain / 200}
+        times.append(statistics.median([runner._time(graph.replay) for _ in range(5)]))
+    plain = runner._time(lambda: launch(1000)) - runner._time(lambda: launch(200))
+    return {".graph_us": 1e3 * (times[1] - times[0]) / 800, ".stream_us": 1e3 * plain / 800}
 
 
 def _sustained(runner: Runner, probe: Probe) -> dict[str, float]:

@@ -8,9 +8,9 @@ from wsopt.calibrate.kernels.common import clock, report, tma_load, tma_store
 
 
 @gluon.jit
-def load_kernel(desc, out, trips, depth, begin, stride, columns, SLOTS: gl.constexpr):
-    # `depth` boxes in flight, of at most SLOTS. A block starts at row `begin` plus its number times `stride`
-    # and walks along `columns` columns, then to the rows behind; it does not leave its `stride` rows.
+def load_kernel(desc, out, trips, depth, begin, apart, height, columns, SLOTS: gl.constexpr):
+    # `depth` boxes in flight, of at most SLOTS. A block starts at row `begin` plus its number times `apart`
+    # and walks along `columns` columns, then to the rows behind; it does not leave its `height` rows.
     rows: gl.constexpr = desc.block_shape[0]
     wide: gl.constexpr = desc.block_shape[1]
     buffers = gl.allocate_shared_memory(desc.dtype, [SLOTS, rows, wide], desc.layout)
@@ -18,7 +18,7 @@ def load_kernel(desc, out, trips, depth, begin, stride, columns, SLOTS: gl.const
     for i in gl.static_range(SLOTS):
         mbarrier.init(bars.index(i), count=1)
     fence_async_shared()
-    top = begin + gl.program_id(0) * stride
+    top = begin + gl.program_id(0) * apart
     row = top
     column = 0
     slot = 0
@@ -34,7 +34,7 @@ def load_kernel(desc, out, trips, depth, begin, stride, columns, SLOTS: gl.const
         if column >= columns:
             column = 0
             row += rows
-            if row >= top + stride:
+            if row >= top + height:
                 row = top
         slot += 1
         if slot == depth:
@@ -45,7 +45,7 @@ def load_kernel(desc, out, trips, depth, begin, stride, columns, SLOTS: gl.const
 
 
 @gluon.jit
-def store_kernel(desc, out, trips, begin, stride, columns, PENDING: gl.constexpr):
+def store_kernel(desc, out, trips, begin, apart, height, columns, PENDING: gl.constexpr):
     # A store waits until at most PENDING of the stores before it still read shared memory.
     rows: gl.constexpr = desc.block_shape[0]
     wide: gl.constexpr = desc.block_shape[1]
@@ -53,7 +53,7 @@ def store_kernel(desc, out, trips, begin, stride, columns, PENDING: gl.constexpr
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [gl.num_warps(), 1], [1, 0])
     buffer.store(gl.zeros([rows, wide], desc.dtype, layout))
     fence_async_shared()
-    top = begin + gl.program_id(0) * stride
+    top = begin + gl.program_id(0) * apart
     row = top
     column = 0
     first = clock()
@@ -64,7 +64,7 @@ def store_kernel(desc, out, trips, begin, stride, columns, PENDING: gl.constexpr
         if column >= columns:
             column = 0
             row += rows
-            if row >= top + stride:
+            if row >= top + height:
                 row = top
     last = clock()
     tma.store_wait(0)

@@ -66,7 +66,7 @@ def step(value, third, ASM: gl.constexpr):
 
 @gluon.jit
 def chain_kernel(out, sink, trips, third, ASM: gl.constexpr):
-    # Eight dependent steps an iteration, one value a thread. Values are addresses of shared memory where ASM
+    # 64 dependent steps an iteration, one value a thread. Values are addresses of shared memory where ASM
     # reads it: every thread's own word, which holds its address.
     room = gl.allocate_shared_memory(
         gl.int32, [2048], gl.SwizzledSharedLayout(vec=1, per_phase=1, max_phase=1, order=[0])
@@ -79,7 +79,7 @@ def chain_kernel(out, sink, trips, third, ASM: gl.constexpr):
     value = step(value, third, "st.shared.b32 [$1], $1; add.s32 $0, $1, $2;")
     first = clock()
     for _ in range(trips):
-        for _ in gl.static_range(8):
+        for _ in gl.static_range(64):
             value = step(value, third, ASM)
     last = clock()
     block_barrier()
