@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from calibrate_samples import synthetic
 
-from wsopt.calibrate.command import compare_files, machine_file, main, report
+from wsopt.calibrate.command import compare_files, machine_file, main, report, run_calibrate
 from wsopt.calibrate.fits import FORMULAS, figures
 from wsopt.calibrate.machine_file import base_figures, base_name, differences
 from wsopt.calibrate.samples import Document, document_from_file
-from wsopt.errors import InputError
+from wsopt.errors import CheckError, InputError
 from wsopt.machine import Machine, Origin, load_machine
+
+CALIBRATION = Path(__file__).parents[2] / "docs" / "calibration"
 
 
 def written(tmp_path: Path, document: Document) -> Machine:
@@ -117,7 +121,35 @@ def test_the_command_compares_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "figures agree within the stated spreads" in capsys.readouterr().out
 
 
+def test_the_command_line_compares_too() -> None:
+    command = [sys.executable, "-m", "wsopt.cli", "calibrate", "--compare"]
+    files = [str(CALIBRATION / f"h200{end}.json") for end in ("", "_again")]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("figures agree within the stated spreads\n")
+
+
+def test_a_machine_without_torch_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(CheckError, match="torch is not installed"):
+        run_calibrate(tmp_path / "mine.toml", [], None, "mine")
+    assert not list(tmp_path.iterdir())
+
+
 def test_words_that_fit_nothing_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "scalar,tenser"]) == 2
     told = capsys.readouterr().err
     assert "no measurement's name begins with 'tenser'; families are block, cast, latency" in told
+
+
+def test_the_committed_calibrations_agree_and_load() -> None:
+    first, second = (CALIBRATION / f"h200{end}.json" for end in ("", "_again"))
+    agree, told = compare_files(first, second)
+    assert agree, told
+    measured, shipped = load_machine(CALIBRATION / "h200.toml"), load_machine("h200")
+    assert measured.l2_bandwidth == shipped.l2_bandwidth
+    # What the shipped card has from a calibration is this one's.
+    for table in ("scalar_alone", "tile_start", "tile_alone", "tile_crowded"):
+        assert getattr(measured, table) == getattr(shipped, table)
+    assert measured.mma_queue == shipped.mma_queue
+    assert measured.latency.special == shipped.latency.special

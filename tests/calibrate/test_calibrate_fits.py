@@ -19,7 +19,7 @@ from calibrate_samples import (
 
 from wsopt.calibrate.catalog import all_probes
 from wsopt.calibrate.compare import compare, comparison_text
-from wsopt.calibrate.fits import FORMULAS, Figure, figures, line_fit
+from wsopt.calibrate.fits import FORMULAS, Figure, figures, line_fit, needs
 from wsopt.calibrate.samples import Document
 
 
@@ -81,13 +81,16 @@ def test_costs_below_their_resolution_are_nothing() -> None:
 
 def test_every_formula_reads_what_is_measured(document: Document) -> None:
     probes = {probe.name for probe in all_probes()}
-    for name in document.samples:
+    read = set().union(*(needs(formula) for formula in FORMULAS.values()))
+    for name in {*document.samples, *read}:
+        # What a probe reports has its name, or begins with it.
         assert name in probes or any(name.startswith(f"{probe}.") for probe in probes), name
-    # Each formula, given every name that a probe may report, finds what it needs.
-    ends = ("", ".rate", ".issue", ".arrival", ".end", ".turnover", ".graph_us", ".hot.mhz")
-    everything = {probe + end: (1.0 + i, 2.0 + i) for i, probe in enumerate(sorted(probes)) for end in ends}
-    found = by_name(dataclasses.replace(document, samples=everything))
-    assert set(found) == set(FORMULAS)
+    assert all(needs(formula) for formula in FORMULAS.values())
+
+
+def test_a_rate_of_no_time_at_all_is_left_out() -> None:
+    broken = dataclasses.replace(synthetic(), samples={f"scalar.rcp.{n}": (0.0, 0.0) for n in (1, 2, 3)})
+    assert figures(broken) == ()
 
 
 def test_a_line_through_points() -> None:

@@ -46,15 +46,24 @@ def _resolution(name: str) -> float:
     return 0.02 if name.startswith("tile_") else 0.0
 
 
-def _over_rounds(formula: Formula, samples: Mapping[str, tuple[float, ...]]) -> list[float]:
-    """The formula in every round that has all that it needs."""
-    needed = _Needs()
+def needs(formula: Formula) -> frozenset[str]:
+    """The names of the measurements that a formula reads."""
+    seen = _Needs()
     with contextlib.suppress(ZeroDivisionError):
-        formula(needed)
-    if not needed.names or not needed.names <= samples.keys():
+        formula(seen)
+    return frozenset(seen.names)
+
+
+def _over_rounds(formula: Formula, samples: Mapping[str, tuple[float, ...]]) -> list[float]:
+    """The formula in every round that has all that it needs; nothing where it cannot be evaluated."""
+    needed = needs(formula)
+    if not needed <= samples.keys():
         return []
-    rounds = min(len(samples[name]) for name in needed.names)
-    return [formula({name: samples[name][i] for name in needed.names}) for i in range(rounds)]
+    rounds = min(len(samples[name]) for name in needed)
+    try:
+        return [formula({name: samples[name][i] for name in needed}) for i in range(rounds)]
+    except ZeroDivisionError:
+        return []
 
 
 class _Needs(dict[str, float]):
