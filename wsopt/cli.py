@@ -191,6 +191,29 @@ def bench(
 
 
 @app.command()
+def calibrate(
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="the machine file to write")] = None,
+    only: Annotated[str, typer.Option(help="beginnings of measurements' names, separated by commas")] = "",
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="write the raw measurements")
+    ] = None,
+    name: Annotated[str, typer.Option(help="the machine's name in its file")] = "measured",
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="A B", help="hold two files of --json against each other"),
+    ] = None,
+) -> None:
+    """Measure this GPU into a machine file that compile takes as --machine."""
+    from wsopt.calibrate.command import compare_files, run_calibrate
+
+    if compare is not None:
+        agree, text = compare_files(*compare)
+        _print(text)
+        raise typer.Exit(0 if agree else CheckError.exit_status)
+    _print(run_calibrate(output, [word for word in only.split(",") if word], json_path, name))
+
+
+@app.command()
 def machines(as_json: AsJson = False) -> None:
     """List the cards, with dense rates and ridge points."""
     from dataclasses import asdict

@@ -11,6 +11,7 @@ import pytest
 from wsopt.errors import LoweringError
 from wsopt.machine import (
     INSTRUCTION_KINDS,
+    TILE_KINDS,
     Machine,
     Origin,
     Unit,
@@ -77,12 +78,14 @@ def test_rates_agree_with_the_stated_tflops(machine: Machine) -> None:
 @pytest.mark.parametrize("machine", machines(), ids=lambda machine: machine.name)
 def test_every_figure_has_a_source(machine: Machine) -> None:
     plain = {"name", "title", "architecture", "emit_target", "refusal", "scalar_unit", "sources"}
-    tables = {"tensor", "dense_tflops", "scalar"}
+    tables = {"tensor", "dense_tflops", "scalar", "scalar_alone", "tile_start", "tile_alone", "tile_crowded"}
     names = {item.name for item in dataclasses.fields(machine)} - plain - tables - {"latency"}
     names |= {f"{table}.{key}" for table in tables for key in getattr(machine, table)}
     names |= {f"latency.{item.name}" for item in dataclasses.fields(machine.latency)}
     assert set(machine.sources) == names
     assert set(machine.scalar) == set(machine.scalar_unit) == set(INSTRUCTION_KINDS)
+    assert set(machine.scalar_alone) == set(INSTRUCTION_KINDS)
+    assert set(machine.tile_start) == set(machine.tile_alone) == set(machine.tile_crowded) == set(TILE_KINDS)
 
 
 def test_sources_tell_measurement_from_assumption(h200: Machine) -> None:

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--options", type=options_from_text, required=True)
     parser.add_argument("folders", type=Path, nargs="+")
     chosen = parser.parse_args(arguments)
-    _append(chosen.rows, {"machine": _machine(), "versions": _versions()})
+    _append(chosen.rows, {"machine": machine_facts(), "versions": version_facts()})
     for folder in chosen.folders:
         _append(chosen.rows, {"start": str(folder)})
         row, status = _bench(folder, chosen.options)
@@ -68,7 +68,8 @@ def _append(path: Path, line: dict[str, Any]) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def _machine() -> dict[str, str | int]:
+def machine_facts() -> dict[str, str | int]:
+    """The card and its driver."""
     import torch
 
     device = torch.cuda.get_device_properties(0)
@@ -90,7 +91,8 @@ def _driver() -> str:
     return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else "unknown"
 
 
-def _versions() -> dict[str, str]:
+def version_facts() -> dict[str, str]:
+    """Releases of what a measurement depends on."""
     import torch
     import triton
 

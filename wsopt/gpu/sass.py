@@ -66,6 +66,16 @@ def spills_in_main_loops(instructions: Sequence[Instruction]) -> int:
     return sum(item.is_spill for block in blocks for item in block)
 
 
+def innermost_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruction, ...], ...]:
+    """The instructions of every loop that holds no other, each in order of address."""
+    loops = _natural_loops(_blocks(instructions))
+    inner = [body for body in loops if not any(other < body for other in loops)]
+    whole = [
+        sorted((item for block in body for item in block), key=lambda item: item.address) for body in inner
+    ]
+    return tuple(sorted((tuple(items) for items in whole), key=lambda items: items[0].address))
+
+
 _Block = tuple[Instruction, ...]
 
 

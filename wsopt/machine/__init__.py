@@ -8,11 +8,12 @@ from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.frozen import FrozenMap
 from wsopt.machine.load import load_machine, machines, require_target
 from wsopt.machine.table import MachineRow, machine_rows
-from wsopt.machine.types import INSTRUCTION_KINDS, OPERAND_DTYPES, Latency, Machine, Origin, Unit
+from wsopt.machine.types import INSTRUCTION_KINDS, OPERAND_DTYPES, TILE_KINDS, Latency, Machine, Origin, Unit
 
 __all__ = [
     "INSTRUCTION_KINDS",
     "OPERAND_DTYPES",
+    "TILE_KINDS",
     "FrozenMap",
     "InstructionMix",
     "Latency",

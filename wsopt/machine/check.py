@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from wsopt.errors import Problem
-from wsopt.machine.types import INSTRUCTION_KINDS
+from wsopt.machine.types import INSTRUCTION_KINDS, TILE_KINDS
 
 TFLOPS_TOLERANCE = 0.03
 """Vendors round: the stated TFLOP/s and SMs x clock x multiply-adds may differ by this share."""
@@ -89,6 +89,22 @@ def _scalar_kinds(scalar: Mapping[str, float]) -> Iterator[Problem]:
             )
 
 
+def _scalar_alone(scalar_alone: Mapping[str, float]) -> Iterator[Problem]:
+    for kind in INSTRUCTION_KINDS:
+        if kind not in scalar_alone:
+            yield Problem(f"/scalar_alone/{kind}", "missing: instructions per SM and cycle of one warpgroup")
+
+
+def _tile_kinds(
+    tile_start: Mapping[str, float], tile_alone: Mapping[str, float], tile_crowded: Mapping[str, float]
+) -> Iterator[Problem]:
+    tables = {"tile_start": tile_start, "tile_alone": tile_alone, "tile_crowded": tile_crowded}
+    for table, costs in tables.items():
+        for kind in TILE_KINDS:
+            if kind not in costs:
+                yield Problem(f"/{table}/{kind}", "missing: cycles of the tile operation")
+
+
 def _scalar_rates(
     schedulers_per_sm: int, threads_per_warp: int, scalar: Mapping[str, float]
 ) -> Iterator[Problem]:
@@ -152,12 +168,19 @@ def _shared_memory(
         )
 
 
-def _memory(dram_bandwidth: float, dram_sustained_bandwidth: float, l2_bandwidth: float) -> Iterator[Problem]:
+def _memory(
+    dram_bandwidth: float,
+    dram_sustained_bandwidth: float,
+    l2_bandwidth: float,
+    l2_distinct_bandwidth: float,
+) -> Iterator[Problem]:
     yield from _at_most(
         "dram_sustained_bandwidth", dram_sustained_bandwidth, "dram_bandwidth", dram_bandwidth
     )
     if l2_bandwidth < dram_bandwidth:
         yield Problem("/l2_bandwidth", f"{l2_bandwidth:g} is below dram_bandwidth, {dram_bandwidth:g}")
+    else:
+        yield from _at_most("l2_distinct_bandwidth", l2_distinct_bandwidth, "l2_bandwidth", l2_bandwidth)
 
 
 def _capacities(l2_bytes: int, dram_bytes: int) -> Iterator[Problem]:
@@ -179,6 +202,8 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _dtypes,
     _tflops,
     _scalar_kinds,
+    _scalar_alone,
+    _tile_kinds,
     _scalar_rates,
     _scalar_units,
     _role_registers,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from wsopt.errors import Problem
-from wsopt.machine.types import INSTRUCTION_KINDS, OPERAND_DTYPES, Latency, Machine, Origin
+from wsopt.machine.types import INSTRUCTION_KINDS, OPERAND_DTYPES, TILE_KINDS, Latency, Machine, Origin
 
 NAMES = ("name", "title", "architecture", "emit_target", "refusal")
 """Keys that hold a plain text instead of a figure."""
@@ -21,6 +21,10 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "tensor": OPERAND_DTYPES,
     "dense_tflops": OPERAND_DTYPES,
     "scalar": INSTRUCTION_KINDS,
+    "scalar_alone": INSTRUCTION_KINDS,
+    "tile_start": TILE_KINDS,
+    "tile_alone": TILE_KINDS,
+    "tile_crowded": TILE_KINDS,
     "latency": tuple(item.name for item in fields(Latency)),
 }
 """Tables of figures, each with all keys that it may have."""

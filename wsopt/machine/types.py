@@ -29,6 +29,17 @@ INSTRUCTION_KINDS = (
 `convert_int` goes between f32 and i32; `ldst` moves one 32-bit word to or from shared memory.
 """
 
+TILE_KINDS = (
+    *("row_max", "row_sum", "dot_operand_16", "dot_operand_8"),
+    *("shared_store_8", "shared_store_16", "shared_store_32", "shared_load_16", "shared_load_32"),
+)
+"""Operations on a tile of 64 rows that a warpgroup holds as an accumulator of f32.
+
+`row_max` and `row_sum` leave a value a row; `dot_operand_N` brings values of N bits, already cast, where a left
+operand in registers has them; `shared_store_N` writes values of N bits to shared memory, with the barrier
+before and the fence behind, `shared_load_N` reads them into the layout of an accumulator.
+"""
+
 
 class Unit(StrEnum):
     """What the warps of an SM share: the issue slots, and the pipes that the instructions go to."""
@@ -71,6 +82,7 @@ Tflops = Annotated[float, _real(0.1, 1e6, "dense TFLOP/s")]
 Cycles = Annotated[float, _real(0, 1e5, "cycles")]
 Slug = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Rates = Annotated[Mapping[str, Rate], AfterValidator(FrozenMap), _PLAIN]
+Costs = Annotated[Mapping[str, Cycles], AfterValidator(FrozenMap), _PLAIN]
 Text = Annotated[StrictStr, StringConstraints(min_length=1)]
 
 _CONFIG = ConfigDict(extra="forbid")
@@ -84,6 +96,9 @@ class Latency:
     `mbarrier_wait` a wait that succeeds at once; `wgmma_issue` is what one tensor instruction holds its
     warpgroup for, `wgmma_latency` what a result takes beyond the time in the tensor core; `barrier` is a
     named barrier, `fence` the fence between ordinary and asynchronous accesses to shared memory.
+    `mbarrier_arrive` is what an arrival holds its partition for, the barrier of its warps included;
+    `wgmma_latency_registers` is `wgmma_latency` with the left operand in registers; `special` is a dependent
+    instruction of the MUFU pipe, exp2 for instance.
     """
 
     tma_load_l2: Cycles
@@ -91,12 +106,15 @@ class Latency:
     tma_store: Cycles
     mbarrier_wake: Cycles
     mbarrier_wait: Cycles
+    mbarrier_arrive: Cycles
     wgmma_issue: Cycles
     wgmma_latency: Cycles
+    wgmma_latency_registers: Cycles
     smem_load: Cycles
     smem_store: Cycles
     shuffle: Cycles
     arithmetic: Cycles
+    special: Cycles
     barrier: Cycles
     fence: Cycles
 
@@ -107,7 +125,12 @@ class Machine:
 
     `clock_mhz` is the boost clock, `rated_clock_mhz` the one behind the vendor's dense TFLOP/s, and
     `sustained_clock_mhz` the one that dense tensor work holds under the power limit. `tensor` gives
-    multiply-adds by operand dtype, `scalar` instructions by kind, `scalar_unit` the pipe of each kind.
+    multiply-adds by operand dtype, `scalar` instructions by kind, `scalar_unit` the pipe of each kind, and
+    `scalar_alone` those instructions where one warpgroup has the SM to itself. A tile operation takes one
+    warpgroup alone `tile_start` cycles and `tile_alone` for each column; where all warpgroups keep at theirs,
+    the SM takes `tile_crowded` for each column of one tile. A tensor instruction of few columns takes
+    `mma_least_cycles` and `mma_least_cycles_per_column` for each of them, `mma_least_cycles_registers` with its
+    left operand in registers.
     `dataclasses.replace` checks ranges again, but not what `check.py` asks of the figures together.
     """
 
@@ -142,6 +165,9 @@ class Machine:
 
     l2_bytes: Annotated[int, _whole(2**16, 2**32, "L2 cache, bytes")]
     l2_bandwidth: Annotated[float, _real(1e10, 1e15, "L2 to SMs, bytes a second")]
+    l2_distinct_bandwidth: Annotated[
+        float, _real(1e10, 1e15, "L2 to SMs where no two read the same lines, bytes a second")
+    ]
     dram_bytes: Annotated[int, _whole(2**28, 2**44, "device memory, bytes")]
     dram_bandwidth: Annotated[float, _real(1e10, 1e15, "device memory by datasheet, bytes a second")]
     dram_sustained_bandwidth: Annotated[float, _real(1e10, 1e15, "device memory as reached, bytes a second")]
@@ -152,6 +178,16 @@ class Machine:
     ]
     mma_columns_max: Annotated[int, _whole(1, 1024, "most columns of a tensor instruction")]
     mma_k_bytes: Annotated[int, _whole(1, 1024, "depth of one tensor instruction, bytes of an operand row")]
+    mma_least_cycles: Annotated[float, _real(0, 1e4, "cycles of one tensor instruction before its columns")]
+    mma_least_cycles_per_column: Annotated[float, _real(0, 16, "cycles for each of its few columns")]
+    mma_least_cycles_registers: Annotated[
+        float, _real(0, 1e4, "least cycles of one tensor instruction, left operand in registers")
+    ]
+    mma_queue: Annotated[
+        float, _real(0, 1e3, "tensor instructions a warpgroup has under way before issuing one waits")
+    ]
+    tma_box_cycles: Annotated[float, _real(0, 1e4, "a loader's cycles for one box: wait, expect, copy")]
+    tma_bytes_per_cycle: Annotated[float, _real(1, 1e4, "L2 to one SM while few copy, bytes a cycle")]
     tma_box_extent_max: Annotated[int, _whole(1, 65536, "most elements along one extent of a TMA box")]
     tma_alignment_bytes: Annotated[int, _whole(1, 1024, "alignment of TMA addresses and strides, bytes")]
 
@@ -175,11 +211,18 @@ class Machine:
 
     kernel_launch_us: Annotated[float, _real(0, 1000, "one launch, microseconds")]
     block_start_cycles: Annotated[float, _real(0, 1e6, "from block start to first load, cycles")]
+    block_turnover_cycles: Annotated[
+        float, _real(0, 1e6, "from the end of a block to the first instruction of the next on its SM, cycles")
+    ]
     wave_tail_cycles: Annotated[float, _real(0, 1e6, "from last store to the next wave, cycles")]
 
     tensor: Rates
     dense_tflops: Annotated[Mapping[str, Tflops], AfterValidator(FrozenMap), _PLAIN]
     scalar: Rates
+    scalar_alone: Rates
+    tile_start: Costs
+    tile_alone: Costs
+    tile_crowded: Costs
     scalar_unit: Annotated[Mapping[str, Unit], AfterValidator(FrozenMap), _PLAIN]
     latency: Latency
     sources: Annotated[Mapping[str, StrictStr], AfterValidator(FrozenMap), _PLAIN]

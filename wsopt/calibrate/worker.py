@@ -1,0 +1,99 @@
+"""The process that measures: `python -m wsopt.calibrate.worker --log FILE --rounds N [--skip NAME]... [WORD]...`.
+
+It appends one JSON object a line to FILE: what it runs on, how far compiling is, every probe it starts and its
+figures. A kernel that hangs ends it; the parent starts another without that probe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wsopt.calibrate.build import build_all
+from wsopt.calibrate.catalog import chosen_probes
+from wsopt.calibrate.program import Probe
+
+EXIT_FAILED = 3
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Compile, measure, and leave by `os._exit`: the ordinary way out waits for a kernel that hangs."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--skip", action="append", default=[])
+    parser.add_argument("words", nargs="*")
+    chosen = parser.parse_args(arguments)
+    probes = [probe for probe in chosen_probes(chosen.words) if probe.name not in chosen.skip]
+    _compile(probes, chosen.log)
+    _leave(_measure(probes, chosen.rounds, chosen.log))
+
+
+def _compile(probes: Sequence[Probe], log: Path) -> None:
+    # Torch and the kernels are loaded before the processes part, CUDA is not: it does not outlive a fork.
+    programs = list(dict.fromkeys(probe.program for probe in probes if probe.program is not None))
+    for module in ("torch", *(f"wsopt.calibrate.kernels.{program.module}" for program in programs)):
+        importlib.import_module(module)
+    build_all(programs, lambda done, total: _append(log, {"stage": "compile", "done": done, "total": total}))
+
+
+def _measure(probes: Sequence[Probe], rounds: int, log: Path) -> int:
+    from wsopt.calibrate.runner import Runner
+    from wsopt.gpu.bench_worker import machine_facts, version_facts
+
+    _append(log, {"machine": machine_facts(), "versions": version_facts()})
+    runner = Runner()
+    total = rounds * len(probes)
+    failed: set[Probe] = set()
+    for count in range(rounds):
+        for place, probe in enumerate(probes):
+            _append(log, {"start": probe.name})
+            if probe in failed:
+                continue
+            try:
+                figures = runner.run(probe)
+            except Exception as error:  # noqa: BLE001  whatever it is, the parent has to learn of it
+                traceback.print_exc()
+                first = (str(error).strip().splitlines() or [""])[0][:300]
+                _append(log, {"failed": probe.name, "message": f"{type(error).__name__}: {first}"})
+                if not _device_lives():
+                    return EXIT_FAILED
+                failed.add(probe)
+                continue
+            done = count * len(probes) + place + 1
+            _append(log, {"stage": "measure", "done": done, "total": total, "round": count})
+            _append(log, {"figures": {probe.name + end: value for end, value in figures.items()}})
+    return 0
+
+
+def _device_lives() -> bool:
+    """Whether what was launched has ended and left no error behind."""
+    from wsopt.gpu.cuda_clock import wait
+
+    try:
+        wait(1.0, "the device")
+    except Exception:  # noqa: BLE001
+        return False
+    return True
+
+
+def _leave(status: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _append(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
