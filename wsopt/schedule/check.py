@@ -178,9 +178,9 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
                 yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
     spare = program.trips - bool(program.structure.tail)
     for partition in schedule.partitions:
-        stages = max((p.stage for p in schedule.of(partition.name)), default=0)
-        if partition.role is PartitionRole.CONSUMER and stages > spare:
-            yield f"emitter.v1: {partition.name} has {stages} stages before its last, a tile {spare} passes"
+        before = max((p.stage for p in schedule.of(partition.name)), default=0)
+        if partition.role is PartitionRole.CONSUMER and before > spare:
+            yield f"emitter.v1: {partition.name} has {before} stages before its last, a tile {spare} passes"
     if program.region.promote:
         for partition in schedule.partitions:
             late = [

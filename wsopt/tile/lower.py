@@ -126,6 +126,7 @@ def operand_tiles(
 ) -> tuple[str, str]:
     """The tiles that feed the rows and the columns of a consumer's product."""
     rows, columns = contraction.left, contraction.right
+    assert isinstance(rows, View), "a value of the loop is no tile of the ring"
     if s.swap:
         rows, columns = columns, rows
     slot = consumer if s.sharing is Sharing.ROWS else 0

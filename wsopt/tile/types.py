@@ -18,16 +18,25 @@ Scalar = int | float
 
 
 class Role(StrEnum):
-    """What an axis is to the kernel: tiled over the grid (batch, row, column) or streamed by the loop."""
+    """What an axis is to the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
+    held whole (inner: what a product in the loop contracts that does not stream).
+
+    `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys.
+    """
 
     BATCH = "batch"
+    GROUP = "group"
     ROW = "row"
     COLUMN = "column"
     STREAM = "stream"
+    INNER = "inner"
 
 
 FULL = frozenset({Role.ROW, Role.COLUMN})
 """The axes of a whole tile, as opposed to a row, a column or a scalar of it."""
+
+SLAB = frozenset({Role.ROW, Role.STREAM})
+"""The axes of a tile of values inside the loop: the block's rows by one slab of the streamed axis."""
 
 
 class Placement(StrEnum):
@@ -87,20 +96,49 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """One matmul of the region: rows of `left` with columns of `right`, summed over the streamed axis.
+    """One matmul of the region: rows of `left` with columns of `right`.
 
+    One that spans rows and columns is summed over the streamed axis; its `left` may be a value of the loop,
+    by name, and with `decay` (a row value of the loop) what was summed before a slab is multiplied by it
+    first. One that spans rows and the streamed axis contracts the inner axis and is a value of the loop.
     `promote` asks that sums are moved to f32 registers at least every 128 elements (f8 operands).
     """
 
     name: str
-    left: View
+    left: View | str
     right: View
     promote: bool
+    spans: frozenset[Role] = FULL
+    decay: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A maximum or a sum of a loop value along the streamed axis, one a row; f32.
+
+    In the loop its name is the running result with the present slab in it, and `name.before` the one without
+    (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `decay`,
+    a row value of the loop, a sum is multiplied by it before the slab's own is added.
+    """
+
+    name: str
+    kind: str
+    value: str
+    decay: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Element j of the streamed axis counts for row i only where row * i + stream * j + constant >= 0."""
+
+    row: int
+    stream: int
+    constant: int
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tensor that the epilogue reads; `spans` are the axes of the tile it varies along."""
+    """A tensor that the loop's values or the epilogue read; `spans` are the axes of the tile it varies along."""
 
     name: str
     view: View
@@ -109,7 +147,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One scalar primitive of the epilogue, applied to whole tiles, rows or columns.
+    """One scalar primitive of the loop or the epilogue, applied to whole tiles, rows or columns.
 
     `args` are names of statements, sources, contractions, or numbers. `dtype` is the type of the result as
     the graph means it: f32, i32, bool, or a narrower type that the value was rounded to.
@@ -138,7 +176,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The part of a graph that becomes one kernel."""
+    """The part of a graph that becomes one kernel.
+
+    `statements` are the epilogue's. `body` is what one slab of the loop computes, in order, where that is
+    more than the products (empty otherwise). Outside `bounds`, all of which have to hold, an element of the
+    streamed axis adds nothing; a statement of `unmasked` is the other value of its pair where they hold.
+    """
 
     name: str
     doc: str
@@ -147,6 +190,9 @@ class Region:
     sources: tuple[Source, ...]
     statements: tuple[Statement, ...]
     outputs: tuple[Output, ...]
+    body: tuple[Statement | Reduction | Contraction, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    unmasked: tuple[tuple[str, str], ...] = ()
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
@@ -155,7 +201,7 @@ class Region:
     @property
     def operand_dtype(self) -> DType:
         """Element type of the tensor cores' operands."""
-        return self.contractions[0].left.dtype
+        return self.contractions[0].right.dtype
 
     @property
     def promote(self) -> bool:
@@ -170,8 +216,17 @@ class Region:
     @property
     def operands(self) -> tuple[View, ...]:
         """The streamed tensors, each once, left ones first."""
+        return tuple(view for view in self._product_views if Role.STREAM in view.roles)
+
+    @property
+    def residents(self) -> tuple[View, ...]:
+        """The products' operands that the loop holds, each once."""
+        return tuple(view for view in self._product_views if Role.STREAM not in view.roles)
+
+    @property
+    def _product_views(self) -> tuple[View, ...]:
         views = [c.left for c in self.contractions] + [c.right for c in self.contractions]
-        return tuple(dict.fromkeys(views))
+        return tuple(dict.fromkeys(view for view in views if isinstance(view, View)))
 
     def operand_name(self, view: View) -> str:
         """A name for a streamed tensor: its own, with a number where it is streamed in more than one way."""
@@ -186,7 +241,7 @@ class Region:
     @property
     def compulsory_bytes(self) -> int:
         """Bytes that any kernel for this region moves: every tensor read or written once."""
-        views = [*self.operands, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
+        views = [*self._product_views, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
         return sum({view.tensor: view.nbytes for view in views}.values())
 
 
