@@ -17,6 +17,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
 from wsopt.solve.bound import II_SLACK, ii_bounds, max_depth, slot_lifetime
+from wsopt.solve.orders import ask_for_another
 from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.types import OpKind, Sharing, TileOp, TileProgram, Unit
 
@@ -326,12 +327,14 @@ def _break_ties(m: Model, first: cp_model.CpSolver) -> cp_model.CpSolver:
     return second if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else first
 
 
-def solve(program: TileProgram, machine: Machine, margin: int) -> Solved:
-    """Solve one tile program's model.
+def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule) -> Solved:
+    """Solve one tile program's model; a schedule that does in another order what those `found` do.
 
     A model that OR-Tools calls invalid is a fault of this file and raises RuntimeError.
     """
     model = build(program, machine, margin)
+    for schedule in found:
+        ask_for_another(model.cp, model.ii, model.start, model.on, schedule)
     model.cp.minimize(model.time)
     solver = _solver()
     status = solver.solve(model.cp)
