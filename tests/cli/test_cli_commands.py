@@ -57,7 +57,7 @@ def test_schema(tmp_path: Path) -> None:
 def test_version_and_help(tmp_path: Path) -> None:
     assert wsopt(tmp_path, "--version").stdout == f"wsopt {package.__version__}\n"
     text = wsopt(tmp_path, "--help").stdout
-    for command in ("compile", "inspect", "run", "bench", "machines", "ops", "schema"):
+    for command in ("compile", "inspect", "run", "bench", "tune", "machines", "ops", "schema"):
         assert f"  {command} " in text
         done = wsopt(tmp_path, command, "--help")
         assert done.returncode == 0
