@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -16,6 +16,10 @@ from wsopt.terminal import print_json as _print_json
 from wsopt.terminal import print_text as _print
 from wsopt.terminal import progress as _progress
 from wsopt.terminal import tell
+
+if TYPE_CHECKING:
+    from wsopt.schedule.certificate import Certificate
+    from wsopt.schedule.verified import VerifiedSchedule
 
 app = typer.Typer(
     add_completion=False,
@@ -89,18 +93,41 @@ def compile_(
 
 
 @app.command()
-def inspect(folder: Folder, as_json: AsJson = False) -> None:
+def inspect(
+    folder: Folder,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show a build's schedule, and why it is what it is."""
     from wsopt.folder import read_folder
     from wsopt.report.text import inspect_text
     from wsopt.report.tuned import tuned_text
 
     found = read_folder(folder)
-    if as_json:
+    if what_if:
+        _what_if(found.verified, found.certificate, as_json)
+    elif as_json:
         _print_json(found.summary)
     else:
         tuned = found.summary.get("tuned")
         _print(inspect_text(found.verified, found.certificate) + (tuned_text(tuned) if tuned else ""))
+
+
+def _what_if(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
+    from wsopt.report.whatif import whatif_data, whatif_text
+    from wsopt.solve.sensitivity import sensitivity
+
+    show, stop = _progress()
+    try:
+        found = sensitivity(verified, certificate, show)
+    finally:
+        stop()
+    if as_json:
+        _print_json(whatif_data(verified, found))
+    else:
+        _print(whatif_text(verified, found))
 
 
 @app.command()

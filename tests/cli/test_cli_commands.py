@@ -36,6 +36,15 @@ def test_inspect_json(compiled: Compiled) -> None:
     assert json.loads(done.stdout) == {k: summary[k] for k in summary if k not in ("solve_s", "directory")}
 
 
+def test_inspect_what_if(compiled: Compiled) -> None:
+    done = wsopt(compiled.folder, "inspect", "small.wsopt", "--what-if", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["predicted_us"] == compiled.summary["predicted_us"]
+    assert len(found["what_if"]) == 7
+    assert all(row["predicted_us"] <= found["predicted_us"] + 1e-9 for row in found["what_if"])
+
+
 def test_machines(tmp_path: Path) -> None:
     done = wsopt(tmp_path, "machines")
     assert {line.split()[0] for line in done.stdout.splitlines()[1:]} == CARDS
