@@ -13,7 +13,7 @@ from wsopt.gpu.aot import compile_kernel
 from wsopt.gpu.errors import CompileError
 from wsopt.gpu.oracle import Expectation, verdict
 from wsopt.machine.types import Machine
-from wsopt.solve.search import Search, Solutions
+from wsopt.solve.search import Search, Solutions, live_set
 from wsopt.tile.types import Region, Structure
 
 if TYPE_CHECKING:
@@ -38,11 +38,27 @@ class Contender:
     compiled: CompiledKernel
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A kernel that the compiler was asked about: what it made of it, if anything, and what it spoiled."""
+
+    verified: VerifiedSchedule
+    compiled: CompiledKernel | None
+    complaint: str
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the registers did not do."""
+        k = self.compiled
+        return k is not None and bool(k.spill_loads or k.spill_stores or k.stack_bytes)
+
+
 @dataclass(slots=True)
 class Contest:
     """A search that goes on until the compiler spoils none of its `keep` best schedules.
 
-    `rejected` says why each structure was dropped that the compiler spoiled.
+    `rejected` says why each structure was dropped that the compiler spoiled; `asked` is every kernel that it
+    saw, by source, and `rounds` how often the search was run.
     """
 
     region: Region
@@ -51,8 +67,9 @@ class Contest:
     deadline: float = math.inf
     progress: Progress = lambda stage, done, total: None
     rejected: dict[Structure, str] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    rounds: int = 0
     _solutions: Solutions = field(default_factory=dict)
-    _compiled: dict[str, CompiledKernel | str] = field(default_factory=dict)
 
     def run(self) -> tuple[Contender, ...]:
         """The contenders, best first. InfeasibleError as the search; CheckError if all are spoiled."""
@@ -71,7 +88,9 @@ class Contest:
 
     def _round(self) -> tuple[Contender, ...]:
         """Search without what was rejected, and ask the compiler about each schedule found."""
-        search = Search(self.region, self.machine, rejected=frozenset(self.rejected))
+        self.rounds += 1
+        spilled = frozenset(live_set(a.verified.schedule.structure) for a in self.asked.values() if a.spilled)
+        search = Search(self.region, self.machine, rejected=frozenset(self.rejected), spilled=spilled)
         search.progress = lambda done, total: self.progress("solve", done, total)
         search.deadline, search.solutions = self.deadline, self._solutions
         search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
@@ -80,24 +99,21 @@ class Contest:
         for done, (verified, certificate) in enumerate(found):
             self.progress("compile", done, len(found))
             source = emit(verified)
-            compiled = self._compile(source, verified)
-            if isinstance(compiled, str):
-                self.rejected.setdefault(verified.schedule.structure, compiled)
+            if source not in self.asked:
+                self.asked[source] = ask(source, verified)
+            asked = self.asked[source]
+            if asked.compiled is None or asked.complaint:
+                self.rejected.setdefault(verified.schedule.structure, asked.complaint)
             else:
-                whole.append(Contender(verified, certificate, source, compiled))
+                whole.append(Contender(verified, certificate, source, asked.compiled))
         return tuple(whole)
 
-    def _compile(self, source: str, verified: VerifiedSchedule) -> CompiledKernel | str:
-        """What the compiler made of a kernel, or what it spoiled."""
-        if source not in self._compiled:
-            self._compiled[source] = _ask(source, verified)
-        return self._compiled[source]
 
-
-def _ask(source: str, verified: VerifiedSchedule) -> CompiledKernel | str:
+def ask(source: str, verified: VerifiedSchedule) -> Asked:
+    """Compile a schedule's kernel and compare what came of it with what was asked for."""
     try:
         compiled = compile_kernel(source, architecture=verified.machine.architecture)
     except CompileError as error:
-        return str(error)
+        return Asked(verified, None, str(error))
     expectation = Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes)
-    return "; ".join(verdict(compiled, expectation)) or compiled
+    return Asked(verified, compiled, "; ".join(verdict(compiled, expectation)))

@@ -19,6 +19,7 @@ from wsopt.gpu import aot_cache
 from wsopt.gpu.errors import CompileError
 from wsopt.gpu.kernel_file import load_kernel_file, torch_or_stand_in
 from wsopt.gpu.quiet import captured_output
+from wsopt.gpu.registers import partition_codes
 from wsopt.gpu.sass import (
     SPILL_LOAD,
     SPILL_STORE,
@@ -43,7 +44,9 @@ class CompiledKernel:
 
     `registers` a thread at launch; `warps` of a block, padding included; `stack_bytes` a thread;
     `spill_loads` and `spill_stores` are instructions (LDL, STL), `spills_in_loop` those of them in the
-    innermost loops with tensor-core instructions; `wgmma` counts HGMMA, QGMMA and IGMMA; `barriers` are
+    innermost loops with tensor-core instructions; `wgmma` counts HGMMA, QGMMA and IGMMA; `tensor_registers`
+    are what the code of each partition with those names, a thread, and `copy_registers` that of partitions
+    that only start copies; `barriers` are
     the hardware barriers of a block; `warnings` are what ptxas says about lost performance; `sass` is the
     number of instructions by mnemonic. `seconds` is the time of the compilation, of the first one if the
     result came from a cache.
@@ -56,6 +59,8 @@ class CompiledKernel:
     spill_stores: int
     spills_in_loop: int
     wgmma: int
+    tensor_registers: tuple[int, ...]
+    copy_registers: tuple[int, ...]
     shared_bytes: int
     barriers: int
     warnings: tuple[str, ...]
@@ -192,7 +197,8 @@ def _measure(
     path = folder / "kernel.cubin"
     path.write_bytes(binary)
     usage = _cuobjdump("-res-usage", path)
-    instructions = parse_sass(_cuobjdump("-sass", path))
+    listing = _cuobjdump("-sass", path)
+    instructions, parts = parse_sass(listing), partition_codes(listing)
     counts = dict(opcode_counts(instructions))
     return CompiledKernel(
         registers=_figure(r"\bREG:(\d+)", usage),
@@ -202,6 +208,8 @@ def _measure(
         spill_stores=counts.get(SPILL_STORE, 0),
         spills_in_loop=spills_in_main_loops(instructions),
         wgmma=sum(counts.get(opcode, 0) for opcode in TENSOR_OPCODES),
+        tensor_registers=tuple(part.registers for part in parts if part.tensor),
+        copy_registers=tuple(part.registers for part in parts if not part.tensor),
         shared_bytes=int(metadata.shared),
         barriers=_figure(r"used (\d+) barriers", log),
         warnings=tuple(dict.fromkeys(line.strip() for line in _PTXAS_ADVICE.findall(log))),

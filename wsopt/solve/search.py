@@ -15,13 +15,14 @@ from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import infeasible, lower_bound_us
+from wsopt.solve.margin import learned
 from wsopt.solve.model import solve
 from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.lower import lower
 from wsopt.tile.structures import structures
 from wsopt.tile.types import Region, Structure, TileProgram
 
-DEFAULT_MARGIN = 24
+DEFAULT_MARGIN = learned().registers
 """Registers a thread beyond the live tiles before ptxas has been asked: addresses, barriers, temporaries."""
 
 _RUNNERS_UP = 5
@@ -48,7 +49,8 @@ class Search:
     """The state of a search; `kept` holds the incumbents, best first.
 
     It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
-    structure. `solutions` is what earlier searches of the same region on the same machine have solved.
+    structure. What the compiler spoiled is `rejected`; of `spilled` also what lives in as many registers.
+    `solutions` is what earlier searches of the same region on the same machine have solved.
     """
 
     region: Region
@@ -56,6 +58,7 @@ class Search:
     margin: int = DEFAULT_MARGIN
     deadline: float = math.inf
     rejected: frozenset[Structure] = frozenset()
+    spilled: frozenset[Structure] = frozenset()
     progress: Callable[[int, int], None] = lambda done, total: None
     keep: int = 1
     orders: int = 1
@@ -76,7 +79,7 @@ class Search:
             self.considered += 1
             program = lower(self.region, structure, self.machine)
             reason = infeasible(program, self.machine, self.margin)
-            if structure in self.rejected:
+            if structure in self.rejected or live_set(structure) in self.spilled:
                 reason = "ptxas: spilled, or did not compile to the instructions asked for"
             if reason:
                 self._count(reason)
@@ -202,6 +205,11 @@ class Search:
         left = [c for c in queue if c.structure not in seen]
         for candidate in left[: max(0, _RUNNERS_UP - len(solved))]:
             yield RunnerUp(candidate.structure, candidate.bound_us, None)
+
+
+def live_set(structure: Structure) -> Structure:
+    """One structure for all with the same tiles in registers: slabs and walks do not matter for them."""
+    return replace(structure, depth=0, group=0, persistent=True)
 
 
 def _preference(candidate: Candidate) -> tuple[float, int, int, int, Structure]:
