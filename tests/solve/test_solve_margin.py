@@ -59,4 +59,5 @@ def test_rows_agree_with_themselves(row: dict[str, Any]) -> None:
     assert len(row["named"]["loader"]) == 1
     assert max(row["named"]["loader"]) <= 24
     if not spilled:
-        assert max(row["named"]["consumers"]) <= row["limit"]
+        # The first consumer also has what is left over when the others' share is rounded down.
+        assert max(row["named"]["consumers"]) <= row["limit"] + 8

@@ -41,7 +41,8 @@ class Margin:
 def margin_of(data: Mapping[str, Any]) -> Margin:
     """The margin that a file's kernels ask for: the median of their excess, up to the next granule.
 
-    Kernels that are alike in all figures count once: there are many plain products among problems. Half of them fit it; a structure that does not is found by the oracle, at the price of one more solve,
+    Kernels that are alike in all figures count once: there are many plain products among problems. Half of
+    them fit it; a structure that does not is found by the oracle, at the price of one more solve,
     while one that a larger margin shuts out is lost without a word.
     """
     alike = {tuple(row[name] for name in _FIGURES) for row in data["kernels"]}
