@@ -54,6 +54,7 @@ def test_a_clear_winner_is_compiled_without_measuring(cache: Path, small: Graph,
     assert chosen.kernel == best.kernel
     assert chosen.summary["tuned"]["rank"] == 3
     assert "Number 3 of the model's candidates" in chosen.files["report.txt"]
+    assert "this one, number 3 (II" in chosen.files["report.txt"]
     assert chosen.files == tuned(small, h200).files
     write_folder(cache / "build", chosen.files)
     back = read_folder(cache / "build")
