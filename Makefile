@@ -31,10 +31,13 @@ types: $(VENV)/ready  ## run the type checker
 docs: $(VENV)/ready  ## write docs/benchmarks.md from the committed measurements
 	$(VENV)/bin/python -m wsopt.gpu.docs docs/benchmarks/*.json -o docs/benchmarks.md
 
+margin: $(VENV)/ready  ## learn the register margin from what ptxas makes of the problems (minutes)
+	$(VENV)/bin/python -m wsopt.learn problems/*.json
+
 wheel: $(VENV)/ready  ## build the wheel into dist/
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps -w dist .
 
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test lint types docs wheel clean
+.PHONY: help setup demo test lint types docs margin wheel clean

@@ -5,13 +5,21 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from wsopt.cli_tune import tune
 from wsopt.errors import CheckError, WsoptError
+from wsopt.terminal import print_json as _print_json
+from wsopt.terminal import print_text as _print
+from wsopt.terminal import progress as _progress
+from wsopt.terminal import tell
+
+if TYPE_CHECKING:
+    from wsopt.schedule.certificate import Certificate
+    from wsopt.schedule.verified import VerifiedSchedule
 
 app = typer.Typer(
     add_completion=False,
@@ -25,31 +33,6 @@ Graph = Annotated[Path, typer.Argument(metavar="GRAPH.json", help="the compute g
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")]
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="folders that compile wrote")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-
-
-def _print_json(data: Any) -> None:
-    _print(json.dumps(data))
-
-
-def _progress() -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
-    """A progress display on a terminal, and how to end it; silent in a pipe."""
-    if not sys.stderr.isatty():
-        return (lambda stage, done, total: None), (lambda: None)
-    from rich.console import Console
-    from rich.progress import Progress
-
-    bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task("start", total=None)
-    bar.start()
-
-    def show(stage: str, done: int, total: int) -> None:
-        bar.update(task, description=stage, completed=done, total=total or None)
-
-    return show, bar.stop
 
 
 def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
@@ -74,6 +57,8 @@ def compile_(
     machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
     time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the search")] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
+    tuned: Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")] = False,
+    card: Annotated[str | None, typer.Option(help="with --tuned: the GPU, if several were measured")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt."""
@@ -82,13 +67,22 @@ def compile_(
     from wsopt.graph.parse import load_graph
     from wsopt.machine.load import load_machine
 
+    if tuned and time_limit is not None:
+        raise typer.BadParameter(
+            "a search that is cut short has no fixed candidates", param_hint="--time-limit"
+        )
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_graph(graph)
     record = load_machine(machine)
     check_target(target)
     show, stop = _progress()
     try:
-        found = build(read, record, seconds=time_limit, use_cache=not no_cache, progress=show)
+        if tuned:
+            from wsopt.tune.tuned import tuned_build
+
+            found = tuned_build(read, record, card=card, use_cache=not no_cache, progress=show, tell=tell)
+        else:
+            found = build(read, record, seconds=time_limit, use_cache=not no_cache, progress=show)
     finally:
         stop()
     write_folder(target, found.files)
@@ -99,16 +93,41 @@ def compile_(
 
 
 @app.command()
-def inspect(folder: Folder, as_json: AsJson = False) -> None:
+def inspect(
+    folder: Folder,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show a build's schedule, and why it is what it is."""
     from wsopt.folder import read_folder
     from wsopt.report.text import inspect_text
+    from wsopt.report.tuned import tuned_text
 
     found = read_folder(folder)
-    if as_json:
+    if what_if:
+        _what_if(found.verified, found.certificate, as_json)
+    elif as_json:
         _print_json(found.summary)
     else:
-        _print(inspect_text(found.verified, found.certificate))
+        tuned = found.summary.get("tuned")
+        _print(inspect_text(found.verified, found.certificate) + (tuned_text(tuned) if tuned else ""))
+
+
+def _what_if(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
+    from wsopt.report.whatif import whatif_data, whatif_text
+    from wsopt.solve.sensitivity import sensitivity
+
+    show, stop = _progress()
+    try:
+        found = sensitivity(verified, certificate, show)
+    finally:
+        stop()
+    if as_json:
+        _print_json(whatif_data(verified, found))
+    else:
+        _print(whatif_text(verified, found))
 
 
 @app.command()
@@ -188,6 +207,9 @@ def bench(
     options = BenchOptions(baselines=tuple(name for name in baseline.split(",") if name), together=together)
     document = bench_folders(folders, options, json_path=json_path)
     _print(text_table(document))
+
+
+app.command()(tune)
 
 
 @app.command()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wsopt.cache import BuildCache, build_key, cache_folder
-from wsopt.errors import CheckError
 from wsopt.folder import machine_text, schedule_text, write_folder
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
@@ -18,17 +17,13 @@ from wsopt.machine.load import load_machine, require_target
 from wsopt.machine.types import Machine
 
 if TYPE_CHECKING:
-    from wsopt.gpu.aot import CompiledKernel
+    from wsopt.contenders import Contender
     from wsopt.rehearsal import Rehearsal
-    from wsopt.schedule.certificate import Certificate
-    from wsopt.schedule.verified import VerifiedSchedule
-    from wsopt.tile.types import Region, Structure
+    from wsopt.tile.types import Region
 
 DEFAULT_MACHINE = "h200"
 SEEDS = 20
 """Interleavings that every kernel is executed under before it is handed over."""
-
-_ORACLE_ROUNDS = 8
 
 Progress = Callable[[str, int, int], None]
 
@@ -64,84 +59,91 @@ def build(
     `seconds` limits the search; with a limit the result may be feasible and not proved optimal. Raises
     LoweringError, InfeasibleError or CheckError; nothing is written.
     """
+    return builds(graph, machine, 1, seconds=seconds, use_cache=use_cache, progress=progress)[0]
+
+
+def builds(
+    graph: Graph,
+    machine: Machine,
+    keep: int,
+    *,
+    seconds: float | None = None,
+    use_cache: bool = True,
+    progress: Progress = _silent,
+) -> tuple[Build, ...]:
+    """The builds of the `keep` best schedules that differ in structure, roles or order, best first.
+
+    As `build`; each schedule's certificate says its rank and what none after it can be faster than.
+    """
     from wsopt.tile.region import find_region
 
     began = time.monotonic()
     require_target(machine)
     region = find_region(graph)
-    cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine))
+    cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), keep)
     found = cache.get(key) if use_cache else None
     if found is None:
-        found = _build(graph, region, machine, seconds, progress)
-        if use_cache and json.loads(found["schedule.json"])["summary"]["status"] == "optimal":
+        made = _builds(graph, region, machine, keep, seconds, progress)
+        found = {f"{rank:02}/{name}": text for rank, one in enumerate(made, 1) for name, text in one.items()}
+        if use_cache and _is_whole(made[0]):
             cache.put(key, found)
-    summary = json.loads(found["schedule.json"])["summary"]
-    return Build(found, summary, time.monotonic() - began)
+    return tuple(
+        Build(files, _summary(files), time.monotonic() - began) for files in _by_rank(found).values()
+    )
 
 
-def _build(
-    graph: Graph, region: Region, machine: Machine, seconds: float | None, progress: Progress
-) -> dict[str, str]:
-    """The files of a build, made anew."""
+def _summary(files: dict[str, str]) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads(files["schedule.json"])["summary"]
+    return summary
+
+
+def _is_whole(files: dict[str, str]) -> bool:
+    """Whether the search that gave the best schedule came to its end."""
+    return bool(_summary(files)["status"] == "optimal")
+
+
+def _by_rank(found: dict[str, str]) -> dict[str, dict[str, str]]:
+    """The files of several builds, which bear their rank before their name, build by build."""
+    ranks: dict[str, dict[str, str]] = {}
+    for name, text in found.items():
+        rank, _, file = name.partition("/")
+        ranks.setdefault(rank, {})[file] = text
+    return ranks
+
+
+def _builds(
+    graph: Graph, region: Region, machine: Machine, keep: int, seconds: float | None, progress: Progress
+) -> list[dict[str, str]]:
+    """The files of builds, made anew."""
+    from wsopt.contenders import Contest
+
+    deadline = float("inf") if seconds is None else time.monotonic() + seconds
+    contest = Contest(region, machine, keep, deadline, progress)
+    return [_pack(graph, contender, progress) for contender in contest.run()]
+
+
+def _pack(graph: Graph, contender: Contender, progress: Progress) -> dict[str, str]:
+    """Rehearse a kernel, and write down what is to be known of it."""
     from wsopt.rehearsal import rehearse
     from wsopt.report.text import inspect_text
 
-    deadline = None if seconds is None else time.monotonic() + seconds
-    verified, certificate, source, compiled = _search(region, machine, deadline, progress)
+    verified, certificate = contender.verified, contender.certificate
     rehearsal = rehearse(
-        graph, verified, source, SEEDS, lambda done, total: progress("rehearse", done, total)
+        graph, verified, contender.source, SEEDS, lambda done, total: progress("rehearse", done, total)
     )
-    summary = summarize(verified, certificate, compiled, rehearsal)
     return {
         "graph.json": json.dumps(graph_to_json(graph), indent=1, ensure_ascii=False) + "\n",
-        "schedule.json": schedule_text(verified, certificate, summary),
-        "kernel.py": source,
+        "schedule.json": schedule_text(verified, certificate, summarize(contender, rehearsal)),
+        "kernel.py": contender.source,
         "report.txt": inspect_text(verified, certificate),
     }
 
 
-def _search(
-    region: Region, machine: Machine, deadline: float | None, progress: Progress
-) -> tuple[VerifiedSchedule, Certificate, str, CompiledKernel]:
-    """Search, emit and compile; a kernel that ptxas spoils is rejected and the search goes on."""
-    from wsopt.emit.source import emit, expected_wgmma
-    from wsopt.gpu.aot import compile_kernel
-    from wsopt.gpu.errors import CompileError
-    from wsopt.gpu.oracle import Expectation, verdict
-    from wsopt.solve.search import Search
-
-    rejected: dict[Structure, str] = {}
-    for _ in range(_ORACLE_ROUNDS):
-        search = Search(region, machine, rejected=frozenset(rejected))
-        search.progress = lambda done, total: progress("solve", done, total)
-        search.deadline = float("inf") if deadline is None else deadline
-        verified, certificate = search.run()
-        source = emit(verified)
-        progress("compile", 0, 1)
-        structure = verified.schedule.structure
-        try:
-            compiled = compile_kernel(source, architecture=machine.architecture)
-        except CompileError as error:
-            rejected[structure] = str(error)
-            continue
-        expectation = Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes)
-        complaints = verdict(compiled, expectation)
-        if not complaints:
-            return verified, certificate, source, compiled
-        rejected[structure] = "; ".join(complaints)
-    last, why = list(rejected.items())[-1]
-    raise CheckError(
-        f"graph {region.name}: the compiler spoils each of the {len(rejected)} best schedules; "
-        f"the last one, {last.describe()}: {why}"
-    )
-
-
-def summarize(
-    verified: VerifiedSchedule, certificate: Certificate, compiled: CompiledKernel, rehearsal: Rehearsal
-) -> dict[str, Any]:
+def summarize(contender: Contender, rehearsal: Rehearsal) -> dict[str, Any]:
     """The object that `compile --json` prints, less what is known only when it is printed."""
     from wsopt.report.summary import kernel_summary
 
+    verified, certificate, compiled = contender.verified, contender.certificate, contender.compiled
     kernel = kernel_summary(verified, certificate)
     kernel["ptxas"] = {
         "registers": compiled.registers,

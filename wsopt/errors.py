@@ -55,3 +55,9 @@ class CheckError(WsoptError):
     """A check of a schedule or of an emitted kernel failed; nothing is handed over."""
 
     exit_status = 4
+
+
+class NotMeasuredError(WsoptError):
+    """What was asked for needs a measurement that nobody has made; says what there is, and how to get it."""
+
+    exit_status = 2

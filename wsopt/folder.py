@@ -94,9 +94,18 @@ def _check_target(path: Path) -> None:
 def write_folder(path: Path, files: Mapping[str, str]) -> None:
     """Write a build to `path`, in one step; a build that is there is replaced. InputError as `check_target`."""
     check_target(path)
+    replace_folder(path, files)
+
+
+def replace_folder(path: Path, files: Mapping[str, str]) -> None:
+    """Put these files, whose names may have folders, in the place of a folder, whole or not at all.
+
+    Raises InputError if that cannot be written; whether it may be is for the caller to know.
+    """
     try:
         with replacement(path) as fresh:
             for name, text in files.items():
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
                 (fresh / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise _refuse(path, f"cannot be written: {error.strerror}") from error

@@ -36,6 +36,15 @@ def test_inspect_json(compiled: Compiled) -> None:
     assert json.loads(done.stdout) == {k: summary[k] for k in summary if k not in ("solve_s", "directory")}
 
 
+def test_inspect_what_if(compiled: Compiled) -> None:
+    done = wsopt(compiled.folder, "inspect", "small.wsopt", "--what-if", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["predicted_us"] == compiled.summary["predicted_us"]
+    assert len(found["what_if"]) == 7
+    assert all(row["predicted_us"] <= found["predicted_us"] + 1e-9 for row in found["what_if"])
+
+
 def test_machines(tmp_path: Path) -> None:
     done = wsopt(tmp_path, "machines")
     assert {line.split()[0] for line in done.stdout.splitlines()[1:]} == CARDS
@@ -57,7 +66,7 @@ def test_schema(tmp_path: Path) -> None:
 def test_version_and_help(tmp_path: Path) -> None:
     assert wsopt(tmp_path, "--version").stdout == f"wsopt {package.__version__}\n"
     text = wsopt(tmp_path, "--help").stdout
-    for command in ("compile", "inspect", "run", "bench", "machines", "ops", "schema"):
+    for command in ("compile", "inspect", "run", "bench", "tune", "machines", "ops", "schema"):
         assert f"  {command} " in text
         done = wsopt(tmp_path, command, "--help")
         assert done.returncode == 0

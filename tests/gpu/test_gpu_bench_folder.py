@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +86,25 @@ def test_a_wrong_kernel(folder: Path, body: str, message: str) -> None:
     row = bench_folder.bench_folder(folder, OPTIONS, device="cpu")
     assert row.status == "wrong"
     assert message in row.message
+
+
+def test_another_build_beside(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "other")
+    options = replace(OPTIONS, baselines=("eager",), against=str(tmp_path / "other"))
+    (eager, other) = bench_folder.bench_folder(folder, options, device="cpu").baselines
+    assert (eager.name, other.name, other.status) == ("eager", "against", "ok")
+    assert other.error is not None
+    assert other.error < 1e-2
+    for ratio, spread in ((other.ratio, other.spread), (other.graph_ratio, other.graph_spread)):
+        assert ratio is not None
+        assert spread is not None
+        assert ratio > 0.0
+        assert spread >= 0.0
+    text = (tmp_path / "other" / "kernel.py").read_text().replace("x.float()", "1.1 * x.float()")
+    (tmp_path / "other" / "kernel.py").write_text(text)
+    (_, other) = bench_folder.bench_folder(folder, options, device="cpu").baselines
+    assert (other.status, other.ratio) == ("wrong", None)
+    assert other.reason.startswith("off by ")
 
 
 def test_running_a_folder(folder: Path) -> None:

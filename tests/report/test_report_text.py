@@ -90,6 +90,7 @@ def test_pipeline_gives_iterations_by_stage() -> None:
         (14.0, None, "its bound is no better"),
         (16.3, 1154, "solved: 2.3 us slower (II 1,154)"),
         (14.0, 512, "solved: as fast, after the winner in order (II 512)"),
+        (13.5, 512, "solved: 0.5 us faster by the model (II 512)"),
     ],
 )
 def test_every_loser_has_its_reason(time_us: float, ii: int | None, reason: str) -> None:
@@ -101,6 +102,14 @@ def test_open_search_is_said() -> None:
     text = text_of(certificate_section(verified(), open_search, 100))
     assert "3 left open." in text
     assert "Status: feasible. Bound 13.30 us, gap 5.00 %." in text
+
+
+def test_a_later_rank_is_said() -> None:
+    third = dataclasses.replace(CERTIFICATE, rank=3, rank_bound_us=13.9, bound_us=13.3, gap=0.05)
+    text = text_of(certificate_section(verified(), third, 100))
+    assert "All schedules but the 2 before it take 13.90 us at least." in text
+    assert "this one, number 3 (II" in text
+    assert "the winner (II" not in text
 
 
 def test_every_section_stands_once_in_order() -> None:

@@ -29,7 +29,9 @@ class CompiledKernel:
 
     `registers` a thread at launch; `warps` of a block, padding included; `stack_bytes` a thread;
     `spill_loads` and `spill_stores` are instructions (LDL, STL), `spills_in_loop` those of them in the
-    innermost loops with tensor-core instructions; `wgmma` counts HGMMA, QGMMA and IGMMA; `barriers` are
+    innermost loops with tensor-core instructions; `wgmma` counts HGMMA, QGMMA and IGMMA; `tensor_registers`
+    are what the code of each partition with those names, a thread, and `copy_registers` that of partitions
+    that only start copies; `barriers` are
     the hardware barriers of a block; `warnings` are what ptxas says about lost performance; `sass` is the
     number of instructions by mnemonic. `seconds` is the time of the compilation, of the first one if the
     result came from a cache.
@@ -42,6 +44,8 @@ class CompiledKernel:
     spill_stores: int
     spills_in_loop: int
     wgmma: int
+    tensor_registers: tuple[int, ...]
+    copy_registers: tuple[int, ...]
     shared_bytes: int
     barriers: int
     warnings: tuple[str, ...]

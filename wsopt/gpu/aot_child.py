@@ -24,6 +24,7 @@ from wsopt.gpu.aot import CompiledKernel
 from wsopt.gpu.errors import CompileError
 from wsopt.gpu.kernel_file import load_kernel_file, torch_or_stand_in
 from wsopt.gpu.quiet import captured_output
+from wsopt.gpu.registers import partition_codes
 from wsopt.gpu.sass import (
     SPILL_LOAD,
     SPILL_STORE,
@@ -143,7 +144,8 @@ def _measure(
     path = folder / "kernel.cubin"
     path.write_bytes(binary)
     usage = _cuobjdump("-res-usage", path)
-    instructions = parse_sass(_cuobjdump("-sass", path))
+    listing = _cuobjdump("-sass", path)
+    instructions, parts = parse_sass(listing), partition_codes(listing)
     counts = dict(opcode_counts(instructions))
     return CompiledKernel(
         registers=_figure(r"\bREG:(\d+)", usage),
@@ -153,6 +155,8 @@ def _measure(
         spill_stores=counts.get(SPILL_STORE, 0),
         spills_in_loop=spills_in_main_loops(instructions),
         wgmma=sum(counts.get(opcode, 0) for opcode in TENSOR_OPCODES),
+        tensor_registers=tuple(part.registers for part in parts if part.tensor),
+        copy_registers=tuple(part.registers for part in parts if not part.tensor),
         shared_bytes=int(metadata.shared),
         barriers=_figure(r"used (\d+) barriers", log),
         warnings=tuple(dict.fromkeys(line.strip() for line in _PTXAS_ADVICE.findall(log))),

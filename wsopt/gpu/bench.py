@@ -170,6 +170,9 @@ def _command(arguments: Sequence[str]) -> Document:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--baseline", default=",".join(DEFAULT_BASELINES), help="names with commas between")
     parser.add_argument("--json", type=Path, help="write the document here")
+    parser.add_argument(
+        "--against", default="", metavar="DIR", help="a build of the same graph to time beside"
+    )
     parser.add_argument("--together", action="store_true", help="share a process, which starts once")
     for field in fields(BenchOptions):
         if field.type in ("int", "float"):

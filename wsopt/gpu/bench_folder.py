@@ -12,14 +12,14 @@ from torch import Tensor
 
 from wsopt.gpu import cuda_clock
 from wsopt.gpu.baselines import build_baseline
-from wsopt.gpu.bench_options import BenchOptions, count_sets
+from wsopt.gpu.bench_options import AGAINST, BenchOptions, count_sets
 from wsopt.gpu.cuda_clock import CudaClock, captured
 from wsopt.gpu.eager_source import Inapplicable
 from wsopt.gpu.inputs import random_inputs
 from wsopt.gpu.launch import BuildFolder, Prepared, load_folder, prepare, reference
 from wsopt.gpu.raw_graph import RawGraph
 from wsopt.gpu.rows import BaselineRow, Row
-from wsopt.gpu.timing import Contestant, Launch, measure, ratio, summary
+from wsopt.gpu.timing import Contestant, Launch, measure, ratios, summary
 from wsopt.gpu.torch_reference import compulsory_bytes, flops, relative_error
 
 KERNEL = "kernel"
@@ -49,6 +49,8 @@ def bench_folder(path: Path, options: BenchOptions, *, device: str = "cuda") -> 
     if row.status != "ok":
         return row
     entries = [_entry(name, folder.graph, sets, expected, options) for name in options.baselines]
+    if options.against:
+        entries.append(_against(load_folder(Path(options.against)), sets, expected, options))
     expected.clear()
     kernel = Contestant(KERNEL, tuple(item.launch for item in sets))
     contestants = [kernel, *(entry.contestant for entry in entries if entry.contestant)]
@@ -141,6 +143,18 @@ def _entry(
     return _Entry(BaselineRow(name, "ok", error=worst), contestant)
 
 
+def _against(
+    folder: BuildFolder, sets: Sequence[Prepared], expected: Mapping[str, Tensor], options: BenchOptions
+) -> _Entry:
+    """Another build of the same graph, on the same inputs."""
+    bound = [prepare(folder, item.inputs, expected) for item in sets]
+    worst = max(error for _, error in bound[0].errors(expected, AGAINST, options.hang_s))
+    if not worst <= options.tolerance:
+        return _Entry(BaselineRow(AGAINST, "wrong", f"off by {worst:.2g}", worst), None)
+    contestant = Contestant(AGAINST, tuple(item.launch for item in bound))
+    return _Entry(BaselineRow(AGAINST, "ok", error=worst), contestant)
+
+
 def _keeping(call: Callable[[], object]) -> Launch:
     """The call with its last result kept, so that the results of all sets are buffers of their own."""
     kept: list[object] = [None]
@@ -195,7 +209,9 @@ def _timed(entry: _Entry, samples: Samples, in_graph: Samples) -> BaselineRow:
     name = entry.row.name
     if entry.contestant is None:
         return entry.row
-    result = replace(entry.row, time=summary(samples[name]), ratio=ratio(samples, name, KERNEL))
+    ratio, spread = ratios(samples, name, KERNEL)
+    result = replace(entry.row, time=summary(samples[name]), ratio=ratio, spread=spread)
     if name not in in_graph:
         return result
-    return replace(result, graph_time=summary(in_graph[name]), graph_ratio=ratio(in_graph, name, KERNEL))
+    ratio, spread = ratios(in_graph, name, KERNEL)
+    return replace(result, graph_time=summary(in_graph[name]), graph_ratio=ratio, graph_spread=spread)

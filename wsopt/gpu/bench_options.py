@@ -10,6 +10,7 @@ from wsopt.errors import InputError, Problem
 from wsopt.gpu.timing import TimingOptions
 
 BASELINES = ("cublas", "eager", "inductor", "scaled_mm", "sdpa")
+AGAINST = "against"
 DEFAULT_BASELINES = ("cublas", "eager", "inductor", "scaled_mm")
 
 
@@ -21,7 +22,8 @@ class BenchOptions:
     rounds where torch does. `hang_s`: seconds one launch or sample may take; `limit_s`: seconds a folder
     may take in all, compiling baselines included. Kernels under `graph_below_us` are timed in a CUDA graph
     too. Input sets together exceed `cache_factor` times the L2 and stay under `most_bytes`. `together`:
-    folders share a process. Raises InputError for a name that is no baseline.
+    folders share a process. `against`: a build folder of the same graph that is timed beside each, in the row
+    of a baseline of that name. Raises InputError for a name that is no baseline.
     """
 
     baselines: tuple[str, ...] = DEFAULT_BASELINES
@@ -37,6 +39,7 @@ class BenchOptions:
     cache_factor: float = 3.0
     most_bytes: int = 8 * 2**30
     together: bool = False
+    against: str = ""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.baselines if name not in BASELINES]

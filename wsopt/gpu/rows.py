@@ -32,7 +32,8 @@ class BaselineRow:
     """A baseline beside the kernel; `ratio` is its time over the kernel's, so more than 1 is a win.
 
     `error` is its relative error where it computes the whole graph. `graph_time` and `graph_ratio` are of
-    replays of a CUDA graph, for short kernels. `reason` says why there are no figures.
+    replays of a CUDA graph, for short kernels. A spread is the distance of a ratio's quartiles over the
+    rounds. `reason` says why there are no figures.
     """
 
     name: str
@@ -43,6 +44,8 @@ class BaselineRow:
     ratio: float | None = None
     graph_time: Timing | None = None
     graph_ratio: float | None = None
+    spread: float | None = None
+    graph_spread: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,10 +87,14 @@ def summary(samples: Sequence[float]) -> Timing:
     return Timing(median, lower, upper, len(samples))
 
 
-def ratio(samples: Mapping[str, Sequence[float]], baseline: str, kernel: str) -> float:
-    """Median over the rounds of the baseline's time over the kernel's; more than 1 is a win."""
+def ratios(samples: Mapping[str, Sequence[float]], baseline: str, kernel: str) -> tuple[float, float]:
+    """The baseline's time over the kernel's, round by round: the median, and the distance of the quartiles.
+
+    A median of more than 1 is a win.
+    """
     pairs = zip(samples[baseline], samples[kernel], strict=True)
-    return statistics.median(theirs / ours for theirs, ours in pairs)
+    found = summary([theirs / ours for theirs, ours in pairs])
+    return found.median_us, found.upper_us - found.lower_us
 
 
 def _warm_up(

@@ -130,10 +130,14 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
     bound = f"Status: {c.status}. Bound {microseconds(c.bound_us)} us, gap {percent(c.gap, 2)}."
     header = ("tile", "consumers", "pieces", "group", "blocks", "us", "")
     best_us = verified.schedule.prediction.microseconds
-    won = f"the winner (II {verified.schedule.ii:,})"
+    place = "the winner" if c.rank == 1 else f"this one, number {c.rank}"
+    won = f"{place} (II {verified.schedule.ii:,})"
     rows = [_candidate(verified.schedule.structure, best_us, won)]
     rows += [_candidate(one.structure, one.microseconds, lost(one, best_us)) for one in c.runners_up]
-    return [*wrapped(counts, width), bound, "", *table(header, rows, "<<>><><", width)]
+    if c.rank > 1:
+        least = microseconds(c.rank_bound_us)
+        bound += f" All schedules but the {c.rank - 1} before it take {least} us at least."
+    return [*wrapped(counts, width), *wrapped(bound, width), "", *table(header, rows, "<<>><><", width)]
 
 
 def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:
@@ -158,11 +162,13 @@ def _blocks(s: Structure) -> str:
 
 
 def lost(runner: RunnerUp, best_us: float) -> str:
-    """Why a structure lost against a winner of `best_us` microseconds."""
+    """Why a structure lost against a winner of `best_us` microseconds, or was not taken though it is faster."""
     behind = runner.microseconds - best_us
     if runner.ii is None:
         near = behind < _NO_DIFFERENCE_US
         return "its bound is no better" if near else f"its bound is {difference(behind)} us above the winner"
+    if behind < -_NO_DIFFERENCE_US:
+        return f"solved: {difference(-behind)} us faster by the model (II {runner.ii:,})"
     if behind < _NO_DIFFERENCE_US:
         return f"solved: as fast, after the winner in order (II {runner.ii:,})"
     return f"solved: {difference(behind)} us slower (II {runner.ii:,})"

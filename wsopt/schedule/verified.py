@@ -31,3 +31,14 @@ class VerifiedSchedule:
     def __post_init__(self, seal: _Seal) -> None:
         if seal is not SEAL:
             raise TypeError("a VerifiedSchedule is made by schedule.check.verify alone")
+
+
+def for_trial(
+    verified: VerifiedSchedule, *, schedule: Schedule | None = None, machine: Machine | None = None
+) -> VerifiedSchedule:
+    """The same with a schedule or a machine that nobody has checked: to see what a compiler makes of it, or
+    what a change would buy. What comes of it is never handed over.
+    """
+    return VerifiedSchedule(
+        schedule or verified.schedule, verified.program, machine or verified.machine, SEAL
+    )

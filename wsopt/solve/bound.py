@@ -12,6 +12,11 @@ from wsopt.tile.types import OpKind, TileProgram, Unit
 II_SLACK = 4
 """A schedule whose II is more than this many times its bound is of no use: another structure is better."""
 
+_BESIDE_ACCUMULATORS = 32
+"""Registers beside one tensor instruction's accumulators that ptxas has to start from: with 128 of them it
+refused 152 and took 160 (`learn.py`, 2026-11).
+"""
+
 
 def unit_load(program: TileProgram) -> int:
     """Cycles an iteration for which the busiest unit, or the busiest consumer's issue, is held."""
@@ -110,7 +115,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     warps = budget.launched_warps(s, machine)
     if warps > machine.max_warps_per_block:
         return f"warps: {warps}, a block has at most {machine.max_warps_per_block}"
-    operand = s.columns // 2 + margin
+    operand = s.columns // 2 + _BESIDE_ACCUMULATORS
     base = budget.base_registers(s, machine)
     if operand > base:
         return f"emitter.v1: one tensor instruction needs {operand} registers, ptxas starts from {base}"

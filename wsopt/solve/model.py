@@ -17,6 +17,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, max_depth, slot_lifetime
+from wsopt.solve.orders import ask_for_another
 from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.types import OpKind, Sharing, TileOp, TileProgram, Unit
 
@@ -354,8 +355,10 @@ def _break_ties(m: Model, first: cp_model.CpSolver) -> cp_model.CpSolver:
     return second if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else first
 
 
-def solve(program: TileProgram, machine: Machine, margin: int) -> Solved:
-    """Solve one tile program's model; a budget that rules the structure out proves it infeasible at once.
+def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule) -> Solved:
+    """Solve one tile program's model; a schedule that does in another order what those `found` do.
+
+    A budget that rules the structure out proves it infeasible at once.
 
     A model that OR-Tools calls invalid is a fault of this file and raises RuntimeError.
     """
@@ -363,6 +366,8 @@ def solve(program: TileProgram, machine: Machine, margin: int) -> Solved:
     if ruled_out:
         return Solved(Outcome.INFEASIBLE, None, math.inf, math.inf, ruled_out, 0.0)
     model = build(program, machine, margin)
+    for schedule in found:
+        ask_for_another(model.cp, model.ii, model.start, model.on, schedule)
     model.cp.minimize(model.time)
     solver = _solver()
     status = solver.solve(model.cp)

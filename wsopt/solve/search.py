@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.machine.types import Machine
@@ -14,44 +15,61 @@ from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import infeasible, lower_bound_us
+from wsopt.solve.margin import learned
 from wsopt.solve.model import solve
-from wsopt.solve.result import Outcome
+from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.lower import lower
 from wsopt.tile.structures import structures
 from wsopt.tile.types import Region, Structure, TileProgram
 
-DEFAULT_MARGIN = 24
+DEFAULT_MARGIN = learned().registers
 """Registers a thread beyond the live tiles before ptxas has been asked: addresses, barriers, temporaries."""
 
 _RUNNERS_UP = 5
 
+Ranked = tuple[VerifiedSchedule, Certificate]
+Solutions = dict[tuple[Structure, tuple[Schedule, ...]], Solved]
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A structure with its tile program and the bound of its time, in microseconds."""
+    """A structure with its tile program and the bound of its time, in microseconds.
+
+    `found` are schedules that it has given already; what is left of it does things in another order.
+    """
 
     structure: Structure
     program: TileProgram
     bound_us: float
+    found: tuple[Schedule, ...] = ()
 
 
 @dataclass(slots=True)
 class Search:
-    """The state of a search; `best` holds the incumbent."""
+    """The state of a search; `kept` holds the incumbents, best first.
+
+    It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
+    structure. What the compiler spoiled is `rejected`; of `spilled` also what lives in as many registers.
+    `solutions` is what earlier searches of the same region on the same machine have solved.
+    """
 
     region: Region
     machine: Machine
     margin: int = DEFAULT_MARGIN
     deadline: float = math.inf
     rejected: frozenset[Structure] = frozenset()
+    spilled: frozenset[Structure] = frozenset()
     progress: Callable[[int, int], None] = lambda done, total: None
+    keep: int = 1
+    orders: int = 1
+    solutions: Solutions = field(default_factory=dict)
     considered: int = 0
     infeasible: dict[str, int] = field(default_factory=dict)
     solved: int = 0
     pruned: int = 0
     unfinished: int = 0
     open_bound: float = math.inf
-    best: VerifiedSchedule | None = None
+    kept: list[VerifiedSchedule] = field(default_factory=list)
     runners: list[RunnerUp] = field(default_factory=list)
 
     def _candidates(self) -> list[Candidate]:
@@ -61,7 +79,7 @@ class Search:
             self.considered += 1
             program = lower(self.region, structure, self.machine)
             reason = infeasible(program, self.machine, self.margin)
-            if structure in self.rejected:
+            if structure in self.rejected or live_set(structure) in self.spilled:
                 reason = "ptxas: spilled, or did not compile to the instructions asked for"
             if reason:
                 self._count(reason)
@@ -73,49 +91,84 @@ class Search:
         budget = reason.partition(":")[0]
         self.infeasible[budget] = self.infeasible.get(budget, 0) + 1
 
-    def _best_us(self) -> float:
-        return self.best.schedule.prediction.microseconds if self.best else math.inf
+    @property
+    def best(self) -> VerifiedSchedule | None:
+        """The incumbent."""
+        return self.kept[0] if self.kept else None
 
-    def _try(self, candidate: Candidate) -> None:
-        found = solve(candidate.program, self.machine, self.margin)
+    def _worst_us(self) -> float:
+        """What a schedule has to be faster than to be kept."""
+        full = len(self.kept) == self.keep
+        return self.kept[-1].schedule.prediction.microseconds if full else math.inf
+
+    def _solve(self, candidate: Candidate) -> Solved:
+        key = candidate.structure, candidate.found
+        if key not in self.solutions:
+            self.solutions[key] = solve(candidate.program, self.machine, self.margin, *candidate.found)
+        return self.solutions[key]
+
+    def _try(self, candidate: Candidate) -> Candidate | None:
+        """Solve a candidate; what is left of its structure, if more of it may be kept."""
+        found = self._solve(candidate)
         if found.outcome is Outcome.INFEASIBLE:
-            self._count(f"schedule: {found.reason}")
-            return
-        self.solved += 1
+            if not candidate.found:
+                self._count(f"schedule: {found.reason}")
+            return None
+        self.solved += not candidate.found
         if found.outcome is not Outcome.OPTIMAL:
-            self.unfinished += 1
+            self.unfinished += not candidate.found
             self.open_bound = min(self.open_bound, candidate.bound_us)
         if found.schedule is None:
-            return
+            return None
         verified = verify(found.schedule, candidate.program, self.machine, self.margin)
         self._keep(found.schedule, verified)
+        others = (*candidate.found, found.schedule)
+        if len(others) >= self.orders:
+            return None
+        optimal = found.outcome is Outcome.OPTIMAL
+        at_least = found.schedule.prediction.microseconds if optimal else candidate.bound_us
+        return replace(candidate, bound_us=at_least, found=others)
 
     def _keep(self, schedule: Schedule, verified: VerifiedSchedule) -> None:
         time_us = schedule.prediction.microseconds
         self.runners.append(RunnerUp(schedule.structure, time_us, schedule.ii))
-        if time_us < self._best_us():
-            self.best = verified
+        self.kept.append(verified)
+        # Sorting is stable: among equals the one that was found first stays.
+        self.kept.sort(key=lambda one: one.schedule.prediction.microseconds)
+        del self.kept[self.keep :]
 
-    def run(self) -> tuple[VerifiedSchedule, Certificate]:
-        """The best schedule over all structures, with its certificate.
+    def run(self) -> Ranked:
+        """The best schedule over all structures, with its certificate; raises as `run_all`."""
+        return self.run_all()[0]
 
-        Raises InfeasibleError, naming the budgets, when no structure has a schedule, and its UndecidedError
-        when none was found but the work limit left structures open.
+    def run_all(self) -> tuple[Ranked, ...]:
+        """The best schedules over all structures, best first, each with its certificate.
+
+        What is left of a structure comes back with the time of what it gave as its bound (Lawler, Management
+        Science 18, 1972), so each rank is proved as the first is. Raises InfeasibleError, naming the
+        budgets, when no structure has a schedule, and its UndecidedError when none was found but the work
+        limit left structures open.
         """
         queue = self._candidates()
-        for done, candidate in enumerate(queue):
-            self.progress(done, len(queue))
-            if candidate.bound_us >= self._best_us():
-                self.pruned = len(queue) - done
+        heap = [(_preference(candidate), candidate) for candidate in queue]
+        fresh = len(queue)
+        while heap:
+            self.progress(len(queue) - fresh, len(queue))
+            candidate = heapq.heappop(heap)[1]
+            if candidate.bound_us >= self._worst_us():
+                self.pruned = fresh
                 break
             if time.monotonic() > self.deadline and self.best:
                 self.open_bound = min(self.open_bound, candidate.bound_us)
-                self.unfinished += len(queue) - done
+                self.unfinished += fresh
                 break
-            self._try(candidate)
+            fresh -= not candidate.found
+            rest = self._try(candidate)
+            if rest is not None:
+                heapq.heappush(heap, (_preference(rest), rest))
         if self.best is None:
             raise self._nothing_found()
-        return self.best, self._certificate(queue)
+        return tuple((one, self._certificate(queue, one)) for one in self.kept)
 
     def _nothing_found(self) -> InfeasibleError:
         graph, reasons = f"graph {self.region.name}", self._reasons()
@@ -131,9 +184,10 @@ class Search:
         counts = sorted(self.infeasible.items(), key=lambda item: (-item[1], item[0]))
         return ", ".join(f"{count} by {budget}" for budget, count in counts)
 
-    def _certificate(self, queue: list[Candidate]) -> Certificate:
-        best = self._best_us()
-        bound = min(best, self.open_bound)
+    def _certificate(self, queue: list[Candidate], one: VerifiedSchedule) -> Certificate:
+        """The certificate of a kept schedule. Its rank counts those that come before it."""
+        time_us = one.schedule.prediction.microseconds
+        bound = min(self.kept[0].schedule.prediction.microseconds, self.open_bound)
         return Certificate(
             considered=self.considered,
             pruned=self.pruned,
@@ -141,16 +195,19 @@ class Search:
             solved=self.solved,
             unfinished=self.unfinished,
             bound_us=bound,
-            gap=0.0 if best <= bound else (best - bound) / best,
+            gap=0.0 if time_us <= bound else (time_us - bound) / time_us,
             margin=self.margin,
-            runners_up=tuple(self._losers(queue)),
+            runners_up=tuple(self._losers(queue, one.schedule.structure)),
+            rank=1 + self.kept.index(one),
+            rank_bound_us=min(time_us, self.open_bound),
         )
 
-    def _losers(self, queue: list[Candidate]) -> Iterator[RunnerUp]:
-        """The best solved losers, then the best of those that their bound dropped."""
-        assert self.best is not None
-        winner = self.best.schedule.structure
-        solved = sorted((r for r in self.runners if r.structure != winner), key=lambda r: r.microseconds)
+    def _losers(self, queue: list[Candidate], winner: Structure) -> Iterator[RunnerUp]:
+        """The best of the other solved structures, then the best of those that their bound dropped."""
+        fastest: dict[Structure, RunnerUp] = {}
+        for runner in sorted(self.runners, key=lambda r: r.microseconds):
+            fastest.setdefault(runner.structure, runner)
+        solved = [runner for structure, runner in fastest.items() if structure != winner]
         yield from solved[:_RUNNERS_UP]
         seen = {r.structure for r in self.runners}
         left = [c for c in queue if c.structure not in seen]
@@ -158,7 +215,14 @@ class Search:
             yield RunnerUp(candidate.structure, candidate.bound_us, None)
 
 
-def _preference(candidate: Candidate) -> tuple[float, int, int, Structure]:
-    """Best bound first; among equals fewer consumers, then fewer epilogue pieces, then a fixed order."""
+def live_set(structure: Structure) -> Structure:
+    """One structure for all with the same tiles in registers: slabs and walks do not matter for them."""
+    return replace(structure, depth=0, group=0, persistent=True)
+
+
+def _preference(candidate: Candidate) -> tuple[float, int, int, int, Structure]:
+    """Best bound first; among equals structures that have given fewest, then those with fewer consumers,
+    then fewer epilogue pieces, then a fixed order.
+    """
     s = candidate.structure
-    return round(candidate.bound_us, 6), s.consumers, s.pieces, s
+    return round(candidate.bound_us, 6), len(candidate.found), s.consumers, s.pieces, s

@@ -1,0 +1,123 @@
+"""`wsopt tune`: measure the model's best candidates, and carry results from one machine to another."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wsopt.errors import CheckError
+from wsopt.terminal import print_json, print_text, progress, tell
+
+
+def tune(
+    graph: Annotated[Path | None, typer.Argument(metavar="[GRAPH.json]", help="the compute graph")] = None,
+    keep: Annotated[int, typer.Option("-k", min=1, max=64, help="candidates: the model's best")] = 8,
+    machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
+    seconds: Annotated[float | None, typer.Option(min=1, help="start no measurement after these")] = None,
+    again: Annotated[bool, typer.Option("--again", help="measure what is known already")] = False,
+    candidates: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="only write the candidates, to measure elsewhere")
+    ] = None,
+    export_to: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="write all results to a file")
+    ] = None,
+    import_from: Annotated[
+        Path | None, typer.Option("--import", metavar="FILE", help="take in results from a file")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+) -> None:
+    """Measure the model's best schedules on this GPU, and remember what `compile --tuned` chooses by.
+
+    Without a GPU here: `tune GRAPH --candidates DIR`; `python -m wsopt.gpu.tune DIR -o FILE` where there is
+    one (torch and triton are all it needs); `tune --import FILE` here.
+    """
+    if sum(item is not None for item in (graph, export_to, import_from)) != 1:
+        raise typer.BadParameter("give a graph, or --export FILE, or --import FILE")
+    if export_to is not None:
+        found = _export(export_to)
+    elif import_from is not None:
+        found = _import(import_from)
+    else:
+        assert graph is not None
+        found = _tune(graph, keep, machine, seconds, again, candidates)
+    if as_json:
+        print_json(found)
+    else:
+        print_text(_text(found))
+
+
+def _export(path: Path) -> dict[str, Any]:
+    from wsopt.cache import cache_folder
+    from wsopt.gpu.races import write_races
+    from wsopt.tune.database import Database
+
+    races = Database(cache_folder(), tell).races()
+    write_races(path, races)
+    return {"exported": len(races), "file": str(path)}
+
+
+def _import(path: Path) -> dict[str, Any]:
+    from wsopt.cache import cache_folder
+    from wsopt.gpu.races import load_races
+    from wsopt.tune.database import Database
+    from wsopt.tune.session import import_races
+    from wsopt.tune.tuned import triton_version
+
+    races = load_races(path)
+    told = import_races(races, Database(cache_folder(), tell), triton_version())
+    return {"imported": len(races), "file": str(path), "what": told}
+
+
+def _tune(
+    graph: Path, keep: int, machine: str, seconds: float | None, again: bool, candidates: Path | None
+) -> dict[str, Any]:
+    from wsopt.graph.parse import load_graph
+    from wsopt.machine.load import load_machine
+    from wsopt.tune.session import Session
+
+    read, record = load_graph(graph), load_machine(machine)
+    if candidates is None and importlib.util.find_spec("torch") is None:
+        raise CheckError(
+            "torch is not installed, so nothing can be measured here; `wsopt tune GRAPH --candidates DIR` "
+            "writes what to measure elsewhere"
+        )
+    show, stop = progress()
+    limit = float("inf") if seconds is None else seconds
+    session = Session(read, record, keep, limit, again, progress=show, tell=tell)
+    try:
+        if candidates is None:
+            return session.run()
+        found = session.write(candidates)
+    finally:
+        stop()
+    return {"name": read.name, "machine": record.name, "candidates": len(found), "directory": str(candidates)}
+
+
+def _text(found: dict[str, Any]) -> str:
+    """What a person is told."""
+    match found:
+        case {"exported": int(count), "file": file}:
+            return f"{count} results written to {file}"
+        case {"imported": int(), "what": what, "file": file}:
+            return f"{what}, from {file}"
+        case {"directory": where, "candidates": count}:
+            return (
+                f"{count} candidates written to {where}; where the GPU is: "
+                f"python -m wsopt.gpu.tune {where} -o results.json; then here: wsopt tune --import results.json"
+            )
+        case _:
+            return _table(found)
+
+
+def _table(found: dict[str, Any]) -> str:
+    from wsopt.report.tuned import tuned_text
+    from wsopt.tune.session import table
+
+    return (
+        "\n".join([f"{found['name']} on {found['machine']}", "", *table(found)])
+        + "\n"
+        + tuned_text(found["chosen"])
+    )

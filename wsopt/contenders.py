@@ -1,0 +1,119 @@
+"""The best schedules of a search that the compiler leaves whole, as kernels: search, emit, ask the oracle, repeat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wsopt.emit.source import emit, expected_wgmma
+from wsopt.errors import CheckError
+from wsopt.gpu.aot import compile_kernel
+from wsopt.gpu.errors import CompileError
+from wsopt.gpu.oracle import Expectation, verdict
+from wsopt.machine.types import Machine
+from wsopt.solve.search import Search, Solutions, live_set
+from wsopt.tile.types import Region, Structure
+
+if TYPE_CHECKING:
+    from wsopt.gpu.aot import CompiledKernel
+    from wsopt.schedule.certificate import Certificate
+    from wsopt.schedule.verified import VerifiedSchedule
+
+_ORACLE_ROUNDS = 8
+ORDERS = 2
+"""Schedules of one structure among several that are kept: further ones differ in order alone."""
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A schedule with its certificate, its kernel, and what the compiler made of it."""
+
+    verified: VerifiedSchedule
+    certificate: Certificate
+    source: str
+    compiled: CompiledKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A kernel that the compiler was asked about: what it made of it, if anything, and what it spoiled."""
+
+    verified: VerifiedSchedule
+    compiled: CompiledKernel | None
+    complaint: str
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the registers did not do."""
+        k = self.compiled
+        return k is not None and bool(k.spill_loads or k.spill_stores or k.stack_bytes)
+
+
+@dataclass(slots=True)
+class Contest:
+    """A search that goes on until the compiler spoils none of its `keep` best schedules.
+
+    `rejected` says why each structure was dropped that the compiler spoiled; `asked` is every kernel that it
+    saw, by source, and `rounds` how often the search was run.
+    """
+
+    region: Region
+    machine: Machine
+    keep: int = 1
+    deadline: float = math.inf
+    progress: Progress = lambda stage, done, total: None
+    rejected: dict[Structure, str] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    rounds: int = 0
+    _solutions: Solutions = field(default_factory=dict)
+
+    def run(self) -> tuple[Contender, ...]:
+        """The contenders, best first. InfeasibleError as the search; CheckError if all are spoiled."""
+        for _ in range(_ORACLE_ROUNDS):
+            dropped = len(self.rejected)
+            whole = self._round()
+            if len(self.rejected) == dropped:
+                break
+        if whole:
+            return whole
+        last, why = list(self.rejected.items())[-1]
+        raise CheckError(
+            f"graph {self.region.name}: the compiler spoils each of the {len(self.rejected)} best schedules; "
+            f"the last one, {last.describe()}: {why}"
+        )
+
+    def _round(self) -> tuple[Contender, ...]:
+        """Search without what was rejected, and ask the compiler about each schedule found."""
+        self.rounds += 1
+        spilled = frozenset(live_set(a.verified.schedule.structure) for a in self.asked.values() if a.spilled)
+        search = Search(self.region, self.machine, rejected=frozenset(self.rejected), spilled=spilled)
+        search.progress = lambda done, total: self.progress("solve", done, total)
+        search.deadline, search.solutions = self.deadline, self._solutions
+        search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
+        whole = []
+        found = search.run_all()
+        for done, (verified, certificate) in enumerate(found):
+            self.progress("compile", done, len(found))
+            source = emit(verified)
+            if source not in self.asked:
+                self.asked[source] = ask(source, verified)
+            asked = self.asked[source]
+            if asked.compiled is None or asked.complaint:
+                self.rejected.setdefault(verified.schedule.structure, asked.complaint)
+            else:
+                whole.append(Contender(verified, certificate, source, asked.compiled))
+        return tuple(whole)
+
+
+def ask(source: str, verified: VerifiedSchedule) -> Asked:
+    """Compile a schedule's kernel and compare what came of it with what was asked for."""
+    try:
+        compiled = compile_kernel(source, architecture=verified.machine.architecture)
+    except CompileError as error:
+        return Asked(verified, None, str(error))
+    expectation = Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes)
+    return Asked(verified, compiled, "; ".join(verdict(compiled, expectation)))

@@ -1,0 +1,24 @@
+"""What a report says of a schedule that measurements chose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wsopt.report.layout import clean, wrapped
+
+
+def tuned_text(note: Mapping[str, Any], *, width: int = 100) -> str:
+    """The section of a tuned build, from the `tuned` object of its summary; ends in a newline."""
+    where = (
+        f"on {clean(str(note['card']))} with Triton {clean(str(note['triton']))}, {clean(str(note['date']))}"
+    )
+    among = f"{note['measured']} of {note['candidates']} candidates were measured {where}"
+    if note["rank"] == 1:
+        told = f"The model's first choice: {among}, and none beat it by more than the spread."
+    else:
+        told = (
+            f"Number {note['rank']} of the model's candidates: {among}, and this one was "
+            f"{note['ratio']:.4f} times as fast as the first (quartiles {note['spread']:.4f} apart)."
+        )
+    return "\n".join(["", "Tuned", "-----", *wrapped(told, width)]) + "\n"
