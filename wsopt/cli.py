@@ -235,6 +235,42 @@ def calibrate(
     _print(run_calibrate(output, [word for word in only.split(",") if word], json_path, name))
 
 
+@app.command("validate-model")
+def validate_model(
+    graphs: Annotated[
+        list[Path] | None, typer.Argument(metavar="[GRAPH.json]...", help="graphs to validate with")
+    ] = None,
+    machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
+    count: Annotated[int, typer.Option(min=2, max=200, help="schedules of each graph")] = 12,
+    candidates: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="with graphs: write candidates and end; else read them")
+    ] = None,
+    measured: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="what wsopt.truth.measure wrote for --candidates")
+    ] = None,
+    again: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="predict anew what an earlier --json has measured")
+    ] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="write the validation")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="draw it")] = None,
+    gate: Annotated[bool, typer.Option("--gate", help="fail where the model is not good enough")] = False,
+) -> None:
+    """Hold the model's predictions against measurements of good and bad schedules."""
+    from wsopt.truth.command import Request, run
+
+    request = Request(tuple(graphs or ()), machine, count, candidates, measured, again, json_path, plot)
+    show, stop = _progress()
+    try:
+        text, shortfalls = run(request, show)
+    finally:
+        stop()
+    _print(text)
+    if gate and shortfalls:
+        raise CheckError("the model falls short:\n" + "\n".join(shortfalls))
+
+
 @app.command()
 def machines(as_json: AsJson = False) -> None:
     """List the cards, with dense rates and ridge points."""

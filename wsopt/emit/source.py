@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -94,8 +94,18 @@ def _loop_text(plan: KernelPlan) -> list[str]:
     passes = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
     passes += f" - {loop.peeled}" if loop.peeled else ""
     parts.append(f"for {variable} in range({loop.first}, {passes}):\n" + _block(_write(loop.steady)))
-    parts.append(_write([*([TurnPass()] if plan.in_turns else []), *loop.drain]))
+    parts.append(_write(_passing_turn(loop.drain) if plan.in_turns else loop.drain))
     return [part for part in parts if part]
+
+
+def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
+    """The drain with the hand-over of the turn, once the last slab is there and its products are issued.
+
+    The next consumer may go round the ring to that slab's slot: before its copy has ended the barrier's phase
+    would be taken for the one after it.
+    """
+    issued = max((place for place, one in enumerate(drain, 1) if isinstance(one, Mma)), default=0)
+    return [*drain[:issued], TurnPass(), *drain[issued:]]
 
 
 def _split(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:

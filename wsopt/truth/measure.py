@@ -1,0 +1,238 @@
+"""Measures candidates in processes of their own: a kernel that hangs or is wrong is reported, not suffered.
+
+`python -m wsopt.truth.measure DIR --json FILE` needs torch and triton only; DIR is what
+`wsopt validate-model GRAPH... --candidates DIR` wrote, and `--measured FILE` takes the result in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wsopt.errors import CheckError, WsoptError
+from wsopt.gpu.bench_options import BenchOptions
+from wsopt.truth.files import (
+    Measured,
+    Measurement,
+    load_candidates,
+    measured_to_json,
+    measurement_from_json,
+    write_json,
+)
+
+WORKER = (sys.executable, "-m", "wsopt.truth.worker")
+OPTIONS = BenchOptions(
+    baselines=("cublas", "scaled_mm"), rounds=9, sample_ms=20.0, warm_up_ms=400.0, hang_s=10.0, limit_s=120.0
+)
+_MOST_PROCESSES = 12
+_POLL_S = 0.1
+_LAST_BREATH_S = 10.0
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class _Log:
+    """What a worker has written: facts, the item that it started last, its rows."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    started: str = ""
+    rows: list[Measurement] = field(default_factory=list)
+
+
+def measure_candidates(
+    folder: Path,
+    options: BenchOptions = OPTIONS,
+    *,
+    worker: Sequence[str] = WORKER,
+    progress: Progress = lambda stage, done, total: None,
+) -> Measured:
+    """Check the numbers of all candidates of a folder, several at a time; then time those that are right.
+
+    Raises CheckError where no worker gets as far as the GPU, or the GPU is not the one that was solved for.
+    """
+    found = load_candidates(folder)
+    items = [f"{graph.name}/{one.name}" for graph in found.graphs for one in graph.candidates]
+    date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    session = _Session(folder, options, worker)
+    checked = session.check(items, progress)
+    _check_card(session.facts, found.sms, found.machine)
+    good = [item for item in items if checked[item].status == "ok"]
+    rows = [row for item, row in checked.items() if row.status != "ok"]
+    for done, graph in enumerate(found.graphs):
+        progress("measure", done, len(found.graphs))
+        rows += session.time([item for item in good if item.partition("/")[0] == graph.name])
+    rows.sort(key=lambda row: (items.index(key) if (key := _key(row)) in items else len(items), _key(row)))
+    return Measured(date, session.facts["card"], session.facts["versions"], tuple(rows))
+
+
+def _key(row: Measurement) -> str:
+    return f"{row.graph}/{row.candidate}"
+
+
+def _check_card(facts: Mapping[str, Any], sms: int, machine: str) -> None:
+    card = facts["card"]
+    if card.get("multiprocessors", sms) != sms:
+        told = f"{card.get('device')} has {card['multiprocessors']} SMs, {machine} has {sms}"
+        raise CheckError(f"the candidates were solved for another card: {told}")
+
+
+@dataclass(slots=True)
+class _Session:
+    """The workers of one measurement; `facts` is what they say they run on."""
+
+    folder: Path
+    options: BenchOptions
+    worker: Sequence[str]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, items: Sequence[str], progress: Progress) -> dict[str, Measurement]:
+        """A row for every item, from processes that work beside each other; their kernels stay in Triton's cache."""
+        count = max(1, min(len(items), os.cpu_count() or 1, _MOST_PROCESSES))
+        size = -(-len(items) // count)
+        shares = [items[start : start + size] for start in range(0, len(items), size)]
+        rows: dict[str, Measurement] = {}
+        with ThreadPoolExecutor(len(shares)) as threads:
+            for share in threads.map(self._check_share, shares):
+                rows |= {_key(row): row for row in share}
+                progress("check", len(rows), len(items))
+        return {item: rows[item] for item in items}
+
+    def _check_share(self, share: Sequence[str]) -> list[Measurement]:
+        pending, rows = list(share), list[Measurement]()
+        while pending:
+            new, _ = self._run("check", pending)
+            rows += new
+            done = {_key(row) for row in rows}
+            pending = [item for item in pending if item not in done]
+        return rows
+
+    def time(self, items: Sequence[str]) -> list[Measurement]:
+        """Rows of one graph's candidates; one that hangs is named and the others are measured without it."""
+        pending, rows = list(items), list[Measurement]()
+        while pending:
+            new, named = self._run("time", pending)
+            rows += new
+            if not named:
+                # What ended the process is nobody's in particular.
+                why = new[-1].message if new else "no result"
+                graph, done = pending[0].partition("/")[0], {_key(row) for row in rows}
+                names = [item.partition("/")[2] for item in pending if item not in done]
+                return [row for row in rows if row.candidate] + [
+                    Measurement(graph, name, "error", why) for name in names
+                ]
+            done = {_key(row) for row in rows}
+            pending = [item for item in pending if item not in done]
+        return rows
+
+    def _run(self, mode: str, items: Sequence[str]) -> tuple[list[Measurement], bool]:
+        """The rows of one worker, at least one, and whether each of them names an item."""
+        with tempfile.TemporaryDirectory(prefix="wsopt-truth-") as scratch:
+            log, output = Path(scratch) / "log.jsonl", Path(scratch) / "output.txt"
+            options = ("--log", str(log), "--options", self.options.to_text())
+            with output.open("wb") as file:
+                command = [*self.worker, mode, *options, str(self.folder), *items]
+                # A session of its own, for the compiler starts processes that have to go too.
+                process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+            try:
+                in_time = _watch(process, log, self.options.limit_s)
+            finally:
+                _end(process)
+            found = _read(log)
+            last = _last_words(output, process.returncode)
+        if not found.facts:
+            raise CheckError(f"no measurement could start: {last}")
+        self.facts = found.facts
+        known = {item.partition("/")[2] for item in items} | {
+            row.candidate for row in found.rows if row.baseline
+        }
+        if not found.rows:
+            graph, _, name = (found.started or items[0]).partition("/")
+            status, why = (
+                ("error", last) if in_time else ("hang", f"no result within {self.options.limit_s:g} s")
+            )
+            return [Measurement(graph, name, status, why)], True
+        return found.rows, all(row.candidate in known for row in found.rows)
+
+
+def _watch(process: subprocess.Popen[bytes], log: Path, limit_s: float) -> bool:
+    """Wait for the end; False if `limit_s` seconds passed without a new line from the worker."""
+    size, since = -1, time.monotonic()
+    while process.poll() is None:
+        grown = log.stat().st_size if log.exists() else 0
+        if grown != size:
+            size, since = grown, time.monotonic()
+        if time.monotonic() - since > limit_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # A process inside the driver may take its time to die; the next one is started all the same.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_BREATH_S)
+
+
+def _read(path: Path) -> _Log:
+    found = _Log()
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        # A worker that was killed may leave half a line.
+        with contextlib.suppress(ValueError):
+            line = json.loads(text)
+            if "card" in line:
+                found.facts = line
+            elif "start" in line:
+                found.started = line["start"]
+            else:
+                found.rows.append(measurement_from_json(line["row"]))
+    return found
+
+
+def _last_words(output: Path, status: int | None) -> str:
+    lines = [
+        line for line in output.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
+    ]
+    return f"the process ended with status {status}: {lines[-1].strip()[:300] if lines else 'no output'}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line: 0, or the exit status of what went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m wsopt.truth.measure", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--json", type=Path, required=True, help="the file to write")
+    chosen = parser.parse_args(arguments)
+    try:
+        measured = measure_candidates(chosen.folder, progress=_show)
+        write_json(chosen.json, measured_to_json(measured))
+    except WsoptError as error:
+        print(error, file=sys.stderr)
+        return error.exit_status
+    counts = {
+        status: sum(row.status == status for row in measured.rows)
+        for status in ("ok", "wrong", "hang", "error")
+    }
+    print(", ".join(f"{count} {status}" for status, count in counts.items()))
+    return 0
+
+
+def _show(stage: str, done: int, total: int) -> None:
+    print(f"{stage}: {done} of {total}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
