@@ -18,7 +18,8 @@ import pytest
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
 
 from wsopt.compile import compile_graph
-from wsopt.emit.source import _environment, expected_wgmma
+from wsopt.emit.source import expected_wgmma
+from wsopt.emit.text import environment
 from wsopt.gpu import CompiledKernel, Expectation, compile_kernel, verdict
 from wsopt.gpu.aot_child import _triton_compile
 from wsopt.gpu.kernel_file import load_kernel_file, torch_or_stand_in
@@ -137,9 +138,9 @@ def test_no_room_names_a_problem() -> None:
 
 
 def test_templates_are_strict() -> None:
-    assert _environment().undefined is jinja2.StrictUndefined
+    assert environment().undefined is jinja2.StrictUndefined
     with pytest.raises(jinja2.UndefinedError):
-        _environment().get_template("kernel.py.jinja").render()
+        environment().get_template("kernel.py.jinja").render()
 
 
 def in_no_example(g: GraphBuilder) -> tuple[Symbol, ...]:

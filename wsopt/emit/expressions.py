@@ -107,6 +107,8 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
         (operand,) = operands
         assert isinstance(operand, Operand), "a cast of a number is folded before"
         return f"{operand.name}.to({GLUON[statement.dtype]})"
+    if statement.primitive == "inside_stream":
+        return "places < stream_extent"
     if statement.primitive.startswith("iota_"):
         return _iota(statement.primitive, s)
     wanted = _compute_type(statement, operands)
@@ -121,6 +123,8 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
 
 def _iota(primitive: str, s: Structure) -> str:
     role = Role(primitive.removeprefix("iota_"))
+    if role in (Role.STREAM, Role.GROUP):
+        return "places" if role is Role.STREAM else "group"
     if role is row_role(s.swap):
         return "rows"
     return "columns" if role is column_role(s.swap) else "batch"

@@ -21,7 +21,15 @@ _KERNEL_WORDS = frozenset(
             "triton",
             "TensorDescriptor",
         ),
-        *("fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait", "tanh_approx", "tile_coordinates"),
+        *(
+            "fence_async_shared",
+            "gdc_launch_dependents",
+            "gdc_wait",
+            "warpgroup_mma",
+            "warpgroup_mma_wait",
+            "tanh_approx",
+            "tile_coordinates",
+        ),
         *(
             "kernel",
             "consumer",
@@ -34,17 +42,19 @@ _KERNEL_WORDS = frozenset(
             "grid",
             "arguments",
         ),
+        *("slab_range", "places", "begin", "end", "whole_begin", "whole_end", "last", "group", "groups"),
+        *("inner_extent", "resident_full", "LEAST", "RESIDENT_BYTES"),
         *("tile", "tiles", "slot", "step", "visit", "k", "trips", "index", "piece", "turn", "processors"),
         *("batch", "batches", "row", "column", "rows", "columns", "row_tile", "column_tile", "row_tiles"),
         *("column_tiles", "row_extent", "column_extent", "stream_extent", "ring", "ring_full", "ring_empty"),
         *("outputs", "tensors", "device", "low", "high", "split", "value", "INF", "NEG_INF", "NAN"),
-        *("OPTIONS", "SIGNATURE", "VERSION", "PIECES", "INPUT_BUFFERS", "GROUP"),
+        *("OPTIONS", "SIGNATURE", "VERSION", "PIECES", "INPUT_BUFFERS", "GROUP", "TAIL"),
     )
 )
 
 
 _DERIVED = re.compile(
-    r".*_(desc|ptr|ring|full|empty|input|staging|stride|strides|extents|layout)", re.IGNORECASE
+    r".*_(desc|ptr|ring|tile|DEPTH|full|empty|input|staging|stride|strides|extents|layout)", re.IGNORECASE
 )
 _PIECE = re.compile(r".*_\d+")
 

@@ -265,10 +265,19 @@ class KernelPlan:
             Role.BATCH: "batches",
         }
 
+    def moved(self) -> tuple[Box, ...]:
+        """The tensors that TMA brings for the loop."""
+        return tuple(ring.box for ring in self.rings())
+
+    def sizes(self) -> tuple[str, ...]:
+        """The kernel's arguments that are extents, and what follows from them."""
+        batches = ("batches",) if self.has_batch else ()
+        return (*batches, "row_tiles", "column_tiles", "trips", "row_extent", "column_extent")
+
     def reads(self) -> tuple[TensorRead, ...]:
         """How the launcher reads the graph's inputs: one entry for each way that one is used."""
         region = self.program.region
-        found = [self._read(ring.box.name, ring.box.view, ring.box) for ring in self.rings()]
+        found = [self._read(box.name, box.view, box) for box in self.moved()]
         for source in region.sources:
             name = self.names(f"read:{source.name}", source.view.tensor)
             found.append(self._read(name, source.view, self.inputs().get(source.name)))
@@ -284,14 +293,12 @@ class KernelPlan:
 
     def signature(self) -> tuple[tuple[str, str], ...]:
         """The kernel's arguments with Triton's types; descriptors as (block type, layout constant)."""
-        boxes = [ring.box for ring in self.rings()] + [*self.inputs().values(), *self.outputs().values()]
+        boxes = [*self.moved(), *self.inputs().values(), *self.outputs().values()]
         found = [
             (box.descriptor, f'f"tensordesc<{box.signature},{{{box.layout}.value!r}}>"') for box in boxes
         ]
         for vector in self.vectors().values():
             found.append((vector.pointer, f'"*{SIGNATURE[vector.source.view.dtype]}"'))
             found.extend((name, '"i32"') for _, name in vector.strides)
-        sizes = ["batches"] if self.has_batch else []
-        sizes += ["row_tiles", "column_tiles", "trips", "row_extent", "column_extent"]
-        found.extend((name, '"i32"') for name in sizes)
+        found.extend((name, '"i32"') for name in self.sizes())
         return tuple(dict.fromkeys(found))

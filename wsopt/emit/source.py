@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
-
-import jinja2
 
 from wsopt import __version__
 from wsopt.emit.expressions import NAN_RULE
+from wsopt.emit import text
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
+from wsopt.emit.slab_plan import SlabPlan
+from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.costs import mma_instructions
-from wsopt.tile.types import OpKind, Output
+from wsopt.tile.slab_costs import inner_extent, product_instructions
+from wsopt.tile.types import SLAB, OpKind, Output
 
 
-def _template_folder() -> Path:
-    """The templates: in an installed package beside it, in a checkout at the root."""
-    package = Path(str(importlib.resources.files("wsopt")))
-    shipped = package / "templates"
-    return shipped if shipped.is_dir() else package.parent / "templates"
-
-
-@lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_template_folder()),
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-
-
-def _write(instructions: Iterable[Instruction]) -> str:
-    """Instructions as lines, each through the macro of its kind."""
-    macros = _environment().get_template("instructions.jinja").module
-    return "\n".join(getattr(macros, one.macro)(**one.facts()) for one in instructions)
-
-
-def _block(text: str, indent: int = 4) -> str:
-    pad = " " * indent
-    return "\n".join(pad + line if line else line for line in text.split("\n"))
-
-
-def printable_lines(text: str) -> list[str]:
+def printable_lines(foreign: str) -> list[str]:
     """Foreign text as lines that can stand in a comment and cannot end it."""
-    lines = text.splitlines()
+    lines = foreign.splitlines()
     return ["".join(c if c.isprintable() else " " for c in line) for line in lines]
 
 
@@ -76,25 +47,25 @@ def _loader_body(plan: KernelPlan) -> str:
         *plan.slot_loads(),
         Advance(1),
     ]
-    return "for k in range(trips):\n    slot = step % RING_DEPTH\n" + _block(_write(fill))
+    return "for k in range(trips):\n    slot = step % RING_DEPTH\n" + text.block(text.write(fill))
 
 
 def _input_loads(plan: KernelPlan) -> str:
     lines = ["for piece in gl.static_range(INPUT_BUFFERS):"]
     for box, load in plan.input_loads():
-        lines.append(_block(_write([Expect(f"{box.name}_full.index(piece)", str(box.nbytes)), load])))
+        lines.append(text.block(text.write([Expect(f"{box.name}_full.index(piece)", str(box.nbytes)), load])))
     return "\n".join(lines)
 
 
 def _loop_text(plan: KernelPlan) -> list[str]:
     """The streamed loop of a consumer, with its turn around it."""
     loop = plan.loop()
-    parts = [_write([*plan.cleared(), *([TurnWait()] if plan.in_turns else []), *loop.prologue])]
-    variable = "k" if any("k > " in line for line in _write(loop.steady).split("\n")) else "_"
+    parts = [text.write([*plan.cleared(), *([TurnWait()] if plan.in_turns else []), *loop.prologue])]
+    variable = "k" if any("k > " in line for line in text.write(loop.steady).split("\n")) else "_"
     passes = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
     passes += f" - {loop.peeled}" if loop.peeled else ""
-    parts.append(f"for {variable} in range({loop.first}, {passes}):\n" + _block(_write(loop.steady)))
-    parts.append(_write(_passing_turn(loop.drain) if plan.in_turns else loop.drain))
+    parts.append(f"for {variable} in range({loop.first}, {passes}):\n" + text.block(text.write(loop.steady)))
+    parts.append(text.write(_passing_turn(loop.drain) if plan.in_turns else loop.drain))
     return [part for part in parts if part]
 
 
@@ -108,31 +79,10 @@ def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
     return [*drain[:issued], TurnPass(), *drain[issued:]]
 
 
-def _split(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:
-    """Lines that cut a tile of pieces [low, high) into halves down to single pieces."""
-    if high - low == 1:
-        return []
-    middle = (low + high) // 2
-    layout = "PIECE_LAYOUT" if high - low == 2 else f"LAYOUT_{plan.s.piece_columns * (high - low) // 2}"
-    left, right = (_part(plan, name, a, b) for a, b in ((low, middle), (middle, high)))
-    whole = _part(plan, name, low, high)
-    return [
-        f"{left}, {right} = halves({whole}, {layout})",
-        *_split(plan, name, low, middle),
-        *_split(plan, name, middle, high),
-    ]
-
-
-def _part(plan: KernelPlan, name: str, low: int, high: int) -> str:
-    if high - low == plan.s.pieces:
-        return name
-    return f"{name}_{low}" if high - low == 1 else f"{name}_{low}_to_{high - 1}"
-
-
 def _epilogue_calls(plan: KernelPlan) -> list[str]:
-    lines = [line for name in plan.sums() for line in _split(plan, name, 0, plan.s.pieces)]
+    lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
     for piece in range(plan.s.pieces):
-        sums = [_part(plan, name, piece, piece + 1) for name in plan.sums()]
+        sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
         column = f"column + {piece} * PIECE_COLUMNS" if piece else "column"
         given = {"row": "row", "column": column, "piece": str(piece)}
         rest = [given.get(p.partition(":")[0], p) for p in _epilogue_parameters(plan)[len(sums) :]]
@@ -212,29 +162,20 @@ def _partitions(plan: KernelPlan) -> list[tuple[str, list[str]]]:
     return found
 
 
-def _allocate(name: str, dtype: str, count: str, box: Box) -> str:
-    shape = ", ".join([count, *map(str, box.shape)])
-    return f"{name} = gl.allocate_shared_memory({dtype}, [{shape}], {box.layout})"
-
-
-def _barrier(name: str, count: str) -> str:
-    return f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], mbarrier.MBarrierLayout())"
-
-
 def _allocations(plan: KernelPlan) -> list[str]:
     lines = []
     for ring in plan.rings():
         count = "RING_DEPTH" if ring.per_slot == 1 else f"RING_DEPTH * {ring.per_slot}"
-        lines.append(_allocate(ring.name, ring.box.gluon, count, ring.box))
-    lines += [_barrier("ring_full", "RING_DEPTH"), _barrier("ring_empty", "RING_DEPTH")]
+        lines.append(text.allocate(ring.name, ring.box.gluon, count, ring.box))
+    lines += [text.barrier("ring_full", "RING_DEPTH"), text.barrier("ring_empty", "RING_DEPTH")]
     if plan.in_turns:
-        lines.append(_barrier("turn", "CONSUMERS"))
+        lines.append(text.barrier("turn", "CONSUMERS"))
     for consumer in range(plan.s.consumers):
         for box in plan.inputs().values():
-            lines.append(_allocate(f"{box.name}_input_{consumer}", box.gluon, "INPUT_BUFFERS", box))
-            lines.append(_barrier(f"{box.name}_full_{consumer}", "INPUT_BUFFERS"))
+            lines.append(text.allocate(f"{box.name}_input_{consumer}", box.gluon, "INPUT_BUFFERS", box))
+            lines.append(text.barrier(f"{box.name}_full_{consumer}", "INPUT_BUFFERS"))
         for pool in plan.pools().values():
-            lines.append(_allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
+            lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
     return lines
 
 
@@ -273,16 +214,21 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
             ("PIECES", str(s.pieces), ""),
             ("INPUT_BUFFERS", str(inputs), "pieces of an input at a time"),
         ]
-    text = _write(plan.piece())
+    return found
+
+
+def _numbers(plan: KernelPlan, written: str) -> list[tuple[str, str, str]]:
+    """Numbers that Python has no literal for, where the text uses them."""
+    del plan
+    found = []
     for name, value in (("NEG_INF", 'float("-inf")'), ("INF", 'float("inf")'), ("NAN", 'float("nan")')):
-        if name in text.replace("NEG_INF", "") or (name == "NEG_INF" and name in text):
+        if name in written.replace("NEG_INF", "") or (name == "NEG_INF" and name in written):
             found.append((name, value, ""))
     return found
 
 
 def _boxes(plan: KernelPlan) -> list[Box]:
-    boxes = [ring.box for ring in plan.rings()]
-    return [*boxes, *plan.inputs().values(), *plan.outputs().values()]
+    return [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()]
 
 
 def _register_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
@@ -333,25 +279,27 @@ def _trips(plan: KernelPlan) -> str:
 def _summary(plan: KernelPlan) -> str:
     schedule = plan.verified.schedule
     roles = ", ".join(f"{p.name} ({p.warps} warps, {p.registers} registers)" for p in schedule.partitions)
+    slots = [f"Ring of {plan.depth} slots"] if len(schedule.rings) == 1 else [f"{n} of {d} slots" for n, d in schedule.rings]
+    rings = ", ".join(slots)
     return (
         f"Tile {plan.s.describe()}.\nPartitions: {roles}.\n"
-        f"Ring of {plan.depth} slots; initiation interval {schedule.ii} cycles; "
+        f"{rings}; initiation interval {schedule.ii} cycles; "
         f"predicted {schedule.prediction.microseconds:.1f} us on {schedule.machine}."
     )
 
 
-def _context(plan: KernelPlan) -> dict[str, Any]:
+def _shared(plan: KernelPlan) -> dict[str, Any]:
+    """What every kernel's template needs: its head, its epilogue, its launcher."""
     region, s, schedule = plan.program.region, plan.s, plan.verified.schedule
     reads = plan.reads()
     outputs = [_output(plan, output) for output in region.outputs]
-    piece = _write(plan.piece())
+    piece = text.write(plan.piece())
     results = [f'outputs["{output.tensor}"]' for output in outputs]
     workers = schedule.partitions[1:]
     return {
         "name": region.name,
         "summary": _summary(plan),
         "doc": printable_lines(region.doc),
-        "constants": _constants(plan),
         "boxes": _boxes(plan),
         "register_layouts": _register_layouts(plan),
         "consumer_warps": s.consumer_warps,
@@ -361,24 +309,9 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
         "has_batch": plan.has_batch,
         "pieces": s.pieces,
         "persistent": s.persistent,
-        "tiles": ("batches * " if plan.has_batch else "") + "row_tiles * column_tiles",
-        "coordinates_target": ("batch, " if plan.has_batch else "") + "row_tile, column_tile",
-        "body_indent": 8 if s.persistent else 4,
-        "loader_parameters": _loader_parameters(plan),
-        "loader_body": _loader_body(plan),
-        "epilogue_parameters": _epilogue_parameters(plan),
         "piece": piece,
-        "consumer_parameters": _consumer_parameters(plan),
-        "consumer_body": _consumer_body(plan),
-        "first_step": "index * trips" if plan.in_turns else "0",
-        "first_tile": "gl.program_id(0)" + (" + index * gl.num_programs(0)" if plan.in_turns else ""),
-        "tile_stride": ("CONSUMERS * " if plan.in_turns else "") + "gl.num_programs(0)",
-        "registers": plan.all_registers(),
         "sizes": ", ".join(f'"{name}"' for name, kind in plan.signature() if kind == '"i32"'),
         "parameters": [name for name, _ in plan.signature()],
-        "allocations": _allocations(plan),
-        "barriers": _barriers(plan),
-        "partitions": _partitions(plan),
         "worker_warps": [p.warps for p in workers],
         "worker_registers": [p.registers for p in workers],
         "base_registers": schedule.base_registers,
@@ -388,9 +321,6 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
         "outputs": outputs,
         "tile_rows": s.tile_rows,
         "tile_columns": s.columns,
-        "trips": _trips(plan),
-        "least_trips": plan.loop().least,
-        "early_reads": bool(plan.inputs()),
         "tail": s.tail,
         "tile_depth": s.depth,
         "arguments": _arguments(plan, reads),
@@ -399,10 +329,63 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
     }
 
 
+def _products(plan: KernelPlan) -> dict[str, Any]:
+    """What the device part needs where the loop is products alone."""
+    return {
+        "device": "products.jinja",
+        "operand_layout": False,
+        "constants": [*_constants(plan), *_numbers(plan, text.write(plan.piece()))],
+        "tiles": ("batches * " if plan.has_batch else "") + "row_tiles * column_tiles",
+        "coordinates_target": ("batch, " if plan.has_batch else "") + "row_tile, column_tile",
+        "body_indent": 8 if plan.s.persistent else 4,
+        "loader_parameters": _loader_parameters(plan),
+        "loader_body": _loader_body(plan),
+        "epilogue_parameters": _epilogue_parameters(plan),
+        "consumer_parameters": _consumer_parameters(plan),
+        "consumer_body": _consumer_body(plan),
+        "first_step": "index * trips" if plan.in_turns else "0",
+        "first_tile": "gl.program_id(0)" + (" + index * gl.num_programs(0)" if plan.in_turns else ""),
+        "tile_stride": ("CONSUMERS * " if plan.in_turns else "") + "gl.num_programs(0)",
+        "registers": plan.all_registers(),
+        "allocations": _allocations(plan),
+        "barriers": _barriers(plan),
+        "partitions": _partitions(plan),
+        "trips": _trips(plan),
+        "least_trips": plan.loop().least,
+        "early_reads": bool(plan.inputs()),
+    }
+
+
+def _slabs(plan: SlabPlan) -> dict[str, Any]:
+    """What the device part needs where the loop computes values."""
+    device = slab_context(plan)
+    written = device["loops"] + text.write(plan.piece())
+    layouts = [*_register_layouts(plan), *slab_layouts(plan)]
+    batches = "batches * groups * " if plan.has_group else "batches * " if plan.has_batch else ""
+    return device | {
+        "operand_layout": True,
+        "register_layouts": layouts,
+        "constants": [*slab_constants(plan), *_numbers(plan, written)],
+        "uses_tanh": "tanh_approx(" in written,
+        "uses_language": NAN_RULE in written,
+        "tiles": batches + "row_tiles",
+        "trips": "",
+        "inner_extent": inner_extent(plan.program.region, plan.verified.machine),
+    }
+
+
+def _plan(verified: VerifiedSchedule) -> KernelPlan:
+    return SlabPlan(verified) if verified.program.region.body else KernelPlan(verified)
+
+
+def _context(plan: KernelPlan) -> dict[str, Any]:
+    return _shared(plan) | (_slabs(plan) if isinstance(plan, SlabPlan) else _products(plan))
+
+
 def emit(verified: VerifiedSchedule) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
-    plan = KernelPlan(verified)
-    template = _environment().get_template("kernel.py.jinja")
+    plan = _plan(verified)
+    template = text.environment().get_template("kernel.py.jinja")
     return template.render(kernel=_context(plan), version=__version__)
 
 
@@ -411,7 +394,9 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
 
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
-    plan = KernelPlan(verified)
+    plan = _plan(verified)
+    if isinstance(plan, SlabPlan):
+        return _slab_wgmma(plan)
     loop = plan.loop()
     products = sum(isinstance(one, Mma) for one in (*loop.prologue, *loop.steady, *loop.drain))
     region, s = plan.program.region, plan.s
@@ -420,4 +405,22 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     if s.tail:  # each product meets the last slab once
         short = mma_instructions(region, replace(s, depth=s.tail), verified.machine)
         count -= (whole - short) * sum(op.kind is OpKind.MMA and op.consumer == 0 for op in plan.program.loop)
+    return count * s.consumers
+
+
+def _slab_wgmma(plan: SlabPlan) -> int:
+    """The same where the loop computes values: each loop over slabs has its products."""
+    loops = [(False, 1)]
+    if plan.has_masks:
+        loops.append((True, 1 + any(bound.stream > 0 for bound in plan.program.region.bounds)))
+    s, region, machine = plan.s, plan.program.region, plan.verified.machine
+    deep = {c.name: inner_extent(region, machine) if c.spans == SLAB else s.depth for c in region.contractions}
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    count = 0
+    for masked, copies in loops:
+        loop = plan.slab_loop(masked=masked)
+        for one in (*loop.prologue, *loop.steady, *loop.drain):
+            if isinstance(one, Mma):
+                product = next(c for c in region.contractions if plan.writer().name(c.name) == one.target)
+                count += copies * product_instructions(s.rows, deep[product.name], region, machine) // groups
     return count * s.consumers

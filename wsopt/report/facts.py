@@ -174,7 +174,7 @@ def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
 
 def unit_load(verified: VerifiedSchedule, unit: Unit) -> int:
     """Cycles of one II for which a unit is held."""
-    return sum(op.busy for op in verified.program.loop if op.unit is unit)
+    return sum(cycles for op in verified.program.loop for held, cycles in op.held if held is unit)
 
 
 def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
@@ -186,9 +186,9 @@ def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
         found.append(Part(f"issue of {partition.name}", issue))
     found.append(Part("recurrence", recurrence(program)))
     found.append(Part("partial sums within a pass", promotion(program)))
-    life = slot_lifetime(program, verified.machine) * program.structure.copies
-    for name, depth in schedule.rings:
-        least = ring_bound(program, verified.machine, depth)
+    for plan, (name, depth) in zip(program.rings, schedule.rings, strict=True):
+        life = slot_lifetime(program, verified.machine, plan) * program.structure.copies
+        least = ring_bound(program, verified.machine, plan, depth)
         found.append(Part(f"{name}: least lifetime {life:,} / {depth}", least))
     return tuple(sorted((part for part in found if part.amount), key=lambda part: (-part.amount, part.name)))
 

@@ -26,7 +26,7 @@ def chart_rows(verified: VerifiedSchedule) -> tuple[Row, ...]:
     rows = [
         Row(
             unit_words(unit),
-            tuple(_bar(one, one.op.busy) for one in ops if one.op.unit is unit and one.op.busy),
+            tuple(_bar(one, cycles) for one in ops for held, cycles in one.op.held if held is unit),
         )
         for unit in Unit
     ]

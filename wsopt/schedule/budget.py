@@ -5,6 +5,8 @@ The emitter allocates exactly these buffers, so a kernel that needs more than th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.tile.types import Sharing, Structure, TileProgram
@@ -70,7 +72,8 @@ def next_in_slot(slab: int, depth: int, copies: int) -> tuple[int, int]:
 
 def needed_registers(program: TileProgram, margin: int) -> int:
     """Registers a thread that a consumer's live tiles take, with `margin` for addresses and temporaries."""
-    return program.accumulator_registers + program.epilogue.registers + margin
+    live = max((tile.registers for tile in program.live), default=0)
+    return program.accumulator_registers + max(program.epilogue.registers, live) + margin
 
 
 def full_inputs(program: TileProgram) -> int:
@@ -86,12 +89,18 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     return tuple(EpilogueBuffers(s, n) for s in staging for n in inputs)
 
 
-def shared_memory(program: TileProgram, depth: int, buffers: EpilogueBuffers) -> int:
-    """Bytes of shared memory of a block with rings of `depth` slots and these buffers a consumer."""
+def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: EpilogueBuffers) -> int:
+    """Bytes of shared memory of a block with these buffers a consumer, and rings of `depth` slots: one number
+    for all rings, or one for each.
+    """
     s, cost = program.structure, program.epilogue
-    ring = sum(plan.slot_bytes for plan in program.rings) * depth
+    slots = [depth] * len(program.rings) if isinstance(depth, int) else list(depth)
+    ring = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
+    ring += program.resident_bytes
     epilogue = s.consumers * (cost.staged_bytes * buffers.staging + cost.input_bytes * buffers.inputs)
-    barriers = 2 * len(program.rings) * depth + s.consumers * full_inputs(program) * buffers.inputs
+    barriers = (
+        2 * sum(slots) + bool(program.resident_bytes) + s.consumers * full_inputs(program) * buffers.inputs
+    )
     if s.sharing is Sharing.TURNS:
         barriers += s.consumers
     return ring + epilogue + barriers * BARRIER_BYTES + SHARED_MEMORY_RESERVE

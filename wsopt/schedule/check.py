@@ -14,7 +14,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import PartitionRole, PlacedOp, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
-from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
+from wsopt.tile.types import Live, OpKind, RingPlan, TileProgram, Unit
 
 Faults = Iterator[str]
 
@@ -60,13 +60,13 @@ def _overlap(a: int, size_a: int, b: int, size_b: int, ii: int) -> bool:
 def _units(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """No two operations hold a unit at once, modulo II."""
     for unit in Unit:
-        held = [op for op in program.loop if op.unit is unit and op.busy]
-        if sum(op.busy for op in held) > schedule.ii:
-            yield f"{unit} is asked for {sum(op.busy for op in held)} cycles of an II of {schedule.ii}"
-        for one, other in combinations(held, 2):
-            a, b = schedule.place(one.name).cycle, schedule.place(other.name).cycle
-            if _overlap(a, one.busy, b, other.busy, schedule.ii):
-                yield f"{one.name} at {a} for {one.busy} and {other.name} at {b} for {other.busy} share {unit}"
+        held = [(op.name, cycles) for op in program.loop for held, cycles in op.held if held is unit]
+        if sum(cycles for _, cycles in held) > schedule.ii:
+            yield f"{unit} is asked for {sum(c for _, c in held)} cycles of an II of {schedule.ii}"
+        for (one, first), (other, second) in combinations(held, 2):
+            a, b = schedule.place(one).cycle, schedule.place(other).cycle
+            if _overlap(a, first, b, second, schedule.ii):
+                yield f"{one} at {a} for {first} and {other} at {b} for {second} share {unit}"
 
 
 def _issue(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -113,8 +113,9 @@ def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, m
     """Shared memory is what the buffers add up to, and fits a block."""
     if schedule.buffers not in budget.buffer_options(program):
         yield f"{schedule.buffers} for {program.epilogue.stores} stores of {program.structure.pieces} pieces"
-    depth = sum(slots for _, slots in schedule.rings)
-    used = budget.shared_memory(program, depth, schedule.buffers)
+    if len(schedule.rings) != len(program.rings):
+        return  # another check's
+    used = budget.shared_memory(program, [slots for _, slots in schedule.rings], schedule.buffers)
     if used != schedule.shared_memory_bytes:
         yield f"shared memory is given as {schedule.shared_memory_bytes} bytes, the buffers take {used}"
     if used > machine.shared_memory_per_block_bytes:
@@ -204,6 +205,32 @@ def _slots_in_order(schedule: Schedule, program: TileProgram, plan: RingPlan) ->
             )
 
 
+def _live_tiles(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """At every moment of an interval the live tiles of a consumer, with its sums, fit its registers."""
+    for partition in schedule.partitions:
+        own = [tile for tile in program.live if f"{PartitionRole.CONSUMER}{tile.consumer}" == partition.name]
+        spans = [(*_life(schedule, program, tile), tile.registers) for tile in own]
+        have = partition.registers - program.accumulator_registers - margin
+        for moment in sorted({start % schedule.ii for start, _, _ in spans}):
+            live = sum(
+                registers
+                * sum(begin <= moment + k * schedule.ii < end for k in range(-1, end // schedule.ii + 1))
+                for begin, end, registers in spans
+            )
+            if live > have:
+                yield f"registers: tiles of {partition.name} take {live} at cycle {moment}, {have} are left"
+
+
+def _life(schedule: Schedule, program: TileProgram, tile: Live) -> tuple[int, int]:
+    """From when to when a tile is in registers."""
+    starts = [_start(schedule, schedule.place(reader)) for reader in tile.readers]
+    ends = [
+        start + (program.op(reader).latency if program.op(reader).kind is OpKind.MMA else 0)
+        for start, reader in zip(starts, tile.readers, strict=True)
+    ]
+    return _start(schedule, schedule.place(tile.maker)), max(ends)
+
+
 def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """The prediction is what the formula gives."""
     again = timing.predict(program, machine, schedule.ii, schedule.buffers)
@@ -223,6 +250,7 @@ CHECKS: tuple[Check, ...] = (
     _rings,
     _shared_memory,
     _registers,
+    _live_tiles,
     _emitter,
     _prediction,
 )

@@ -47,30 +47,53 @@ def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuf
     return total
 
 
+def longest_path(program: TileProgram) -> int:
+    """Cycles from the first load of an iteration to the end of its last operation, at least."""
+    ready: dict[str, int] = {}
+    pending = list(program.loop)
+    edges = [edge for edge in program.edges if edge.distance == 0]
+    while pending:
+        op = next(o for o in pending if all(e.source in ready for e in edges if e.target == o.name))
+        before = (ready[edge.source] for edge in edges if edge.target == op.name)
+        ready[op.name] = max(before, default=0) + op.latency
+        pending.remove(op)
+    return max(ready.values(), default=0)
+
+
 def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     """What every schedule of a tile program pays."""
     s = program.structure
     rounds = math.ceil(program.tiles / machine.sm_count)
+    passes = rounds * program.passes if program.work is None else program.work.trips
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
     latency = machine.latency
     slab = sum(plan.slot_bytes for plan in program.rings)
     per_slab = machine.power_cycles_per_l2_byte * slab
-    per_slab += machine.power_cycles_per_gpc_byte * gpc_bytes(program.region, s, machine)
+    if program.work is None:
+        per_slab += machine.power_cycles_per_gpc_byte * gpc_bytes(program.region, s, machine)
     tensor = sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
-    per_slab += machine.power_cycles_per_shared_byte * operand_bytes(program.region, s, machine) * crowd
+    if program.work is None:
+        per_slab += machine.power_cycles_per_shared_byte * operand_bytes(program.region, s, machine) * crowd
     per_pass = s.copies * per_slab
     shares = machine.sm_count * rounds
     memory = machine.power_cycles_per_l2_byte * program.dram_bytes / shares
     return Rounds(
         rounds=rounds,
         start=machine.block_start_cycles,
-        fill=latency.tma_load_dram + sum(op.busy for op in loads),
+        fill=latency.tma_load_dram + sum(op.busy for op in loads) + _further_fill(program, machine),
         tail=latency.tma_store,
-        power=rounds
-        * (program.passes * (per_pass + machine.power_cycles_per_tensor_cycle * tensor) + memory),
+        power=passes * (per_pass + machine.power_cycles_per_tensor_cycle * tensor) + rounds * memory,
         handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
     )
+
+
+def _further_fill(program: TileProgram, machine: Machine) -> float:
+    """Cycles before the first result of a loop that computes values: the tiles that it holds, and one pass."""
+    if program.work is None:
+        return 0.0
+    first = max(op.latency for op in program.loop if op.kind is OpKind.TMA_LOAD)
+    return load_cycles(program.resident_bytes, machine) + longest_path(program) - first
 
 
 def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float) -> float:
@@ -86,6 +109,9 @@ def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float)
 def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
     """Cycles of the busiest SM, from the first block's start to the last store."""
     s = program.structure
+    if program.work is not None:
+        turnover = fixed.start + machine.block_turnover_cycles + fixed.fill + epilogue
+        return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii + fixed.power
     tile = tile_cycles(program, fixed, ii, epilogue)
     if not s.persistent:
         once = fixed.start + fixed.fill + tile + machine.wave_tail_cycles
@@ -121,7 +147,7 @@ def predict(program: TileProgram, machine: Machine, ii: float, buffers: Epilogue
     dram_us, l2_us = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
-    main = fixed.rounds * program.passes * ii
+    main = fixed.rounds * program.passes * ii if program.work is None else program.work.trips * ii
     known = fixed.start + fixed.fill + main + fixed.tail + fixed.power
     return Prediction(
         rounds=fixed.rounds,

@@ -6,8 +6,7 @@ import math
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
-from wsopt.tile.lower import release_name
-from wsopt.tile.types import OpKind, TileProgram, Unit
+from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
 II_SLACK = 4
 """A schedule whose II is more than this many times its bound is of no use: another structure is better."""
@@ -21,7 +20,7 @@ refused 152 and took 160 (`learn.py`, 2026-11).
 def unit_load(program: TileProgram) -> int:
     """Cycles an iteration for which the busiest unit, or the busiest consumer's issue, is held."""
     loop = program.loop
-    units = [sum(op.busy for op in loop if op.unit is unit) for unit in Unit]
+    units = [sum(cycles for op in loop for held, cycles in op.held if held is unit) for unit in Unit]
     consumers = {op.consumer for op in loop if op.consumer is not None}
     issue = [sum(op.issue for op in loop if op.consumer == c) for c in consumers]
     loads = sum(op.issue for op in loop if op.kind is OpKind.TMA_LOAD)
@@ -54,46 +53,59 @@ def promotion(program: TileProgram) -> int:
     found = [0]
     for add in adds:
         product = products[add.inputs[0]]
-        release = program.op(release_name(product.consumer or 0, product.copy))
+        release = program.op(_releases(program, product.name)[0])
         found.append(product.copy * product.busy + product.latency + add.issue + release.issue)
     return max(found)
 
 
-def slot_lifetime(program: TileProgram, machine: Machine) -> int:
+def _releases(program: TileProgram, product: str) -> list[str]:
+    """The operations that hand back what a product has read."""
+    found = [e.target for e in program.edges if e.source == product]
+    return [name for name in found if program.op(name).kind is OpKind.RELEASE]
+
+
+def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
     """Cycles from the first load of a slot to its return, at least: copy, product, release."""
     lifetimes = [0]
     handover = math.ceil(machine.latency.mbarrier_wake)
     for edge in program.edges:
         source, target = program.op(edge.source), program.op(edge.target)
-        if source.kind is OpKind.TMA_LOAD and target.kind is OpKind.MMA:
-            release = program.op(release_name(target.consumer or 0, target.copy))
-            lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
+        if source.name in plan.loads and target.kind is OpKind.MMA:
+            for name in _releases(program, target.name):
+                release = program.op(name)
+                lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
     return max(lifetimes)
 
 
-def max_depth(program: TileProgram, machine: Machine) -> int:
-    """The deepest ring that shared memory allows beside the fewest buffers; 0 if not one slot fits."""
+def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
+    """The deepest ring that shared memory allows beside the fewest buffers, one slot of every other ring among
+    them; 0 if not one slot fits.
+    """
     least = min(budget.buffer_options(program))
-    empty = budget.shared_memory(program, 0, least)
-    slot = budget.shared_memory(program, 1, least) - empty
+    slots = [int(number != ring) for number in range(len(program.rings))]
+    empty = budget.shared_memory(program, slots, least)
+    slots[ring] = 1
+    slot = budget.shared_memory(program, slots, least) - empty
     return max(0, (machine.shared_memory_per_block_bytes - empty) // slot)
 
 
 def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
     """The least II: unit loads, recurrences, and a slot's lifetime over the deepest ring."""
-    deepest = max(1, max_depth(program, machine))
-    slots = ring_bound(program, machine, deepest)
-    return max(unit_load(program), recurrence(program), promotion(program), slots)
+    slots = [
+        ring_bound(program, machine, plan, max(1, max_depth(program, machine, number)))
+        for number, plan in enumerate(program.rings)
+    ]
+    return max(unit_load(program), recurrence(program), promotion(program), *slots)
 
 
-def ring_bound(program: TileProgram, machine: Machine, depth: int) -> int:
+def ring_bound(program: TileProgram, machine: Machine, plan: RingPlan, depth: int) -> int:
     """Cycles an iteration that a ring of this depth takes: the least lives of an iteration's slabs over it.
 
     A slot of slab c goes on to slab (c + depth) mod copies, (c + depth) div copies iterations later. That
     renames the slabs, and the iterations add up to `depth`: so the slabs' lives add up to at most depth * II,
     at odd depths too, where the life of one slab may be longer and that of another has to be shorter.
     """
-    return math.ceil(slot_lifetime(program, machine) * program.structure.copies / depth)
+    return math.ceil(slot_lifetime(program, machine, plan) * program.structure.copies / depth)
 
 
 def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:

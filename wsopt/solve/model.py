@@ -19,7 +19,7 @@ from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Plac
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, max_depth, slot_lifetime
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.result import Outcome, Solved
-from wsopt.tile.types import OpKind, Sharing, TileOp, TileProgram, Unit
+from wsopt.tile.types import OpKind, RingPlan, Sharing, TileOp, TileProgram, Unit
 
 _DETERMINISTIC_LIMIT = 20.0
 
@@ -38,7 +38,7 @@ class Model:
     again: dict[str, cp_model.IntVar] = field(default_factory=dict)
     start: dict[str, cp_model.IntVar] = field(default_factory=dict)
     on: dict[tuple[str, str], cp_model.IntVar] = field(default_factory=dict)
-    depth: cp_model.IntVar = field(init=False)
+    depth: dict[str, cp_model.IntVar] = field(default_factory=dict)
     buffers: dict[EpilogueBuffers, cp_model.IntVar] = field(default_factory=dict)
     time: cp_model.LinearExprT = 0
     horizon: int = 0
@@ -57,7 +57,8 @@ def _variables(m: Model) -> None:
     """
     low, high = ii_bounds(m.program, m.machine)
     # A slot's whole life, copy to release, fits the stages; one more gives room to delay a release.
-    stages = math.ceil(slot_lifetime(m.program, m.machine) / low) + 2
+    life = max(slot_lifetime(m.program, m.machine, plan) for plan in m.program.rings)
+    stages = math.ceil(max(life, timing.longest_path(m.program)) / low) + 2
     m.horizon = stages * high
     m.ii = m.cp.new_int_var(low, high, "II")
     for op in m.program.loop:
@@ -177,8 +178,8 @@ def _symmetry(m: Model) -> None:
 def _units(m: Model) -> None:
     """No two operations hold a unit at once, modulo II."""
     for unit in Unit:
-        ops = [op for op in m.program.loop if op.unit is unit and op.busy > 0]
-        m.cp.add_no_overlap([i for op in ops for i in _circular(m, op, op.busy, None, unit)])
+        held = [(op, cycles) for op in m.program.loop for name, cycles in op.held if name is unit]
+        m.cp.add_no_overlap([i for op, cycles in held for i in _circular(m, op, cycles, None, unit)])
 
 
 def _issue(m: Model) -> None:
@@ -199,27 +200,27 @@ def _rings(m: Model) -> None:
     start[load of k] + i * II >= start[release of c] + handing it back. With one slab an iteration that is a
     life of at most depth * II.
     """
-    most = max_depth(m.program, m.machine)
-    m.depth = m.cp.new_int_var(1, most, "depth[ring]")
-    for d in range(1, most + 1):
-        is_d = m.cp.new_bool_var(f"depth[ring]={d}")
-        m.cp.add(m.depth == d).only_enforce_if(is_d)
-        m.cp.add(m.depth != d).only_enforce_if(~is_d)
-        for freed, load, later in _refills(m, d):
-            m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
+    for number, plan in enumerate(m.program.rings):
+        most = max_depth(m.program, m.machine, number)
+        depth = m.depth[plan.name] = m.cp.new_int_var(1, most, f"depth[{plan.name}]")
+        for d in range(1, most + 1):
+            is_d = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
+            m.cp.add(depth == d).only_enforce_if(is_d)
+            m.cp.add(depth != d).only_enforce_if(~is_d)
+            for freed, load, later in _refills(m, plan, d):
+                m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
 
 
-def _refills(m: Model, depth: int) -> Iterator[tuple[cp_model.LinearExprT, str, int]]:
+def _refills(m: Model, plan: RingPlan, depth: int) -> Iterator[tuple[cp_model.LinearExprT, str, int]]:
     """When each reader of a slot has handed it back, with each load that fills it next and how many
     iterations later that is.
     """
-    for plan in m.program.rings:
-        for release in plan.releases:
-            done = m.program.op(release)
-            later, slab = budget.next_in_slot(done.copy, depth, m.program.structure.copies)
-            for load in plan.loads:
-                if m.program.op(load).copy == slab:
-                    yield m.start[release] + done.issue + done.latency, load, later
+    for release in plan.releases:
+        done = m.program.op(release)
+        later, slab = budget.next_in_slot(done.copy, depth, m.program.structure.copies)
+        for load in plan.loads:
+            if m.program.op(load).copy == slab:
+                yield m.start[release] + done.issue + done.latency, load, later
 
 
 def _shared_memory(m: Model) -> None:
@@ -229,9 +230,45 @@ def _shared_memory(m: Model) -> None:
         name = f"staging={option.staging},inputs={option.inputs}"
         m.buffers[option] = m.cp.new_bool_var(name)
     m.cp.add_exactly_one(m.buffers.values())
-    slot = budget.shared_memory(m.program, 1, options[0]) - budget.shared_memory(m.program, 0, options[0])
+    slots = sum((plan.slot_bytes + 2 * budget.BARRIER_BYTES) * m.depth[plan.name] for plan in m.program.rings)
     used = sum(budget.shared_memory(m.program, 0, option) * m.buffers[option] for option in options)
-    m.cp.add(slot * m.depth + used <= m.machine.shared_memory_per_block_bytes)
+    m.cp.add(slots + used <= m.machine.shared_memory_per_block_bytes)
+
+
+def _live_tiles(m: Model) -> None:
+    """At every moment modulo II a consumer's live tiles fit the registers that its sums leave.
+
+    A tile's life and its copies one and two intervals later are all that can meet, for no tile outlives two.
+    """
+    have = budget.consumer_registers(m.program.structure, m.machine)
+    room = have - m.program.accumulator_registers - m.margin
+    for consumer in sorted({tile.consumer for tile in m.program.live}):
+        lives, demands = [], []
+        for tile in (t for t in m.program.live if t.consumer == consumer):
+            name, begin = f"{tile.value}@{consumer}", m.start[tile.maker]
+            end = m.cp.new_int_var(0, m.horizon, f"end[{name}]")
+            for reader in tile.readers:
+                op = m.program.op(reader)
+                m.cp.add(end >= m.start[reader] + (op.latency if op.kind is OpKind.MMA else 0))
+            length = m.cp.new_int_var(0, m.horizon, f"life[{name}]")
+            m.cp.add(length == end - begin)
+            m.cp.add(length <= 2 * m.ii)
+            for copy in range(3):
+                lives.append(_later(m, begin, length, end, copy, f"life[{name}]+{copy}"))
+                demands.append(tile.registers)
+        if lives:
+            m.cp.add_cumulative(lives, demands, room)
+
+
+def _later(
+    m: Model, begin: cp_model.IntVar, length: cp_model.IntVar, end: cp_model.IntVar, copy: int, name: str
+) -> cp_model.IntervalVar:
+    """An interval moved `copy` times II on."""
+    first = m.cp.new_int_var(0, 3 * m.horizon, f"begin {name}")
+    last = m.cp.new_int_var(0, 3 * m.horizon, f"end {name}")
+    m.cp.add(first == begin + copy * m.ii)
+    m.cp.add(last == end + copy * m.ii)
+    return m.cp.new_interval_var(first, length, last, name)
 
 
 def _time(m: Model) -> None:
@@ -246,6 +283,9 @@ def _time(m: Model) -> None:
     cycles = {b: shares * timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
     epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
     rounds, consumers = fixed.rounds, p.structure.consumers
+    if p.work is not None:
+        m.time = round(p.work.trips - p.work.tiles) * m.ii + p.work.tiles * epilogue
+        return
     if p.structure.sharing is Sharing.ROWS:
         m.time = rounds * (main * m.ii + epilogue)
         return
@@ -268,7 +308,8 @@ def _ties(m: Model) -> cp_model.LinearExprT:
     most_starts = len(m.start) * m.horizon + 1
     counts = {b: b.staging + b.inputs for b in m.buffers}
     buffers = sum(counts[b] * chosen for b, chosen in m.buffers.items())
-    return starts + most_starts * (buffers - (max(counts.values()) + 1) * m.depth)
+    slots = sum(m.depth.values())
+    return starts + most_starts * (buffers - (max(counts.values()) + 1) * slots)
 
 
 FAMILIES: tuple[Callable[[Model], None], ...] = (
@@ -284,6 +325,7 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     _issue,
     _rings,
     _shared_memory,
+    _live_tiles,
     _time,
 )
 """The constraint families, in the order in which they are added."""
@@ -317,7 +359,7 @@ def _read(m: Model, solver: cp_model.CpSolver) -> Schedule:
         )
         for op in m.program.loop
     )
-    depth = solver.value(m.depth)
+    rings = tuple((plan.name, solver.value(m.depth[plan.name])) for plan in m.program.rings)
     buffers = next(b for b, chosen in m.buffers.items() if solver.value(chosen))
     ii = solver.value(m.ii)
     return Schedule(
@@ -327,10 +369,10 @@ def _read(m: Model, solver: cp_model.CpSolver) -> Schedule:
         ii=ii,
         placed=placed,
         partitions=_partitions(m),
-        rings=tuple((plan.name, depth) for plan in m.program.rings),
+        rings=rings,
         buffers=buffers,
         base_registers=budget.base_registers(m.program.structure, m.machine),
-        shared_memory_bytes=budget.shared_memory(m.program, depth, buffers),
+        shared_memory_bytes=budget.shared_memory(m.program, [slots for _, slots in rings], buffers),
         prediction=timing.predict(m.program, m.machine, ii, buffers),
     )
 

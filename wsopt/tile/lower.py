@@ -9,6 +9,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix, alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.tile import costs
+from wsopt.tile.slab import lower_slabs
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import (
     Contraction,
@@ -266,6 +267,8 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     With consumers in turns the loop's operations are those of one consumer: another's stand in the same
     places, later. Costs are in cycles of `machine`.
     """
+    if region.body:
+        return lower_slabs(region, s, machine)
     cut = _Cut(region, s, machine)
     for copy in range(s.copies):
         _loads(cut, copy)

@@ -130,6 +130,33 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
     return not oversized
 
 
+def _slab_structures(region: Region, machine: Machine) -> Iterator[Structure]:
+    """Structures of a loop that computes values: the column axis is held whole, blocks have one tile.
+
+    emitter.v1: such a loop has no persistent blocks, and consumers share rows.
+    """
+    columns = max(_MIN_PIECE_COLUMNS, 1 << (region.extent(Role.COLUMN) - 1).bit_length())
+    if columns > machine.mma_columns_max:
+        raise LoweringError(
+            f"graph {region.name}: the products' columns have {region.extent(Role.COLUMN)} elements, held whole; "
+            f"one tensor instruction takes {machine.mma_columns_max}"
+        )
+    if region.promote:
+        raise LoweringError(f"graph {region.name}: f8 sums in f32 are not lowered inside such a loop")
+    least = machine.warps_per_warpgroup
+    for rows, depth, consumers, warps in itertools.product(
+        _CONSUMER_ROWS, (32, 64, 128, 256), _CONSUMERS, (least, 2 * least)
+    ):
+        for pieces in _PIECES:
+            found = Structure(
+                rows, columns, depth, consumers, warps, Sharing.ROWS, persistent=False, swap=False,
+                pieces=pieces, group=1,
+            )  # fmt: skip
+            spare = found.tile_rows - rows >= region.extent(Role.ROW) and consumers > 1
+            if _is_legal(region, machine, found) and not spare:
+                yield found
+
+
 def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Every legal structure, in a fixed order.
 
@@ -138,6 +165,9 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """
     check_tma(region, machine)
     check_operands(region)
+    if region.body:
+        yield from _slab_structures(region, machine)
+        return
     for swap in _swaps(region, machine):
         for rows, columns, depth, consumers, warps in itertools.product(
             _CONSUMER_ROWS,

@@ -301,6 +301,8 @@ class OpKind(StrEnum):
     MMA = "mma"
     RELEASE = "release"
     ACCUMULATE = "accumulate"
+    ELEMENTWISE = "elementwise"
+    RESCALE = "rescale"
     EPILOGUE = "epilogue"
 
 
@@ -310,6 +312,8 @@ class Unit(StrEnum):
     TENSOR = "tensor"
     TMA = "tma"
     ALU = "alu"
+    FMA = "fma"
+    MUFU = "mufu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +339,8 @@ class TileOp:
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
     the operation starts. `consumer` is the consumer it belongs to, None for loads that serve all; `copy` the
     slab of the iteration that it works on. `mix` and `elements` are what the cycles of arithmetic were
-    counted from.
+    counted from. `pipes` are further units with the cycles that they are held; `items` the names of what an
+    operation of the loop's body computes, in order.
     """
 
     name: str
@@ -352,6 +357,14 @@ class TileOp:
     copy: int = 0
     mix: InstructionMix = field(default_factory=InstructionMix)
     elements: int = 0
+    pipes: tuple[tuple[Unit, int], ...] = ()
+    items: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> tuple[tuple[Unit, int], ...]:
+        """Every unit that the operation holds, with the cycles."""
+        own = ((self.unit, self.busy),) if self.unit is not None and self.busy else ()
+        return own + self.pipes
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +378,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class RingPlan:
-    """Tiles that are loaded, read and released together: one ring of slots, one pair of barriers a slot.
+    """Tiles that are loaded, read and released together: a ring of slots, one pair of barriers a slot.
 
     `loads` and `releases` are names of operations, those of all slabs of an iteration; `slot_bytes` are of
     the tiles of one slab.
@@ -395,8 +408,34 @@ class EpilogueCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Live:
+    """A tile in a consumer's registers: from the start of the operation that makes it to that of its last
+    reader, or with `held`, for a product's operand, to that product's end. `registers` are a thread's.
+    """
+
+    value: str
+    maker: str
+    readers: tuple[str, ...]
+    held: bool
+    registers: int
+    consumer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How the tiles of a grid differ in trips: on the busiest SM, so many tiles with so many trips in all."""
+
+    tiles: int
+    trips: float
+
+
+@dataclass(frozen=True, slots=True)
 class TileProgram:
-    """A region cut to a structure: what a block does, with its costs. Nothing is scheduled yet."""
+    """A region cut to a structure: what a block does, with its costs. Nothing is scheduled yet.
+
+    `live` are the loop's tiles in registers beside the accumulators; `resident_bytes` the tiles in shared
+    memory that a block holds through its loop; `work` is the busiest SM's where tiles differ, else None.
+    """
 
     region: Region
     structure: Structure
@@ -410,6 +449,9 @@ class TileProgram:
     accumulator_registers: int
     tile_l2_bytes: int
     dram_bytes: int
+    live: tuple[Live, ...] = ()
+    resident_bytes: int = 0
+    work: Work | None = None
 
     def op(self, name: str) -> TileOp:
         """The operation of this name; KeyError if there is none."""

@@ -1,0 +1,216 @@
+"""From a verified schedule to a consumer's loop over values: passes of the modulo schedule, unrolled at its ends.
+
+An operation of stage s works on iteration i - s in pass i. A value that is made again before all its readers of
+an earlier iteration have come is kept under a name of its own age; how many products may be outstanding at a
+wait is counted on the unrolled run. The same writer gives the loop without overlap, in which every operation
+has stage 0: slabs in which a mask is at work run there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from wsopt.emit.instructions import Advance, Assign, Instruction, Loop, Mma, MmaWait, Release, WaitFull
+from wsopt.emit.pipeline import step_expression
+from wsopt.emit.slab_values import SlabWriter
+from wsopt.errors import CheckError
+from wsopt.schedule.types import PartitionRole
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.steps import steps
+from wsopt.tile.types import Contraction, OpKind, TileOp
+
+_UNROLLED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SlabOperands:
+    """How products see their operands: shared tiles by name, with `{slot}` for the ring's slot; rings of tiles."""
+
+    resident: str
+    tiles: Mapping[str, str]
+    rings: Mapping[str, str]
+    depths: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    op: TileOp
+    stage: int
+
+
+@dataclass(slots=True)
+class _Unroller:
+    """Writes the passes of a run of `trips` iterations."""
+
+    order: tuple[_Slot, ...]
+    operands: SlabOperands
+    writer: SlabWriter
+    trips: int
+    masked: bool
+    issued: list[tuple[str, int]] = field(default_factory=list)
+    made: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        """The last stage."""
+        return max(slot.stage for slot in self.order)
+
+    def write(self, number: int) -> tuple[Instruction, ...]:
+        """The instructions of one pass."""
+        found: list[Instruction] = []
+        for slot in self.order:
+            iteration = number - slot.stage
+            if 0 <= iteration < self.trips:
+                found.extend(self._operation(slot, iteration, number))
+        kinds = [type(one) for one in found if isinstance(one, Mma | MmaWait)]
+        if kinds and kinds[-1] is Mma:  # a loop carries plain tiles, not products under way
+            running = sum(isinstance(one, Mma) for one in found)
+            found.append(MmaWait(running, tuple(self.writer.name(value) for value in self._results())))
+        if number < self.trips:
+            found.append(Advance(1))
+        return tuple(found)
+
+    def _results(self) -> tuple[str, ...]:
+        return tuple(slot.op.items[0] for slot in self.order if slot.op.kind is OpKind.MMA)
+
+    def _operation(self, slot: _Slot, iteration: int, number: int) -> Iterator[Instruction]:
+        offset = iteration - min(number, self.trips)
+        match slot.op.kind:
+            case OpKind.MMA:
+                yield from self._product(slot.op, iteration, offset)
+            case OpKind.RELEASE:
+                yield from self._awaited(slot.op.inputs, iteration)
+                tile = slot.op.name.partition(":")[2].partition("@")[0]
+                ring = self.operands.rings[tile]
+                yield Release(ring, step_expression(offset), self.operands.depths[ring])
+            case OpKind.ELEMENTWISE:
+                yield from self._phase(slot.op, iteration, offset)
+            case OpKind.RESCALE:
+                sums = slot.op.items[0]
+                if iteration > 0:
+                    yield from self._wait(sums, iteration - 1)
+                yield from self.writer.rescale(sums, self._age_of(iteration))
+            case _:
+                raise AssertionError(f"{slot.op.kind} is not a consumer's")
+
+    def _product(self, op: TileOp, iteration: int, offset: int) -> Iterator[Instruction]:
+        name = op.items[0]
+        product = self.writer.product(name)
+        tile = op.inputs[1].removeprefix("tile:")
+        ring = self.operands.rings[tile]
+        step, depth = step_expression(offset), self.operands.depths[ring]
+        yield WaitFull(ring, step, depth)
+        right = self.operands.tiles[tile].format(slot=f"{step} % {depth}")
+        if isinstance(product.left, str):
+            left = self.writer.operand(product, self._age_of(iteration))
+            use = ""
+        else:
+            left, use = self.operands.resident, "False"
+            yield from self._keep((name,), iteration)
+        self.issued.append((name, iteration))
+        yield Mma(self.writer.name(name), left, right, use)
+        self._count((name,))
+
+    def _phase(self, op: TileOp, iteration: int, offset: int) -> Iterator[Instruction]:
+        for name in self.writer.products_read(op.items):
+            yield from self._wait(name, iteration)
+        yield from self._keep(self.writer.left_over(op.items), iteration)
+        step = step_expression(offset)
+        yield from self.writer.phase(op.items, self._age_of(iteration), step, masked=self.masked)
+        self._count(op.items)
+
+    def _keep(self, names: tuple[str, ...], iteration: int) -> Iterator[Instruction]:
+        """Put what will be made again under the name of its next age, where a reader is still to come."""
+        for name in names:
+            reach = self._reach(name)
+            for age in range(reach, 0, -1):
+                if self.made.get(name, 0) >= age:
+                    yield Assign(self.writer.name(name, age), self.writer.name(name, age - 1))
+
+    def _reach(self, name: str) -> int:
+        """How many times a value is made again before its last reader has come."""
+        places = {item: (slot.stage, place) for place, slot in enumerate(self.order) for item in slot.op.items
+                  if slot.op.kind is not OpKind.RESCALE}  # fmt: skip
+        stage, place = places[name]
+        ages = [0]
+        for at, slot in enumerate(self.order):
+            if name in self.writer.reads(slot.op):
+                later = slot.stage - stage
+                ages.append(later if at > place else later - 1)
+        return max(ages)
+
+    def _count(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            self.made[name] = self.made.get(name, 0) + 1
+
+    def _age_of(self, iteration: int) -> Callable[[str], int]:
+        return lambda name: max(0, self.made.get(name, 0) - 1 - iteration)
+
+    def _awaited(self, values: tuple[str, ...], iteration: int) -> Iterator[Instruction]:
+        names = {slot.op.output: slot.op.items[0] for slot in self.order if slot.op.kind is OpKind.MMA}
+        places = [self._place(names[value], iteration) for value in values]
+        last = max(places)
+        yield from self._wait_for(last)
+
+    def _wait(self, name: str, iteration: int) -> Iterator[Instruction]:
+        yield from self._wait_for(self._place(name, iteration))
+
+    def _place(self, name: str, iteration: int) -> int:
+        return max(at for at, one in enumerate(self.issued) if one == (name, iteration))
+
+    def _wait_for(self, place: int) -> Iterator[Instruction]:
+        """Wait for a product and those before it, once."""
+        if place < self.waited:
+            return
+        name, iteration = self.issued[place]
+        self.waited = place + 1
+        age = self._age_of(iteration)(name)
+        names = [self.writer.name(name, age)]
+        product = self.writer.product(name)
+        if isinstance(product.left, str):
+            names.append(self.writer.operand(product, self._age_of(iteration)))
+        yield MmaWait(len(self.issued) - 1 - place, tuple(names))
+
+    waited: int = 0
+
+
+def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]:
+    """The operations of the first consumer in program order; all consumers do the same."""
+    placed = verified.schedule.of(f"{PartitionRole.CONSUMER}0")
+    if overlapped:
+        return tuple(_Slot(verified.program.op(p.op), p.stage) for p in placed)
+    ii = verified.schedule.ii
+    alone = sorted(placed, key=lambda p: (p.stage * ii + p.cycle, p.op))
+    return tuple(_Slot(verified.program.op(p.op), 0) for p in alone)
+
+
+def slab_loop(
+    verified: VerifiedSchedule, operands: SlabOperands, writer: SlabWriter, *, masked: bool, overlapped: bool
+) -> Loop:
+    """A consumer's loop over slabs, with masks or without, as scheduled or with one slab after the other.
+
+    Raises CheckError if the steady passes of the unrolled run are not all the same.
+    """
+    order = _order(verified, overlapped=overlapped)
+    depth = max(slot.stage for slot in order)
+    unroller = _Unroller(order, operands, writer, depth + _UNROLLED, masked)
+    passes = [unroller.write(number) for number in range(unroller.trips + depth)]
+    steady = passes[depth + 1 : unroller.trips] if depth else passes[1 : unroller.trips]
+    if any(one != steady[0] for one in steady):
+        raise CheckError(f"kernel {verified.schedule.name}: the loop over slabs has no steady state")
+    first = depth + (passes[depth] != steady[0])
+    return Loop(
+        prologue=tuple(i for one in passes[:first] for i in one),
+        first=first,
+        peeled=0,
+        least=max(1, first),
+        steady=steady[0],
+        drain=tuple(i for one in passes[unroller.trips :] for i in one),
+    )
+
+
+def products_of(verified: VerifiedSchedule) -> tuple[Contraction, ...]:
+    """The products of the loop, in the order of the steps."""
+    found = [step.product for step in steps(verified.program.region) if step.kind in ("scores", "sums")]
+    return tuple(found)

@@ -1,0 +1,206 @@
+"""What the template of loops over slabs needs: rings for each streamed tensor, tiles that are held, ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsopt.emit.expressions import Operand
+from wsopt.emit.instructions import Instruction, Loop, TmaLoad
+from wsopt.emit.plan import KernelPlan, RingBuffer
+from wsopt.emit.slab_loop import SlabOperands, slab_loop
+from wsopt.emit.slab_values import SlabWriter
+from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
+from wsopt.graph.types import DType
+from wsopt.schedule.types import PartitionRole
+from wsopt.tile.ranges import splits, trip_counts
+from wsopt.tile.slab_costs import inner_extent
+from wsopt.tile.steps import arguments
+from wsopt.tile.types import FULL, Bound, Reduction, Role, View
+
+
+@dataclass(slots=True)
+class SlabPlan(KernelPlan):
+    """One kernel whose loop computes values, ready to be written."""
+
+    @property
+    def has_group(self) -> bool:
+        """Whether the tiles have a second batch axis."""
+        return any(role is Role.GROUP for role, _ in self.program.region.extents)
+
+    @property
+    def longest_last(self) -> bool:
+        """Whether tiles of later rows have more slabs."""
+        counts = trip_counts(self.program.region, self.s)
+        return counts[-1] > counts[0]
+
+    def _extents(self, columns: int) -> dict[Role, int]:
+        inner = inner_extent(self.program.region, self.verified.machine)
+        return {Role.ROW: self.s.rows, Role.COLUMN: columns, Role.STREAM: self.s.depth, Role.INNER: inner}
+
+    def _named(self, kind: str, wish: str, view: View) -> Box:
+        name = self.names(f"{kind}:{wish}", wish)
+        return make_box(name, f"{name}_LAYOUT", view, self._extents(self.s.columns))
+
+    def rings(self) -> tuple[RingBuffer, ...]:
+        """One ring for each streamed tensor."""
+        region = self.program.region
+        boxes = [self._named("streamed", region.operand_name(view), view) for view in region.operands]
+        return tuple(RingBuffer(f"{box.name}_ring", box, 1) for box in boxes)
+
+    def residents(self) -> tuple[Box, ...]:
+        """The tiles that a block holds through its loop, one for each consumer."""
+        return tuple(self._named("resident", view.tensor, view) for view in self.program.region.residents)
+
+    def depth_name(self, ring: RingBuffer) -> str:
+        """The constant with a ring's slots."""
+        return f"{ring.box.name}_DEPTH"
+
+    def slots(self, ring: RingBuffer) -> int:
+        """A ring's slots."""
+        view = ring.box.view
+        return self.verified.schedule.depth(f"{self.program.region.operand_name(view)}_ring")
+
+    def slab_operands(self) -> SlabOperands:
+        """How the products see their operands."""
+        region = self.program.region
+        tiles, rings, depths = {}, {}, {}
+        for ring in self.rings():
+            name = region.operand_name(ring.box.view)
+            product = next(c for c in region.contractions if c.right == ring.box.view)
+            first = Role.STREAM if product.spans == FULL else Role.INNER
+            tiles[name] = tile_view(f"{ring.name}.index({{slot}})", ring.box, first)
+            rings[name] = ring.name
+            depths[ring.name] = self.depth_name(ring)
+        (resident,) = self.residents()
+        return SlabOperands(tile_view(f"{resident.name}_tile.index(index)", resident, Role.ROW), tiles, rings, depths)
+
+    def writer(self) -> SlabWriter:
+        """The writer of the loop's arithmetic."""
+        return SlabWriter(self.program.region, self.s, self.names, self._loop_sources())
+
+    def _loop_sources(self) -> dict[str, Operand]:
+        return {
+            name: Operand(self.names(f"loop:{name}", f"{vector.source.view.tensor}_value"), vector.source.spans,
+                          DType.F32 if vector.source.view.dtype.is_float else vector.source.view.dtype)
+            for name, vector in self.vectors().items()
+            if name in self.loop_reads()
+        }  # fmt: skip
+
+    def loop_reads(self) -> set[str]:
+        """The sources that the loop's values read."""
+        names = {a for item in self.program.region.body for a in arguments(item)}
+        return names & {source.name for source in self.program.region.sources}
+
+    def epilogue_reads(self) -> set[str]:
+        """The sources that the epilogue reads."""
+        names = {a for s in self.program.region.statements for a in s.args if isinstance(a, str)}
+        return names & {source.name for source in self.program.region.sources}
+
+    def epilogue_rows(self) -> tuple[Reduction, ...]:
+        """The reductions that the epilogue reads."""
+        region = self.program.region
+        names = {a for s in region.statements for a in s.args} | {o.value for o in region.outputs}
+        return tuple(i for i in region.body if isinstance(i, Reduction) and i.name in names)
+
+    def overlapped(self) -> bool:
+        """Whether iterations overlap within a consumer."""
+        placed = self.verified.schedule.of(f"{PartitionRole.CONSUMER}0")
+        return any(p.stage for p in placed)
+
+    def slab_loop(self, *, masked: bool) -> Loop:
+        """The loop over slabs in which masks are at work, or over those in which none is."""
+        alone = masked and self.has_masks
+        return slab_loop(self.verified, self.slab_operands(), self.writer(), masked=masked, overlapped=not alone)
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether there are slabs in which not every element counts."""
+        return bool(self.program.region.bounds)
+
+    def resident_loads(self) -> tuple[Instruction, ...]:
+        """The copies of the tiles that the loop holds."""
+        (box,) = self.residents()
+        found = []
+        for consumer in range(self.s.consumers):
+            row = "row" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
+            found.append(
+                TmaLoad(
+                    box.descriptor,
+                    coordinates(box.view, self._at(row)),
+                    "resident_full.index(0)",
+                    f"{box.name}_tile.index({consumer})",
+                )
+            )
+        return tuple(found)
+
+    def _at(self, row: str) -> dict[Role, str]:
+        return {
+            Role.BATCH: "batch",
+            Role.GROUP: "group",
+            Role.ROW: row,
+            Role.COLUMN: "0",
+            Role.INNER: "0",
+            Role.STREAM: "(begin + step) * TILE_DEPTH",
+        }
+
+    def slab_copies(self) -> tuple[tuple[RingBuffer, TmaLoad], ...]:
+        """The copies of one slab, in the loader's order."""
+        region = self.program.region
+        rings = {f"load:{region.operand_name(ring.box.view)}": ring for ring in self.rings()}
+        found = []
+        for placed in self.verified.schedule.of(f"{PartitionRole.LOADER}0"):
+            ring = rings[placed.op]
+            slot = f"step % {self.depth_name(ring)}"
+            found.append((ring, TmaLoad(ring.box.descriptor, coordinates(ring.box.view, self._at("row")),
+                                        f"{ring.name}_full.index({slot})", f"{ring.name}.index({slot})")))  # fmt: skip
+        return tuple(found)
+
+    def range_lines(self) -> tuple[str, ...]:
+        """How each bound narrows the slabs of a tile, and those among them in which all elements count."""
+        lines: list[str] = []
+        for bound in self.program.region.bounds:
+            lines += self._bound_lines(bound)
+        return tuple(lines)
+
+    def _bound_lines(self, bound: Bound) -> list[str]:
+        if not splits(bound):
+            return ["whole_end = 0"]
+        extent = self.program.region.extent(Role.STREAM)
+        ends = bound == Bound(0, -1, extent - 1)
+        constant = "stream_extent - 1" if ends else str(bound.constant)
+
+        def value(row: str) -> str:
+            factor = {0: "", 1: f"{row} + ", -1: f"-{row} + "}.get(bound.row, f"{bound.row} * {row} + ")
+            return f"{factor}{constant}"
+
+        low, high = ("row", "last") if bound.row >= 0 else ("last", "row")
+        least, most = value(low), value(high)
+        if bound.stream < 0:
+            return [
+                f"end = gl.minimum(end, gl.maximum({most} + TILE_DEPTH, 0) // TILE_DEPTH)",
+                f"whole_end = gl.minimum(whole_end, gl.maximum({least} + 1, 0) // TILE_DEPTH)",
+            ]
+        return [
+            f"begin = gl.maximum(begin, gl.maximum(-({most}), 0) // TILE_DEPTH)",
+            f"whole_begin = gl.maximum(whole_begin, (gl.maximum(-({least}), 0) + TILE_DEPTH - 1) // TILE_DEPTH)",
+        ]
+
+    def extent_names(self) -> dict[Role, str]:
+        """What the launcher calls the extents of the region's axes."""
+        return {
+            Role.ROW: "row_extent",
+            Role.COLUMN: "column_extent",
+            Role.STREAM: "stream_extent",
+            Role.INNER: "inner_extent",
+            Role.BATCH: "batches",
+            Role.GROUP: "groups",
+        }
+
+    def moved(self) -> tuple[Box, ...]:
+        """The tensors that TMA brings for the loop: those that are held, then the streamed ones."""
+        return (*self.residents(), *(ring.box for ring in self.rings()))
+
+    def sizes(self) -> tuple[str, ...]:
+        """The kernel's arguments that are extents."""
+        return (*(["groups"] if self.has_group else []), "row_tiles", "row_extent", "column_extent", "stream_extent")
+

@@ -1,0 +1,220 @@
+"""The text of a kernel whose loop computes values: what its template asks for, from the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsopt.emit import text
+from wsopt.emit.instructions import Expect, Instruction, WaitEmpty
+from wsopt.emit.plan import VectorArgument
+from wsopt.emit.slab_plan import SlabPlan
+from wsopt.emit.tensors import GLUON
+from wsopt.graph.types import DType
+from wsopt.schedule.types import PartitionRole
+from wsopt.tile.types import Role
+
+
+def slab_context(plan: SlabPlan) -> dict[str, Any]:
+    """What the device part of such a kernel's template needs."""
+    return {
+        "device": "slabs.jinja",
+        "has_group": plan.has_group,
+        "longest_last": plan.longest_last,
+        "range_lines": plan.range_lines(),
+        "loader_parameters": _loader_parameters(plan),
+        "resident_loads": text.write(plan.resident_loads()).split("\n"),
+        "slab_loads": text.write(_fills(plan)),
+        "coordinates_target": ("batch, group" if plan.has_group else "batch") + ", row_tile",
+        "consumer_parameters": _consumer_parameters(plan),
+        "before_loop": _before_loop(plan),
+        "loops": "\n".join(_loops(plan)),
+        "epilogue_parameters": _epilogue_parameters(plan),
+        "epilogue_calls": _epilogue_calls(plan),
+        "early_reads": bool(plan.vectors()),
+        "allocations": _allocations(plan),
+        "barriers": _barriers(plan),
+        "partitions": _partitions(plan),
+    }
+
+
+def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
+    """The constants of the kernel: name, value, comment."""
+    s = plan.s
+    (resident,) = plan.residents()
+    found = [
+        ("TILE_ROWS", str(s.tile_rows), ""),
+        ("TILE_COLUMNS", str(s.columns), ""),
+        ("TILE_DEPTH", str(s.depth), "elements of the streamed axis in a slab"),
+        ("CONSUMERS", str(s.consumers), ""),
+        ("CONSUMER_ROWS", str(s.rows), ""),
+        ("PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"),
+        ("RESIDENT_BYTES", str(resident.nbytes * s.consumers), "bytes of the tiles that the loop holds"),
+    ]
+    found += [(plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()]
+    if plan.overlapped() and plan.has_masks:
+        found.append(("LEAST", str(plan.slab_loop(masked=False).least), "slabs that the overlapped loop takes at least"))
+    return found
+
+
+def slab_layouts(plan: SlabPlan) -> list[tuple[str, int]]:
+    """Layouts of tiles in registers besides those of the epilogue, with their columns."""
+    return [("SLAB_LAYOUT", plan.s.depth)]
+
+
+def _fills(plan: SlabPlan) -> list[Instruction]:
+    found: list[Instruction] = []
+    for ring, load in plan.slab_copies():
+        depth = plan.depth_name(ring)
+        found += [WaitEmpty(ring.name, "step", depth), Expect(load.barrier, str(ring.box.nbytes)), load]
+    return found
+
+
+def _ring_names(plan: SlabPlan) -> list[str]:
+    return [name for ring in plan.rings() for name in (ring.name, f"{ring.name}_full", f"{ring.name}_empty")]
+
+
+def _held(plan: SlabPlan) -> list[str]:
+    return [f"{box.name}_tile" for box in plan.residents()] + ["resident_full"]
+
+
+def _loader_parameters(plan: SlabPlan) -> list[str]:
+    descriptors = [box.descriptor for box in plan.moved()]
+    return [*descriptors, *_held(plan), *_ring_names(plan), *_sizes(plan)]
+
+
+def _sizes(plan: SlabPlan) -> list[str]:
+    return list(plan.sizes())
+
+
+def _vectors(plan: SlabPlan, wanted: set[str]) -> list[str]:
+    return [
+        name
+        for source, vector in plan.vectors().items()
+        if source in wanted
+        for name in (vector.pointer, *(stride for _, stride in vector.strides))
+    ]
+
+
+def _pools(plan: SlabPlan) -> list[str]:
+    return [pool.name for pool in plan.pools().values()]
+
+
+def _stores(plan: SlabPlan) -> list[str]:
+    return [box.descriptor for box in plan.outputs().values()]
+
+
+def _consumer_parameters(plan: SlabPlan) -> list[str]:
+    vectors = _vectors(plan, plan.loop_reads() | plan.epilogue_reads())
+    names = [*_held(plan), *_ring_names(plan), *vectors, *_pools(plan), *_stores(plan), *_sizes(plan)]
+    return [*names, "index: gl.constexpr"]
+
+
+def _epilogue_parameters(plan: SlabPlan) -> list[str]:
+    rows = [plan.writer().name(item.name) for item in plan.epilogue_rows()]
+    place = ["batch", *(["group"] if plan.has_group else []), "row", "column", "row_extent", "column_extent", "visit"]
+    vectors = _vectors(plan, plan.epilogue_reads())
+    return [*plan.sums(), *rows, *vectors, *_pools(plan), *_stores(plan), *place, "piece: gl.constexpr"]
+
+
+def _epilogue_calls(plan: SlabPlan) -> list[str]:
+    lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
+    rows = [plan.writer().name(item.name) for item in plan.epilogue_rows()]
+    lines += [f"{name} = gl.convert_layout({name}, gl.SliceLayout(1, PIECE_LAYOUT))" for name in rows]
+    for piece in range(plan.s.pieces):
+        sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
+        given = {"column": f"{piece} * PIECE_COLUMNS" if piece else "0", "piece": str(piece)}
+        rest = [given.get(p.partition(":")[0], p) for p in _epilogue_parameters(plan)[len(sums) :]]
+        lines.append(f"epilogue({', '.join([*sums, *rest])})")
+    return lines
+
+
+def _before_loop(plan: SlabPlan) -> list[str]:
+    """What the loop carries, and the vectors that its values read."""
+    writer = plan.writer()
+    lines = [f"{name} = {start}" for name, start in writer.starts()]
+    for source in sorted(plan.loop_reads()):
+        vector = plan.vectors()[source]
+        if Role.STREAM not in vector.source.spans:
+            lines.append(f"{writer.sources[source].name} = {load_text(vector)}")
+    return lines
+
+
+def load_text(vector: VectorArgument) -> str:
+    """The load of a vector or scalar that a loop's values read, in the type that they compute with."""
+    index = {Role.ROW: "rows", Role.STREAM: "places", Role.BATCH: "batch", Role.GROUP: "group"}
+    terms = [vector.pointer]
+    for role in vector.source.view.roles:
+        stride = vector.stride(role)
+        terms.append(index[role] if stride is None else f"{index[role]} * {stride}")
+    spans = vector.source.spans
+    mask = ", mask=rows < row_extent, other=0" if Role.ROW in spans else ""
+    mask = ", mask=places < stream_extent, other=0" if Role.STREAM in spans else mask
+    dtype = vector.source.view.dtype
+    cast = f".to({GLUON[DType.F32]})" if dtype.is_float and dtype is not DType.F32 else ""
+    return f"gl.load({' + '.join(terms)}{mask}){cast}"
+
+
+def _loops(plan: SlabPlan) -> list[str]:
+    """The slabs of a tile: those at its beginning that masks touch, those that none does, and the last ones."""
+    if not plan.has_masks:
+        return _loop(plan, "begin", "end", masked=False)
+    lower = any(bound.stream > 0 for bound in plan.program.region.bounds)
+    lines = []
+    if plan.overlapped():
+        lines += ["if whole_end - whole_begin < LEAST:", "    whole_end = whole_begin"]
+    if lower:
+        lines += _loop(plan, "begin", "whole_begin", masked=True)
+    start = "whole_begin" if lower else "begin"
+    if plan.overlapped():
+        lines.append(f"if whole_end > {start}:")
+        lines += [text.block(line) for line in _loop(plan, start, "whole_end", masked=False)]
+    else:
+        lines += _loop(plan, start, "whole_end", masked=False)
+    return lines + _loop(plan, "whole_end" if lower or plan.overlapped() else "gl.maximum(whole_end, begin)", "end", masked=True)
+
+
+def _loop(plan: SlabPlan, first: str, last: str, *, masked: bool) -> list[str]:
+    loop = plan.slab_loop(masked=masked)
+    start = f"{first} + {loop.first}" if loop.first else first
+    parts = [
+        text.write(loop.prologue),
+        f"for _ in range({start}, {last}):\n" + text.block(text.write(loop.steady)),
+        text.write(loop.drain),
+    ]
+    return [part for part in parts if part]
+
+
+def _allocations(plan: SlabPlan) -> list[str]:
+    lines = []
+    for box in plan.residents():
+        lines.append(text.allocate(f"{box.name}_tile", box.gluon, "CONSUMERS", box))
+    lines.append(text.barrier("resident_full", "1"))
+    for ring in plan.rings():
+        depth = plan.depth_name(ring)
+        lines.append(text.allocate(ring.name, ring.box.gluon, depth, ring.box))
+        lines += [text.barrier(f"{ring.name}_{what}", depth) for what in ("full", "empty")]
+    for consumer in range(plan.s.consumers):
+        for pool in plan.pools().values():
+            lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
+    return lines
+
+
+def _barriers(plan: SlabPlan) -> list[tuple[str, list[tuple[str, int]]]]:
+    found: list[tuple[str, list[tuple[str, int]]]] = [("1", [("resident_full", 1)])]
+    for ring in plan.rings():
+        pair = [(f"{ring.name}_full", 1), (f"{ring.name}_empty", plan.s.consumers)]
+        found.append((plan.depth_name(ring), pair))
+    return found
+
+
+def _partitions(plan: SlabPlan) -> list[tuple[str, list[str]]]:
+    own = set(_pools(plan))
+    found = []
+    for partition in plan.verified.schedule.partitions:
+        if partition.role is PartitionRole.LOADER:
+            found.append(("loader", _loader_parameters(plan)))
+            continue
+        names = _consumer_parameters(plan)[:-1]
+        arguments = [f"{name}_{partition.index}" if name in own else name for name in names]
+        found.append(("consumer", [*arguments, str(partition.index)]))
+    return found

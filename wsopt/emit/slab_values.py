@@ -1,0 +1,171 @@
+"""The arithmetic of a loop over slabs as Gluon text: values of a slab, their reductions, the products' operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from wsopt.emit.expressions import Operand, expression
+from wsopt.emit.instructions import Assign, Instruction
+from wsopt.emit.names import Names
+from wsopt.graph.types import DType
+from wsopt.tile.steps import BEFORE, BodyItem, arguments, is_scores
+from wsopt.tile.types import (
+    SLAB,
+    Contraction,
+    OpKind,
+    Reduction,
+    Region,
+    Role,
+    Statement,
+    Structure,
+    TileOp,
+)
+
+Age = Callable[[str], int]
+_ROW = frozenset({Role.ROW})
+
+
+@dataclass(slots=True)
+class SlabWriter:
+    """Writes phases and rescalings. `sources` are the tensors that the loop's values read, as operands."""
+
+    region: Region
+    s: Structure
+    names: Names
+    sources: dict[str, Operand] = field(default_factory=dict)
+
+    def name(self, value: str, age: int = 0) -> str:
+        """The identifier of a value of the loop; of what it was `age` slabs before."""
+        plain = value.replace("$", "_").replace(BEFORE, "_past")
+        return self.names(f"value:{value}", plain) if age == 0 else self.names(f"value:{value}-{age}", f"{plain}_old{'er' * (age - 1)}")
+
+    def _item(self, name: str) -> BodyItem:
+        return next(item for item in self.region.body if item.name == name)
+
+    def product(self, name: str) -> Contraction:
+        """The product of this name."""
+        item = self._item(name)
+        assert isinstance(item, Contraction), name
+        return item
+
+    def _operand_key(self, product: Contraction) -> str:
+        return f"{product.left}$operand"
+
+    def operand(self, product: Contraction, age: Age) -> str:
+        """The identifier of the registers that feed a product."""
+        assert isinstance(product.left, str), product.name
+        return self.name(self._operand_key(product), age(product.left))
+
+    def reads(self, op: TileOp) -> set[str]:
+        """The loop's values that an operation reads from others."""
+        if op.kind is OpKind.RESCALE:
+            return {self.product(op.items[0]).decay or ""}
+        if op.kind is OpKind.MMA:
+            left = self.product(op.items[0]).left
+            return {left} if isinstance(left, str) else set()
+        return {a for item in op.items for a in arguments(self._item(item)) if a not in op.items}
+
+    def products_read(self, items: tuple[str, ...]) -> tuple[str, ...]:
+        """The products whose results a phase reads."""
+        found = [a for item in items for a in arguments(self._item(item)) if a not in items]
+        known = {item.name for item in self.region.body if is_scores(item)}
+        return tuple(dict.fromkeys(name for name in found if name in known))
+
+    def left_over(self, items: tuple[str, ...]) -> tuple[str, ...]:
+        """The values of a phase that other operations read."""
+        readers = [item for item in self.region.body if item.name not in items]
+        outside = {a for item in readers for a in arguments(item)}
+        return tuple(name for name in items if name in outside)
+
+    # --- text -------------------------------------------------------------------------------------------
+
+    def _alias(self, *, masked: bool) -> dict[str, str]:
+        return {} if masked else dict(self.region.unmasked)
+
+    def _needed(self, *, masked: bool) -> set[str]:
+        """The items that the loop has to compute: with masks left out, what only they need is not."""
+        alias = self._alias(masked=masked)
+        needed: set[str] = set()
+        wanted = [i.name for i in self.region.body if isinstance(i, Reduction | Contraction)]
+        known = {item.name for item in self.region.body}
+        while wanted:
+            name = wanted.pop().removesuffix(BEFORE)
+            while name in alias:
+                name = alias[name]
+            if name in known and name not in needed:
+                needed.add(name)
+                wanted.extend(arguments(self._item(name)))
+        return needed
+
+    def phase(self, items: tuple[str, ...], age: Age, slab: str, *, masked: bool) -> Iterator[Instruction]:
+        """The items of a phase, in order."""
+        alias, needed = self._alias(masked=masked), self._needed(masked=masked)
+        own: set[str] = set()
+        chosen = [self._item(name) for name in items if name in needed]
+        if any(isinstance(i, Statement) and i.primitive in ("iota_stream", "inside_stream") for i in chosen):
+            yield Assign("places", f"(begin + {slab}) * TILE_DEPTH + gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, SLAB_LAYOUT))")
+
+        def operand(name: str) -> Operand:
+            while name in alias:
+                name = alias[name]
+            return self._as_operand(name, 0 if name in own else age(name.removesuffix(BEFORE)))
+
+        for item in chosen:
+            if isinstance(item, Reduction):
+                yield from self._reduction(item, operand, items)
+            elif isinstance(item, Statement) and item.name not in alias:
+                yield self._statement(item, operand)
+                yield from self._register_operand(item)
+            own.update((item.name, item.name + BEFORE))
+
+    def _as_operand(self, name: str, age: int) -> Operand:
+        if name in self.sources:
+            return self.sources[name]
+        item = self._item(name.removesuffix(BEFORE))
+        spans = _ROW if isinstance(item, Reduction) else item.spans
+        dtype = item.dtype if isinstance(item, Statement) else DType.F32
+        return Operand(self.name(name, age), spans, dtype)
+
+    def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> Instruction:
+        terms = [operand(a) if isinstance(a, str) else a for a in item.args]
+        return Assign(self.name(item.name), expression(item, terms, self.s))
+
+    def _register_operand(self, item: Statement) -> Iterator[Instruction]:
+        for product in self.region.body:
+            if isinstance(product, Contraction) and product.left == item.name:
+                text = f"gl.convert_layout({self.name(item.name)}, OPERAND_LAYOUT)"
+                yield Assign(self.name(self._operand_key(product)), text)
+                return
+
+    def _reduction(
+        self, item: Reduction, operand: Callable[[str], Operand], items: tuple[str, ...]
+    ) -> Iterator[Instruction]:
+        name, value = self.name(item.name), operand(item.value).name
+        if any(item.name + BEFORE in arguments(other) for other in self.region.body):
+            yield Assign(self.name(item.name + BEFORE), name)
+        if item.kind == "max":
+            yield Assign(name, f"gl.maximum({name}, gl.max({value}, axis=1))")
+            return
+        kept = name if item.decay is None else f"{name} * {operand(item.decay).name}"
+        del items
+        yield Assign(name, f"{kept} + gl.sum({value}, axis=1)")
+
+    def rescale(self, sums: str, age: Age) -> Iterator[Instruction]:
+        """Multiply a product's sums by the factor of each row."""
+        decay = self.product(sums).decay or ""
+        factor = self._as_operand(decay, age(decay)).name
+        name = self.name(sums)
+        yield Assign(name, f"{name} * gl.expand_dims(gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT)), 1)")
+
+    def starts(self) -> tuple[tuple[str, str], ...]:
+        """Every value that the loop carries, with what it is before the first slab."""
+        found = []
+        for item in self.region.body:
+            if isinstance(item, Reduction):
+                start = 'float("-inf")' if item.kind == "max" else "0.0"
+                found.append((self.name(item.name), f"gl.full([CONSUMER_ROWS], {start}, gl.float32, gl.SliceLayout(1, SLAB_LAYOUT))"))
+            elif isinstance(item, Contraction):
+                columns, layout = ("TILE_DEPTH", "SLAB_LAYOUT") if item.spans == SLAB else ("TILE_COLUMNS", "SUM_LAYOUT")
+                found.append((self.name(item.name), f"gl.zeros([CONSUMER_ROWS, {columns}], gl.float32, {layout})"))
+        return tuple(found)

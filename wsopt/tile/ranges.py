@@ -1,0 +1,42 @@
+"""Which slabs of the streamed axis a tile has to look at, and in which of them every element counts.
+
+Interval arithmetic on bounds row * i + stream * j + constant >= 0 with stream = 1 or -1 (others leave every
+slab to be looked at, masked): over a tile's rows each gives where slabs begin or end to count at all, and where
+all of their elements do.
+"""
+
+from __future__ import annotations
+
+import math
+
+from wsopt.tile.types import Bound, Region, Role, Structure
+
+
+def splits(bound: Bound) -> bool:
+    """Whether a bound says where along the streamed axis elements count."""
+    return abs(bound.stream) == 1
+
+
+def _rows(bound: Bound, first: int, last: int) -> tuple[int, int]:
+    """The least and the greatest of row * i + constant over rows `first` to `last`."""
+    ends = (bound.row * first + bound.constant, bound.row * last + bound.constant)
+    return min(ends), max(ends)
+
+
+def slab_range(region: Region, s: Structure, first: int) -> tuple[int, int]:
+    """The slabs [begin, end) in which any element counts for the tile whose rows begin at `first`."""
+    last = min(first + s.tile_rows, region.extent(Role.ROW)) - 1
+    begin, end = 0, math.ceil(region.extent(Role.STREAM) / s.depth)
+    for bound in filter(splits, region.bounds):
+        _, most = _rows(bound, first, last)
+        if bound.stream < 0:
+            end = min(end, most // s.depth + 1)
+        else:
+            begin = max(begin, -most // s.depth)
+    return begin, max(begin, end)
+
+
+def trip_counts(region: Region, s: Structure) -> tuple[int, ...]:
+    """Slabs that each tile of rows looks at."""
+    firsts = range(0, region.extent(Role.ROW), s.tile_rows)
+    return tuple(end - begin for begin, end in (slab_range(region, s, first) for first in firsts))

@@ -1,0 +1,316 @@
+"""Cutting a region whose loop computes values to a structure: products, phases, rescalings, releases.
+
+Each consumer has rows of its own and every step of the body; the streamed tensors are loaded once for all, each
+through a ring of its own, because each is handed back as soon as its product has read it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from wsopt.graph.types import DType
+from wsopt.machine.types import Machine
+from wsopt.tile import costs, slab_costs
+from wsopt.tile.ranges import trip_counts
+from wsopt.tile.steps import BEFORE, Step, StepKind, arguments, spans_of, steps
+from wsopt.tile.types import (
+    SLAB,
+    Edge,
+    Live,
+    OpKind,
+    Placement,
+    Reduction,
+    Region,
+    RingPlan,
+    Role,
+    Space,
+    Structure,
+    TileOp,
+    TileProgram,
+    Unit,
+    Value,
+    View,
+    Work,
+)
+
+_OVERHEAD_TRIPS = 2.0
+"""What a tile costs beside its loop, in trips, when tiles of different length are dealt out to SMs."""
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Collects a tile program while a region is cut."""
+
+    region: Region
+    s: Structure
+    machine: Machine
+    steps: tuple[Step, ...]
+    values: list[Value] = field(default_factory=list)
+    ops: list[TileOp] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    live: list[Live] = field(default_factory=list)
+
+    def extent(self, role: Role) -> int:
+        """Elements of a tile along an axis."""
+        inner = slab_costs.inner_extent(self.region, self.machine)
+        return {
+            Role.ROW: self.s.rows,
+            Role.COLUMN: self.s.columns,
+            Role.STREAM: self.s.depth,
+            Role.INNER: inner,
+        }[role]
+
+    def op(self, name: str) -> TileOp:
+        """An operation that is there already."""
+        return next(op for op in self.ops if op.name == name)
+
+
+def tile_shape(view: View, s: Structure, inner: int) -> tuple[int, ...]:
+    """Extents of a tensor's tile, batch axes left out."""
+    extents = {Role.ROW: s.rows, Role.COLUMN: s.columns, Role.STREAM: s.depth, Role.INNER: inner}
+    return tuple(extents[role] for role in view.roles if role in extents)
+
+
+def _copy_cycles(cut: _Cut, view: View) -> int:
+    rows, columns = tile_shape(view, cut.s, cut.extent(Role.INNER))
+    width = view.dtype.bits // 8
+    lines = costs.line_bytes(rows, columns * width, view.strides[-2] * width, cut.machine)
+    return costs.load_cycles(lines, cut.machine)
+
+
+def _load(cut: _Cut, view: View) -> None:
+    name = cut.region.operand_name(view)
+    shape = tile_shape(view, cut.s, cut.extent(Role.INNER))
+    cut.values.append(Value(f"tile:{name}", shape, view.dtype, Space.SHARED))
+    busy = _copy_cycles(cut, view)
+    cut.ops.append(
+        TileOp(
+            name=f"load:{name}",
+            kind=OpKind.TMA_LOAD,
+            placement=Placement.LOOP,
+            inputs=(),
+            output=f"tile:{name}",
+            consumer=None,
+            unit=Unit.TMA,
+            issue=math.ceil(cut.machine.latency.mbarrier_wait),
+            busy=busy,
+            latency=math.ceil(cut.machine.latency.tma_load_l2) + busy,
+            tensor=view.tensor,
+        )
+    )
+
+
+def _step_name(step: Step, consumer: int) -> str:
+    kind = {StepKind.SCORES: "mma", StepKind.SUMS: "mma", StepKind.RESCALE: "rescale", StepKind.PHASE: ""}[
+        step.kind
+    ]
+    return f"{kind}:{step.name}@{consumer}" if kind else f"{step.name}@{consumer}"
+
+
+def _product(cut: _Cut, step: Step, consumer: int) -> None:
+    """A product, its tiles' loads, and what the rows' side of it comes from."""
+    product, s, machine = step.product, cut.s, cut.machine
+    held = isinstance(product.left, str)
+    scores = step.kind is StepKind.SCORES
+    columns, deep = (s.depth, cut.extent(Role.INNER)) if scores else (s.columns, s.depth)
+    busy = slab_costs.product_cycles(s.rows, columns, deep, cut.region, machine, held=held)
+    count = slab_costs.product_instructions(s.rows, deep, cut.region, machine)
+    latency = machine.latency.wgmma_latency_registers if held else machine.latency.wgmma_latency
+    name = _step_name(step, consumer)
+    right = f"tile:{cut.region.operand_name(product.right)}"
+    left = f"value:{product.left}@{consumer}" if held else f"resident:{consumer}"
+    out = f"value:{step.name}@{consumer}" if scores else f"sum:{step.name}@{consumer}"
+    cut.values.append(Value(out, (s.rows, columns), DType.F32, Space.REGISTERS, consumer))
+    cut.ops.append(
+        TileOp(
+            name=name,
+            kind=OpKind.MMA,
+            placement=Placement.LOOP,
+            inputs=(left, right),
+            output=out,
+            consumer=consumer,
+            unit=Unit.TENSOR,
+            issue=math.ceil(slab_costs.product_issue(count, busy, machine) + machine.latency.mbarrier_wait),
+            busy=busy,
+            latency=math.ceil(busy + latency),
+            items=(step.name,),
+        )
+    )
+    cut.edges.append(Edge(f"load:{cut.region.operand_name(product.right)}", name, 0))
+
+
+def _arithmetic(cut: _Cut, step: Step, consumer: int) -> None:
+    """A phase, or a rescaling of sums."""
+    if step.kind is StepKind.RESCALE:
+        cycles = slab_costs.rescale_cycles(cut.s, cut.machine)
+        pipes: tuple[tuple[Unit, int], ...] = ((Unit.FMA, cycles),)
+        kind, output = OpKind.RESCALE, f"sum:{step.name}@{consumer}"
+    else:
+        cycles, pipes = slab_costs.phase_cycles(cut.region, step.items, cut.s, cut.machine)
+        kind, output = OpKind.ELEMENTWISE, f"value:{step.name}@{consumer}"
+    cut.ops.append(
+        TileOp(
+            name=_step_name(step, consumer),
+            kind=kind,
+            placement=Placement.LOOP,
+            inputs=(),
+            output=output,
+            consumer=consumer,
+            unit=None,
+            issue=cycles,
+            busy=0,
+            latency=cycles,
+            pipes=pipes,
+            items=tuple(item.name for item in step.items),
+        )
+    )
+
+
+def _makers(cut: _Cut) -> dict[str, Step]:
+    """Which step computes each value of the loop."""
+    return {item.name: step for step in cut.steps if step.kind is not StepKind.RESCALE for item in step.items}
+
+
+def _needs(step: Step) -> list[str]:
+    """The loop values that a step reads, those before the slab left out."""
+    if step.kind is StepKind.RESCALE:
+        return [step.product.decay or ""]
+    if step.kind is StepKind.SUMS:
+        return [step.product.left] if isinstance(step.product.left, str) else []
+    return [n for item in step.items for n in arguments(item) if not n.endswith(BEFORE)]
+
+
+def _dependences(cut: _Cut, consumer: int) -> None:
+    """Steps wait for those whose values they read; sums are rescaled after the last product and before the next."""
+    makers = _makers(cut)
+    for step in cut.steps:
+        name = _step_name(step, consumer)
+        needed = {makers[n].name: makers[n] for n in _needs(step) if n in makers}
+        cut.edges.extend(
+            Edge(_step_name(other, consumer), name, 0) for other in needed.values() if other is not step
+        )
+        if step.kind is StepKind.PHASE and any(isinstance(i, Reduction) for i in step.items):
+            cut.edges.append(Edge(name, name, 1))
+        if step.kind is StepKind.RESCALE:
+            sums = f"mma:{step.name}@{consumer}"
+            cut.edges += [Edge(name, sums, 0), Edge(sums, name, 1)]
+
+
+def _released(cut: _Cut, view: View, consumer: int) -> None:
+    """Handing back a streamed tensor's slot after the last product of this consumer that reads it."""
+    tile = f"tile:{cut.region.operand_name(view)}"
+    readers = [
+        op for op in cut.ops if op.consumer == consumer and op.kind is OpKind.MMA and tile in op.inputs
+    ]
+    name = f"release:{cut.region.operand_name(view)}@{consumer}"
+    cut.ops.append(
+        TileOp(
+            name=name,
+            kind=OpKind.RELEASE,
+            placement=Placement.LOOP,
+            inputs=tuple(op.output or "" for op in readers),
+            output=None,
+            consumer=consumer,
+            unit=None,
+            issue=math.ceil(cut.machine.latency.mbarrier_arrive),
+            busy=0,
+            latency=math.ceil(cut.machine.latency.mbarrier_wake),
+        )
+    )
+    cut.edges.extend(Edge(op.name, name, 0) for op in readers)
+
+
+def _live(cut: _Cut, consumer: int) -> None:
+    """Values of a slab that one step leaves to a later one, in this consumer's registers."""
+    threads = cut.s.consumer_warps * cut.machine.threads_per_warp
+    for value, maker in _makers(cut).items():
+        if spans_of(cut.region, value) != SLAB:
+            continue
+        readers = [step for step in cut.steps if step is not maker and value in _needs(step)]
+        if not readers:
+            continue
+        item = next(i for i in maker.items if i.name == value)
+        bits = getattr(item, "dtype", DType.F32).bits
+        cut.live.append(
+            Live(
+                value=value,
+                maker=_step_name(maker, consumer),
+                readers=tuple(_step_name(step, consumer) for step in readers),
+                held=any(step.kind is StepKind.SUMS for step in readers),
+                registers=math.ceil(cut.s.rows * cut.s.depth * max(bits, 16) / 32 / threads),
+                consumer=consumer,
+            )
+        )
+
+
+def _rings(cut: _Cut) -> tuple[RingPlan, ...]:
+    found = []
+    for view in cut.region.operands:
+        name = cut.region.operand_name(view)
+        (value,) = (v for v in cut.values if v.name == f"tile:{name}")
+        releases = tuple(op.name for op in cut.ops if op.name.startswith(f"release:{name}@"))
+        found.append(RingPlan(f"{name}_ring", (f"load:{name}",), releases, value.nbytes))
+    return tuple(found)
+
+
+def _work(cut: _Cut, tiles: int) -> Work:
+    """Tiles dealt out to SMs as they come free, longest first: the most that one gets."""
+    counts = trip_counts(cut.region, cut.s)
+    copies = tiles // len(counts)
+    loads = [[0.0, 0, 0.0] for _ in range(min(cut.machine.sm_count, tiles))]
+    for trips in sorted(counts, reverse=True):
+        for _ in range(copies):
+            least = min(loads, key=lambda load: load[0])
+            least[0] += trips + _OVERHEAD_TRIPS
+            least[1] += 1
+            least[2] += trips
+    busiest = max(loads, key=lambda load: load[0])
+    return Work(int(busiest[1]), busiest[2])
+
+
+def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
+    """Cut a region whose loop computes values to a structure. Costs are in cycles of `machine`."""
+    cut = _Cut(region, s, machine, steps(region))
+    for view in region.operands:
+        _load(cut, view)
+    for consumer in range(s.consumers):
+        for step in cut.steps:
+            product = step.kind in (StepKind.SCORES, StepKind.SUMS)
+            (_product if product else _arithmetic)(cut, step, consumer)
+        _dependences(cut, consumer)
+        for view in region.operands:
+            _released(cut, view, consumer)
+        _live(cut, consumer)
+    rings = _rings(cut)
+    tiles = (
+        region.extent(Role.BATCH)
+        * region.extent(Role.GROUP)
+        * math.ceil(region.extent(Role.ROW) / s.tile_rows)
+    )
+    trips = max(trip_counts(region, s))
+    sums = sum(step.kind is StepKind.SUMS for step in cut.steps)
+    threads = s.consumer_warps * machine.threads_per_warp
+    inner = cut.extent(Role.INNER)
+    resident = sum(math.prod(tile_shape(v, s, inner)) * v.dtype.bits // 8 for v in region.residents)
+    return TileProgram(
+        region=region,
+        structure=s,
+        trips=trips,
+        tiles=tiles,
+        values=tuple(cut.values),
+        ops=tuple(cut.ops),
+        edges=tuple(cut.edges),
+        rings=rings,
+        epilogue=costs.epilogue_cost(region, replace(s, depth=s.columns), machine),
+        accumulator_registers=sums * s.rows * s.columns // threads,
+        tile_l2_bytes=sum(plan.slot_bytes for plan in rings) * round(_mean(trip_counts(region, s))),
+        dram_bytes=region.compulsory_bytes,
+        live=tuple(cut.live),
+        resident_bytes=resident * s.consumers,
+        work=_work(cut, tiles),
+    )
+
+
+def _mean(counts: tuple[int, ...]) -> float:
+    return sum(counts) / len(counts)

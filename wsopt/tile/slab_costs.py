@@ -1,0 +1,98 @@
+"""What the steps of a loop that computes values cost: arithmetic by pipe, products by their operands.
+
+A phase is one run of independent instructions, so its pipes work side by side: alone it takes the busiest
+pipe's time after the starts of its reductions, and beside other consumers it holds each pipe for its share.
+"""
+
+from __future__ import annotations
+
+import math
+
+from wsopt.machine.cost import InstructionMix
+from wsopt.machine.types import Machine
+from wsopt.machine.types import Unit as MachineUnit
+from wsopt.tile.expand import PRIMITIVES
+from wsopt.tile.steps import BodyItem, arguments
+from wsopt.tile.types import SLAB, Reduction, Region, Role, Statement, Structure, Unit
+
+_PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
+
+
+def pow2(extent: int) -> int:
+    """The least power of two that an extent fits."""
+    return 1 << max(0, extent - 1).bit_length()
+
+
+def inner_extent(region: Region, machine: Machine) -> int:
+    """Elements of the inner axis as tiles hold it: a power of two, and what one tensor instruction takes."""
+    least = machine.mma_k_bytes * 8 // region.operand_dtype.bits
+    return max(least, pow2(region.extent(Role.INNER)))
+
+
+def phase_mix(region: Region, items: tuple[BodyItem, ...]) -> InstructionMix:
+    """Instructions an element of the slab's tile; a product of a number that one sum takes is part of it."""
+    mix = InstructionMix()
+    for item in items:
+        if isinstance(item, Reduction):
+            mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
+        elif isinstance(item, Statement) and item.spans == SLAB and not _fused(region, item):
+            mix = mix + PRIMITIVES[item.primitive] * (0.5 if item.primitive.startswith("round_") else 1.0)
+    return mix
+
+
+def _fused(region: Region, item: Statement) -> bool:
+    """Whether a multiplication becomes part of the one addition that reads it."""
+    if item.primitive != "mul":
+        return False
+    readers = [other for other in region.body if item.name in arguments(other)]
+    return len(readers) == 1 and isinstance(readers[0], Statement) and readers[0].primitive in ("add", "sub")
+
+
+def phase_cycles(
+    region: Region, items: tuple[BodyItem, ...], s: Structure, machine: Machine
+) -> tuple[int, tuple[tuple[Unit, int], ...]]:
+    """Cycles that a phase holds its consumer for, alone; and those that it holds each pipe for."""
+    elements = s.rows * s.depth
+    mix = phase_mix(region, items)
+    alone: dict[Unit, float] = {}
+    crowded: dict[Unit, float] = {}
+    for kind, count in mix.items():
+        pipe = _PIPES.get(machine.scalar_unit[kind])
+        if pipe is not None:
+            alone[pipe] = alone.get(pipe, 0.0) + count * elements / machine.scalar_alone[kind]
+            crowded[pipe] = crowded.get(pipe, 0.0) + count * elements / machine.scalar[kind]
+    slots = machine.schedulers_per_sm * machine.threads_per_warp
+    busiest = max(*alone.values(), mix.instructions * elements / slots, 0.0)
+    starts = sum(machine.tile_start[f"row_{i.kind}"] for i in items if isinstance(i, Reduction))
+    chain = machine.latency.arithmetic * sum(isinstance(i, Statement) for i in items)
+    chain += machine.latency.special * sum(isinstance(i, Statement) and "exp" in i.primitive for i in items)
+    pipes = tuple((pipe, math.ceil(cycles)) for pipe, cycles in sorted(crowded.items()))
+    return math.ceil(busiest + starts + chain), pipes
+
+
+def rescale_cycles(s: Structure, machine: Machine) -> int:
+    """Cycles in which a consumer multiplies its sums by a factor of each row."""
+    return math.ceil(s.rows * s.columns / machine.scalar_alone["mul"] + machine.latency.arithmetic)
+
+
+def product_cycles(
+    rows: int, columns: int, deep: int, region: Region, machine: Machine, *, held: bool
+) -> int:
+    """Cycles of the tensor core for a product; with `held` its left operand is in registers."""
+    dtype = region.operand_dtype
+    rate = machine.tensor[dtype.value]
+    full = machine.mma_rows * columns * (machine.mma_k_bytes * 8 // dtype.bits) / rate
+    least = machine.mma_least_cycles + columns * machine.mma_least_cycles_per_column
+    one = max(full, machine.mma_least_cycles_registers if held else least)
+    return math.ceil(one * product_instructions(rows, deep, region, machine))
+
+
+def product_instructions(rows: int, deep: int, region: Region, machine: Machine) -> int:
+    """Tensor instructions of a product, all warpgroups of the partition together."""
+    return (rows // machine.mma_rows) * (deep * region.operand_dtype.bits // 8 // machine.mma_k_bytes)
+
+
+def product_issue(instructions: int, busy: int, machine: Machine) -> int:
+    """Cycles for which issuing a product holds its consumer: what the queue does not take has to wait."""
+    waiting = max(0.0, instructions - machine.mma_queue) * busy / instructions
+    return math.ceil(max(instructions * machine.latency.wgmma_issue, waiting))
