@@ -241,7 +241,8 @@ class Tile:
         whole = whole[tuple(self.place[r] if r in self.place else slice(None) for r in view.roles)]
         box = whole[tuple(slice(place[r][0], place[r][0] + place[r][1]) for r in roles)]
         missing = [(0, place[r][1] - n) for r, n in zip(roles, box.shape, strict=True)]
-        box = np.pad(box.astype(np.int32 if box.dtype.kind == "i" else np.float32), missing)
+        box = box.astype(np.int32 if box.dtype.kind == "i" else np.float32)
+        box = np.pad(box, missing) if missing else box
         assert set(roles) <= set(order), (roles, order)
         box = box.transpose([roles.index(r) for r in order if r in roles])
         return box.reshape([place[r][1] if r in roles else 1 for r in order])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
-from attention_graphs import Sizes, attention, causal
+from attention_graphs import *
 from region_numpy import Counts, evaluate_region
 
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
@@ -41,3 +43,55 @@ def test_causal_attention(queries: int, keys: int) -> None:
     counts = check(attention(causal, Sizes(queries=queries, keys=keys)))
     assert counts.unmasked or queries > keys
     assert counts.skipped
+
+
+FORMS: dict[str, tuple[Graph, bool]] = {
+    "window": (attention(window), True),
+    "window both ways": (attention(around), True),
+    "nested masks": (attention(nested), True),
+    "soft cap": (attention(soft_cap), False),
+    "cap, causal, window": (attention(everything), True),
+    "alibi": (attention(alibi), True),
+    "bias": (attention(bias("queries", "keys")), False),
+    "bias by head": (attention(bias("batch", "heads", "queries", "keys")), False),
+    "bias of keys": (attention(bias("batch", "one", "one", "keys", dtype="f32")), False),
+    "bias of queries": (attention(bias("heads", "queries", "one", dtype="f32")), False),
+    "key limit": (attention(key_limit), True),
+    "factor by head": (attention(per_head), False),
+    "segments": (attention(segments), True),
+    "added mask": (attention(added(-math.inf)), True),
+    "added large": (attention(added(-1e30)), True),
+    "chosen large": (attention(chosen(-1e9)), True),
+    "chosen small": (attention(chosen(-3.0)), False),
+    "rows with nothing": (attention(whole_rows), True),
+    "rows with nothing but large": (attention(lambda p, x: p.g.where(p.rows < 20, x, -1e9)), False),
+    "every second": (attention(even), False),
+    "cross": (attention(sizes=Sizes(queries=40, keys=150, column=32)), False),
+    "one query": (attention(sizes=Sizes(queries=1)), False),
+    "one key": (attention(sizes=Sizes(keys=1)), False),
+    "one head": (attention(causal, Sizes(batch=1, heads=1)), True),
+    "written out": (written_out(), True),
+    "written out, safe": (written_out(whole_rows, safe=True), True),
+    "written out, lse": (written_out(lse=True), True),
+    "lse": (with_lse(), True),
+    "lse, full, ragged": (with_lse(lambda _, x: x, Sizes(keys=75)), False),
+    "grouped": (grouped("reshape"), False),
+    "grouped causal": (grouped("reshape", causal), True),
+    "grouped as it lies": (grouped("inputs"), False),
+    "grouped as it lies, causal": (grouped("inputs", causal), True),
+    "multi-query": (multi_query(), False),
+    "multi-query causal": (multi_query(causal), True),
+    "linear": (linear(), False),
+    "linear causal": (linear(zero_causal), True),
+    "linear f16": (linear(zero_causal, Sizes(dtype="f16")), True),
+    "linear normal": (linear(zero_causal, normal=True), True),
+    "retention": (linear(decayed, Sizes(keys=70)), True),
+    "two values": (two_values(), True),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms(form: str) -> None:
+    graph, skips = FORMS[form]
+    counts = check(graph)
+    assert bool(counts.skipped) == skips
