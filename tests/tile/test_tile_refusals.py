@@ -14,7 +14,7 @@ from wsopt.tile.structures import structures
 
 
 def chained(g: GraphBuilder) -> Symbol:
-    return g.matmul(g.cast(product(g), dtype="bf16", name="h"), g.input("v", (512, 64), "bf16"), name="q")
+    return g.matmul(g.cast(product(g), dtype="bf16", name="h"), g.input("v", (512, 320), "bf16"), name="q")
 
 
 def operand(op: str) -> Body:
@@ -93,7 +93,7 @@ def constant_condition(g: GraphBuilder) -> Symbol:
 REFUSALS: dict[str, tuple[Body, str]] = {
     "chained": (
         chained,
-        "node q: operand 0 of the matmul is computed by cast node h; operands have to be inputs",
+        "node q: dimension 1 of v (extent 320) is a column axis, which a block holds whole: at most 256",
     ),
     "relu": (operand("relu"), "node p: operand 0 of the matmul is computed by cast node c"),
     "rms_norm": (operand("rms_norm"), "node p: operand 0 of the matmul is computed by cast node c"),

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from wsopt.machine.cost import InstructionMix
 
 Term = str | int | float
-Emit = Callable[[str, tuple[Term, ...]], str]
+Emit = Callable[[str, tuple[Term, ...]], Term]
 
 PRIMITIVES: Mapping[str, InstructionMix] = MappingProxyType(
     {
@@ -53,7 +53,10 @@ PRIMITIVES: Mapping[str, InstructionMix] = MappingProxyType(
         "round_f8e5m2": InstructionMix({"convert_f8": 1}),
         "iota_row": InstructionMix({"iadd": 1}),
         "iota_column": InstructionMix({"iadd": 1}),
+        "iota_stream": InstructionMix({"iadd": 1}),
         "iota_batch": InstructionMix(),
+        "iota_group": InstructionMix(),
+        "inside_stream": InstructionMix({"iadd": 1, "compare": 1}),
     }
 )
 """Every primitive, with the instructions of one element (f32 arithmetic, packed conversions count a half)."""

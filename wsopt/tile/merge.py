@@ -17,7 +17,10 @@ from wsopt.tile.types import Role, View
 
 @dataclass(frozen=True, slots=True)
 class RawView:
-    """A tensor's dimensions by axis, before axes are merged. Strides are in elements."""
+    """A tensor's dimensions by axis, before axes are merged. Strides are in elements.
+
+    `parts` is as in a View, empty where every dimension of the tensor is one axis.
+    """
 
     tensor: str
     dtype: DType
@@ -26,24 +29,31 @@ class RawView:
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     origin: tuple[int, ...]
+    rank: int
+    parts: tuple[tuple[int, int], ...] = ()
+
+
+_WHOLE = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Dim:
-    """One dimension of a view: possibly several of the tensor's, merged."""
+    """One dimension of a view: possibly several of the tensor's, merged, or a part of one."""
 
     axis: Dim
     extent: int
     stride: int
     origin: tuple[int, ...]
+    part: tuple[int, int]
 
 
 def _dims(raw: RawView, kept: Mapping[Dim, Role]) -> tuple[_Dim, ...]:
     """The dimensions that carry an axis. Those of extent one are broadcast, unless TMA has to see them."""
-    dims = zip(raw.axes, raw.extents, raw.strides, raw.origin, strict=True)
+    parts = raw.parts or (_WHOLE,) * len(raw.axes)
+    dims = zip(raw.axes, raw.extents, raw.strides, raw.origin, parts, strict=True)
     return tuple(
-        _Dim(axis, extent, stride, (origin,))
-        for axis, extent, stride, origin in dims
+        _Dim(axis, extent, stride, (origin,), part)
+        for axis, extent, stride, origin, part in dims
         if axis in kept and (extent > 1 or kept[axis] is not Role.BATCH)
     )
 
@@ -66,13 +76,23 @@ def _merged(dims: tuple[_Dim, ...], outer: Dim, inner: Dim) -> tuple[_Dim, ...]:
     first, second = _find(dims, outer), _find(dims, inner)
     if first is None or second is None:
         return dims
-    joined = _Dim(inner, first.extent * second.extent, second.stride, first.origin + second.origin)
+    joined = _Dim(inner, first.extent * second.extent, second.stride, *_join_origins(first, second))
     return tuple(joined if dim is second else dim for dim in dims if dim is not first)
+
+
+def _join_origins(first: _Dim, second: _Dim) -> tuple[tuple[int, ...], tuple[int, int]]:
+    """Origin and part of two dimensions that become one; two parts of one dimension grow together."""
+    (take, _), (inner_take, step) = first.part, second.part
+    if first.origin[-1] != second.origin[0]:
+        return first.origin + second.origin, (take, step)
+    return first.origin + second.origin[1:], (take * inner_take if len(first.origin) == 1 else take, step)
 
 
 def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Dim, Role]) -> View:
     """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory."""
-    ordered = sorted(dims, key=lambda dim: (roles[dim.axis] is not Role.BATCH, -dim.stride))
+    outer = {Role.BATCH: 0, Role.GROUP: 1}
+    ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], 2), -dim.stride))
+    parts = tuple(dim.part for dim in ordered)
     return View(
         tensor=raw.tensor,
         dtype=raw.dtype,
@@ -80,8 +100,9 @@ def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Dim, Role]) -> Vi
         extents=tuple(dim.extent for dim in ordered),
         strides=tuple(dim.stride for dim in ordered),
         origin=tuple(dim.origin for dim in ordered),
-        rank=len(raw.extents),
+        rank=raw.rank,
         constant=raw.constant,
+        parts=parts if any(part != _WHOLE for part in parts) else (),
     )
 
 
@@ -91,12 +112,15 @@ def merge_views(
     batches: Sequence[Dim],
     extents: Mapping[Dim, int],
     counted: frozenset[Dim] = frozenset(),
-) -> tuple[list[View], tuple[tuple[Role, int], ...]]:
+    *,
+    groups: bool = False,
+) -> tuple[list[View], dict[Dim, Role], tuple[tuple[Role, int], ...]]:
     """Merge batch axes into each other and into the rows where memory allows it.
 
-    Axes that are `counted` stay as they are, for an index along a merged one would be another. Returns the
-    views, in the order given, and the extent of every role. LoweringError if more than one batch axis is
-    left: a tile has one.
+    Axes that are `counted` stay as they are, for an index along a merged one would be another. With `groups`
+    a second batch axis may be left, which becomes the group. Returns the views, in the order given, the
+    roles of the axes that are left, and the extent of every role. LoweringError if more batch axes are left
+    than a tile has.
     """
     views = [_dims(raw, roles) for raw in raws]
     sizes = dict(extents)
@@ -110,13 +134,25 @@ def merge_views(
             left.remove(outer)
         else:
             inner = outer
-    if len(left) > 1:
+    if len(left) > 1 + groups:
         raise LoweringError(
             f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
-            "a kernel takes one"
+            f"a kernel takes {'two' if groups else 'one'}"
         )
-    found = {
-        roles[axis]: sizes[axis] for axis in roles if axis in sizes and (axis not in batches or axis in left)
-    }
+    roles = {axis: role for axis, role in roles.items() if axis not in batches or axis in left}
+    if len(left) > 1:
+        roles[_group(left, views, roles)] = Role.GROUP
+    found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
     order = tuple((role, found[role]) for role in Role if role in found)
-    return [_view(raw, dims, roles) for raw, dims in zip(raws, views, strict=True)], order
+    return [_view(raw, dims, roles) for raw, dims in zip(raws, views, strict=True)], roles, order
+
+
+def _group(left: Sequence[Dim], views: Sequence[tuple[_Dim, ...]], roles: Mapping[Dim, Role]) -> Dim:
+    """Of two batch axes the one along which more streamed tensors are broadcast; the inner one of equals."""
+
+    def missing(axis: Dim) -> int:
+        streamed = [dims for dims in views if any(roles.get(dim.axis) is Role.STREAM for dim in dims)]
+        return sum(_find(dims, axis) is None for dims in streamed)
+
+    outer, inner = left
+    return outer if missing(outer) > missing(inner) else inner

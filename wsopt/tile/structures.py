@@ -51,6 +51,12 @@ def _check_view(view: View, machine: Machine) -> None:
             )
 
 
+def check_loop(region: Region) -> None:
+    """Raise LoweringError for a loop that computes values, which the rooms after this one do not take yet."""
+    if region.body:
+        raise LoweringError(f"graph {region.name}: loops with values are not emitted yet")
+
+
 def check_operands(region: Region) -> None:
     """Raise LoweringError for f8 operands that do not lie along the streamed axis."""
     for view in region.operands:
@@ -163,6 +169,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     Raises LoweringError where no structure can be: strides that TMA does not take, f8 operands that would
     need a transposition.
     """
+    check_loop(region)
     check_tma(region, machine)
     check_operands(region)
     if region.body:

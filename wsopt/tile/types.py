@@ -68,6 +68,10 @@ class View:
     `extents` and `strides` are in elements; `roles` gives each dimension's axis. Dimensions of extent one
     are left out, and axes that were merged are one dimension. `origin` says for each dimension which
     dimensions of the graph's tensor, of `rank` dimensions, it stands for.
+
+    `parts` is empty unless a dimension of the tensor was split between axes. It has (take, step) for each
+    dimension: of the first tensor's dimension in its origin only `take` neighbours belong to it (0: all), and
+    of the last one every `step`-th element. So heads split into (8, 4) are (0, 4) and (4, 1).
     """
 
     tensor: str
@@ -78,6 +82,7 @@ class View:
     origin: tuple[tuple[int, ...], ...]
     rank: int
     constant: bool = False
+    parts: tuple[tuple[int, int], ...] = ()
 
     def position(self, role: Role) -> int | None:
         """Which dimension carries this axis, or None where the tensor is broadcast along it."""
@@ -235,8 +240,11 @@ class Region:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of the products."""
-        return 2 * len(self.contractions) * math.prod(extent for _, extent in self.extents)
+        """Multiplications and additions of the products, as if nothing were masked."""
+        inner = self.extent(Role.INNER)
+        whole = math.prod(extent for role, extent in self.extents if role is not Role.INNER)
+        columns = self.extent(Role.COLUMN)
+        return 2 * sum(whole if c.spans == FULL else whole // columns * inner for c in self.contractions)
 
     @property
     def compulsory_bytes(self) -> int:

@@ -1,0 +1,97 @@
+"""Attention-like graphs: their regions, evaluated slab by slab, give what the graphs mean."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from attention_graphs import *
+from region_numpy import Counts, evaluate_region
+
+from wsopt.graph.reference import evaluate, random_inputs, relative_error
+from wsopt.graph.types import Graph
+from wsopt.tile.region import find_region
+
+TOLERANCE = {"bf16": 8e-3, "f16": 1.5e-3, "f32": 8e-3}
+
+
+def check(graph: Graph, seed: int = 0, tolerance: float | None = None) -> Counts:
+    """Evaluate with masks everywhere, and with bounds that skip and unmask; the counts of the latter."""
+    region = find_region(graph)
+    inputs = random_inputs(graph, seed)
+    wanted = evaluate(graph, inputs)
+    counts = Counts()
+    for split in (False, True):
+        found, counts = evaluate_region(graph, region, inputs, split=split)
+        for name, array in wanted.items():
+            limit = tolerance or TOLERANCE[graph.type_of(name).dtype.value]
+            assert relative_error(found[name].astype(np.float32), array.astype(np.float32)) < limit
+    return counts
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("keys", [64, 72, 100])
+def test_full_attention(keys: int, dtype: str) -> None:
+    counts = check(attention(sizes=Sizes(keys=keys, dtype=dtype)))
+    assert counts.skipped == 0
+    assert counts.unmasked == (keys // 16) * 12  # every slab that does not reach beyond the end
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(72, 72), (40, 104), (64, 128), (96, 64)])
+def test_causal_attention(queries: int, keys: int) -> None:
+    counts = check(attention(causal, Sizes(queries=queries, keys=keys)))
+    assert counts.unmasked or queries > keys
+    assert counts.skipped
+
+
+FORMS: dict[str, tuple[Graph, bool]] = {
+    "window": (attention(window), True),
+    "window both ways": (attention(around), True),
+    "nested masks": (attention(nested), True),
+    "soft cap": (attention(soft_cap), False),
+    "cap, causal, window": (attention(everything), True),
+    "alibi": (attention(alibi), True),
+    "bias": (attention(bias("queries", "keys")), False),
+    "bias by head": (attention(bias("batch", "heads", "queries", "keys")), False),
+    "bias of keys": (attention(bias("batch", "one", "one", "keys", dtype="f32")), False),
+    "bias of queries": (attention(bias("heads", "queries", "one", dtype="f32")), False),
+    "key limit": (attention(key_limit), True),
+    "factor by head": (attention(per_head), False),
+    "segments": (attention(segments), True),
+    "added mask": (attention(added(-math.inf)), True),
+    "added large": (attention(added(-1e30)), True),
+    "chosen large": (attention(chosen(-1e9)), True),
+    "chosen small": (attention(chosen(-3.0)), False),
+    "rows with nothing": (attention(whole_rows), True),
+    "rows with nothing but large": (attention(lambda p, x: p.g.where(p.rows < 20, x, -1e9)), False),
+    "every second": (attention(even), False),
+    "cross": (attention(sizes=Sizes(queries=40, keys=150, column=32)), False),
+    "one query": (attention(sizes=Sizes(queries=1)), False),
+    "one key": (attention(sizes=Sizes(keys=1)), False),
+    "one head": (attention(causal, Sizes(batch=1, heads=1)), True),
+    "written out": (written_out(), True),
+    "written out, safe": (written_out(whole_rows, safe=True), True),
+    "written out, lse": (written_out(lse=True), True),
+    "lse": (with_lse(), True),
+    "lse, full, ragged": (with_lse(lambda _, x: x, Sizes(keys=75)), False),
+    "grouped": (grouped("reshape"), False),
+    "grouped causal": (grouped("reshape", causal), True),
+    "grouped as it lies": (grouped("inputs"), False),
+    "grouped as it lies, causal": (grouped("inputs", causal), True),
+    "multi-query": (multi_query(), False),
+    "multi-query causal": (multi_query(causal), True),
+    "linear": (linear(), False),
+    "linear causal": (linear(zero_causal), True),
+    "linear f16": (linear(zero_causal, Sizes(dtype="f16")), True),
+    "linear normal": (linear(zero_causal, normal=True), True),
+    "retention": (linear(decayed, Sizes(keys=70)), True),
+    "two values": (two_values(), True),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms(form: str) -> None:
+    graph, skips = FORMS[form]
+    counts = check(graph)
+    assert bool(counts.skipped) == skips

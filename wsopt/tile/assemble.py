@@ -1,0 +1,232 @@
+"""From rewritten values to a region: names, the loop's body, the epilogue, sources and outputs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from wsopt.errors import LoweringError
+from wsopt.graph.types import row_major_strides
+from wsopt.tile.axes import Dim
+from wsopt.tile.chain import Chain
+from wsopt.tile.expand import Term
+from wsopt.tile.merge import RawView, merge_views
+from wsopt.tile.nodes import OUTPUTS
+from wsopt.tile.types import (
+    FULL,
+    SLAB,
+    Bound,
+    Contraction,
+    Output,
+    Reduction,
+    Region,
+    Role,
+    Scalar,
+    Source,
+    Statement,
+    View,
+)
+from wsopt.tile.values import REDUCTIONS, SINKS, Flow, Value, reachable
+
+_LEAVES = ("product", "source", "before")
+_PER_ROW = frozenset({Role.ROW})
+
+
+@dataclass(slots=True)
+class _Names:
+    """Names of values: a node's, numbered; a value that the loop and the epilogue compute has two."""
+
+    flow: Flow
+    counts: Counter[str] = field(default_factory=Counter)
+    known: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str) -> str:
+        """A new name for a value: of a product its node's, of a source its use."""
+        value = self.flow.pool[name]
+        if value.primitive in ("product", "contract", "source"):
+            self.known[name] = value.label[0]
+        elif value.primitive == "before":
+            self.known[name] = f"{self.known[str(value.args[0])]}.before"
+        else:
+            self.known[name] = f"{value.node}${self.counts[value.node]}"
+            self.counts[value.node] += 1
+        return self.known[name]
+
+    def term(self, term: Term) -> str | Scalar:
+        return self.known[term] if isinstance(term, str) else term
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The region's tensors as they lie: views by use and by output, axes that are left, and extents."""
+
+    views: dict[str, View]
+    roles: dict[Dim, Role]
+    extents: tuple[tuple[Role, int], ...]
+
+
+def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
+    """Where an output is stored. Raises LoweringError for what is no tile and no row of the block."""
+    kind = chain.axes.graph.type_of(name)
+    if kind.dtype not in OUTPUTS:
+        raise LoweringError(f"output {name} is {kind.dtype.value}; add a cast to a floating-point type")
+    spans = flow.pool.spans(value)
+    if Role.STREAM in spans:
+        raise LoweringError(
+            f"output {name} varies along the streamed axis, which a kernel never holds whole; it can only "
+            "be reduced or contracted along it"
+        )
+    if spans not in (FULL, _PER_ROW):
+        raise LoweringError(
+            f"output {name} is the same along the rows or columns of the product; store it apart"
+        )
+    raw = chain.axes.output_view(name, row_major_strides(kind.shape))
+    roles = {chain.axes.roles.get(a) for a, e in zip(raw.axes, raw.extents, strict=True) if e > 1}
+    if not roles <= {Role.BATCH, *spans}:
+        raise LoweringError(f"output {name} repeats its values along an axis; store them once")
+    return raw
+
+
+def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], uses: frozenset[str]) -> _Layout:
+    raws = {**{use: raw for use, raw in chain.raw.items() if use in uses}, **outputs}
+    axes = chain.axes
+    views, roles, extents = merge_views(
+        list(raws.values()), axes.roles, axes.batches, axes.extents, frozenset(chain.counted), groups=True
+    )
+    return _Layout(dict(zip(raws, views, strict=True)), roles, extents)
+
+
+def _shape(chain: Chain, raw: RawView, layout: _Layout) -> tuple[tuple[str, int] | int, ...]:
+    """For each dimension of an output an input's dimension of the same axes; else its extent."""
+    found: list[tuple[str, int] | int] = []
+    for dim in range(raw.rank):
+        atoms = tuple(a for a, origin in zip(raw.axes, raw.origin, strict=True) if origin == dim)
+        extent = chain.axes.shapes[raw.tensor][dim]
+        named = next((place for place in _dimensions(chain, layout) if place[1] == atoms), None)
+        found.append(extent if extent == 1 or named is None else named[0])
+    return tuple(found)
+
+
+def _dimensions(chain: Chain, layout: _Layout) -> list[tuple[tuple[str, int], tuple[Dim, ...]]]:
+    """The dimensions of the inputs, with their atoms."""
+    found = []
+    for use, raw in chain.raw.items():
+        if use not in layout.views:
+            continue
+        for dim in range(raw.rank):
+            atoms = tuple(a for a, origin in zip(raw.axes, raw.origin, strict=True) if origin == dim)
+            found.append(((raw.tensor, dim), atoms))
+    return found
+
+
+@dataclass(slots=True)
+class _Assembly:
+    """Writes values down as the region's items."""
+
+    chain: Chain
+    flow: Flow
+    layout: _Layout
+    names: _Names
+
+    def item(self, name: str) -> Statement | Reduction | Contraction:
+        """A value as an item of the loop or the epilogue, with a new name."""
+        value = self.flow.pool[name]
+        args = tuple(self.names.term(a) for a in value.args)
+        own = self.names.add(name)
+        if value.primitive in ("product", "contract"):
+            return self._contraction(value, own, args)
+        if value.primitive in REDUCTIONS:
+            decay = str(args[1]) if len(args) > 1 else None
+            return Reduction(own, REDUCTIONS[value.primitive], str(args[0]), decay)
+        return Statement(own, self._primitive(value), args, value.spans, value.dtype)
+
+    def _primitive(self, value: Value) -> str:
+        if value.primitive != "iota_batch":
+            return value.primitive
+        return f"iota_{self.layout.roles[value.label]}"
+
+    def _contraction(self, value: Value, name: str, args: tuple[str | Scalar, ...]) -> Contraction:
+        views = [self.layout.views.get(f"{name}:{operand}") for operand in (0, 1)]
+        right = views[1]
+        assert right is not None, "the second operand of a product is an input"
+        if value.primitive == "contract":
+            return Contraction(
+                name, str(args[0]), right, False, FULL, str(args[1]) if len(args) > 1 else None
+            )
+        left = views[0]
+        assert left is not None, "both operands of a product in the loop are inputs"
+        if Role.STREAM in left.roles:  # the product is written with its sides exchanged
+            left, right = right, left
+        return Contraction(name, left, right, False, SLAB)
+
+
+def _uses(flow: Flow, live: frozenset[str]) -> frozenset[str]:
+    """The uses of inputs that live values read."""
+    found: set[str] = set()
+    for name in live:
+        value = flow.pool[name]
+        if value.primitive == "source":
+            found.add(value.label[0])
+        elif value.primitive == "contract":
+            found.add(f"{value.label[0]}:1")
+        elif value.primitive == "product":
+            found.update((f"{value.label[0]}:0", f"{value.label[0]}:1"))
+    return frozenset(found)
+
+
+def _loop_values(flow: Flow, live: frozenset[str]) -> frozenset[str]:
+    """What the loop computes: its sums and maxima, and all that these read."""
+    return reachable(flow.pool, [name for name in live if flow.pool[name].primitive in SINKS])
+
+
+def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: dict[str, Term]) -> Region:
+    """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
+    graph = chain.axes.graph
+    outputs = {
+        f"out:{name}": _output_view(chain, name, value, flow)
+        for name, value in zip(graph.outputs, flow.outputs, strict=True)
+    }
+    live = reachable(flow.pool, flow.outputs)
+    layout = _layout(chain, flow, outputs, _uses(flow, live))
+    names = _Names(flow)
+    assembly = _Assembly(chain, flow, layout, names)
+    loop = _loop_values(flow, live)
+    order = [name for name in flow.pool.values if name in live]
+    sources = tuple(
+        Source(names.add(name), layout.views[flow.pool[name].label[0]], flow.pool[name].spans)
+        for name in order
+        if flow.pool[name].primitive == "source"
+    )
+    body = []
+    for name in (name for name in order if name in loop):
+        if flow.pool[name].primitive == "before":
+            names.add(name)
+        elif flow.pool[name].primitive != "source":
+            body.append(assembly.item(name))
+    in_loop = dict(names.known)
+    after = reachable(flow.pool, flow.outputs, through_sinks=False)
+    statements = []
+    for name in (name for name in order if name in after):
+        if flow.pool[name].primitive not in (*SINKS, "source"):
+            item = assembly.item(name)
+            assert isinstance(item, Statement), "sums and maxima are the loop's"
+            statements.append(item)
+    return Region(
+        name=graph.name,
+        doc=graph.doc,
+        extents=layout.extents,
+        contractions=tuple(item for item in body if isinstance(item, Contraction)),
+        sources=sources,
+        statements=tuple(statements),
+        outputs=tuple(
+            Output(name, str(names.term(value)), layout.views[key], _shape(chain, outputs[key], layout))
+            for name, value, key in zip(graph.outputs, flow.outputs, outputs, strict=True)
+        ),
+        body=tuple(body),
+        bounds=bounds,
+        unmasked=tuple(
+            (in_loop[outer], in_loop[inner])
+            for outer, inner in unmasked.items()
+            if outer in in_loop and isinstance(inner, str)
+        ),
+    )
