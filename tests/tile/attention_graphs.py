@@ -170,7 +170,11 @@ def written_out(
     shift = g.where(g.equal(largest, -math.inf), 0.0, largest) if safe else largest
     weights = g.exp(x - shift, name="e")
     total = g.reduce_sum(weights, axis=-1, keepdims=True, name="l")
-    g.output(g.cast(g.matmul(g.cast(weights / total, dtype=sizes.dtype), p.v, name="pv"), dtype=sizes.dtype, name="o"))
+    g.output(
+        g.cast(
+            g.matmul(g.cast(weights / total, dtype=sizes.dtype), p.v, name="pv"), dtype=sizes.dtype, name="o"
+        )
+    )
     if lse:
         g.output(g.add(largest, g.log(total), name="lse"))
     return g.build()

@@ -12,7 +12,7 @@ from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
 from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, Output, Role, Source, Statement
+from wsopt.tile.types import Output, Role, Source, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,6 @@ class PieceWriter:
     pools: dict[DType, str]
     operands: dict[str, Operand] = field(default_factory=dict)
     stored: dict[DType, int] = field(default_factory=dict)
-
-    def add_sum(self, contraction: str, name: str) -> None:
-        """Make a product's sums known under their name in the kernel."""
-        self.operands[contraction] = Operand(name, FULL, DType.F32)
 
     def _load_address(self, argument: VectorArgument) -> str:
         s = self.verified.program.structure

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wsopt.emit.epilogue import PieceWriter, VectorArgument
+from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad, Zero
 from wsopt.emit.names import Names
 from wsopt.emit.pipeline import Operands, consumer_loop
@@ -229,23 +230,31 @@ class KernelPlan:
 
     def piece(self) -> tuple[Instruction, ...]:
         """The epilogue of one piece."""
-        scope = Names(taken=set(self.sums()))
+        known = self.epilogue_values()
+        scope = Names(taken={operand.name for operand in known.values()})
         writer = PieceWriter(
             self.verified,
             scope,
-            self.vectors(),
+            self.epilogue_vectors(),
             self.inputs(),
             self.outputs(),
             {dtype: pool.name for dtype, pool in self.pools().items()},
         )
-        for contraction in self.program.region.contractions:
-            name = self.registers()[f"sum:{contraction.name}@0"]
-            writer.add_sum(contraction.name, name)
+        writer.operands.update(known)
         found = list(writer.sources())
         found.extend(writer.statement(statement) for statement in self.program.region.statements)
         for output in self.program.region.outputs:
             found.extend(writer.store(output))
         return tuple(found)
+
+    def epilogue_values(self) -> dict[str, Operand]:
+        """The loop's results that the epilogue reads, by name."""
+        names = {c.name: self.registers()[f"sum:{c.name}@0"] for c in self.program.region.contractions}
+        return {value: Operand(name, FULL, DType.F32) for value, name in names.items()}
+
+    def epilogue_vectors(self) -> dict[str, VectorArgument]:
+        """The rows, columns and scalars that the epilogue reads."""
+        return self.vectors()
 
     def sums(self) -> tuple[str, ...]:
         """The accumulators that the epilogue reads, in the order of its arguments."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wsopt.emit.epilogue import VectorArgument
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad
 from wsopt.emit.plan import KernelPlan, RingBuffer
@@ -72,7 +73,28 @@ class SlabPlan(KernelPlan):
             rings[name] = ring.name
             depths[ring.name] = self.depth_name(ring)
         (resident,) = self.residents()
-        return SlabOperands(tile_view(f"{resident.name}_tile.index(index)", resident, Role.ROW), tiles, rings, depths)
+        return SlabOperands(
+            tile_view(f"{resident.name}_tile.index(index)", resident, Role.ROW), tiles, rings, depths
+        )
+
+    def sums(self) -> tuple[str, ...]:
+        """The accumulators that the epilogue reads, in the order of its arguments."""
+        return tuple(self.writer().name(c.name) for c in self.program.region.contractions if c.spans == FULL)
+
+    def epilogue_values(self) -> dict[str, Operand]:
+        """The loop's results that the epilogue reads, by name: sums, and reductions of rows."""
+        writer, region = self.writer(), self.program.region
+        found = {
+            c.name: Operand(writer.name(c.name), FULL, DType.F32)
+            for c in region.contractions
+            if c.spans == FULL
+        }
+        rows = frozenset({Role.ROW})
+        return found | {i.name: Operand(writer.name(i.name), rows, DType.F32) for i in self.epilogue_rows()}
+
+    def epilogue_vectors(self) -> dict[str, VectorArgument]:
+        """The rows, columns and scalars that the epilogue reads."""
+        return {name: vector for name, vector in self.vectors().items() if name in self.epilogue_reads()}
 
     def writer(self) -> SlabWriter:
         """The writer of the loop's arithmetic."""
@@ -110,7 +132,9 @@ class SlabPlan(KernelPlan):
     def slab_loop(self, *, masked: bool) -> Loop:
         """The loop over slabs in which masks are at work, or over those in which none is."""
         alone = masked and self.has_masks
-        return slab_loop(self.verified, self.slab_operands(), self.writer(), masked=masked, overlapped=not alone)
+        return slab_loop(
+            self.verified, self.slab_operands(), self.writer(), masked=masked, overlapped=not alone
+        )
 
     @property
     def has_masks(self) -> bool:
@@ -202,5 +226,10 @@ class SlabPlan(KernelPlan):
 
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents."""
-        return (*(["groups"] if self.has_group else []), "row_tiles", "row_extent", "column_extent", "stream_extent")
-
+        return (
+            *(["groups"] if self.has_group else []),
+            "row_tiles",
+            "row_extent",
+            "column_extent",
+            "stream_extent",
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from wsopt.emit import text
+from wsopt.emit.epilogue import VectorArgument
 from wsopt.emit.instructions import Expect, Instruction, WaitEmpty
-from wsopt.emit.plan import VectorArgument
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
@@ -50,9 +50,17 @@ def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
         ("PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"),
         ("RESIDENT_BYTES", str(resident.nbytes * s.consumers), "bytes of the tiles that the loop holds"),
     ]
-    found += [(plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()]
+    found += [
+        (plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()
+    ]
     if plan.overlapped() and plan.has_masks:
-        found.append(("LEAST", str(plan.slab_loop(masked=False).least), "slabs that the overlapped loop takes at least"))
+        found.append(
+            (
+                "LEAST",
+                str(plan.slab_loop(masked=False).least),
+                "slabs that the overlapped loop takes at least",
+            )
+        )
     return found
 
 
@@ -111,7 +119,15 @@ def _consumer_parameters(plan: SlabPlan) -> list[str]:
 
 def _epilogue_parameters(plan: SlabPlan) -> list[str]:
     rows = [plan.writer().name(item.name) for item in plan.epilogue_rows()]
-    place = ["batch", *(["group"] if plan.has_group else []), "row", "column", "row_extent", "column_extent", "visit"]
+    place = [
+        "batch",
+        *(["group"] if plan.has_group else []),
+        "row",
+        "column",
+        "row_extent",
+        "column_extent",
+        "visit",
+    ]
     vectors = _vectors(plan, plan.epilogue_reads())
     return [*plan.sums(), *rows, *vectors, *_pools(plan), *_stores(plan), *place, "piece: gl.constexpr"]
 
@@ -170,7 +186,12 @@ def _loops(plan: SlabPlan) -> list[str]:
         lines += [text.block(line) for line in _loop(plan, start, "whole_end", masked=False)]
     else:
         lines += _loop(plan, start, "whole_end", masked=False)
-    return lines + _loop(plan, "whole_end" if lower or plan.overlapped() else "gl.maximum(whole_end, begin)", "end", masked=True)
+    return lines + _loop(
+        plan,
+        "whole_end" if lower or plan.overlapped() else "gl.maximum(whole_end, begin)",
+        "end",
+        masked=True,
+    )
 
 
 def _loop(plan: SlabPlan, first: str, last: str, *, masked: bool) -> list[str]:

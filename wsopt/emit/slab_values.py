@@ -38,7 +38,11 @@ class SlabWriter:
     def name(self, value: str, age: int = 0) -> str:
         """The identifier of a value of the loop; of what it was `age` slabs before."""
         plain = value.replace("$", "_").replace(BEFORE, "_past")
-        return self.names(f"value:{value}", plain) if age == 0 else self.names(f"value:{value}-{age}", f"{plain}_old{'er' * (age - 1)}")
+        return (
+            self.names(f"value:{value}", plain)
+            if age == 0
+            else self.names(f"value:{value}-{age}", f"{plain}_old{'er' * (age - 1)}")
+        )
 
     def _item(self, name: str) -> BodyItem:
         return next(item for item in self.region.body if item.name == name)
@@ -104,7 +108,10 @@ class SlabWriter:
         own: set[str] = set()
         chosen = [self._item(name) for name in items if name in needed]
         if any(isinstance(i, Statement) and i.primitive in ("iota_stream", "inside_stream") for i in chosen):
-            yield Assign("places", f"(begin + {slab}) * TILE_DEPTH + gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, SLAB_LAYOUT))")
+            yield Assign(
+                "places",
+                f"(begin + {slab}) * TILE_DEPTH + gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, SLAB_LAYOUT))",
+            )
 
         def operand(name: str) -> Operand:
             while name in alias:
@@ -156,7 +163,9 @@ class SlabWriter:
         decay = self.product(sums).decay or ""
         factor = self._as_operand(decay, age(decay)).name
         name = self.name(sums)
-        yield Assign(name, f"{name} * gl.expand_dims(gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT)), 1)")
+        yield Assign(
+            name, f"{name} * gl.expand_dims(gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT)), 1)"
+        )
 
     def starts(self) -> tuple[tuple[str, str], ...]:
         """Every value that the loop carries, with what it is before the first slab."""
@@ -164,8 +173,17 @@ class SlabWriter:
         for item in self.region.body:
             if isinstance(item, Reduction):
                 start = 'float("-inf")' if item.kind == "max" else "0.0"
-                found.append((self.name(item.name), f"gl.full([CONSUMER_ROWS], {start}, gl.float32, gl.SliceLayout(1, SLAB_LAYOUT))"))
+                found.append(
+                    (
+                        self.name(item.name),
+                        f"gl.full([CONSUMER_ROWS], {start}, gl.float32, gl.SliceLayout(1, SLAB_LAYOUT))",
+                    )
+                )
             elif isinstance(item, Contraction):
-                columns, layout = ("TILE_DEPTH", "SLAB_LAYOUT") if item.spans == SLAB else ("TILE_COLUMNS", "SUM_LAYOUT")
-                found.append((self.name(item.name), f"gl.zeros([CONSUMER_ROWS, {columns}], gl.float32, {layout})"))
+                columns, layout = (
+                    ("TILE_DEPTH", "SLAB_LAYOUT") if item.spans == SLAB else ("TILE_COLUMNS", "SUM_LAYOUT")
+                )
+                found.append(
+                    (self.name(item.name), f"gl.zeros([CONSUMER_ROWS, {columns}], gl.float32, {layout})")
+                )
         return tuple(found)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from wsopt import __version__
-from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit import text
+from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.slab_plan import SlabPlan
@@ -279,7 +279,11 @@ def _trips(plan: KernelPlan) -> str:
 def _summary(plan: KernelPlan) -> str:
     schedule = plan.verified.schedule
     roles = ", ".join(f"{p.name} ({p.warps} warps, {p.registers} registers)" for p in schedule.partitions)
-    slots = [f"Ring of {plan.depth} slots"] if len(schedule.rings) == 1 else [f"{n} of {d} slots" for n, d in schedule.rings]
+    slots = (
+        [f"Ring of {plan.depth} slots"]
+        if len(schedule.rings) == 1
+        else [f"{n} of {d} slots" for n, d in schedule.rings]
+    )
     rings = ", ".join(slots)
     return (
         f"Tile {plan.s.describe()}.\nPartitions: {roles}.\n"
@@ -414,7 +418,9 @@ def _slab_wgmma(plan: SlabPlan) -> int:
     if plan.has_masks:
         loops.append((True, 1 + any(bound.stream > 0 for bound in plan.program.region.bounds)))
     s, region, machine = plan.s, plan.program.region, plan.verified.machine
-    deep = {c.name: inner_extent(region, machine) if c.spans == SLAB else s.depth for c in region.contractions}
+    deep = {
+        c.name: inner_extent(region, machine) if c.spans == SLAB else s.depth for c in region.contractions
+    }
     groups = s.consumer_warps // machine.warps_per_warpgroup
     count = 0
     for masked, copies in loops:

@@ -23,6 +23,7 @@ def _template_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
+    """The templates, in which a name that nobody gives is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_template_folder()),
         undefined=jinja2.StrictUndefined,
@@ -38,6 +39,7 @@ def write(instructions: Iterable[Instruction]) -> str:
 
 
 def block(text: str, indent: int = 4) -> str:
+    """Lines moved to the right."""
     pad = " " * indent
     return "\n".join(pad + line if line else line for line in text.split("\n"))
 
@@ -58,15 +60,18 @@ def split_pieces(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:
 
 
 def piece_name(plan: KernelPlan, name: str, low: int, high: int) -> str:
+    """The name of the pieces [low, high) of a tile of sums."""
     if high - low == plan.s.pieces:
         return name
     return f"{name}_{low}" if high - low == 1 else f"{name}_{low}_to_{high - 1}"
 
 
 def allocate(name: str, dtype: str, count: str, box: Box) -> str:
+    """The allocation of so many boxes."""
     shape = ", ".join([count, *map(str, box.shape)])
     return f"{name} = gl.allocate_shared_memory({dtype}, [{shape}], {box.layout})"
 
 
 def barrier(name: str, count: str) -> str:
+    """The allocation of so many barriers."""
     return f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], mbarrier.MBarrierLayout())"

@@ -8,7 +8,7 @@ from typing import assert_never
 from wsopt.report.layout import clean
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.types import OpKind, Sharing, TileOp, TileProgram, Unit
+from wsopt.tile.types import OpKind, Reduction, Sharing, TileOp, TileProgram, Unit
 
 _LETTERS = {
     OpKind.TMA_LOAD: "L",
@@ -16,6 +16,8 @@ _LETTERS = {
     OpKind.RELEASE: "R",
     OpKind.ACCUMULATE: "A",
     OpKind.EPILOGUE: "E",
+    OpKind.ELEMENTWISE: "C",
+    OpKind.RESCALE: "S",
 }
 
 
@@ -47,6 +49,10 @@ def unit_words(unit: Unit) -> str:
             return "TMA path"
         case Unit.ALU:
             return "ALU"
+        case Unit.FMA:
+            return "FMA pipe"
+        case Unit.MUFU:
+            return "MUFU pipe"
         case _:
             assert_never(unit)
 
@@ -104,10 +110,23 @@ def _legend(op: TileOp, program: TileProgram) -> str:
             return f"hand back the slot{whose}"
         case OpKind.ACCUMULATE:
             return f"add partial sums{_which(op, program)}{whose}"
+        case OpKind.ELEMENTWISE:
+            return f"{_arithmetic(op, program)}{whose}"
+        case OpKind.RESCALE:
+            return f"rescale the sums of {operand(op)}{whose}"
         case OpKind.EPILOGUE:
             return f"epilogue{whose}"
         case _:
             assert_never(op.kind)
+
+
+def _arithmetic(op: TileOp, program: TileProgram) -> str:
+    """What a phase of a loop's arithmetic comes down to: its reductions, or how many operations it is."""
+    kinds = {item.name: item.kind for item in program.region.body if isinstance(item, Reduction)}
+    found = [
+        f"row {'maximum' if kinds[name] == 'max' else 'sum'} {name}" for name in op.items if name in kinds
+    ]
+    return f"arithmetic ({', '.join(found) or f'{len(op.items)} operations'})"
 
 
 def _load_words(op: TileOp, program: TileProgram) -> str:
@@ -136,6 +155,10 @@ def does(named: NamedOp, program: TileProgram) -> str:
             return f"hand back the slot of {when}"
         case OpKind.ACCUMULATE:
             return f"add the partial sums{_which(named.op, program)} of {when}"
+        case OpKind.ELEMENTWISE:
+            return f"{_arithmetic(named.op, program)} of {when}"
+        case OpKind.RESCALE:
+            return f"rescale the sums of {operand(named.op)} for {when}"
         case OpKind.EPILOGUE:
             return f"epilogue of {when}"
         case _:

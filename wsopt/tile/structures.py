@@ -52,9 +52,17 @@ def _check_view(view: View, machine: Machine) -> None:
 
 
 def check_loop(region: Region) -> None:
-    """Raise LoweringError for a loop that computes values, which the rooms after this one do not take yet."""
-    if region.body:
-        raise LoweringError(f"graph {region.name}: loops with values are not emitted yet")
+    """Raise LoweringError for what a loop that computes values cannot have yet, by name."""
+    for source in region.sources:
+        if region.body and len(source.spans) > 1:
+            raise LoweringError(
+                f"tensor {source.view.tensor}: whole tiles beside a loop that computes values are not lowered"
+            )
+    for output in region.outputs:
+        if region.body and Role.COLUMN not in output.view.roles:
+            raise LoweringError(
+                f"output {output.name}: a row of a loop that computes values is not stored yet"
+            )
 
 
 def check_operands(region: Region) -> None:
