@@ -115,6 +115,9 @@ class _Unroller:
     def _phase(self, op: TileOp, iteration: int, offset: int) -> Iterator[Instruction]:
         for name in self.writer.products_read(op.items):
             yield from self._wait(name, iteration)
+        for name in self.writer.products_fed(op.items):
+            if iteration > 0:  # it reads its operand's registers until it ends
+                yield from self._wait(name, iteration - 1)
         yield from self._keep(self.writer.left_over(op.items), iteration)
         step = step_expression(offset)
         yield from self.writer.phase(op.items, self._age_of(iteration), step, masked=self.masked)
@@ -127,6 +130,10 @@ class _Unroller:
             for age in range(reach, 0, -1):
                 if self.made.get(name, 0) >= age:
                     yield Assign(self.writer.name(name, age), self.writer.name(name, age - 1))
+
+    def keeps(self, name: str) -> bool:
+        """Whether a value has an older name."""
+        return self._reach(name) > 0
 
     def _reach(self, name: str) -> int:
         """How many times a value is made again before its last reader has come."""
@@ -208,6 +215,13 @@ def slab_loop(
         steady=steady[0],
         drain=tuple(i for one in passes[unroller.trips :] for i in one),
     )
+
+
+def older_values(verified: VerifiedSchedule, operands: SlabOperands, writer: SlabWriter) -> tuple[str, ...]:
+    """The values that the scheduled loop keeps under an older name, and that are there before it begins."""
+    unroller = _Unroller(_order(verified, overlapped=True), operands, writer, _UNROLLED, masked=False)
+    items = [item for slot in unroller.order if slot.op.kind is not OpKind.RESCALE for item in slot.op.items]
+    return tuple(dict.fromkeys(item for item in items if unroller.keeps(item)))
 
 
 def products_of(verified: VerifiedSchedule) -> tuple[Contraction, ...]:

@@ -8,7 +8,7 @@ from wsopt.emit.epilogue import VectorArgument
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad
 from wsopt.emit.plan import KernelPlan, RingBuffer
-from wsopt.emit.slab_loop import SlabOperands, slab_loop
+from wsopt.emit.slab_loop import SlabOperands, older_values, slab_loop
 from wsopt.emit.slab_values import SlabWriter
 from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
 from wsopt.graph.types import DType
@@ -135,6 +135,10 @@ class SlabPlan(KernelPlan):
         return slab_loop(
             self.verified, self.slab_operands(), self.writer(), masked=masked, overlapped=not alone
         )
+
+    def older_values(self) -> tuple[str, ...]:
+        """The values of the loop that are kept under an older name."""
+        return older_values(self.verified, self.slab_operands(), self.writer())
 
     @property
     def has_masks(self) -> bool:

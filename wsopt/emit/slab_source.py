@@ -147,7 +147,7 @@ def _epilogue_calls(plan: SlabPlan) -> list[str]:
 def _before_loop(plan: SlabPlan) -> list[str]:
     """What the loop carries, and the vectors that its values read."""
     writer = plan.writer()
-    lines = [f"{name} = {start}" for name, start in writer.starts()]
+    lines = [f"{name} = {start}" for name, start in writer.starts(plan.older_values())]
     for source in sorted(plan.loop_reads()):
         vector = plan.vectors()[source]
         if Role.STREAM not in vector.source.spans:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from wsopt.emit.expressions import Operand, expression
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
+from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.tile.steps import BEFORE, BodyItem, arguments, is_scores
 from wsopt.tile.types import (
@@ -24,6 +25,7 @@ from wsopt.tile.types import (
 
 Age = Callable[[str], int]
 _ROW = frozenset({Role.ROW})
+_ZEROS = {**GLUON, DType.BOOL: "gl.int1"}
 
 
 @dataclass(slots=True)
@@ -76,6 +78,11 @@ class SlabWriter:
         known = {item.name for item in self.region.body if is_scores(item)}
         return tuple(dict.fromkeys(name for name in found if name in known))
 
+    def products_fed(self, items: tuple[str, ...]) -> tuple[str, ...]:
+        """The products whose left operand a phase makes."""
+        products = (item for item in self.region.body if isinstance(item, Contraction))
+        return tuple(product.name for product in products if product.left in items)
+
     def left_over(self, items: tuple[str, ...]) -> tuple[str, ...]:
         """The values of a phase that other operations read."""
         readers = [item for item in self.region.body if item.name not in items]
@@ -114,7 +121,7 @@ class SlabWriter:
             )
 
         def operand(name: str) -> Operand:
-            while name in alias:
+            while name in alias and name in items:
                 name = alias[name]
             return self._as_operand(name, 0 if name in own else age(name.removesuffix(BEFORE)))
 
@@ -125,6 +132,9 @@ class SlabWriter:
                 yield self._statement(item, operand)
                 yield from self._register_operand(item)
             own.update((item.name, item.name + BEFORE))
+        for name in self.left_over(items):  # other phases know a mask's value by its name, mask or not
+            if name in alias:
+                yield Assign(self.name(name), operand(name).name)
 
     def _as_operand(self, name: str, age: int) -> Operand:
         if name in self.sources:
@@ -167,23 +177,21 @@ class SlabWriter:
             name, f"{name} * gl.expand_dims(gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT)), 1)"
         )
 
-    def starts(self) -> tuple[tuple[str, str], ...]:
-        """Every value that the loop carries, with what it is before the first slab."""
-        found = []
-        for item in self.region.body:
-            if isinstance(item, Reduction):
-                start = 'float("-inf")' if item.kind == "max" else "0.0"
-                found.append(
-                    (
-                        self.name(item.name),
-                        f"gl.full([CONSUMER_ROWS], {start}, gl.float32, gl.SliceLayout(1, SLAB_LAYOUT))",
-                    )
-                )
-            elif isinstance(item, Contraction):
-                columns, layout = (
-                    ("TILE_DEPTH", "SLAB_LAYOUT") if item.spans == SLAB else ("TILE_COLUMNS", "SUM_LAYOUT")
-                )
-                found.append(
-                    (self.name(item.name), f"gl.zeros([CONSUMER_ROWS, {columns}], gl.float32, {layout})")
-                )
-        return tuple(found)
+    def starts(self, older: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Every value that the loop carries, with what it is before the first slab; those kept as `older` too."""
+        carried: list[tuple[str, BodyItem]] = [
+            (self.name(i.name), i) for i in self.region.body if isinstance(i, Reduction | Contraction)
+        ]
+        carried += [(self.name(name, 1), self._item(name)) for name in older]
+        return tuple((name, self._start(item)) for name, item in carried)
+
+    def _start(self, item: BodyItem) -> str:
+        if isinstance(item, Contraction):
+            scores = item.spans == SLAB
+            columns, layout = ("TILE_DEPTH", "SLAB_LAYOUT") if scores else ("TILE_COLUMNS", "SUM_LAYOUT")
+            return f"gl.zeros([CONSUMER_ROWS, {columns}], gl.float32, {layout})"
+        if isinstance(item, Statement) and Role.STREAM in item.spans:
+            return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[item.dtype]}, SLAB_LAYOUT)"
+        start = 'float("-inf")' if isinstance(item, Reduction) and item.kind == "max" else "0"
+        dtype = _ZEROS[item.dtype] if isinstance(item, Statement) else "gl.float32"
+        return f"gl.full([CONSUMER_ROWS], {start}, {dtype}, gl.SliceLayout(1, SLAB_LAYOUT))"

@@ -177,11 +177,14 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
         for load in plan.loads:
             if not schedule.place(load).partition.startswith(PartitionRole.LOADER):
                 yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
+    yield from _one_program(schedule, program)
     spare = program.trips - bool(program.structure.tail)
     for partition in schedule.partitions:
         before = max((p.stage for p in schedule.of(partition.name)), default=0)
         if partition.role is PartitionRole.CONSUMER and before > spare:
             yield f"emitter.v1: {partition.name} has {before} stages before its last, a tile {spare} passes"
+        if program.region.body and partition.role is PartitionRole.CONSUMER and before > 1:
+            yield f"emitter.v1: {partition.name} overlaps {before + 1} iterations, loops with values take two"
     if program.region.promote:
         for partition in schedule.partitions:
             late = [
@@ -191,6 +194,21 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
             ]
             if late:
                 yield f"emitter.v1: {late[0]} carries partial sums into the next pass of {partition.name}"
+
+
+def _one_program(schedule: Schedule, program: TileProgram) -> Faults:
+    """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
+    if not program.region.body:
+        return
+    shifts: dict[int, set[int]] = {}
+    for op in program.loop:
+        if op.consumer is not None:
+            first = op.name.rpartition("@")[0] + "@0"
+            later = _start(schedule, schedule.place(op.name)) - _start(schedule, schedule.place(first))
+            shifts.setdefault(op.consumer, set()).add(later)
+    for consumer, found in shifts.items():
+        if len(found) > 1:
+            yield f"emitter.v1: operations of consumer {consumer} come {sorted(found)} after the first's"
 
 
 def _slots_in_order(schedule: Schedule, program: TileProgram, plan: RingPlan) -> Faults:

@@ -8,6 +8,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
+_COARSE = 16
 II_SLACK = 4
 """A schedule whose II is more than this many times its bound is of no use: another structure is better."""
 
@@ -95,7 +96,13 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
         ring_bound(program, machine, plan, max(1, max_depth(program, machine, number)))
         for number, plan in enumerate(program.rings)
     ]
-    return max(unit_load(program), recurrence(program), promotion(program), *slots)
+    least = max(unit_load(program), recurrence(program), promotion(program), *slots)
+    return math.ceil(least / time_unit(program)) * time_unit(program)
+
+
+def time_unit(program: TileProgram) -> int:
+    """Cycles of one unit of the model's time: loops that compute values have many operations of many cycles."""
+    return _COARSE if program.region.body else 1
 
 
 def ring_bound(program: TileProgram, machine: Machine, plan: RingPlan, depth: int) -> int:

@@ -1,6 +1,6 @@
 """The CP-SAT model of one tile program: the schedule of its loop, its rings, its buffers, its time.
 
-Time is in SM cycles. An operation of iteration i starts at (i + stage) * II + cycle; II is a variable. Every
+Time is in SM cycles, or in units of a few where a loop computes values. An operation of iteration i starts at (i + stage) * II + cycle; II is a variable. Every
 variable has a name, so a dump of the model can be read. One function a constraint family, called in one list.
 """
 
@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
-from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, max_depth, slot_lifetime
+from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, max_depth, slot_lifetime, time_unit
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.types import OpKind, RingPlan, Sharing, TileOp, TileProgram, Unit
@@ -44,6 +44,15 @@ class Model:
     horizon: int = 0
 
     @property
+    def unit(self) -> int:
+        """Cycles of one unit of the model's time."""
+        return time_unit(self.program)
+
+    def t(self, cycles: float) -> int:
+        """A duration in units, rounded up: what holds in units holds in cycles."""
+        return math.ceil(cycles / self.unit)
+
+    @property
     def partitions(self) -> tuple[str, ...]:
         """Names of the block's partitions that take part in the loop's model."""
         consumers = len({op.consumer for op in self.program.loop if op.consumer is not None})
@@ -55,10 +64,10 @@ def _variables(m: Model) -> None:
 
     The product is linear in one Boolean a stage: stage = k implies start = k II + cycle.
     """
-    low, high = ii_bounds(m.program, m.machine)
+    low, high = (m.t(cycles) for cycles in ii_bounds(m.program, m.machine))
     # A slot's whole life, copy to release, fits the stages; one more gives room to delay a release.
     life = max(slot_lifetime(m.program, m.machine, plan) for plan in m.program.rings)
-    stages = math.ceil(max(life, timing.longest_path(m.program)) / low) + 2
+    stages = math.ceil(m.t(max(life, timing.longest_path(m.program))) / low) + 2
     m.horizon = stages * high
     m.ii = m.cp.new_int_var(low, high, "II")
     for op in m.program.loop:
@@ -124,6 +133,35 @@ def _emitter_enough_trips(m: Model) -> None:
             m.cp.add(m.start[other.name] < m.start[one.name] + (spare + 1) * m.ii)
 
 
+def _emitter_one_overlap(m: Model) -> None:
+    """emitter.v1: a loop that computes values overlaps one iteration with the next, and no more.
+
+    Then a value is made again at most once before its last reader, and one older name of it is enough.
+    """
+    if not m.program.region.body:
+        return
+    for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
+        own = [op.name for op in m.program.loop if op.consumer == consumer]
+        for one, other in itertools.permutations(own, 2):
+            m.cp.add(m.start[other] < m.start[one] + 2 * m.ii)
+
+
+def _emitter_one_program(m: Model) -> None:
+    """emitter.v1: consumers of a loop that computes values run one program, each some time after the first."""
+    if not m.program.region.body:
+        return
+    own: dict[int, list[TileOp]] = {}
+    for op in m.program.loop:
+        if op.consumer is not None:
+            own.setdefault(op.consumer, []).append(op)
+    for consumer, ops in own.items():
+        if consumer == 0:
+            continue
+        shift = m.cp.new_int_var(0, m.horizon, f"shift[{consumer}]")
+        for first, op in zip(own[0], ops, strict=True):
+            m.cp.add(m.start[op.name] == m.start[first.name] + shift)
+
+
 def _emitter_partials_stay(m: Model) -> None:
     """emitter.v1: a consumer's operations on partial sums begin and end in one pass.
 
@@ -137,7 +175,7 @@ def _emitter_partials_stay(m: Model) -> None:
         first = next(op for op in own if op.kind is OpKind.MMA)
         for op in own:
             m.cp.add(m.start[op.name] >= m.start[first.name])
-            m.cp.add(m.start[op.name] + op.issue <= m.start[first.name] + m.ii)
+            m.cp.add(m.start[op.name] + m.t(op.issue) <= m.start[first.name] + m.ii)
 
 
 def _dependences(m: Model) -> None:
@@ -146,7 +184,8 @@ def _dependences(m: Model) -> None:
     for edge in m.program.edges:
         source = m.program.op(edge.source)
         wait = handover if source.kind is OpKind.TMA_LOAD else 0
-        m.cp.add(m.start[edge.target] + edge.distance * m.ii >= m.start[edge.source] + source.latency + wait)
+        ready = m.start[edge.source] + m.t(source.latency + wait)
+        m.cp.add(m.start[edge.target] + edge.distance * m.ii >= ready)
 
 
 def _circular(m: Model, op: TileOp, size: int, present: cp_model.IntVar | None, what: str) -> list[object]:
@@ -179,7 +218,7 @@ def _units(m: Model) -> None:
     """No two operations hold a unit at once, modulo II."""
     for unit in Unit:
         held = [(op, cycles) for op in m.program.loop for name, cycles in op.held if name is unit]
-        m.cp.add_no_overlap([i for op, cycles in held for i in _circular(m, op, cycles, None, unit)])
+        m.cp.add_no_overlap([i for op, cycles in held for i in _circular(m, op, m.t(cycles), None, unit)])
 
 
 def _issue(m: Model) -> None:
@@ -188,7 +227,7 @@ def _issue(m: Model) -> None:
         intervals = [
             interval
             for op in m.program.loop
-            for interval in _circular(m, op, op.issue, m.on[op.name, name], f"issue@{name}")
+            for interval in _circular(m, op, m.t(op.issue), m.on[op.name, name], f"issue@{name}")
         ]
         m.cp.add_no_overlap(intervals)
 
@@ -220,7 +259,7 @@ def _refills(m: Model, plan: RingPlan, depth: int) -> Iterator[tuple[cp_model.Li
         later, slab = budget.next_in_slot(done.copy, depth, m.program.structure.copies)
         for load in plan.loads:
             if m.program.op(load).copy == slab:
-                yield m.start[release] + done.issue + done.latency, load, later
+                yield m.start[release] + m.t(done.issue + done.latency), load, later
 
 
 def _shared_memory(m: Model) -> None:
@@ -242,14 +281,14 @@ def _live_tiles(m: Model) -> None:
     """
     have = budget.consumer_registers(m.program.structure, m.machine)
     room = have - m.program.accumulator_registers - m.margin
-    for consumer in sorted({tile.consumer for tile in m.program.live}):
+    for consumer in sorted({tile.consumer for tile in m.program.live})[:1]:  # the others do the same, later
         lives, demands = [], []
         for tile in (t for t in m.program.live if t.consumer == consumer):
             name, begin = f"{tile.value}@{consumer}", m.start[tile.maker]
             end = m.cp.new_int_var(0, m.horizon, f"end[{name}]")
             for reader in tile.readers:
                 op = m.program.op(reader)
-                m.cp.add(end >= m.start[reader] + (op.latency if op.kind is OpKind.MMA else 0))
+                m.cp.add(end >= m.start[reader] + (m.t(op.latency) if op.kind is OpKind.MMA else 0))
             length = m.cp.new_int_var(0, m.horizon, f"life[{name}]")
             m.cp.add(length == end - begin)
             m.cp.add(length <= 2 * m.ii)
@@ -284,7 +323,7 @@ def _time(m: Model) -> None:
     epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
     rounds, consumers = fixed.rounds, p.structure.consumers
     if p.work is not None:
-        m.time = round(p.work.trips - p.work.tiles) * m.ii + p.work.tiles * epilogue
+        m.time = round(p.work.trips - p.work.tiles) * m.unit * m.ii + p.work.tiles * epilogue
         return
     if p.structure.sharing is Sharing.ROWS:
         m.time = rounds * (main * m.ii + epilogue)
@@ -318,6 +357,8 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     _emitter_loads_apart,
     _emitter_slot_in_step,
     _emitter_enough_trips,
+    _emitter_one_overlap,
+    _emitter_one_program,
     _emitter_partials_stay,
     _dependences,
     _symmetry,
@@ -355,13 +396,13 @@ def _read(m: Model, solver: cp_model.CpSolver) -> Schedule:
             op=op.name,
             partition=next(p for p in m.partitions if solver.value(m.on[op.name, p])),
             stage=solver.value(m.stage[op.name]),
-            cycle=solver.value(m.cycle[op.name]),
+            cycle=solver.value(m.cycle[op.name]) * m.unit,
         )
         for op in m.program.loop
     )
     rings = tuple((plan.name, solver.value(m.depth[plan.name])) for plan in m.program.rings)
     buffers = next(b for b, chosen in m.buffers.items() if solver.value(chosen))
-    ii = solver.value(m.ii)
+    ii = solver.value(m.ii) * m.unit
     return Schedule(
         name=m.program.region.name,
         machine=m.machine.name,

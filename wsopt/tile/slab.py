@@ -192,6 +192,9 @@ def _dependences(cut: _Cut, consumer: int) -> None:
         )
         if step.kind is StepKind.PHASE and any(isinstance(i, Reduction) for i in step.items):
             cut.edges.append(Edge(name, name, 1))
+        if step.kind is StepKind.SUMS and isinstance(step.product.left, str):
+            # The product reads its left operand's registers until it ends: they are not made again before.
+            cut.edges.append(Edge(name, _step_name(makers[step.product.left], consumer), 1))
         if step.kind is StepKind.RESCALE:
             sums = f"mma:{step.name}@{consumer}"
             cut.edges += [Edge(name, sums, 0), Edge(sums, name, 1)]

@@ -59,6 +59,11 @@ def is_scores(item: BodyItem) -> bool:
     return isinstance(item, Contraction) and item.spans == SLAB
 
 
+def is_sums(item: BodyItem) -> bool:
+    """Whether an item is a product that is summed over the streamed axis, after all phases."""
+    return isinstance(item, Contraction) and item.spans == FULL
+
+
 def _levels(region: Region) -> dict[str, int]:
     """The phase of every item: one more than those of products and of row values that a slab's value needs."""
     level: dict[str, int] = {}
@@ -76,11 +81,11 @@ def _levels(region: Region) -> dict[str, int]:
 
 
 def _put_off(region: Region, level: dict[str, int]) -> dict[str, int]:
-    """Arithmetic that needs no product goes with the first that uses it."""
+    """Arithmetic goes with the first that uses it: next to its reader a product is part of an addition."""
     for item in reversed(region.body):
-        if isinstance(item, Statement) and level[item.name] == 0:
-            users = [level[u.name] for u in region.body if item.name in arguments(u) and not is_scores(u)]
-            level[item.name] = max(1, min(users, default=1))
+        if isinstance(item, Statement):
+            users = [level[u.name] for u in region.body if item.name in arguments(u) and not is_sums(u)]
+            level[item.name] = max(1, level[item.name], min(users, default=1))
     return level
 
 
