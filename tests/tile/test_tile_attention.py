@@ -86,6 +86,20 @@ FORMS: dict[str, tuple[Graph, bool]] = {
     "linear f16": (linear(zero_causal, Sizes(dtype="f16")), True),
     "linear normal": (linear(zero_causal, normal=True), True),
     "retention": (linear(decayed, Sizes(keys=70)), True),
+    "packed heads": (packed(), False),
+    "packed heads, causal": (packed(causal), True),
+    "merged heads": (merged_heads(), False),
+    "transposed": (transposed(), False),
+    "one tensor": (shared(), False),
+    "cleaned of nan": (cleaned(), True),
+    "alibi, all keys": (
+        attention(lambda p, x: x + slopes(p) * p.g.cast(p.columns - p.rows, dtype="f32")),
+        False,
+    ),
+    "grouped, bias of queries": (
+        grouped("inputs", lambda p, x: x + p.g.input("b", (p.sizes.queries, 1), "f32")),
+        False,
+    ),
     "two values": (two_values(), True),
 }
 

@@ -87,11 +87,14 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
     return raw
 
 
-def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], uses: frozenset[str]) -> _Layout:
+def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], live: frozenset[str]) -> _Layout:
+    """Views of what live values read; axes along which one of them counts are not merged."""
+    uses = _uses(flow, live)
     raws = {**{use: raw for use, raw in chain.raw.items() if use in uses}, **outputs}
     axes = chain.axes
+    counted = {v.label for v in map(flow.pool.__getitem__, live) if v.primitive.startswith("iota_")}
     views, roles, extents = merge_views(
-        list(raws.values()), axes.roles, axes.batches, axes.extents, frozenset(chain.counted), groups=True
+        list(raws.values()), axes.roles, axes.batches, axes.extents, frozenset(counted), groups=True
     )
     return _Layout(dict(zip(raws, views, strict=True)), roles, extents)
 
@@ -187,7 +190,7 @@ def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: dict
         for name, value in zip(graph.outputs, flow.outputs, strict=True)
     }
     live = reachable(flow.pool, flow.outputs)
-    layout = _layout(chain, flow, outputs, _uses(flow, live))
+    layout = _layout(chain, flow, outputs, live)
     names = _Names(flow)
     assembly = _Assembly(chain, flow, layout, names)
     loop = _loop_values(flow, live)

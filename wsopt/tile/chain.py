@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from wsopt.errors import LoweringError
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node
-from wsopt.tile.algebra import simplify
+from wsopt.tile.algebra import SHORT, simplify, simplify_short
 from wsopt.tile.axes import Dim, is_pointwise, live_nodes, matmul_dims
 from wsopt.tile.expand import Term
 from wsopt.tile.loop_axes import LoopAxes, input_path, is_view, relate_axes
@@ -195,11 +195,10 @@ class Chain:
 
     axes: LoopAxes
     last: tuple[str, ...]
-    pool: Pool = field(default_factory=lambda: Pool(simplify))
+    pool: Pool
     values: dict[str, Term] = field(default_factory=dict)
     raw: dict[str, RawView] = field(default_factory=dict)
     spans: dict[str, frozenset[Role]] = field(default_factory=dict)
-    counted: set[Dim] = field(default_factory=set)
     narrow: frozenset[str] = frozenset()
 
     def extent(self, role: Role) -> int:
@@ -261,10 +260,8 @@ def _iota(chain: Chain, node: Node) -> Term:
             continue
         if role in (None, Role.INNER):
             raise LoweringError(f"node {node.name}: the iota counts along no axis of the kernel (axis {dim})")
-        chain.counted.add(atom)
         spans = frozenset({role} & set(_KERNEL_AXES))
-        label = atom if role is Role.BATCH else ("", 0)
-        here = chain.pool.make(f"iota_{role}", (), DType.I32, node.name, label, spans)
+        here = chain.pool.make(f"iota_{role}", (), DType.I32, node.name, atom, spans)
         if index == 0:
             index = here
         else:
@@ -352,7 +349,8 @@ def _visit(chain: Chain, node: Node) -> Term:
 def read_chain(graph: Graph) -> Chain:
     """A graph with a chain of products as values. Raises LoweringError for what has no place in a loop."""
     axes = chain_axes(graph)
-    chain = Chain(axes, chained_products(graph))
+    longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, Role.STREAM))
+    chain = Chain(axes, chained_products(graph), Pool(simplify_short if longest <= SHORT else simplify))
     chain.narrow = narrow_nodes(graph, axes.live, exponents=False)
     for node in axes.live:
         if not (is_view(node) and input_path(graph, node.name)):
