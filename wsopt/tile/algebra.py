@@ -2,7 +2,8 @@
 
 They gather positive numbers and what is constant along the stream on the outside (of masks, of maxima), put
 -inf into the second branch of a choice, and turn exp into exp2 of one multiplication, so that a softmax costs
-one fused multiply-subtract and one exp2 an element. What a row subtracts is taken to be finite, as `online` makes it; only roundings change.
+one fused multiply-subtract and one exp2 an element. What a row subtracts is taken to be finite, as `online`
+makes it; only roundings change.
 """
 
 from __future__ import annotations

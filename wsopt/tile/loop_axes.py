@@ -21,8 +21,6 @@ from wsopt.tile.axes import Dim, is_pointwise, live_nodes, matmul_dims
 from wsopt.tile.merge import RawView
 from wsopt.tile.types import Role
 
-_SAME_SHAPE = ("softmax", "rms_norm", "layer_norm")
-
 
 def is_view(node: Node) -> bool:
     """Whether a node only names the elements of its operand anew."""
@@ -215,7 +213,7 @@ def _relate(axes: LoopAxes, node: Node) -> None:
             _relate_view(axes, node, axes.use(node, 0), node.name)
     elif OPS[node.op].cost is CostClass.REDUCTION:
         _relate_reduction(axes, node)
-    elif is_pointwise(node) or node.op in _SAME_SHAPE:
+    elif is_pointwise(node) or node.op == "softmax":
         _relate_aligned(axes, node)
 
 
