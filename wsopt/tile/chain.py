@@ -165,7 +165,9 @@ def chain_axes(graph: Graph) -> LoopAxes:
     streams = [axes.atoms(axes.use(n, 1), matmul_dims(n)[1][1]) for n in matmuls if n.name in last]
     if len(set(streams)) > 1:
         raise LoweringError(f"matmuls {', '.join(last)} do not share their streamed axis; a kernel has one")
-    _join_inner(axes, [node for node in matmuls if node.name not in last])
+    firsts = [node for node in matmuls if node.name not in last]
+    _check_fed(axes, firsts, last)
+    _join_inner(axes, firsts)
     for node in matmuls:
         if node.name in last:
             _assign_last(axes, node)
@@ -173,6 +175,22 @@ def chain_axes(graph: Graph) -> LoopAxes:
         if node.name not in last:
             _assign_first(axes, node)
     return axes
+
+
+def _check_fed(axes: LoopAxes, firsts: list[Node], last: tuple[str, ...]) -> None:
+    """Refuse a product that no product of the loop reads."""
+    wanted: set[str] = set()
+    for node in reversed(axes.live):
+        if node.name in last:
+            wanted.update(node.tensors[:1])
+        elif node.name in wanted:
+            wanted.update(node.tensors)
+    for node in firsts:
+        if node.name not in wanted:
+            raise LoweringError(
+                f"node {node.name}: it feeds none of the products {', '.join(last)}, and has not their loop; "
+                "a kernel has one"
+            )
 
 
 def _join_inner(axes: LoopAxes, firsts: list[Node]) -> None:

@@ -213,7 +213,7 @@ def _relate(axes: LoopAxes, node: Node) -> None:
             _relate_view(axes, node, axes.use(node, 0), node.name)
     elif OPS[node.op].cost is CostClass.REDUCTION:
         _relate_reduction(axes, node)
-    elif is_pointwise(node) or node.op == "softmax":
+    elif is_pointwise(node) or OPS[node.op].cost is CostClass.COMPOSITE:
         _relate_aligned(axes, node)
 
 
