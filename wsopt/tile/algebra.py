@@ -185,9 +185,10 @@ def _sub(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
 
 
 def _where(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
-    """-inf comes last; a positive factor, and what is constant along the stream, goes past it."""
+    """-inf and zero come last; past -inf go positive factors and what is constant along the stream."""
     condition, x, y = args
-    if is_number(x, -math.inf) and not is_number(y, -math.inf):
+    neutral = is_number(x, -math.inf) or (is_number(x, 0) and isinstance(y, str))
+    if neutral and dtype is DType.F32 and not is_number(y, -math.inf):
         opposite = pool.make("logical_not", (condition,), DType.BOOL, node)
         return pool.make("where", (opposite, y, x), dtype, node)
     if not is_number(y, -math.inf) or dtype is not DType.F32 or not isinstance(x, str):

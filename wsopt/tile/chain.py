@@ -6,7 +6,8 @@ is rewritten here: a maximum is still of the whole axis, and a sum is divided by
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from wsopt.errors import LoweringError
 from wsopt.graph.ops import OPS, CostClass
@@ -19,6 +20,8 @@ from wsopt.tile.merge import RawView
 from wsopt.tile.nodes import SOURCES, narrow_nodes, pointwise
 from wsopt.tile.types import SLAB, Role
 from wsopt.tile.values import Flow, Pool
+
+T = TypeVar("T")
 
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
@@ -240,12 +243,30 @@ def _source(chain: Chain, node: Node, operand: int) -> Term:
             raise LoweringError(
                 f"node {node.name}: axis {origin} of {view.tensor} is no axis of what is computed with it"
             )
+    view = _without_ones(view)
     use = next((known for known, raw in chain.raw.items() if known in chain.spans and raw == view), use)
-    roles = {axes.roles[a] for a, extent in zip(view.axes, view.extents, strict=True) if extent > 1}
+    roles = {axes.roles[axis] for axis in view.axes}
     chain.raw[use] = view
     chain.spans[use] = frozenset(roles & set(_KERNEL_AXES))
     dtype = DType.F32 if view.dtype.is_float else view.dtype
     return chain.pool.make("source", (), dtype, node.name, (use, 0), chain.spans[use])
+
+
+def _without_ones(view: RawView) -> RawView:
+    """The view less dimensions of extent one, along which a tensor is broadcast."""
+    kept = [place for place, extent in enumerate(view.extents) if extent > 1]
+
+    def of(values: tuple[T, ...]) -> tuple[T, ...]:
+        return tuple(values[place] for place in kept)
+
+    return replace(
+        view,
+        axes=of(view.axes),
+        extents=of(view.extents),
+        strides=of(view.strides),
+        origin=of(view.origin),
+        parts=of(view.parts),
+    )
 
 
 def _term(chain: Chain, node: Node, operand: int) -> Term:
