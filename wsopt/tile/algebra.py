@@ -187,7 +187,7 @@ def _sub(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
 def _where(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """-inf and zero come last; past -inf go positive factors and what is constant along the stream."""
     condition, x, y = args
-    neutral = is_number(x, -math.inf) or (is_number(x, 0) and isinstance(y, str))
+    neutral = is_number(x, -math.inf) or (is_number(x, 0) and pool.streams(y))
     if neutral and dtype is DType.F32 and not is_number(y, -math.inf):
         opposite = pool.make("logical_not", (condition,), DType.BOOL, node)
         return pool.make("where", (opposite, y, x), dtype, node)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from wsopt.graph.types import Graph
+from wsopt.tile.affine import end_is_masked
 from wsopt.tile.assemble import assemble
-from wsopt.tile.chain import chained_products, read_chain
+from wsopt.tile.chain import read_chain
 from wsopt.tile.factors import move_factors
-from wsopt.tile.masks import end_is_masked, loop_bounds, replace_huge_numbers, split_masks
+from wsopt.tile.masks import loop_bounds, replace_huge_numbers, split_masks
 from wsopt.tile.online import make_online
 from wsopt.tile.padding import pad_stream
 from wsopt.tile.products import products_region
+from wsopt.tile.roles import chained_products
 from wsopt.tile.types import Region, Role
 
 
