@@ -39,10 +39,6 @@ class Chain:
     spans: dict[str, frozenset[Role]] = field(default_factory=dict)
     narrow: frozenset[str] = frozenset()
 
-    def extent(self, role: Role) -> int:
-        """Elements along the axis of a role that one axis has."""
-        return next(self.axes.extents[axis] for axis, known in self.axes.roles.items() if known is role)
-
     @property
     def flow(self) -> Flow:
         """The graph's outputs as values."""

@@ -84,12 +84,20 @@ class LoopAxes:
         """The roles of a dimension's atoms."""
         return tuple(self.roles.get(atom) for atom in self.atoms(use, dim))
 
+    def extent(self, role: Role) -> int:
+        """Elements along the axis of a role that one axis has."""
+        return next(self.extents[axis] for axis, known in self.roles.items() if known is role)
+
+    def instance(self, use: str, index: int) -> str:
+        """The name of a tensor on the way from a use of an input (0) down to the input."""
+        return use if index == 0 else f"{use}/{self.paths[use][index]}"
+
     def raw_view(self, use: str) -> RawView:
         """The memory layout of an input behind a use of it, its dimensions named by their axes."""
         path = self.paths[use]
         given = self.graph.input(path[-1])
         assert given is not None, "a path ends at an input"
-        end = _step(use, path, len(path) - 1)
+        end = self.instance(use, len(path) - 1)
         return self._split(end, given.name, given.element_strides, constant=given.constant)
 
     def output_view(self, name: str, strides: tuple[int, ...]) -> RawView:
@@ -108,11 +116,6 @@ class LoopAxes:
         axes, extents, steps, origin, parts = zip(*entries, strict=True) if entries else ((),) * 5
         dtype = self.graph.type_of(tensor).dtype
         return RawView(tensor, dtype, constant, axes, extents, steps, origin, len(strides), parts)
-
-
-def _step(use: str, path: tuple[str, ...], index: int) -> str:
-    """The name of an instance on the way from a use to its input."""
-    return use if index == 0 else f"{use}/{path[index]}"
 
 
 # --- relations ------------------------------------------------------------------------------------------
@@ -159,11 +162,11 @@ def _add_uses(axes: LoopAxes, node: Node) -> None:
         use = f"{node.name}:{operand}"
         axes.paths[use] = path
         for index, step in enumerate(path):
-            axes.shapes[_step(use, path, index)] = axes.graph.type_of(step).shape
+            axes.shapes[axes.instance(use, index)] = axes.graph.type_of(step).shape
         for index, step in enumerate(path[:-1]):
             view = axes.graph.producer(step)
             assert view is not None, "only views stand before the input"
-            _relate_view(axes, view, _step(use, path, index + 1), _step(use, path, index))
+            _relate_view(axes, view, axes.instance(use, index + 1), axes.instance(use, index))
 
 
 def _relate_aligned(axes: LoopAxes, node: Node) -> None:

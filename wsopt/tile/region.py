@@ -27,7 +27,7 @@ def find_region(graph: Graph) -> Region:
 def chain_region(graph: Graph) -> Region:
     """The region of a graph in which a product feeds a product: its loop computes values, slab by slab."""
     chain = read_chain(graph)
-    rows, stream = chain.extent(Role.ROW), chain.extent(Role.STREAM)
+    rows, stream = chain.axes.extent(Role.ROW), chain.axes.extent(Role.STREAM)
     flow = replace_huge_numbers(chain.flow, rows, stream)
     flow = make_online(move_factors(flow))
     bounds = loop_bounds(flow)
