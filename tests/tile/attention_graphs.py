@@ -258,3 +258,68 @@ def two_values(sizes: Sizes = Sizes()) -> Graph:
     for name, value in (("o", p.v), ("u", w)):
         g.output(g.cast(g.matmul(weights, value), dtype=sizes.dtype, name=name))
     return g.build()
+
+
+def packed(score: Score | None = None, sizes: Sizes = Sizes()) -> Graph:
+    """Heads packed behind the sequence, (batch, sequence, heads x head), taken apart by views."""
+    g, s = GraphBuilder("packed"), sizes
+
+    def heads(name: str, length: int, head: int) -> Symbol:
+        x = g.input(name, (s.batch, length, s.heads * head), s.dtype)
+        return g.transpose(g.reshape(x, shape=(s.batch, length, s.heads, head)), perm=(0, 2, 1, 3))
+
+    q, k, v = heads("q", s.queries, s.inner), heads("k", s.keys, s.inner), heads("v", s.keys, s.column)
+    i, j = g.iota(shape=(s.queries, 1), axis=0), g.iota(shape=(1, s.keys), axis=1)
+    p = Parts(g, s, q, k, v, i, j)
+    x = scores(p)
+    o = g.matmul(g.cast(g.softmax(score(p, x) if score else x), dtype=s.dtype), v)
+    o = g.cast(g.transpose(o, perm=(0, 2, 1, 3)), dtype=s.dtype)
+    g.output(g.reshape(o, shape=(s.batch, s.queries, s.heads * s.column), name="o"))
+    return g.build()
+
+
+def merged_heads(sizes: Sizes = Sizes()) -> Graph:
+    """Batch and heads made one axis by the graph itself, with a bias by head before that."""
+    g, s = GraphBuilder("merged"), sizes
+    both = s.batch * s.heads
+    q, k, v = (
+        g.reshape(g.input(name, (s.batch, s.heads, n, d), s.dtype), shape=(both, n, d))
+        for name, n, d in (("q", s.queries, s.inner), ("k", s.keys, s.inner), ("v", s.keys, s.column))
+    )
+    x = g.reshape(g.matmul(q, k, transpose_b=True), shape=(s.batch, s.heads, s.queries, s.keys))
+    x = g.reshape(x + g.input("bias", (s.heads, 1, s.keys), "f32"), shape=(both, s.queries, s.keys))
+    g.output(g.cast(g.matmul(g.cast(g.softmax(x), dtype=s.dtype), v), dtype=s.dtype, name="o"))
+    return g.build()
+
+
+def transposed(sizes: Sizes = Sizes()) -> Graph:
+    """Scores as keys by queries, a softmax down the columns, and a product of their transpose."""
+    g, s = GraphBuilder("transposed"), sizes
+    p = parts(g, s)
+    x = g.matmul(p.k, p.q, transpose_b=True, name="s") * 0.25
+    weights = g.cast(g.softmax(x, axis=2), dtype=s.dtype)
+    g.output(g.cast(g.matmul(weights, p.v, transpose_a=True), dtype=s.dtype, name="o"))
+    return g.build()
+
+
+def shared(sizes: Sizes = Sizes()) -> Graph:
+    """One tensor as query, key and value, without batches, and a mean and a minimum beside the softmax."""
+    g, s = GraphBuilder("shared"), sizes
+    x = g.input("x", (s.keys, s.inner), s.dtype)
+    t = g.matmul(x, x, transpose_b=True, name="s") * 0.1
+    o = g.matmul(g.cast(g.softmax(t), dtype=s.dtype), x)
+    spread = g.reduce_mean(t, axis=1, keepdims=True) - g.reduce_min(t, axis=1, keepdims=True)
+    g.output(g.cast(o * spread, dtype=s.dtype, name="o"))
+    return g.build()
+
+
+def cleaned(sizes: Sizes = Sizes()) -> Graph:
+    """Rows with nothing, whose nan the graph replaces by zeros itself."""
+    g = GraphBuilder("cleaned")
+    p = parts(g, sizes)
+    seen = g.logical_and(p.rows < 20, p.columns <= p.rows)
+    x = g.where(seen, scores(p), -math.inf)
+    e = g.exp(x - g.reduce_max(x, axis=-1, keepdims=True))
+    weights = g.where(seen, e / g.reduce_sum(e, axis=-1, keepdims=True), 0.0)
+    g.output(g.cast(g.matmul(g.cast(weights, dtype=sizes.dtype), p.v), dtype=sizes.dtype, name="o"))
+    return g.build()

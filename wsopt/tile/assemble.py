@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
@@ -28,7 +29,6 @@ from wsopt.tile.types import (
 )
 from wsopt.tile.values import REDUCTIONS, SINKS, Flow, Value, reachable
 
-_LEAVES = ("product", "source", "before")
 _PER_ROW = frozenset({Role.ROW})
 
 
@@ -87,11 +87,14 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
     return raw
 
 
-def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], uses: frozenset[str]) -> _Layout:
+def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], live: frozenset[str]) -> _Layout:
+    """Views of what live values read; axes along which one of them counts are not merged."""
+    uses = _uses(flow, live)
     raws = {**{use: raw for use, raw in chain.raw.items() if use in uses}, **outputs}
     axes = chain.axes
+    counted = {v.label for v in map(flow.pool.__getitem__, live) if v.primitive.startswith("iota_")}
     views, roles, extents = merge_views(
-        list(raws.values()), axes.roles, axes.batches, axes.extents, frozenset(chain.counted), groups=True
+        list(raws.values()), axes.roles, axes.batches, axes.extents, frozenset(counted), groups=True
     )
     return _Layout(dict(zip(raws, views, strict=True)), roles, extents)
 
@@ -174,59 +177,74 @@ def _uses(flow: Flow, live: frozenset[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _loop_values(flow: Flow, live: frozenset[str]) -> frozenset[str]:
+def _sources(assembly: _Assembly, live: list[str]) -> tuple[Source, ...]:
+    pool = assembly.flow.pool
+    return tuple(
+        Source(assembly.names.add(name), assembly.layout.views[pool[name].label[0]], pool[name].spans)
+        for name in live
+        if pool[name].primitive == "source"
+    )
+
+
+def _body(assembly: _Assembly, live: list[str]) -> tuple[Statement | Reduction | Contraction, ...]:
     """What the loop computes: its sums and maxima, and all that these read."""
-    return reachable(flow.pool, [name for name in live if flow.pool[name].primitive in SINKS])
+    pool = assembly.flow.pool
+    wanted = reachable(pool, [name for name in live if pool[name].primitive in SINKS])
+    body = []
+    for name in (name for name in live if name in wanted):
+        if pool[name].primitive == "before":
+            assembly.names.add(name)
+        elif pool[name].primitive != "source":
+            body.append(assembly.item(name))
+    return tuple(body)
 
 
-def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: dict[str, Term]) -> Region:
+def _epilogue(assembly: _Assembly, live: list[str]) -> tuple[Statement, ...]:
+    """What is computed from the loop's results; values of the loop that it needs are computed again."""
+    pool = assembly.flow.pool
+    wanted = reachable(pool, assembly.flow.outputs, through_sinks=False)
+    found = [
+        assembly.item(name)
+        for name in live
+        if name in wanted and pool[name].primitive not in (*SINKS, "source")
+    ]
+    return tuple(item for item in found if isinstance(item, Statement))
+
+
+def _pairs(names: Mapping[str, str], unmasked: Mapping[str, Term]) -> tuple[tuple[str, str], ...]:
+    """The pairs of the loop's statements by name; where a number would stand the choice is kept."""
+    return tuple(
+        (names[outer], names[inner])
+        for outer, inner in unmasked.items()
+        if outer in names and isinstance(inner, str)
+    )
+
+
+def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: Mapping[str, Term]) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
     graph = chain.axes.graph
     outputs = {
         f"out:{name}": _output_view(chain, name, value, flow)
         for name, value in zip(graph.outputs, flow.outputs, strict=True)
     }
-    live = reachable(flow.pool, flow.outputs)
-    layout = _layout(chain, flow, outputs, _uses(flow, live))
-    names = _Names(flow)
-    assembly = _Assembly(chain, flow, layout, names)
-    loop = _loop_values(flow, live)
-    order = [name for name in flow.pool.values if name in live]
-    sources = tuple(
-        Source(names.add(name), layout.views[flow.pool[name].label[0]], flow.pool[name].spans)
-        for name in order
-        if flow.pool[name].primitive == "source"
-    )
-    body = []
-    for name in (name for name in order if name in loop):
-        if flow.pool[name].primitive == "before":
-            names.add(name)
-        elif flow.pool[name].primitive != "source":
-            body.append(assembly.item(name))
-    in_loop = dict(names.known)
-    after = reachable(flow.pool, flow.outputs, through_sinks=False)
-    statements = []
-    for name in (name for name in order if name in after):
-        if flow.pool[name].primitive not in (*SINKS, "source"):
-            item = assembly.item(name)
-            assert isinstance(item, Statement), "sums and maxima are the loop's"
-            statements.append(item)
+    live = [name for name, _ in flow.live()]
+    assembly = _Assembly(chain, flow, _layout(chain, flow, outputs, frozenset(live)), _Names(flow))
+    sources = _sources(assembly, live)
+    body = _body(assembly, live)
+    pairs = _pairs(dict(assembly.names.known), unmasked)
+    layout, names = assembly.layout, assembly.names
     return Region(
         name=graph.name,
         doc=graph.doc,
         extents=layout.extents,
         contractions=tuple(item for item in body if isinstance(item, Contraction)),
         sources=sources,
-        statements=tuple(statements),
+        statements=_epilogue(assembly, live),
         outputs=tuple(
             Output(name, str(names.term(value)), layout.views[key], _shape(chain, outputs[key], layout))
             for name, value, key in zip(graph.outputs, flow.outputs, outputs, strict=True)
         ),
-        body=tuple(body),
+        body=body,
         bounds=bounds,
-        unmasked=tuple(
-            (in_loop[outer], in_loop[inner])
-            for outer, inner in unmasked.items()
-            if outer in in_loop and isinstance(inner, str)
-        ),
+        unmasked=pairs,
     )

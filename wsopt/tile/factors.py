@@ -59,11 +59,18 @@ class _FactorMover(Rewriter):
             case "where", (condition, x, 0) if value.dtype is DType.F32:
                 split = self._split(x)
                 rest = self.pool.make("where", (condition, split.rest, 0.0), value.dtype, value.node)
-                return Split(rest, split.over, split.under)
+                return Split(rest, split.over, tuple(self._nonzero(k, value) for k in split.under))
             case _ if value.primitive.startswith("round_"):
                 return self._rounded(value)
             case _:
                 return Split(name)
+
+    def _nonzero(self, k: Term, value: Value) -> Term:
+        """A divisor with one for zero: a choice may be there to put zeros for the nan of an empty row."""
+        if not self.pool.needs(k) or self.pool.match(k, "where"):
+            return k
+        nothing = self.pool.make("equal", (k, 0.0), DType.BOOL, value.node)
+        return self.pool.make("where", (nothing, 1.0, k), DType.F32, value.node)
 
     def _times(self, name: str, x: Term, k: Term) -> Split:
         if self.pool[name].dtype is not DType.F32:

@@ -21,8 +21,6 @@ from wsopt.tile.axes import Dim, is_pointwise, live_nodes, matmul_dims
 from wsopt.tile.merge import RawView
 from wsopt.tile.types import Role
 
-_SAME_SHAPE = ("softmax", "rms_norm", "layer_norm")
-
 
 def is_view(node: Node) -> bool:
     """Whether a node only names the elements of its operand anew."""
@@ -86,12 +84,20 @@ class LoopAxes:
         """The roles of a dimension's atoms."""
         return tuple(self.roles.get(atom) for atom in self.atoms(use, dim))
 
+    def extent(self, role: Role) -> int:
+        """Elements along the axis of a role that one axis has."""
+        return next(self.extents[axis] for axis, known in self.roles.items() if known is role)
+
+    def instance(self, use: str, index: int) -> str:
+        """The name of a tensor on the way from a use of an input (0) down to the input."""
+        return use if index == 0 else f"{use}/{self.paths[use][index]}"
+
     def raw_view(self, use: str) -> RawView:
         """The memory layout of an input behind a use of it, its dimensions named by their axes."""
         path = self.paths[use]
         given = self.graph.input(path[-1])
         assert given is not None, "a path ends at an input"
-        end = _step(use, path, len(path) - 1)
+        end = self.instance(use, len(path) - 1)
         return self._split(end, given.name, given.element_strides, constant=given.constant)
 
     def output_view(self, name: str, strides: tuple[int, ...]) -> RawView:
@@ -110,11 +116,6 @@ class LoopAxes:
         axes, extents, steps, origin, parts = zip(*entries, strict=True) if entries else ((),) * 5
         dtype = self.graph.type_of(tensor).dtype
         return RawView(tensor, dtype, constant, axes, extents, steps, origin, len(strides), parts)
-
-
-def _step(use: str, path: tuple[str, ...], index: int) -> str:
-    """The name of an instance on the way from a use to its input."""
-    return use if index == 0 else f"{use}/{path[index]}"
 
 
 # --- relations ------------------------------------------------------------------------------------------
@@ -161,11 +162,11 @@ def _add_uses(axes: LoopAxes, node: Node) -> None:
         use = f"{node.name}:{operand}"
         axes.paths[use] = path
         for index, step in enumerate(path):
-            axes.shapes[_step(use, path, index)] = axes.graph.type_of(step).shape
+            axes.shapes[axes.instance(use, index)] = axes.graph.type_of(step).shape
         for index, step in enumerate(path[:-1]):
             view = axes.graph.producer(step)
             assert view is not None, "only views stand before the input"
-            _relate_view(axes, view, _step(use, path, index + 1), _step(use, path, index))
+            _relate_view(axes, view, axes.instance(use, index + 1), axes.instance(use, index))
 
 
 def _relate_aligned(axes: LoopAxes, node: Node) -> None:
@@ -215,7 +216,7 @@ def _relate(axes: LoopAxes, node: Node) -> None:
             _relate_view(axes, node, axes.use(node, 0), node.name)
     elif OPS[node.op].cost is CostClass.REDUCTION:
         _relate_reduction(axes, node)
-    elif is_pointwise(node) or node.op in _SAME_SHAPE:
+    elif is_pointwise(node) or OPS[node.op].cost is CostClass.COMPOSITE:
         _relate_aligned(axes, node)
 
 

@@ -103,7 +103,7 @@ class _Onliner(Rewriter):
             return ()
         if term in self.shifts:
             return self.shifts[term]
-        sink = self._first_need(term)
+        sink = self._last_need(self.flow.pool.needs(term))
         return _Refusal(self.flow.pool.node(sink), f"its {self._word(sink)} is complete only after the loop")
 
     def _known(self, term: Term) -> Shifts:
@@ -134,25 +134,24 @@ class _Onliner(Rewriter):
         return self._refusal(value)
 
     def _refusal(self, value: Value) -> _Refusal:
+        sink = self._last_need(value.needs)
         return _Refusal(
             value.node,
-            f"{value.primitive} of what depends on {self._word(min(value.needs))} "
-            f"{self.flow.pool.node(min(value.needs))} is not in proportion to exp(x - max)",
+            f"{value.primitive} of what depends on the {self._word(sink)} of node {self.flow.pool.node(sink)} "
+            "is not in proportion to exp(x - max)",
         )
 
-    def _first_need(self, term: Term) -> str:
-        return min(self.flow.pool.needs(term), key=lambda name: int(name[1:]))
+    def _last_need(self, needs: frozenset[str]) -> str:
+        return max(needs, key=lambda name: int(name[1:]))
 
     def _word(self, sink: str) -> str:
-        return {"reduce_max": "the maximum of", "reduce_sum": "the sum of"}.get(
-            self.flow.pool[sink].primitive, "the product"
-        )
+        return {"reduce_max": "maximum", "reduce_sum": "sum"}.get(self.flow.pool[sink].primitive, "product")
 
     def _check_maximum(self, value: Value) -> None:
         if value.needs:
             raise LoweringError(
                 f"node {value.node}: the maximum is of values that depend on a reduction along the same axis "
-                f"(node {self.flow.pool.node(min(value.needs))}); that takes a second pass over the axis"
+                f"(node {self.flow.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
             )
 
     # --- decay --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from wsopt.graph.types import DType
-from wsopt.tile.algebra import is_number
+from wsopt.tile.algebra import factor, is_number
 from wsopt.tile.expand import Term
 from wsopt.tile.types import Bound, Role
 from wsopt.tile.values import SINKS, Flow, Rewriter, Value, reachable
@@ -33,7 +33,7 @@ class _Padder(Rewriter):
 
     states: dict[str, State] = field(default_factory=dict)
     unmasked: dict[str, Term] = field(default_factory=dict)
-    padded: dict[str, str] = field(default_factory=dict)
+    padded: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive in SINKS:
@@ -66,22 +66,21 @@ class _Padder(Rewriter):
         if isinstance(chosen, str) and self.pool.match(chosen, "where"):
             self.unmasked[chosen] = term
             if other == -math.inf:
-                self.padded[term] = chosen
+                scale, base = factor(self.pool, term)
+                self.padded[str(base)] = (scale, chosen)
         return chosen
 
     def _exponent(self, term: Term) -> Term:
         """x - r with the x that the maximum in r was taken of, so that one choice serves both."""
         args = self.pool.match(term, "sub")
-        if args is None or not isinstance(args[0], str):
+        if args is None:
             return term
-        k, x = 1.0, args[0]
-        product = self.pool.match(x, "mul")
-        if product and isinstance(product[0], str) and not isinstance(product[1], str):
-            x, k = product[0], float(product[1])
-        if x not in self.padded or k <= 0:
+        k, x = factor(self.pool, args[0])
+        scale, chosen = self.padded.get(str(x), (0.0, ""))
+        if k * scale <= 0:
             return term
         node = self.pool.node(term)
-        first = self.pool.make("mul", (self.padded[x], k), DType.F32, node)
+        first = self.pool.make("mul", (chosen, k / scale), DType.F32, node)
         return self.pool.make("sub", (first, args[1]), DType.F32, node)
 
     # --- what stands there --------------------------------------------------------------------------

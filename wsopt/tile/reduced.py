@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
+from wsopt.tile.affine import end_is_masked
 from wsopt.tile.axes import Axes, Dim, find_axes
+from wsopt.tile.loop_axes import LoopAxes
+from wsopt.tile.region import chain_region
+from wsopt.tile.roles import chain_axes, chained_products
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Role, Structure
 
@@ -85,9 +90,77 @@ def _node(node: dict[str, Any], axes: Axes, extents: Mapping[Dim, int]) -> dict[
 
 def reduced(graph: Graph, s: Structure, trips: int) -> Graph:
     """The graph with every tiled axis cut to a few tiles of `s`, and the streamed one to `trips` slabs."""
+    if chained_products(graph):
+        return _reduced_chain(graph, s, trips)
     axes = find_axes(graph)
     extents = _extents(axes, s, trips)
     data = graph_to_json(graph)
     data["inputs"] = [_input(item, axes, extents) for item in data["inputs"]]
     data["nodes"] = [_node(node, axes, extents) for node in data["nodes"]]
+    return parse_graph(data, f"{graph.name} at reduced extents")
+
+
+# --- chains of products ---------------------------------------------------------------------------------
+
+
+def _chain_extents(graph: Graph, axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
+    """The new extent of every axis; what a block holds whole stays.
+
+    Queries and keys of one length keep one length, and where a mask ends every row before the streamed axis
+    does it still does, so that the region's loop stays what it is.
+    """
+    region = chain_region(graph)
+    rows, stream = (min(axes.extent(role), _target(role, s, trips)) for role in (Role.ROW, Role.STREAM))
+    if axes.extent(Role.ROW) == axes.extent(Role.STREAM):
+        rows = stream = max(rows, stream)
+    if end_is_masked(region.bounds, axes.extent(Role.ROW), axes.extent(Role.STREAM)):
+        ends = [max(b.constant, b.row * (rows - 1) + b.constant) + 1 for b in region.bounds if b.stream < 0]
+        stream = max(stream, min(ends))
+    new = {Role.ROW: rows, Role.STREAM: stream, Role.BATCH: _BATCHES}
+    found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
+    for shared in _shared_axes(axes):
+        least = min(found.get(a, axes.extents[a]) for a in shared)
+        found.update(dict.fromkeys(shared, least))
+    return found
+
+
+def _shared_axes(axes: LoopAxes) -> list[tuple[Dim, ...]]:
+    """Axes that are one dimension of one input, which is used more than once: they keep one extent."""
+    known: dict[tuple[str, int, int], list[Dim]] = {}
+    for use, path in axes.paths.items():
+        end = axes.instance(use, len(path) - 1)
+        for dim in range(len(axes.shapes[end])):
+            for place, atom in enumerate(axes.atoms(end, dim)):
+                known.setdefault((path[-1], dim, place), []).append(atom)
+    return [tuple(dict.fromkeys(atoms)) for atoms in known.values() if len(set(atoms)) > 1]
+
+
+def _reduced_chain(graph: Graph, s: Structure, trips: int) -> Graph:
+    """A graph with a chain of products at reduced extents: inputs, indices and reshapes alike."""
+    axes = chain_axes(graph)
+    extents = _chain_extents(graph, axes, s, trips)
+    instances = {name: name for name in axes.shapes}
+    for use, path in axes.paths.items():
+        instances.update({name: axes.instance(use, index) for index, name in enumerate(path)})
+
+    def shape(name: str) -> list[int]:
+        use = instances[name]
+        return [
+            math.prod(extents.get(a, axes.extents[a]) for a in axes.atoms(use, dim))
+            for dim in range(len(axes.shapes[use]))
+        ]
+
+    data = graph_to_json(graph)
+    for item in (*data["inputs"], *data["nodes"]):
+        if item["name"] not in instances:
+            continue  # nothing that an output needs
+        if "shape" in item:
+            item["shape"] = shape(item["name"])
+        if "strides" in item:
+            item["strides"] = _dense_strides(item["shape"], item["strides"])
+        if "shape" in item.get("attrs", {}):
+            item["attrs"]["shape"] = shape(item["name"])
+    live = set(instances)
+    data["inputs"] = [item for item in data["inputs"] if item["name"] in live]
+    data["nodes"] = [item for item in data["nodes"] if item["name"] in live]
     return parse_graph(data, f"{graph.name} at reduced extents")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from wsopt.graph.types import Graph
+from wsopt.tile.affine import end_is_masked
 from wsopt.tile.assemble import assemble
-from wsopt.tile.chain import chained_products, read_chain
+from wsopt.tile.chain import read_chain
 from wsopt.tile.factors import move_factors
-from wsopt.tile.masks import end_is_masked, loop_bounds, replace_huge_numbers, split_masks
+from wsopt.tile.masks import loop_bounds, replace_huge_numbers, split_masks
 from wsopt.tile.online import make_online
 from wsopt.tile.padding import pad_stream
 from wsopt.tile.products import products_region
+from wsopt.tile.roles import chained_products
 from wsopt.tile.types import Region, Role
 
 
@@ -25,7 +27,7 @@ def find_region(graph: Graph) -> Region:
 def chain_region(graph: Graph) -> Region:
     """The region of a graph in which a product feeds a product: its loop computes values, slab by slab."""
     chain = read_chain(graph)
-    rows, stream = chain.extent(Role.ROW), chain.extent(Role.STREAM)
+    rows, stream = chain.axes.extent(Role.ROW), chain.axes.extent(Role.STREAM)
     flow = replace_huge_numbers(chain.flow, rows, stream)
     flow = make_online(move_factors(flow))
     bounds = loop_bounds(flow)

@@ -28,7 +28,7 @@ class Value:
     """One primitive applied to values and numbers.
 
     `label` tells leaves apart: the node of a `product` or `contract`, the use of a `source`, the axis of an
-    `iota_batch`. `node` is the graph's node that it was made for. `needs` are the sinks that it depends on.
+    iota. `node` is the graph's node that it was made for. `needs` are the sinks that it depends on.
     """
 
     primitive: str
