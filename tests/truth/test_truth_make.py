@@ -21,7 +21,6 @@ from wsopt.truth.files import (
     measured_to_json,
     write_json,
 )
-from wsopt.truth.make import make_candidates
 from wsopt.truth.validation import Validation, validate
 
 COUNT = 4
@@ -128,7 +127,3 @@ def test_without_torch(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CheckError, match="torch is not installed"):
         run(request(graphs=(graph_file,)), silent)
-
-
-def test_no_candidate_set_is_made_of_nothing(tmp_path: Path) -> None:
-    assert make_candidates([], load_machine("h200"), COUNT, tmp_path / "new", silent).graphs == ()

@@ -140,7 +140,10 @@ def timed_from_json(item: Mapping[str, Any]) -> Measurement:
 
 
 def _candidate_set(data: Mapping[str, Any]) -> CandidateSet:
-    return CandidateSet(str(data["machine"]), int(data["sms"]), candidates_from_json(data["graphs"]))
+    graphs = candidates_from_json(data["graphs"])
+    if not graphs:
+        raise ValueError("it has no graph")
+    return CandidateSet(str(data["machine"]), int(data["sms"]), graphs)
 
 
 def _measured(data: Mapping[str, Any]) -> Measured:

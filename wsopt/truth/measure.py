@@ -58,10 +58,12 @@ def measure_candidates(
     *,
     worker: Sequence[str] = WORKER,
     progress: Progress = lambda stage, done, total: None,
+    keep: Callable[[Measured], None] = lambda measured: None,
 ) -> Measured:
     """Check the numbers of all candidates of a folder, several at a time; then time those that are right.
 
-    Raises CheckError where no worker gets as far as the GPU, or the GPU is not the one that was solved for.
+    `keep` is called with what there is after each graph, so that an interruption keeps it. Raises CheckError
+    where no worker gets as far as the GPU, or the GPU is not the one that was solved for.
     """
     found = load_candidates(folder)
     items = [f"{graph.name}/{one.name}" for graph in found.graphs for one in graph.candidates]
@@ -74,8 +76,12 @@ def measure_candidates(
     for done, graph in enumerate(found.graphs):
         progress("measure", done, len(found.graphs))
         rows += session.time([item for item in good if item.partition("/")[0] == graph.name])
-    rows.sort(key=lambda row: (items.index(key) if (key := _key(row)) in items else len(items), _key(row)))
-    return Measured(date, session.facts["card"], session.facts["versions"], tuple(rows))
+        rows.sort(
+            key=lambda row: (items.index(key) if (key := _key(row)) in items else len(items), _key(row))
+        )
+        measured = Measured(date, session.facts["card"], session.facts["versions"], tuple(rows))
+        keep(measured)
+    return measured
 
 
 def _key(row: Measurement) -> str:
@@ -217,8 +223,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, required=True, help="the file to write")
     chosen = parser.parse_args(arguments)
     try:
-        measured = measure_candidates(chosen.folder, progress=_show)
-        write_json(chosen.json, measured_to_json(measured))
+        measured = measure_candidates(
+            chosen.folder, progress=_show, keep=lambda found: write_json(chosen.json, measured_to_json(found))
+        )
     except WsoptError as error:
         print(error, file=sys.stderr)
         return error.exit_status
