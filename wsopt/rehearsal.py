@@ -38,7 +38,8 @@ def rehearse(
     The graph is cut to a few ragged tiles of the schedule's structure, with enough slabs to go round the
     ring. Raises CheckError for a race, a deadlock, a barrier fault, or an error above TOLERANCE.
     """
-    small = reduced(graph, verified.program.structure, min(verified.schedule.depth("ring"), 4) + 1)
+    slabs = min(max(slots for _, slots in verified.schedule.rings), 4) + 1
+    small = reduced(graph, verified.program.structure, slabs)
     inputs = random_inputs(small, 0)
     expected = evaluate(small, inputs)
     worst = 0.0

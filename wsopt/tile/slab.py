@@ -247,6 +247,30 @@ def _live(cut: _Cut, consumer: int) -> None:
         )
 
 
+def _row_registers(cut: _Cut) -> int:
+    """Registers a thread of the row values that the loop carries or one step leaves to another.
+
+    A thread has two rows of every tensor instruction's; a row's value is there in four threads.
+    """
+    makers = _makers(cut)
+    carried = {
+        value
+        for value in makers
+        if any(value in _needs(step) for step in cut.steps if step is not makers[value])
+    }
+    rows = sum(
+        spans_of(cut.region, name) == frozenset({Role.ROW})
+        for name in {i.name for i in cut.region.body if isinstance(i, Reduction)} | carried
+    )
+    return (
+        rows
+        * 2
+        * math.ceil(
+            cut.s.rows / cut.machine.mma_rows / (cut.s.consumer_warps // cut.machine.warps_per_warpgroup)
+        )
+    )
+
+
 def _rings(cut: _Cut) -> tuple[RingPlan, ...]:
     found = []
     for view in cut.region.operands:
@@ -306,7 +330,7 @@ def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
         edges=tuple(cut.edges),
         rings=rings,
         epilogue=costs.epilogue_cost(region, replace(s, depth=s.columns), machine),
-        accumulator_registers=sums * s.rows * s.columns // threads,
+        accumulator_registers=sums * s.rows * s.columns // threads + _row_registers(cut),
         tile_l2_bytes=sum(plan.slot_bytes for plan in rings) * round(_mean(trip_counts(region, s))),
         dram_bytes=region.compulsory_bytes,
         live=tuple(cut.live),
