@@ -179,8 +179,9 @@ class SlabPlan(KernelPlan):
         for placed in self.verified.schedule.of(f"{PartitionRole.LOADER}0"):
             ring = rings[placed.op]
             slot = f"step % {self.depth_name(ring)}"
-            found.append((ring, TmaLoad(ring.box.descriptor, coordinates(ring.box.view, self._at("row")),
-                                        f"{ring.name}_full.index({slot})", f"{ring.name}.index({slot})")))  # fmt: skip
+            place = coordinates(ring.box.view, self._at("row"))
+            barrier, buffer = f"{ring.name}_full.index({slot})", f"{ring.name}.index({slot})"
+            found.append((ring, TmaLoad(ring.box.descriptor, place, barrier, buffer)))
         return tuple(found)
 
     def range_lines(self) -> tuple[str, ...]:

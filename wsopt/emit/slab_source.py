@@ -206,9 +206,7 @@ def _loop(plan: SlabPlan, first: str, last: str, *, masked: bool) -> list[str]:
 
 
 def _allocations(plan: SlabPlan) -> list[str]:
-    lines = []
-    for box in plan.residents():
-        lines.append(text.allocate(f"{box.name}_tile", box.gluon, "CONSUMERS", box))
+    lines = [text.allocate(f"{box.name}_tile", box.gluon, "CONSUMERS", box) for box in plan.residents()]
     lines.append(text.barrier("resident_full", "1"))
     for ring in plan.rings():
         depth = plan.depth_name(ring)

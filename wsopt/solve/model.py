@@ -1,7 +1,8 @@
 """The CP-SAT model of one tile program: the schedule of its loop, its rings, its buffers, its time.
 
-Time is in SM cycles, or in units of a few where a loop computes values. An operation of iteration i starts at (i + stage) * II + cycle; II is a variable. Every
-variable has a name, so a dump of the model can be read. One function a constraint family, called in one list.
+Time is in SM cycles, or in units of a few where a loop computes values. An operation of iteration i starts at
+(i + stage) * II + cycle; II is a variable. Every variable has a name, so a dump of the model can be read. One
+function a constraint family, called in one list.
 """
 
 from __future__ import annotations

@@ -58,6 +58,17 @@ def check_loop(region: Region) -> None:
             raise LoweringError(
                 f"tensor {source.view.tensor}: whole tiles beside a loop that computes values are not lowered"
             )
+    views = [*region.operands, *region.residents, *(source.view for source in region.sources)]
+    for view in (*views, *(output.view for output in region.outputs)):
+        if view.parts:
+            raise LoweringError(
+                f"tensor {view.tensor}: dimensions that are split between axes are not emitted yet"
+            )
+    if region.body and len(region.residents) != 1:
+        names = ", ".join(view.tensor for view in region.residents) or "none"
+        raise LoweringError(
+            f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
+        )
     for output in region.outputs:
         if region.body and Role.COLUMN not in output.view.roles:
             raise LoweringError(

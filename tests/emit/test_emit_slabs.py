@@ -1,0 +1,112 @@
+"""Loops that compute values: overlapped and plain schedules are executed, compiled, and mutants of them found."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import pytest
+from emit_builds import Case, Emitted, build, case, graph_of, small_case
+
+from wsopt.emit.source import expected_wgmma
+from wsopt.gpu import compile_kernel
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.interpret import mutants
+from wsopt.schedule.types import PartitionRole
+from wsopt.tile.types import Sharing, Structure
+
+SEEDS = 20
+MASKS = ("full", "causal", "window", "limit")
+
+
+def structure(columns: int, depth: int = 64, consumers: int = 2, pieces: int = 1) -> Structure:
+    return Structure(64, columns, depth, consumers, 4, Sharing.ROWS, False, False, pieces, 1)
+
+
+def attention(
+    g: GraphBuilder, mask: str = "full", keys: int = 328, queries: int = 200, wide: int = 64
+) -> Symbol:
+    """o = softmax(q k' / 8) v, two heads."""
+    q = g.input("q", (1, 2, queries, 64), "bf16")
+    k, v = g.input("k", (1, 2, keys, 64), "bf16"), g.input("v", (1, 2, keys, wide), "bf16")
+    s = g.mul(g.matmul(q, k, transpose_b=True), 0.125)
+    i, j = g.iota(shape=(queries, keys), axis=0), g.iota(shape=(queries, keys), axis=1)
+    if mask == "causal":
+        s = g.where(g.less_equal(j, g.add(i, keys - queries)), s, -math.inf)
+    if mask == "window":
+        near = g.logical_and(g.less_equal(j, g.add(i, 40)), g.greater(j, g.sub(i, 90)))
+        s = g.where(near, s, -math.inf)
+    if mask == "limit":
+        s = g.where(g.less(j, 150), s, -math.inf)
+    p = g.cast(g.softmax(s, axis=-1), dtype="bf16")
+    return g.cast(g.matmul(p, v), dtype="bf16", name="o")
+
+
+@functools.cache
+def emitted(mask: str, depth: int, consumers: int, pieces: int = 1, wide: int = 64) -> Emitted:
+    graph = graph_of(lambda g: attention(g, mask, wide=wide))
+    return build(graph, structure(wide, depth, consumers, pieces))
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("depth", "consumers"), [(64, 2), (128, 1)])
+def test_computes(mask: str, depth: int, consumers: int) -> None:
+    made = emitted(mask, depth, consumers)
+    assert case(made.graph).fault(made.source, 5) is None
+    assert small_case(made).fault(made.source, 5) is None
+
+
+def test_other_lengths_run_too() -> None:
+    made = emitted("causal", 64, 2)
+    for keys, queries in ((328, 200), (168, 40)):
+        graph = graph_of(lambda g, n=keys, m=queries: attention(g, "causal", n, m))
+        assert case(graph).fault(made.source, 2) is None
+
+
+def test_columns_in_pieces_and_a_wider_value() -> None:
+    made = emitted("full", 64, 2, pieces=2, wide=128)
+    assert case(made.graph).fault(made.source, 3) is None
+
+
+@pytest.mark.parametrize(("mask", "consumers"), [("full", 1), ("causal", 2)])
+def test_machine_code_is_what_was_asked_for(mask: str, consumers: int) -> None:
+    made = emitted(mask, 64, consumers)
+    found = compile_kernel(made.source)
+    assert found.wgmma == expected_wgmma(made.verified)
+    assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
+
+
+def test_the_solver_overlaps_iterations() -> None:
+    made = emitted("full", 64, 2)
+    placed = made.verified.schedule.of(f"{PartitionRole.CONSUMER}0")
+    assert max(p.stage for p in placed) == 1
+    assert "warpgroup_mma_wait(1" in made.source or "_old" in made.source or "step - 1" in made.source
+
+
+def survives(cases: list[Case], source: str, seeds: int) -> bool:
+    return all(one.check(source, seed) is None for seed in range(seeds) for one in cases)
+
+
+SYNCHRONIZATION = (
+    "drop-wait",
+    "drop-arrive",
+    "drop-expect",
+    "drop-gdc_wait",
+    "drop-load",
+    "flip-phase",
+    "count",
+)
+
+
+def test_mutants_of_synchronization_are_found() -> None:
+    """Without the waits on the ring at its first round, where no slot has been taken yet, all have to die."""
+    made = emitted("causal", 64, 2)
+    graph = graph_of(lambda g: attention(g, "causal", 1200, 150))
+    cases = [case(graph)]
+    assert survives(cases, made.source, 3)
+    alive = [
+        mutant.name
+        for mutant in mutants(made.source)
+        if mutant.name.startswith(SYNCHRONIZATION) and survives(cases, mutant.source, 6)
+    ]
+    assert alive == []
