@@ -28,8 +28,9 @@ lint: $(VENV)/ready  ## run the linter and the formatter's check
 types: $(VENV)/ready  ## run the type checker
 	$(VENV)/bin/mypy
 
-docs: $(VENV)/ready  ## write docs/benchmarks.md from the committed measurements
+docs: $(VENV)/ready  ## write docs/benchmarks.md and docs/model.md from the committed measurements
 	$(VENV)/bin/python -m wsopt.gpu.docs docs/benchmarks/*.json -o docs/benchmarks.md
+	$(VENV)/bin/python -m wsopt.truth.docs docs/model/*.json -o docs/model.md
 
 wheel: $(VENV)/ready  ## build the wheel into dist/
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps -w dist .
