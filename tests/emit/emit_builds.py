@@ -68,7 +68,7 @@ class Emitted:
 
     @property
     def depth(self) -> int:
-        return self.verified.schedule.depth("ring")
+        return max(slots for _, slots in self.verified.schedule.rings)
 
 
 def build(graph: Graph, s: Structure, kib: int = 227) -> Emitted:

@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from attention_graphs import Parts, Sizes, attention, grouped, parts, scores
+from attention_graphs import Parts, Sizes, grouped, parts, scores
 from tile_graphs import Body, region_of
 
 from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.graph.types import Graph
 from wsopt.machine import Machine
 from wsopt.tile.region import find_region
 from wsopt.tile.structures import structures
