@@ -167,17 +167,18 @@ class _Unroller:
         return max(at for at, one in enumerate(self.issued) if one == (name, iteration))
 
     def _wait_for(self, place: int) -> Iterator[Instruction]:
-        """Wait for a product and those before it, once."""
+        """Wait for a product and all before it, once."""
         if place < self.waited:
             return
-        name, iteration = self.issued[place]
+        names: list[str] = []
+        for name, iteration in self.issued[self.waited : place + 1]:
+            age = self._age_of(iteration)
+            names.append(self.writer.name(name, age(name)))
+            product = self.writer.product(name)
+            if isinstance(product.left, str):
+                names.append(self.writer.operand(product, age))
         self.waited = place + 1
-        age = self._age_of(iteration)(name)
-        names = [self.writer.name(name, age)]
-        product = self.writer.product(name)
-        if isinstance(product.left, str):
-            names.append(self.writer.operand(product, self._age_of(iteration)))
-        yield MmaWait(len(self.issued) - 1 - place, tuple(names))
+        yield MmaWait(len(self.issued) - 1 - place, tuple(dict.fromkeys(names)))
 
     waited: int = 0
 
