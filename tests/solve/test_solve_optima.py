@@ -86,7 +86,7 @@ def test_a_bound_that_is_not_reached(card: Machine) -> None:
     program = hand_made(Times(LOAD, MMA, RELEASE), card)
     small = with_depth(program, card, 2)
     # The bound counts one copy: (50 + 5 + 40 + 2 + 6) / 2. The two copies take turns, so 57 it is.
-    assert slot_lifetime(program, small) == 103
+    assert slot_lifetime(program, small, program.rings[0]) == 103
     assert ii_lower_bound(program, small) == 52 < optimal(program, small).ii
 
 

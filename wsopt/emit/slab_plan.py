@@ -74,7 +74,7 @@ class SlabPlan(KernelPlan):
             depths[ring.name] = self.depth_name(ring)
         (resident,) = self.residents()
         return SlabOperands(
-            tile_view(f"{resident.name}_tile.index(index)", resident, Role.ROW), tiles, rings, depths
+            tile_view(f"{resident.name}_held.index(index)", resident, Role.ROW), tiles, rings, depths
         )
 
     def sums(self) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ class SlabPlan(KernelPlan):
                     box.descriptor,
                     coordinates(box.view, self._at(row)),
                     "resident_full.index(0)",
-                    f"{box.name}_tile.index({consumer})",
+                    f"{box.name}_held.index({consumer})",
                 )
             )
         return tuple(found)

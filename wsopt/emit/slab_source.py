@@ -82,7 +82,7 @@ def _ring_names(plan: SlabPlan) -> list[str]:
 
 
 def _held(plan: SlabPlan) -> list[str]:
-    return [f"{box.name}_tile" for box in plan.residents()] + ["resident_full"]
+    return [f"{box.name}_held" for box in plan.residents()] + ["resident_full"]
 
 
 def _loader_parameters(plan: SlabPlan) -> list[str]:
@@ -206,7 +206,7 @@ def _loop(plan: SlabPlan, first: str, last: str, *, masked: bool) -> list[str]:
 
 
 def _allocations(plan: SlabPlan) -> list[str]:
-    lines = [text.allocate(f"{box.name}_tile", box.gluon, "CONSUMERS", box) for box in plan.residents()]
+    lines = [text.allocate(f"{box.name}_held", box.gluon, "CONSUMERS", box) for box in plan.residents()]
     lines.append(text.barrier("resident_full", "1"))
     for ring in plan.rings():
         depth = plan.depth_name(ring)
