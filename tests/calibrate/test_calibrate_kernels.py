@@ -71,7 +71,7 @@ def test_a_chain_holds_its_instruction_and_three_of_the_loop(kind: str, tmp_path
         ("cast.none_16.128.1", {"FFMA": 64, "F2FP": 32}),
         ("softmax.step.128.1", {"MUFU": 66, "FMNMX": 68, "F2FP": 32, "SHFL": 8}),
         ("shared.store_16.128.1", {"STSM": 8, "BAR": 1, "FENCE": 1}),
-        ("shared.load_16.128.1", {"LDSM": 32, "BAR": 0}),
+        ("shared.load_16.128.1", {"LDSM": (32, 8), "BAR": 0}),  # of one matrix; since Triton 3.7 of four
         ("mma.bf16.shared.64.4.1", {"HGMMA": 16, "BAR": 0}),
         ("mma.f8e4m3.registers.64.4.1", {"QGMMA": 16}),
         ("mma_issue.bf16.64.4.1", {"HGMMA": 16, "CS2R": 2}),
@@ -79,9 +79,12 @@ def test_a_chain_holds_its_instruction_and_three_of_the_loop(kind: str, tmp_path
         ("latency.special", {"MUFU": 64}),
     ],
 )
-def test_what_is_timed_is_in_the_loop(name: str, counts: dict[str, int], tmp_path: Path) -> None:
+def test_what_is_timed_is_in_the_loop(
+    name: str, counts: dict[str, int | tuple[int, ...]], tmp_path: Path
+) -> None:
     found = loops(PROGRAMS[name], tmp_path)
-    assert any(all(loop[opcode] == count for opcode, count in counts.items()) for loop in found), found
+    wanted = {opcode: count if isinstance(count, tuple) else (count,) for opcode, count in counts.items()}
+    assert any(all(loop[opcode] in some for opcode, some in wanted.items()) for loop in found), found
 
 
 @pytest.mark.parametrize(
