@@ -17,8 +17,7 @@ from wsopt.emit.slab_values import SlabWriter
 from wsopt.errors import CheckError
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.steps import steps
-from wsopt.tile.types import Contraction, OpKind, TileOp
+from wsopt.tile.types import OpKind, TileOp
 
 _UNROLLED = 4
 
@@ -223,9 +222,3 @@ def older_values(verified: VerifiedSchedule, operands: SlabOperands, writer: Sla
     unroller = _Unroller(_order(verified, overlapped=True), operands, writer, _UNROLLED, masked=False)
     items = [item for slot in unroller.order if slot.op.kind is not OpKind.RESCALE for item in slot.op.items]
     return tuple(dict.fromkeys(item for item in items if unroller.keeps(item)))
-
-
-def products_of(verified: VerifiedSchedule) -> tuple[Contraction, ...]:
-    """The products of the loop, in the order of the steps."""
-    found = [step.product for step in steps(verified.program.region) if step.kind in ("scores", "sums")]
-    return tuple(found)

@@ -127,7 +127,7 @@ class SlabWriter:
 
         for item in chosen:
             if isinstance(item, Reduction):
-                yield from self._reduction(item, operand, items)
+                yield from self._reduction(item, operand)
             elif isinstance(item, Statement) and item.name not in alias:
                 yield self._statement(item, operand)
                 yield from self._register_operand(item)
@@ -155,9 +155,7 @@ class SlabWriter:
                 yield Assign(self.name(self._operand_key(product)), text)
                 return
 
-    def _reduction(
-        self, item: Reduction, operand: Callable[[str], Operand], items: tuple[str, ...]
-    ) -> Iterator[Instruction]:
+    def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[Instruction]:
         name, value = self.name(item.name), operand(item.value).name
         if any(item.name + BEFORE in arguments(other) for other in self.region.body):
             yield Assign(self.name(item.name + BEFORE), name)
@@ -165,7 +163,6 @@ class SlabWriter:
             yield Assign(name, f"gl.maximum({name}, gl.max({value}, axis=1))")
             return
         kept = name if item.decay is None else f"{name} * {operand(item.decay).name}"
-        del items
         yield Assign(name, f"{kept} + gl.sum({value}, axis=1)")
 
     def rescale(self, sums: str, age: Age) -> Iterator[Instruction]:

@@ -217,9 +217,8 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
     return found
 
 
-def _numbers(plan: KernelPlan, written: str) -> list[tuple[str, str, str]]:
+def _numbers(written: str) -> list[tuple[str, str, str]]:
     """Numbers that Python has no literal for, where the text uses them."""
-    del plan
     found = []
     for name, value in (("NEG_INF", 'float("-inf")'), ("INF", 'float("inf")'), ("NAN", 'float("nan")')):
         if name in written.replace("NEG_INF", "") or (name == "NEG_INF" and name in written):
@@ -338,7 +337,7 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
     return {
         "device": "products.jinja",
         "operand_layout": False,
-        "constants": [*_constants(plan), *_numbers(plan, text.write(plan.piece()))],
+        "constants": [*_constants(plan), *_numbers(text.write(plan.piece()))],
         "tiles": ("batches * " if plan.has_batch else "") + "row_tiles * column_tiles",
         "coordinates_target": ("batch, " if plan.has_batch else "") + "row_tile, column_tile",
         "body_indent": 8 if plan.s.persistent else 4,
@@ -369,7 +368,7 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
     return device | {
         "operand_layout": True,
         "register_layouts": layouts,
-        "constants": [*slab_constants(plan), *_numbers(plan, written)],
+        "constants": [*slab_constants(plan), *_numbers(written)],
         "uses_tanh": "tanh_approx(" in written,
         "uses_language": NAN_RULE in written,
         "tiles": batches + "row_tiles",
