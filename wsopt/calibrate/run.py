@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +14,10 @@ from typing import Any
 
 from wsopt.calibrate.samples import Document
 from wsopt.errors import CheckError
+from wsopt.gpu import guard
 
 WORKER = (sys.executable, "-m", "wsopt.calibrate.worker")
 Progress = Callable[[str, int, int], None]
-_POLL_S = 0.05
-_LAST_BREATH_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +81,15 @@ def _run_worker(
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         reader = _Reader(lines, found, progress)
         try:
-            in_time = _watch(process, reader, options.limit_s)
+            in_time = guard.watch(process, reader.read, options.limit_s)
         finally:
-            _end(process)
+            guard.end(process)
         reader.read()
         if process.returncode == 0:
             return None
         if not in_time:
             return reader.started, f"no result within {options.limit_s:g} s"
-        return reader.started, reader.message or _last_words(log, process.returncode)
+        return reader.started, reader.message or guard.last_words(log, process.returncode)
 
 
 class _Reader:
@@ -131,28 +126,3 @@ class _Reader:
         elif "figures" in line:
             for name, value in line["figures"].items():
                 self._found.samples.setdefault(name, []).append(value)
-
-
-def _watch(process: subprocess.Popen[bytes], reader: _Reader, limit_s: float) -> bool:
-    """Wait for the end; False if `limit_s` seconds passed without a new line from the worker."""
-    since = time.monotonic()
-    while process.poll() is None:
-        if reader.read():
-            since = time.monotonic()
-        if time.monotonic() - since > limit_s:
-            return False
-        time.sleep(_POLL_S)
-    return True
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    # The whole session, for the worker compiles in processes of its own.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_LAST_BREATH_S)
-
-
-def _last_words(log: Path, status: int | None) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"the process ended with status {status}: {lines[-1].strip()[:300] if lines else 'no output'}"

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wsopt.calibrate.build import build_all
 from wsopt.calibrate.catalog import chosen_probes
 from wsopt.calibrate.program import Probe
+from wsopt.gpu.guard import append_line
 
 EXIT_FAILED = 3
 
@@ -41,20 +40,22 @@ def _compile(probes: Sequence[Probe], log: Path) -> None:
     programs = list(dict.fromkeys(probe.program for probe in probes if probe.program is not None))
     for module in ("torch", *(f"wsopt.calibrate.kernels.{program.module}" for program in programs)):
         importlib.import_module(module)
-    build_all(programs, lambda done, total: _append(log, {"stage": "compile", "done": done, "total": total}))
+    build_all(
+        programs, lambda done, total: append_line(log, {"stage": "compile", "done": done, "total": total})
+    )
 
 
 def _measure(probes: Sequence[Probe], rounds: int, log: Path) -> int:
     from wsopt.calibrate.runner import Runner
     from wsopt.gpu.bench_worker import machine_facts, version_facts
 
-    _append(log, {"machine": machine_facts(), "versions": version_facts()})
+    append_line(log, {"machine": machine_facts(), "versions": version_facts()})
     runner = Runner()
     total = rounds * len(probes)
     failed: set[Probe] = set()
     for count in range(rounds):
         for place, probe in enumerate(probes):
-            _append(log, {"start": probe.name})
+            append_line(log, {"start": probe.name})
             if probe in failed:
                 continue
             try:
@@ -62,14 +63,14 @@ def _measure(probes: Sequence[Probe], rounds: int, log: Path) -> int:
             except Exception as error:  # noqa: BLE001  whatever it is, the parent has to learn of it
                 traceback.print_exc()
                 first = (str(error).strip().splitlines() or [""])[0][:300]
-                _append(log, {"failed": probe.name, "message": f"{type(error).__name__}: {first}"})
+                append_line(log, {"failed": probe.name, "message": f"{type(error).__name__}: {first}"})
                 if not _device_lives():
                     return EXIT_FAILED
                 failed.add(probe)
                 continue
             done = count * len(probes) + place + 1
-            _append(log, {"stage": "measure", "done": done, "total": total, "round": count})
-            _append(log, {"figures": {probe.name + end: value for end, value in figures.items()}})
+            append_line(log, {"stage": "measure", "done": done, "total": total, "round": count})
+            append_line(log, {"figures": {probe.name + end: value for end, value in figures.items()}})
     return 0
 
 
@@ -88,11 +89,6 @@ def _leave(status: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

@@ -280,8 +280,12 @@ class KernelPlan:
 
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents, and what follows from them."""
+        return (*self.counts(), "row_extent", "column_extent")
+
+    def counts(self) -> tuple[str, ...]:
+        """Those that say how many tiles there are, and slabs in each."""
         batches = ("batches",) if self.has_batch else ()
-        return (*batches, "row_tiles", "column_tiles", "trips", "row_extent", "column_extent")
+        return (*batches, "row_tiles", "column_tiles", "trips")
 
     def reads(self) -> tuple[TensorRead, ...]:
         """How the launcher reads the graph's inputs: one entry for each way that one is used."""

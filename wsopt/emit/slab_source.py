@@ -10,7 +10,6 @@ from wsopt.emit.instructions import Expect, Instruction, WaitEmpty
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
-from wsopt.schedule.types import PartitionRole
 from wsopt.tile.types import Role
 
 
@@ -33,7 +32,9 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "early_reads": bool(plan.vectors()),
         "allocations": _allocations(plan),
         "barriers": _barriers(plan),
-        "partitions": _partitions(plan),
+        "partitions": text.partitions(
+            plan, _loader_parameters(plan), _consumer_parameters(plan), set(_pools(plan))
+        ),
     }
 
 
@@ -87,11 +88,7 @@ def _held(plan: SlabPlan) -> list[str]:
 
 def _loader_parameters(plan: SlabPlan) -> list[str]:
     descriptors = [box.descriptor for box in plan.moved()]
-    return [*descriptors, *_held(plan), *_ring_names(plan), *_sizes(plan)]
-
-
-def _sizes(plan: SlabPlan) -> list[str]:
-    return list(plan.sizes())
+    return [*descriptors, *_held(plan), *_ring_names(plan), *plan.sizes()]
 
 
 def _vectors(plan: SlabPlan, wanted: set[str]) -> list[str]:
@@ -113,7 +110,7 @@ def _stores(plan: SlabPlan) -> list[str]:
 
 def _consumer_parameters(plan: SlabPlan) -> list[str]:
     vectors = _vectors(plan, plan.loop_reads() | plan.epilogue_reads())
-    names = [*_held(plan), *_ring_names(plan), *vectors, *_pools(plan), *_stores(plan), *_sizes(plan)]
+    names = [*_held(plan), *_ring_names(plan), *vectors, *_pools(plan), *_stores(plan), *plan.sizes()]
     return [*names, "index: gl.constexpr"]
 
 
@@ -223,17 +220,4 @@ def _barriers(plan: SlabPlan) -> list[tuple[str, list[tuple[str, int]]]]:
     for ring in plan.rings():
         pair = [(f"{ring.name}_full", 1), (f"{ring.name}_empty", plan.s.consumers)]
         found.append((plan.depth_name(ring), pair))
-    return found
-
-
-def _partitions(plan: SlabPlan) -> list[tuple[str, list[str]]]:
-    own = set(_pools(plan))
-    found = []
-    for partition in plan.verified.schedule.partitions:
-        if partition.role is PartitionRole.LOADER:
-            found.append(("loader", _loader_parameters(plan)))
-            continue
-        names = _consumer_parameters(plan)[:-1]
-        arguments = [f"{name}_{partition.index}" if name in own else name for name in names]
-        found.append(("consumer", [*arguments, str(partition.index)]))
     return found

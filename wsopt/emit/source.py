@@ -14,7 +14,6 @@ from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
-from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.costs import mma_instructions
 from wsopt.tile.slab_costs import inner_extent, product_instructions
@@ -103,10 +102,6 @@ def _consumer_body(plan: KernelPlan) -> str:
     return "\n".join(lines)
 
 
-def _sizes(plan: KernelPlan) -> list[str]:
-    return (["batches"] if plan.has_batch else []) + ["row_tiles", "column_tiles", "trips"]
-
-
 def _vector_arguments(plan: KernelPlan) -> list[str]:
     found = []
     for vector in plan.vectors().values():
@@ -134,32 +129,17 @@ def _ring_names(plan: KernelPlan) -> list[str]:
 
 
 def _loader_parameters(plan: KernelPlan) -> list[str]:
-    return [*(ring.box.descriptor for ring in plan.rings()), *_ring_names(plan), *_sizes(plan)]
+    return [*(ring.box.descriptor for ring in plan.rings()), *_ring_names(plan), *plan.counts()]
 
 
 def _consumer_parameters(plan: KernelPlan) -> list[str]:
     inputs = [box.descriptor for box in plan.inputs().values()]
     stores = [box.descriptor for box in plan.outputs().values()]
     turn = ["turn"] if plan.in_turns else []
-    sizes = [*_sizes(plan), "row_extent", "column_extent"]
     return [
-        *_ring_names(plan), *turn, *inputs, *_vector_arguments(plan), *_buffers(plan), *stores, *sizes,
+        *_ring_names(plan), *turn, *inputs, *_vector_arguments(plan), *_buffers(plan), *stores, *plan.sizes(),
         "index: gl.constexpr",
     ]  # fmt: skip
-
-
-def _partitions(plan: KernelPlan) -> list[tuple[str, list[str]]]:
-    """Each partition with its arguments: a consumer has its own buffers, and its number."""
-    own = set(_buffers(plan))
-    found = []
-    for partition in plan.verified.schedule.partitions:
-        if partition.role is PartitionRole.LOADER:
-            found.append(("loader", _loader_parameters(plan)))
-            continue
-        names = _consumer_parameters(plan)[:-1]
-        arguments = [f"{name}_{partition.index}" if name in own else name for name in names]
-        found.append(("consumer", [*arguments, str(partition.index)]))
-    return found
 
 
 def _allocations(plan: KernelPlan) -> list[str]:
@@ -352,7 +332,9 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
         "registers": plan.all_registers(),
         "allocations": _allocations(plan),
         "barriers": _barriers(plan),
-        "partitions": _partitions(plan),
+        "partitions": text.partitions(
+            plan, _loader_parameters(plan), _consumer_parameters(plan), set(_buffers(plan))
+        ),
         "trips": _trips(plan),
         "least_trips": plan.loop().least,
         "early_reads": bool(plan.inputs()),

@@ -12,6 +12,7 @@ import jinja2
 from wsopt.emit.instructions import Instruction
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import Box
+from wsopt.schedule.types import PartitionRole
 
 
 def _template_folder() -> Path:
@@ -75,3 +76,17 @@ def allocate(name: str, dtype: str, count: str, box: Box) -> str:
 def barrier(name: str, count: str) -> str:
     """The allocation of so many barriers."""
     return f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], mbarrier.MBarrierLayout())"
+
+
+def partitions(
+    plan: KernelPlan, loader: list[str], consumer: list[str], own: set[str]
+) -> list[tuple[str, list[str]]]:
+    """Each partition with its arguments: a consumer has buffers of its `own`, and its number for the last."""
+    found = []
+    for partition in plan.verified.schedule.partitions:
+        if partition.role is PartitionRole.LOADER:
+            found.append(("loader", loader))
+            continue
+        arguments = [f"{name}_{partition.index}" if name in own else name for name in consumer[:-1]]
+        found.append(("consumer", [*arguments, str(partition.index)]))
+    return found

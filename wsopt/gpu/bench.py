@@ -10,24 +10,21 @@ import contextlib
 import datetime
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from wsopt.errors import CheckError, WsoptError
+from wsopt.gpu import guard
 from wsopt.gpu.bench_options import DEFAULT_BASELINES, BenchOptions
 from wsopt.gpu.rows import Document, Row, row_from_json, to_text
 from wsopt.gpu.table import text_table
 
 WORKER = (sys.executable, "-m", "wsopt.gpu.bench_worker")
-_POLL_S = 0.1
-_LAST_BREATH_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +97,9 @@ def _run_worker(
             # A session of its own, for Inductor starts processes that have to go too.
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         try:
-            in_time = _watch(process, rows, options.limit_s)
+            in_time = guard.watch(process, guard.grows(rows), options.limit_s)
         finally:
-            _end(process)
+            guard.end(process)
         report = _read(rows)
         # A worker that wrote a row for its failure has nothing more to say.
         if len(report.rows) and len(report.rows) == report.started:
@@ -110,28 +107,7 @@ def _run_worker(
         path = batch[len(report.rows)]
         if not in_time:
             return report, Row(path.name, path.name, "hang", f"no result within {options.limit_s:g} s")
-        return report, Row(path.name, path.name, "error", _last_words(log, process.returncode))
-
-
-def _watch(process: subprocess.Popen[bytes], rows: Path, limit_s: float) -> bool:
-    """Wait for the end; False if `limit_s` seconds passed without a new line from the worker."""
-    size, since = -1, time.monotonic()
-    while process.poll() is None:
-        grown = rows.stat().st_size if rows.exists() else 0
-        if grown != size:
-            size, since = grown, time.monotonic()
-        if time.monotonic() - since > limit_s:
-            return False
-        time.sleep(_POLL_S)
-    return True
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    # A process inside the driver may take its time to die; the next one is started all the same.
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_LAST_BREATH_S)
+        return report, Row(path.name, path.name, "error", guard.last_words(log, process.returncode))
 
 
 def _read(rows: Path) -> _Report:
@@ -144,11 +120,6 @@ def _read(rows: Path) -> _Report:
     facts: Mapping[str, Any] = next((line for line in lines if "machine" in line), {})
     started = sum("start" in line for line in lines)
     return _Report(facts, started, tuple(row_from_json(line["row"]) for line in lines if "row" in line))
-
-
-def _last_words(log: Path, status: int | None) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return f"the process ended with status {status}: {lines[-1].strip()[:300] if lines else 'no output'}"
 
 
 # --- the command ----------------------------------------------------------------------------------------

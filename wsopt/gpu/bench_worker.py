@@ -7,7 +7,6 @@ row. After a hang or an error it ends, for the state of the device is not to be 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
@@ -16,11 +15,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wsopt import __version__
 from wsopt.gpu.bench_options import BenchOptions, options_from_text
 from wsopt.gpu.errors import HangError
+from wsopt.gpu.guard import append_line
 from wsopt.gpu.rows import Row, row_to_json
 
 EXIT_HANG, EXIT_ERROR = 3, 4
@@ -33,11 +32,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--options", type=options_from_text, required=True)
     parser.add_argument("folders", type=Path, nargs="+")
     chosen = parser.parse_args(arguments)
-    _append(chosen.rows, {"machine": machine_facts(), "versions": version_facts()})
+    append_line(chosen.rows, {"machine": machine_facts(), "versions": version_facts()})
     for folder in chosen.folders:
-        _append(chosen.rows, {"start": str(folder)})
+        append_line(chosen.rows, {"start": str(folder)})
         row, status = _bench(folder, chosen.options)
-        _append(chosen.rows, {"row": row_to_json(row)})
+        append_line(chosen.rows, {"row": row_to_json(row)})
         if status:
             _leave(status)
     _leave(0)
@@ -61,11 +60,6 @@ def _leave(status: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
 
 
 def machine_facts() -> dict[str, str | int]:

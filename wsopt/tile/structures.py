@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.machine.types import Machine
+from wsopt.tile.slab_costs import pow2
 from wsopt.tile.types import Region, Role, Sharing, Structure, View
 
 _CONSUMER_ROWS = (64, 128)
@@ -160,7 +161,7 @@ def _slab_structures(region: Region, machine: Machine) -> Iterator[Structure]:
 
     emitter.v1: such a loop has no persistent blocks, and consumers share rows.
     """
-    columns = max(_MIN_PIECE_COLUMNS, 1 << (region.extent(Role.COLUMN) - 1).bit_length())
+    columns = max(_MIN_PIECE_COLUMNS, pow2(region.extent(Role.COLUMN)))
     if columns > machine.mma_columns_max:
         raise LoweringError(
             f"graph {region.name}: the products' columns have {region.extent(Role.COLUMN)} elements, held whole; "

@@ -11,11 +11,9 @@ import contextlib
 import datetime
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from wsopt.errors import CheckError, WsoptError
+from wsopt.gpu import guard
 from wsopt.gpu.bench_options import BenchOptions
 from wsopt.truth.files import (
     Measured,
@@ -38,8 +37,6 @@ OPTIONS = BenchOptions(
     baselines=("cublas", "scaled_mm"), rounds=9, sample_ms=20.0, warm_up_ms=400.0, hang_s=10.0, limit_s=120.0
 )
 _MOST_PROCESSES = 12
-_POLL_S = 0.1
-_LAST_BREATH_S = 10.0
 Progress = Callable[[str, int, int], None]
 
 
@@ -153,11 +150,11 @@ class _Session:
                 # A session of its own, for the compiler starts processes that have to go too.
                 process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
             try:
-                in_time = _watch(process, log, self.options.limit_s)
+                in_time = guard.watch(process, guard.grows(log), self.options.limit_s)
             finally:
-                _end(process)
+                guard.end(process)
             found = _read(log)
-            last = _last_words(output, process.returncode)
+            last = guard.last_words(output, process.returncode)
         if not found.facts:
             raise CheckError(f"no measurement could start: {last}")
         self.facts = found.facts
@@ -173,27 +170,6 @@ class _Session:
         return found.rows, all(row.candidate in known for row in found.rows)
 
 
-def _watch(process: subprocess.Popen[bytes], log: Path, limit_s: float) -> bool:
-    """Wait for the end; False if `limit_s` seconds passed without a new line from the worker."""
-    size, since = -1, time.monotonic()
-    while process.poll() is None:
-        grown = log.stat().st_size if log.exists() else 0
-        if grown != size:
-            size, since = grown, time.monotonic()
-        if time.monotonic() - since > limit_s:
-            return False
-        time.sleep(_POLL_S)
-    return True
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    # A process inside the driver may take its time to die; the next one is started all the same.
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_LAST_BREATH_S)
-
-
 def _read(path: Path) -> _Log:
     found = _Log()
     for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
@@ -207,13 +183,6 @@ def _read(path: Path) -> _Log:
             else:
                 found.rows.append(measurement_from_json(line["row"]))
     return found
-
-
-def _last_words(output: Path, status: int | None) -> str:
-    lines = [
-        line for line in output.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()
-    ]
-    return f"the process ended with status {status}: {lines[-1].strip()[:300] if lines else 'no output'}"
 
 
 def main(arguments: Sequence[str]) -> int:

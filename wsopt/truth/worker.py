@@ -10,16 +10,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wsopt.gpu.bench_options import BenchOptions, options_from_text
 from wsopt.gpu.errors import HangError
+from wsopt.gpu.guard import append_line
 from wsopt.truth.files import Measurement
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
 def _facts(log: Path) -> None:
     from wsopt.gpu.bench_worker import machine_facts, version_facts
 
-    _append(log, {"card": machine_facts(), "versions": version_facts()})
+    append_line(log, {"card": machine_facts(), "versions": version_facts()})
 
 
 def _check(folder: Path, names: Sequence[str], options: BenchOptions, log: Path) -> bool:
@@ -60,7 +60,7 @@ def _check(folder: Path, names: Sequence[str], options: BenchOptions, log: Path)
 
     contest = Contest(folder, options, sets=1)
     for name in names:
-        _append(log, {"start": f"{folder.name}/{name}"})
+        append_line(log, {"start": f"{folder.name}/{name}"})
         if not _noted(lambda contest=contest, name=name: [contest.check(name)], folder.name, name, log):  # type: ignore[misc]
             return False
     return True
@@ -70,7 +70,7 @@ def _time(folder: Path, names: Sequence[str], options: BenchOptions, log: Path) 
     """The rows of a graph's candidates, measured in turns. False if the process has to end."""
     from wsopt.truth.contest import Contest
 
-    _append(log, {"start": f"{folder.name}/{names[0]}"})
+    append_line(log, {"start": f"{folder.name}/{names[0]}"})
     contest = Contest(folder, options)
     return _noted(lambda: _timed(contest, names), folder.name, "", log)
 
@@ -97,13 +97,8 @@ def _noted(work: Callable[[], list[Measurement]], graph: str, name: str, log: Pa
     else:
         fine = True
     for row in rows:
-        _append(log, {"row": dataclasses.asdict(row)})
+        append_line(log, {"row": dataclasses.asdict(row)})
     return fine
-
-
-def _append(path: Path, line: Mapping[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
 
 
 def _leave(status: int) -> None:
