@@ -178,7 +178,7 @@ def test_the_whole_file_is_the_shipped_card(tmp_path: Path, h200: Machine) -> No
         ("tile_start/row_max", GONE, "/tile_start/row_max: missing: cycles of the tile operation"),
         ("tile_alone/row_mx", figure(1), "/tile_alone/row_mx: unknown key; did you mean row_max?"),
         ("tile_crowded/row_sum/value", -1, "/tile_crowded/row_sum/value: -1: input should be greater than"),
-        ("l2_distinct_bandwidth/value", 3e13, "/l2_distinct_bandwidth: 3e+13 exceeds l2_bandwidth, 2.1e+13"),
+        ("l2_distinct_bandwidth/value", 3e13, "/l2_distinct_bandwidth: 3e+13 exceeds l2_bandwidth, 1.8e+13"),
         ("latency/tma_load_l2/value", 2000, "/latency/tma_load_l2: 2000 exceeds latency/tma_load_dram, "),
     ],
 )

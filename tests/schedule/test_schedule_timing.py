@@ -29,6 +29,7 @@ def card(h200: Machine) -> Machine:
     return replace(
         h200,
         sm_count=100,
+        clock_mhz=1000.0,
         sustained_clock_mhz=1000.0,
         block_start_cycles=1000.0,
         wave_tail_cycles=3000.0,
@@ -90,21 +91,35 @@ def test_time_grows_with_the_interval_and_the_trips(card: Machine, sharing: Shar
     assert tiles[0] == tiles[1] < tiles[2] == tiles[3] < tiles[4]
 
 
-def test_power_is_paid_for_every_cycle_of_the_tensor_core(card: Machine) -> None:
+def test_energy_of_every_cycle_of_the_tensor_core(card: Machine) -> None:
     program = toy(card)
     hot = replace(card, power_cycles_per_tensor_cycle=0.25)
     tensor = sum(op.busy for op in program.ops if op.kind is OpKind.MMA)
-    added = timing.predict(program, hot, 512, ONE).cycles - timing.predict(program, card, 512, ONE).cycles
-    assert added == pytest.approx(3 * 10 * 0.25 * tensor)
+    assert timing.fixed_parts(program, hot).energy == pytest.approx(3 * 10 * 0.25 * tensor)
 
 
-def test_power_is_paid_for_every_byte_of_a_slab(card: Machine) -> None:
+def test_energy_of_every_byte_of_a_slab(card: Machine) -> None:
     program = toy(card)
     hot = replace(card, power_cycles_per_l2_byte=0.001)
-    added = timing.predict(program, hot, 512, ONE).cycles - timing.predict(program, card, 512, ONE).cycles
     slab = (128 + 128) * 64 * 2
     # A round's share of the device memory's bytes comes on top: a three hundredth of them, three times.
-    assert added == pytest.approx(0.001 * (3 * 10 * slab + program.dram_bytes / 100))
+    energy = 0.001 * (3 * 10 * slab + program.dram_bytes / 100)
+    assert timing.fixed_parts(program, hot).energy == pytest.approx(energy)
+
+
+def test_the_power_limit_holds_the_clock(card: Machine) -> None:
+    program = toy(card)
+    cool = timing.predict(program, card, 512, ONE)
+    hot = replace(card, power_cycles_per_tensor_cycle=0.25, power_clock_mhz=400.0)
+    found = timing.predict(program, hot, 512, ONE)
+    energy = timing.fixed_parts(program, hot).energy
+    clock = 400 * (cool.cycles / energy) ** (1 / 3)
+    assert clock < 1000
+    assert found.sm_us == pytest.approx(cool.cycles / clock)
+    assert found.cycles == pytest.approx(cool.cycles + found.power)
+    # Four times the interval is not four times the time: the clock rises.
+    assert timing.predict(program, hot, 4 * 512, ONE).sm_us < 3 * found.sm_us
+    assert timing.predict(program, replace(hot, power_clock_mhz=2000.0), 512, ONE).power == 0
 
 
 def test_staging_buffers_hide_the_drain(card: Machine) -> None:

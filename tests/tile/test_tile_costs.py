@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +10,7 @@ from tile_graphs import plain, product, region_of
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.machine import InstructionMix, Machine
 from wsopt.tile import costs
+from wsopt.tile.pace import Pace, loop_pace
 from wsopt.tile.types import Sharing, Structure
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
@@ -51,13 +51,55 @@ def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
     assert costs.line_bytes(64, 128, 1024 + 16, card) > 64 * 128  # rows that straddle two lines
 
 
+def pace(card: Machine, path: float, **changes: float) -> Pace:
+    """The loop of a block whose slabs of 32 KiB hold the path for so many cycles of 1000 MHz."""
+    bandwidth = 1e20 if path == 0 else 32768 / path * card.sm_count * 1e9
+    shown = replace(card, clock_mhz=1000.0, power_clock_mhz=10_000.0, l2_bandwidth=min(1e15, bandwidth))
+    return loop_pace(plain(4096, 4096, 4096), CUT, replace(shown, **changes))
+
+
 def test_a_busy_path_is_slow(card: Machine) -> None:
-    idle = math.ceil(card.latency.tma_load_l2)
-    waits = [costs.load_latency(cycles, 1000, card) for cycles in (0, 200, 500, 790, 800, 5000)]
-    assert waits[0] == idle
-    assert waits[2] == math.ceil(card.latency.tma_load_l2 * 1.5)  # half busy: half a service time more
+    # Two consumers' products take 512 cycles.
+    idle = card.latency.tma_load_l2
+    waits = [pace(card, cycles).latency for cycles in (4, 100, 256, 400, 410, 5000)]
+    assert waits[0] == pytest.approx(idle, rel=5e-3)
+    assert waits[2] == pytest.approx(1.5 * idle)  # half busy: half a service time more
     assert waits == sorted(waits)
     assert waits[4] == waits[5]
+
+
+def test_a_shallow_ring_keeps_the_path_from_being_busy(card: Machine) -> None:
+    deep = pace(card, 400)
+    shallow = pace(card, 400, shared_memory_per_block_bytes=2 * 32768 + 40 * 1024)
+    assert deep.slab == 512
+    assert shallow.slab > 512
+    assert shallow.latency < deep.latency
+    latency = card.latency
+    life = 400 + 512 + latency.wgmma_latency + latency.barrier + 2 * latency.mbarrier_wake
+    assert 2 * shallow.slab == pytest.approx(shallow.latency + life, rel=1e-4)
+
+
+def test_the_clock_of_a_loop(card: Machine) -> None:
+    # Products of 512 cycles a slab with 64 cycles of energy: the cube root of 8 is 2.
+    free = {f"power_cycles_per_{name}": 0.0 for name in ("shared_byte", "l2_byte", "gpc_byte")}
+    hot = {"clock_mhz": 1500.0, "power_cycles_per_tensor_cycle": 0.125, **free}
+    assert pace(card, 4, **hot, power_clock_mhz=600.0).clock_mhz == pytest.approx(1200, rel=1e-4)
+    assert pace(card, 4, **hot, power_clock_mhz=900.0).clock_mhz == 1500
+    # A path that holds a slab back for 1024 cycles of 1000 MHz leaves power for a higher clock.
+    waiting = pace(card, 1024, **hot, power_clock_mhz=400.0)
+    assert 800 < waiting.clock_mhz < 1500
+    assert waiting.slab == pytest.approx(1024 * waiting.clock_mhz / 1000, rel=2e-3)
+
+
+def test_wide_rows_straddle_piece_by_piece(card: Machine) -> None:
+    assert costs.line_bytes(64, 256, 1024 + 16, card) == 2 * costs.line_bytes(64, 128, 1024 + 16, card)
+
+
+def test_few_columns_of_tiles_are_walked_together(card: Machine) -> None:
+    region = plain(8192, 1024, 1024)
+    # Eight columns of tiles: 100 SMs are in three groups of four rows at once.
+    assert costs.rows_at_once(region, CUT, card) == 12
+    assert costs.rows_at_once(region, replace(CUT, group=16), card) == 16
 
 
 def test_operands_that_l2_keeps_are_read_once(card: Machine) -> None:

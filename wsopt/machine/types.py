@@ -192,6 +192,9 @@ class Machine:
     tma_alignment_bytes: Annotated[int, _whole(1, 1024, "alignment of TMA addresses and strides, bytes")]
 
     sms_per_gpc: Annotated[int, _whole(1, 1024, "SMs that share a path to L2")]
+    power_clock_mhz: Annotated[
+        float, _real(1, 10_000, "clock at which the power limit holds a kernel of as much energy as cycles")
+    ]
     power_cycles_per_tensor_cycle: Annotated[
         float, _real(0, 10, "cycles that the power limit takes for a cycle of the tensor core")
     ]
@@ -245,8 +248,8 @@ class Machine:
         return self.tflops(dtype) * 1e12 / self.dram_bandwidth
 
     def seconds(self, cycles: float) -> float:
-        """Time that `cycles` of an SM take at the sustained clock."""
-        return cycles / (self.sustained_clock_mhz * 1e6)
+        """Time that `cycles` of an SM take at the boost clock; what the power limit adds are cycles too."""
+        return cycles / (self.clock_mhz * 1e6)
 
     def source(self, figure: str) -> str:
         """Where a figure comes from, by field name or `table.key` ("tensor.bf16"); KeyError if unknown."""

@@ -13,19 +13,24 @@ from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers, Prediction
-from wsopt.tile.costs import gpc_bytes, load_cycles, operand_bytes, store_drain_cycles
+from wsopt.tile.costs import load_cycles, store_drain_cycles
+from wsopt.tile.pace import power_clock, slab_energy
 from wsopt.tile.types import OpKind, Sharing, TileProgram
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The parts of the time that no schedule of this tile program changes, in cycles."""
+    """The parts of the time that no schedule of this tile program changes, in cycles.
+
+    `energy` is what the kernel takes, counted in cycles of a kernel that the power limit holds at
+    `power_clock_mhz`.
+    """
 
     rounds: int
     start: float
     fill: float
     tail: float
-    power: float
+    energy: float
     handover: float
 
 
@@ -67,15 +72,6 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     passes = rounds * program.passes if program.work is None else program.work.trips
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
     latency = machine.latency
-    slab = sum(plan.slot_bytes for plan in program.rings)
-    per_slab = machine.power_cycles_per_l2_byte * slab
-    if program.work is None:
-        per_slab += machine.power_cycles_per_gpc_byte * gpc_bytes(program.region, s, machine)
-    tensor = sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
-    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
-    if program.work is None:
-        per_slab += machine.power_cycles_per_shared_byte * operand_bytes(program.region, s, machine) * crowd
-    per_pass = s.copies * per_slab
     shares = machine.sm_count * rounds
     memory = machine.power_cycles_per_l2_byte * program.dram_bytes / shares
     return Rounds(
@@ -83,9 +79,18 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
         start=machine.block_start_cycles,
         fill=latency.tma_load_dram + sum(op.busy for op in loads) + _further_fill(program, machine),
         tail=latency.tma_store,
-        power=passes * (per_pass + machine.power_cycles_per_tensor_cycle * tensor) + rounds * memory,
+        energy=passes * s.copies * _pass_energy(program, machine) + rounds * memory,
         handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
     )
+
+
+def _pass_energy(program: TileProgram, machine: Machine) -> float:
+    """Energy of one slab of a block, in cycles of work that the power limit holds at `power_clock_mhz`."""
+    if program.work is None:
+        return slab_energy(program.region, program.structure, machine)
+    tensor = sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
+    moved = sum(plan.slot_bytes for plan in program.rings)
+    return machine.power_cycles_per_tensor_cycle * tensor + machine.power_cycles_per_l2_byte * moved
 
 
 def _further_fill(program: TileProgram, machine: Machine) -> float:
@@ -107,17 +112,22 @@ def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float)
 
 
 def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
-    """Cycles of the busiest SM, from the first block's start to the last store."""
+    """Cycles of the busiest SM, from the first block's start to the last store, at whatever clock."""
     s = program.structure
     if program.work is not None:
         turnover = fixed.start + machine.block_turnover_cycles + fixed.fill + epilogue
-        return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii + fixed.power
+        return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii
     tile = tile_cycles(program, fixed, ii, epilogue)
     if not s.persistent:
         once = fixed.start + fixed.fill + tile + machine.wave_tail_cycles
-        return fixed.rounds * once + fixed.power
+        return fixed.rounds * once
     last = epilogue if s.sharing is Sharing.TURNS else 0.0
-    return fixed.start + fixed.fill + fixed.rounds * tile + last + fixed.tail + fixed.power
+    return fixed.start + fixed.fill + fixed.rounds * tile + last + fixed.tail
+
+
+def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
+    """Cycles of the boost clock that the power limit adds to `cycles` of a kernel."""
+    return cycles * (machine.clock_mhz / power_clock(machine, cycles, fixed.energy) - 1)
 
 
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
@@ -142,21 +152,23 @@ def predict(program: TileProgram, machine: Machine, ii: float, buffers: Epilogue
     """The predicted time of a schedule with this initiation interval and these epilogue buffers."""
     fixed = fixed_parts(program, machine)
     epilogue = epilogue_cycles(program, machine, buffers)
-    cycles = total_cycles(program, fixed, machine, ii, epilogue)
+    running = total_cycles(program, fixed, machine, ii, epilogue)
+    power = power_cycles(fixed, machine, running)
+    cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6
     dram_us, l2_us = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
     main = fixed.rounds * program.passes * ii if program.work is None else program.work.trips * ii
-    known = fixed.start + fixed.fill + main + fixed.tail + fixed.power
+    known = fixed.start + fixed.fill + main + fixed.tail
     return Prediction(
         rounds=fixed.rounds,
         start=fixed.start,
         fill=fixed.fill,
         main=main,
-        epilogue=cycles - known,
+        epilogue=running - known,
         tail=fixed.tail,
-        power=fixed.power,
+        power=power,
         cycles=cycles,
         sm_us=sm_us,
         dram_us=dram_us,

@@ -147,5 +147,6 @@ def lower_bound_us(program: TileProgram, machine: Machine) -> float:
     epilogue = min(timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
     ii = ii_lower_bound(program, machine)
     cycles = timing.total_cycles(program, fixed, machine, ii, epilogue)
+    cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)
     return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us
