@@ -21,6 +21,8 @@ from wsopt.machine.types import Latency, Machine
 
 DATA = Path(__file__).parent / "data"
 ARCHITECTURES = DATA / "architectures"
+RATED = DATA / "rated"
+"""Cards as they were before they were measured: what those that were are based on."""
 
 _SCHEMA = TypeAdapter(Machine)
 
@@ -84,7 +86,7 @@ def _parse(source: str, path: Path) -> dict[str, Any]:
 
 def _base(source: str, name: Any) -> dict[str, Any]:
     """The tables of the shipped card or architecture that a file is based on; InputError if there is none."""
-    bases = {path.stem: path for path in (*DATA.glob("*.toml"), *ARCHITECTURES.glob("*.toml"))}
+    bases = {path.stem: path for folder in (DATA, RATED, ARCHITECTURES) for path in folder.glob("*.toml")}
     if not isinstance(name, str) or name not in bases:
         hint = suggest(str(name).lower(), bases)
         message = f"no card or architecture {name!r}{hint} (known: {', '.join(sorted(bases))})"

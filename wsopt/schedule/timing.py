@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 from wsopt.tile.costs import load_cycles, store_drain_cycles
-from wsopt.tile.pace import power_clock, slab_energy
+from wsopt.tile.pace import slab_energy
 from wsopt.tile.types import OpKind, Sharing, TileProgram
 
 
@@ -22,8 +22,7 @@ from wsopt.tile.types import OpKind, Sharing, TileProgram
 class Rounds:
     """The parts of the time that no schedule of this tile program changes, in cycles.
 
-    `energy` is what the kernel takes, counted in cycles of a kernel that the power limit holds at
-    `power_clock_mhz`.
+    `energy` is what an SM takes on the average, in cycles of its tensor core.
     """
 
     rounds: int
@@ -69,28 +68,28 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     """What every schedule of a tile program pays."""
     s = program.structure
     rounds = math.ceil(program.tiles / machine.sm_count)
-    passes = rounds * program.passes if program.work is None else program.work.trips
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
     latency = machine.latency
-    shares = machine.sm_count * rounds
-    memory = machine.power_cycles_per_l2_byte * program.dram_bytes / shares
     return Rounds(
         rounds=rounds,
         start=machine.block_start_cycles,
         fill=latency.tma_load_dram + sum(op.busy for op in loads) + _further_fill(program, machine),
         tail=latency.tma_store,
-        energy=passes * s.copies * _pass_energy(program, machine) + rounds * memory,
+        energy=_energy(program, machine),
         handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
     )
 
 
-def _pass_energy(program: TileProgram, machine: Machine) -> float:
-    """Energy of one slab of a block, in cycles of work that the power limit holds at `power_clock_mhz`."""
+def _energy(program: TileProgram, machine: Machine) -> float:
+    """Energy of an SM on the average, in cycles of its tensor core."""
+    memory = machine.power_cycles_per_dram_byte * program.dram_bytes / machine.sm_count
+    s = program.structure
     if program.work is None:
-        return slab_energy(program.region, program.structure, machine)
+        passes = program.tiles * program.passes * s.copies / machine.sm_count
+        return passes * slab_energy(program.region, s, machine) + memory
     tensor = sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
     moved = sum(plan.slot_bytes for plan in program.rings)
-    return machine.power_cycles_per_tensor_cycle * tensor + machine.power_cycles_per_l2_byte * moved
+    return program.work.trips * (tensor + machine.power_cycles_per_l2_byte * moved) + memory
 
 
 def _further_fill(program: TileProgram, machine: Machine) -> float:
@@ -119,15 +118,15 @@ def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: floa
         return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii
     tile = tile_cycles(program, fixed, ii, epilogue)
     if not s.persistent:
-        once = fixed.start + fixed.fill + tile + machine.wave_tail_cycles
+        once = fixed.start + fixed.fill + tile + machine.block_turnover_cycles
         return fixed.rounds * once
     last = epilogue if s.sharing is Sharing.TURNS else 0.0
     return fixed.start + fixed.fill + fixed.rounds * tile + last + fixed.tail
 
 
 def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
-    """Cycles of the boost clock that the power limit adds to `cycles` of a kernel."""
-    return cycles * (machine.clock_mhz / power_clock(machine, cycles, fixed.energy) - 1)
+    """Cycles of the sustained clock that the power limit adds to `cycles` of a kernel."""
+    return cycles * (machine.sustained_clock_mhz / machine.power_clock(cycles, fixed.energy) - 1)
 
 
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:

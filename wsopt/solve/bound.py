@@ -6,6 +6,7 @@ import math
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
+from wsopt.tile.pace import iteration_pace
 from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
 _COARSE = 16
@@ -91,12 +92,13 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
 
 
 def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
-    """The least II: unit loads, recurrences, and a slot's lifetime over the deepest ring."""
+    """The least II: unit loads, recurrences, and what the deepest ring allows."""
     slots = [
         ring_bound(program, machine, plan, max(1, max_depth(program, machine, number)))
         for number, plan in enumerate(program.rings)
     ]
-    least = max(unit_load(program), recurrence(program), promotion(program), *slots)
+    deepest = iteration_pace(program, machine, max(1, max_depth(program, machine)))
+    least = max(unit_load(program), recurrence(program), promotion(program), deepest, *slots)
     return math.ceil(least / time_unit(program)) * time_unit(program)
 
 

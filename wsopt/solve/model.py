@@ -20,6 +20,7 @@ from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Plac
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, max_depth, slot_lifetime, time_unit
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.result import Outcome, Solved
+from wsopt.tile.pace import iteration_pace
 from wsopt.tile.types import OpKind, RingPlan, Sharing, TileOp, TileProgram, Unit
 
 _DETERMINISTIC_LIMIT = 20.0
@@ -238,7 +239,7 @@ def _rings(m: Model) -> None:
     i = (c + depth) div copies iterations later.
 
     start[load of k] + i * II >= start[release of c] + handing it back. With one slab an iteration that is a
-    life of at most depth * II.
+    life of at most depth * II. Copies come early and late: a ring just deep enough is slower than that.
     """
     for number, plan in enumerate(m.program.rings):
         most = max_depth(m.program, m.machine, number)
@@ -247,6 +248,7 @@ def _rings(m: Model) -> None:
             is_d = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
+            m.cp.add(m.ii >= iteration_pace(m.program, m.machine, d)).only_enforce_if(is_d)
             for freed, load, later in _refills(m, plan, d):
                 m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
 

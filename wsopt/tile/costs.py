@@ -41,23 +41,33 @@ def load_cycles(nbytes: float, machine: Machine, clock_mhz: float | None = None)
 
     The bandwidth does not go with the SMs' clock; without one, cycles are of the sustained clock.
     """
+    return _share_cycles(nbytes, machine.l2_bandwidth, machine, clock_mhz)
+
+
+def gpc_cycles(nbytes: float, machine: Machine, clock_mhz: float) -> int:
+    """Cycles for which bytes hold an SM's share of its GPC's path, which fetches once what several SMs read."""
+    return _share_cycles(nbytes, machine.l2_distinct_bandwidth, machine, clock_mhz)
+
+
+def _share_cycles(nbytes: float, bandwidth: float, machine: Machine, clock_mhz: float | None) -> int:
     clock = clock_mhz or machine.sustained_clock_mhz
-    per_cycle = machine.l2_bandwidth / machine.sm_count / (clock * 1e6)
-    return math.ceil(nbytes / per_cycle)
+    return math.ceil(nbytes * machine.sm_count * clock * 1e6 / bandwidth)
 
 
 def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) -> float:
     """Bytes of the L2 lines that a box touches: `rows` rows, `pitch_bytes` apart in memory.
 
-    A row narrower than a line still costs one; rows that do not start with a line straddle one more, on
-    the average over the places where they can start. A row wider than a swizzle is copied in pieces of one,
-    and each of them straddles.
+    A row narrower than a line still costs one; rows that do not start with a line straddle another, on the
+    average over the places where they can start, and where they do not start with a sector either, each line
+    costs more. A row wider than a swizzle is copied in pieces of one, and each of them straddles.
     """
     line = machine.l2_line_bytes
     step = math.gcd(pitch_bytes, line)
     pieces = math.ceil(row_bytes / _SWIZZLE_BYTES)
     width = row_bytes / pieces
-    lines = math.ceil(width / line) if step == line else max(1.0, width / line) + 1 - step / line
+    lines = max(1.0, width / line + 1 - step / line)
+    if step < machine.l2_sector_bytes:
+        lines *= machine.sector_split_factor
     return rows * pieces * lines * line
 
 
@@ -72,6 +82,12 @@ def view_lines(s: Structure, view: View, machine: Machine) -> float:
     rows, columns = tile_shape(s, view)
     width = view.dtype.bits // 8
     return line_bytes(rows, columns * width, view.strides[-2] * width, machine)
+
+
+def _straddled(s: Structure, view: View, machine: Machine) -> float:
+    """Bytes of lines that a copy of a tile touches where its rows do not start with one; else 0."""
+    pitch = view.strides[-2] * view.dtype.bits // 8
+    return view_lines(s, view, machine) if pitch % machine.l2_line_bytes else 0.0
 
 
 def _copies(region: Region, s: Structure) -> tuple[tuple[View, int], ...]:
@@ -215,15 +231,16 @@ def gpc_bytes(region: Region, s: Structure, machine: Machine) -> int:
     """Bytes of one slab that the SMs of a GPC ask for, each tile counted once, an SM.
 
     Blocks with consecutive numbers walk down a group of rows, so `group` neighbours share a column's tile.
+    Rows that straddle lines count with those; half a line asks for half of one.
     """
-    width = region.operand_dtype.bits // 8
     row, column = row_role(s.swap), column_role(s.swap)
     height = min(s.group, math.ceil(region.extent(row) / s.tile_rows), machine.sms_per_gpc)
     across = machine.sms_per_gpc / height
     total = 0.0
     for view in region.operands:
+        tile = max(math.prod(tile_shape(s, view)) * view.dtype.bits // 8, _straddled(s, view, machine))
         if row in view.roles:
-            total += height * s.tile_rows * s.depth * width
+            total += height * (s.tile_rows // s.rows) * tile
         if column in view.roles:
-            total += across * s.columns * s.depth * width
+            total += across * tile
     return math.ceil(total / machine.sms_per_gpc)

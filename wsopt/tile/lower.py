@@ -9,7 +9,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix, alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.tile import costs
-from wsopt.tile.pace import Pace, loop_pace
+from wsopt.tile.pace import Pace, loop_pace, ring_slots, slab_demand
 from wsopt.tile.slab import lower_slabs
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import (
@@ -76,7 +76,7 @@ def _load(cut: _Cut, view: View, consumer: int | None, copy: int, pace: Pace) ->
             unit=Unit.TMA,
             issue=math.ceil(cut.machine.latency.mbarrier_wait),
             busy=busy,
-            latency=math.ceil(pace.latency) + busy,
+            latency=math.ceil(cut.machine.latency.tma_load_l2) + busy,
             tensor=view.tensor,
             copy=copy,
         )
@@ -130,7 +130,7 @@ def _mma(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -> None:
                 + latency.mbarrier_wait
             ),
             busy=busy,
-            latency=math.ceil(busy * crowd + latency.wgmma_latency),
+            latency=math.ceil(latency.mbarrier_wait + latency.fence + busy * crowd + latency.wgmma_latency),
             copy=copy,
         )
     )
@@ -193,7 +193,7 @@ def _release(cut: _Cut, consumer: int, copy: int) -> None:
             output=None,
             consumer=consumer,
             unit=None,
-            issue=math.ceil(cut.machine.latency.barrier),
+            issue=math.ceil(cut.machine.latency.barrier + cut.machine.latency.mbarrier_arrive),
             busy=0,
             latency=math.ceil(cut.machine.latency.mbarrier_wake),
             copy=copy,
@@ -242,7 +242,7 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     if region.body:
         return lower_slabs(region, s, machine)
     cut = _Cut(region, s, machine)
-    pace = loop_pace(region, s, machine)
+    pace = loop_pace(slab_demand(region, s, machine), machine, ring_slots(region, s, machine))
     for copy in range(s.copies):
         _loads(cut, copy, pace)
     for consumer in range(cut.row_consumers):

@@ -1,4 +1,4 @@
-"""What a streamed loop settles at: its clock under the power limit, its pace, and the latency of its copies."""
+"""What a streamed loop settles at: its clock under the power limit, and its pace by the slots of its ring."""
 
 from __future__ import annotations
 
@@ -9,101 +9,122 @@ from wsopt.machine.types import Machine
 from wsopt.tile.costs import (
     epilogue_cost,
     gpc_bytes,
+    gpc_cycles,
     load_cycles,
     mma_cycles,
     operand_bytes,
     slab_lines,
     slot_bytes,
 )
-from wsopt.tile.types import Region, Sharing, Structure
+from wsopt.tile.structures import column_role, row_role
+from wsopt.tile.types import Region, Role, Sharing, Structure, TileProgram
 
-_BUSIEST = 0.8
-_HALVINGS = 20
+_HALVINGS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What the streamed loop settles at: the clock that the power limit leaves it, and what that makes of copies.
-
-    `slab` is cycles from one slab to the next at the least, `latency` those from the issue of a copy to its
-    first bytes.
-    """
+    """The clock that the power limit leaves a loop, and the cycles from one slab to the next at that clock."""
 
     clock_mhz: float
     slab: float
-    latency: float
 
 
-def loop_pace(region: Region, s: Structure, machine: Machine) -> Pace:
-    """What a structure's loop settles at.
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one slab of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
 
-    The path from L2 does not go with the SMs' clock, and a loop that waits for it leaves power for a higher
+    `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its slabs.
+    """
+
+    lines: float
+    gpc: float
+    tensor: float
+    energy: float
+    between: float
+
+    def path(self, machine: Machine, clock_mhz: float) -> int:
+        """Cycles for which the slab's copies hold the way from L2: the SM's own, or its share of the GPC's."""
+        return max(load_cycles(self.lines, machine, clock_mhz), gpc_cycles(self.gpc, machine, clock_mhz))
+
+
+def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
+    """What one slab of a block asks for."""
+    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    return Demand(
+        lines=slab_lines(region, s, machine),
+        gpc=gpc_bytes(region, s, machine),
+        tensor=mma_cycles(region, s, machine) * crowd * len(region.contractions),
+        energy=slab_energy(region, s, machine),
+        between=_between(region, s, machine),
+    )
+
+
+def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
+    """What a loop with a ring of so many slots settles at.
+
+    The way from L2 does not go with the SMs' clock, and a loop that waits for it leaves power for a higher
     one: the clock is where the two agree.
     """
-    energy, lines = slab_energy(region, s, machine), slab_lines(region, s, machine)
-    slots = ring_slots(region, s, machine)
 
-    def held(clock: float) -> Pace:
-        path = load_cycles(lines, machine, clock)
-        slab, latency = _slab_pace(region, s, machine, path, slots)
-        return Pace(clock, slab, latency)
+    def left(clock: float) -> float:
+        cycles = _slab_cycles(demand, machine, clock, slots) + demand.between
+        return machine.power_clock(cycles, demand.energy)
 
-    low, high = 0.0, machine.clock_mhz
-    if power_clock(machine, held(high).slab, energy) >= high:
-        return held(high)
+    low, high = 0.0, machine.sustained_clock_mhz
+    if left(high) < high:
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if left(middle) > middle else (low, middle)
+    return Pace(high, _slab_cycles(demand, machine, high, slots))
+
+
+def _slab_cycles(demand: Demand, machine: Machine, clock: float, slots: int) -> float:
+    """Cycles from slab to slab with the SM at a clock.
+
+    Three things bound a loop: the way from L2, the tensor core, and the ring, whose slots each live as long
+    as copy, product and return take. Copies come early and late, so a loop that two of them bound alike is
+    slower than each: the bounds add up as a norm. A copy takes longer the more of the time its path is busy.
+    """
+    path, latency = demand.path(machine, clock), machine.latency
+    back = latency.wgmma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
+    knee = machine.copy_knee
+
+    def bound(pace: float) -> float:
+        copy = latency.tma_load_l2 * (1 + machine.copy_queue * path / pace) + path
+        ring = (copy + demand.tensor + back) / slots
+        largest = max(path, demand.tensor, ring)
+        return float(largest * sum((b / largest) ** knee for b in (path, demand.tensor, ring)) ** (1 / knee))
+
+    low: float = max(path, demand.tensor)
+    high = bound(low)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if power_clock(machine, held(middle).slab, energy) > middle else (low, middle)
-        )
-    return held(high)
-
-
-def _slab_pace(region: Region, s: Structure, machine: Machine, path: int, slots: int) -> tuple[float, float]:
-    """Cycles from slab to slab, and the latency of copies, with the path from L2 held `path` cycles a slab.
-
-    The path is a queue: its latency grows as in M/D/1 with the share of time that it is busy, held below
-    four fifths, where the path itself is the limit. No more than a ring of slabs is ever in it: `slots` that
-    each live as long as copy, product and return take are filled at a pace at which the latency lets them be.
-    """
-    crowd = (s.consumers if s.sharing is Sharing.ROWS else 1) * len(region.contractions)
-    tensor = mma_cycles(region, s, machine) * crowd
-    latency = machine.latency
-    life = path + tensor + latency.wgmma_latency + latency.barrier + 2 * latency.mbarrier_wake
-
-    def first_bytes(pace: float) -> float:
-        busy = min(_BUSIEST, path / pace)
-        return latency.tma_load_l2 * (1 + busy / (2 * (1 - busy)))
-
-    low: float = max(path, tensor)
-    high = max(low, (first_bytes(low) + life) / slots)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if slots * middle < first_bytes(middle) + life else (low, middle)
-    return high, first_bytes(high)
-
-
-def power_clock(machine: Machine, cycles: float, energy: float) -> float:
-    """The clock, in MHz, at which the power limit holds work of `energy` that takes `cycles`.
-
-    A cycle's energy goes with the square of the voltage, and that with the clock f: energy x f^3 / cycles is
-    the power, which has a limit. So the clock is the cube root of cycles over energy, up to the boost clock.
-    """
-    if not energy:
-        return machine.clock_mhz
-    return min(machine.clock_mhz, machine.power_clock_mhz * math.cbrt(cycles / energy))
+        low, high = (middle, high) if bound(middle) > middle else (low, middle)
+    return high
 
 
 def slab_energy(region: Region, s: Structure, machine: Machine) -> float:
-    """Energy of one slab of a block, in cycles of work that the power limit holds at `power_clock_mhz`."""
+    """Energy of one slab of a block, in cycles of the tensor core."""
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
-    tensor = mma_cycles(region, s, machine) * crowd * len(region.contractions)
     return (
-        machine.power_cycles_per_tensor_cycle * tensor
+        mma_cycles(region, s, machine) * crowd * len(region.contractions)
         + machine.power_cycles_per_shared_byte * operand_bytes(region, s, machine) * crowd
         + machine.power_cycles_per_l2_byte * slab_lines(region, s, machine)
         + machine.power_cycles_per_gpc_byte * gpc_bytes(region, s, machine)
     )
+
+
+def _between(region: Region, s: Structure, machine: Machine) -> float:
+    """Cycles outside the loop for each of its slabs: blocks that start and end, and epilogues that others wait for."""
+    row, column = row_role(s.swap), column_role(s.swap)
+    tiles = math.ceil(region.extent(row) / s.tile_rows) * math.ceil(region.extent(column) / s.columns)
+    rounds = math.ceil(region.extent(Role.BATCH) * tiles / machine.sm_count)
+    once = machine.block_start_cycles + machine.latency.tma_load_dram + machine.latency.tma_store
+    cost = epilogue_cost(region, s, machine)
+    each = cost.together if s.sharing is Sharing.ROWS else 0
+    outside = once + rounds * each if s.persistent else rounds * (once + machine.block_turnover_cycles + each)
+    return outside / (rounds * math.ceil(region.extent(Role.STREAM) / s.depth))
 
 
 def ring_slots(region: Region, s: Structure, machine: Machine) -> int:
@@ -111,3 +132,11 @@ def ring_slots(region: Region, s: Structure, machine: Machine) -> int:
     cost = epilogue_cost(region, s, machine)
     buffers = s.consumers * (cost.staged_bytes + cost.input_bytes) + machine.shared_memory_reserved_bytes
     return max(1, (machine.shared_memory_per_block_bytes - buffers) // slot_bytes(region, s))
+
+
+def iteration_pace(program: TileProgram, machine: Machine, slots: int) -> int:
+    """Cycles that an iteration takes at least with a ring of so many slots; 0 for a loop that computes values."""
+    if program.region.body:
+        return 0
+    s = program.structure
+    return math.ceil(s.copies * loop_pace(slab_demand(program.region, s, machine), machine, slots).slab)
