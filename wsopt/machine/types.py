@@ -145,7 +145,7 @@ class Machine:
     clock_mhz: Annotated[float, _real(100, 10_000, "boost clock, MHz")]
     rated_clock_mhz: Annotated[float, _real(100, 10_000, "clock of the dense TFLOP/s, MHz")]
     sustained_clock_mhz: Annotated[
-        float, _real(100, 10_000, "clock of kernels that the power limit leaves alone, MHz")
+        float, _real(100, 10_000, "clock that the power limit leaves alone, MHz")
     ]
 
     threads_per_warp: Annotated[int, _whole(1, 128, "threads a warp")]

@@ -66,7 +66,6 @@ def longest_path(program: TileProgram) -> int:
 
 def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     """What every schedule of a tile program pays."""
-    s = program.structure
     rounds = math.ceil(program.tiles / machine.sm_count)
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
     latency = machine.latency

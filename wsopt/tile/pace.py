@@ -116,7 +116,7 @@ def slab_energy(region: Region, s: Structure, machine: Machine) -> float:
 
 
 def _between(region: Region, s: Structure, machine: Machine) -> float:
-    """Cycles outside the loop for each of its slabs: blocks that start and end, and epilogues that others wait for."""
+    """Cycles outside the loop for each of its slabs: starts and ends of blocks, epilogues that others wait for."""
     row, column = row_role(s.swap), column_role(s.swap)
     tiles = math.ceil(region.extent(row) / s.tile_rows) * math.ceil(region.extent(column) / s.columns)
     rounds = math.ceil(region.extent(Role.BATCH) * tiles / machine.sm_count)
