@@ -19,7 +19,10 @@ from wsopt.tile.costs import (
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Region, Role, Sharing, Structure, TileProgram
 
-_HALVINGS = 12
+_CLOCK_STEPS = 12
+_CLOCK_STEP_MHZ = 1.0
+_PACE_STEPS = 5
+"""Steps of two fixed points. A clock's change halves with each step at least, a pace's falls to a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +70,14 @@ def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
     one: the clock is where the two agree.
     """
 
-    def left(clock: float) -> float:
-        cycles = _slab_cycles(demand, machine, clock, slots) + demand.between
-        return machine.power_clock(cycles, demand.energy)
-
-    low, high = 0.0, machine.sustained_clock_mhz
-    if left(high) < high:
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if left(middle) > middle else (low, middle)
-    return Pace(high, _slab_cycles(demand, machine, high, slots))
+    clock, slab = machine.sustained_clock_mhz, 0.0
+    for _ in range(_CLOCK_STEPS):
+        slab = _slab_cycles(demand, machine, clock, slots)
+        left = machine.power_clock(slab + demand.between, demand.energy)
+        if abs(left - clock) < _CLOCK_STEP_MHZ:
+            break
+        clock = left
+    return Pace(clock, slab)
 
 
 def _slab_cycles(demand: Demand, machine: Machine, clock: float, slots: int) -> float:
@@ -90,18 +91,14 @@ def _slab_cycles(demand: Demand, machine: Machine, clock: float, slots: int) -> 
     back = latency.wgmma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
     knee = machine.copy_knee
 
-    def bound(pace: float) -> float:
+    pace: float = max(path, demand.tensor)
+    for _ in range(_PACE_STEPS):
         copy = latency.tma_load_l2 * (1 + machine.copy_queue * path / pace) + path
         ring = (copy + demand.tensor + back) / slots
         largest = max(path, demand.tensor, ring)
-        return float(largest * sum((b / largest) ** knee for b in (path, demand.tensor, ring)) ** (1 / knee))
-
-    low: float = max(path, demand.tensor)
-    high = bound(low)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if bound(middle) > middle else (low, middle)
-    return high
+        excess = (path / largest) ** knee + (demand.tensor / largest) ** knee + (ring / largest) ** knee
+        pace = largest * excess ** (1 / knee)
+    return pace
 
 
 def slab_energy(region: Region, s: Structure, machine: Machine) -> float:
