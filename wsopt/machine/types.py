@@ -144,9 +144,7 @@ class Machine:
     sm_count: Annotated[int, _whole(1, 1024, "streaming multiprocessors")]
     clock_mhz: Annotated[float, _real(100, 10_000, "boost clock, MHz")]
     rated_clock_mhz: Annotated[float, _real(100, 10_000, "clock of the dense TFLOP/s, MHz")]
-    sustained_clock_mhz: Annotated[
-        float, _real(100, 10_000, "clock that the power limit leaves alone, MHz")
-    ]
+    sustained_clock_mhz: Annotated[float, _real(100, 10_000, "clock that the power limit leaves alone, MHz")]
 
     threads_per_warp: Annotated[int, _whole(1, 128, "threads a warp")]
     warps_per_warpgroup: Annotated[int, _whole(1, 32, "warps a warpgroup")]
@@ -222,6 +220,9 @@ class Machine:
     ]
     copy_knee: Annotated[
         float, _real(1, 100, "exponent of the norm in which path, tensor core and ring bound a loop")
+    ]
+    copy_knee_alone: Annotated[
+        float, _real(1, 100, "the same where one consumer at a time has products under way")
     ]
 
     kernel_launch_us: Annotated[float, _real(0, 1000, "one launch, microseconds")]

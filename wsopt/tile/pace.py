@@ -38,6 +38,7 @@ class Demand:
     """What one slab of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
 
     `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its slabs.
+    `alone` where one consumer at a time has products under way: what it waits for, nobody fills.
     """
 
     lines: float
@@ -45,6 +46,7 @@ class Demand:
     tensor: float
     energy: float
     between: float
+    alone: bool
 
     def path(self, machine: Machine, clock_mhz: float) -> int:
         """Cycles for which the slab's copies hold the way from L2: the SM's own, or its share of the GPC's."""
@@ -60,6 +62,7 @@ def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
         tensor=mma_cycles(region, s, machine) * crowd * len(region.contractions),
         energy=slab_energy(region, s, machine),
         between=_between(region, s, machine),
+        alone=s.sharing is Sharing.TURNS or s.consumers == 1,
     )
 
 
@@ -89,7 +92,7 @@ def _slab_cycles(demand: Demand, machine: Machine, clock: float, slots: int) -> 
     """
     path, latency = demand.path(machine, clock), machine.latency
     back = latency.wgmma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
-    knee = machine.copy_knee
+    knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
 
     pace: float = max(path, demand.tensor)
     for _ in range(_PACE_STEPS):
