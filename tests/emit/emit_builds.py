@@ -17,7 +17,7 @@ from wsopt.machine import Machine, load_machine
 from wsopt.rehearsal import TOLERANCE
 from wsopt.schedule.check import verify
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.tile.lower import lower
 from wsopt.tile.reduced import reduced
 from wsopt.tile.region import find_region

@@ -11,7 +11,7 @@ from wsopt.machine import Machine
 from wsopt.schedule import budget
 from wsopt.schedule.check import faults
 from wsopt.schedule.types import PlacedOp, Schedule
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
 from wsopt.tile.types import OpKind, Region, Sharing, Structure, TileProgram

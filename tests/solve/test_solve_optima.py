@@ -13,7 +13,7 @@ from wsopt.machine import Machine
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.solve.bound import ii_lower_bound, max_depth, recurrence, slot_lifetime, unit_load
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.tile.lower import lower
 from wsopt.tile.types import OpKind, TileProgram, Unit

@@ -143,11 +143,13 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     return ""
 
 
-def lower_bound_us(program: TileProgram, machine: Machine) -> float:
-    """Microseconds that no schedule of this tile program can be faster than, within the model."""
+def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> float:
+    """Microseconds that no schedule of this tile program can be faster than, within the model; `least` is a
+    further bound of its II, in cycles.
+    """
     fixed = timing.fixed_parts(program, machine)
     epilogue = min(timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
-    ii = ii_lower_bound(program, machine)
+    ii = max(least, ii_lower_bound(program, machine))
     cycles = timing.total_cycles(program, fixed, machine, ii, epilogue)
     cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)

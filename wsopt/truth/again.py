@@ -8,7 +8,7 @@ from dataclasses import replace
 from wsopt.errors import CheckError
 from wsopt.graph.parse import parse_graph
 from wsopt.machine.types import Machine
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
