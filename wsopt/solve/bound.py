@@ -97,7 +97,7 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
         ring_bound(program, machine, plan, max(1, max_depth(program, machine, number)))
         for number, plan in enumerate(program.rings)
     ]
-    deepest = iteration_pace(program, machine, max(1, max_depth(program, machine)))
+    deepest = iteration_pace(program, machine, max(1, max_depth(program, machine))) if program.rings else 0
     least = max(unit_load(program), recurrence(program), promotion(program), deepest, *slots)
     return math.ceil(least / time_unit(program)) * time_unit(program)
 
