@@ -188,8 +188,8 @@ def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
 def bench(
     folders: Folders,
     baseline: Annotated[
-        str, typer.Option(help="names, separated by commas")
-    ] = "cublas,eager,inductor,scaled_mm",
+        str | None, typer.Option(help="names, separated by commas; if not given, all that apply")
+    ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="write the results")
     ] = None,
@@ -199,12 +199,13 @@ def bench(
     import importlib.util
 
     from wsopt.gpu.bench import bench_folders
-    from wsopt.gpu.bench_options import BenchOptions
+    from wsopt.gpu.bench_options import DEFAULT_BASELINES, BenchOptions
     from wsopt.gpu.table import text_table
 
     if importlib.util.find_spec("torch") is None:
         raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
-    options = BenchOptions(baselines=tuple(name for name in baseline.split(",") if name), together=together)
+    names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)
+    options = BenchOptions(baselines=names, together=together)
     document = bench_folders(folders, options, json_path=json_path)
     _print(text_table(document))
 
