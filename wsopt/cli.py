@@ -98,6 +98,9 @@ def inspect(
     what_if: Annotated[
         bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
     ] = False,
+    runner_up: Annotated[
+        bool, typer.Option("--runner-up", help="solve the best of the others, and say what it does")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a build's schedule, and why it is what it is."""
@@ -106,13 +109,28 @@ def inspect(
     from wsopt.report.tuned import tuned_text
 
     found = read_folder(folder)
+    if what_if and runner_up:
+        raise typer.BadParameter("give one of --what-if and --runner-up", param_hint="--runner-up")
     if what_if:
         _what_if(found.verified, found.certificate, as_json)
+    elif runner_up:
+        _runner_up(found.verified, found.certificate, as_json)
     elif as_json:
         _print_json(found.summary)
     else:
         tuned = found.summary.get("tuned")
         _print(inspect_text(found.verified, found.certificate) + (tuned_text(tuned) if tuned else ""))
+
+
+def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
+    from wsopt.report.sentences import runner_up_data, runner_up_text
+    from wsopt.solve.runner import runner_up
+
+    other = runner_up(verified, certificate)
+    if as_json:
+        _print_json(runner_up_data(verified, other))
+    else:
+        _print(runner_up_text(verified, other))
 
 
 def _what_if(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from wsopt.report.facts import structure_fields
 from wsopt.report.layout import KEEP, clean, counted, first_line, joined, percent, shortened, wrapped
 from wsopt.report.loop import gantt_section, pipeline_section, ring_section
 from wsopt.report.outcome import binding_section, certificate_section, time_section
+from wsopt.report.sentences import words_section
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.needed import kept, needed_bytes, needed_flops
@@ -68,6 +69,7 @@ def _field(value: int | str | bool) -> str:
 SECTIONS: tuple[tuple[str, Section], ...] = (
     ("Program", program_section),
     ("Structure", structure_section),
+    ("In words", words_section),
     ("One initiation interval", gantt_section),
     ("Pipeline", pipeline_section),
     ("Rings", ring_section),
