@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from wsopt.gpu.baselines import build_baseline  # noqa: E402
 from wsopt.gpu.bench_options import BASELINES  # noqa: E402
-from wsopt.gpu.eager_source import Inapplicable  # noqa: E402
+from wsopt.gpu.eager_source import Inapplicable, Missing  # noqa: E402
 from wsopt.gpu.inputs import random_inputs  # noqa: E402
 from wsopt.gpu.torch_reference import evaluate, relative_error  # noqa: E402
 
@@ -90,7 +90,7 @@ def test_computes(name: str, library: str) -> None:
 def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flash_attn.cute", None)
     made = recorded(GRAPHS["full"])
-    with pytest.raises(Inapplicable, match="flash-attn-4 is not installed here"):
+    with pytest.raises(Missing, match="flash-attn-4 is not installed here"):
         build_baseline("flash_attn_4", made.graph, made.schedule)
 
 

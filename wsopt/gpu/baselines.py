@@ -18,7 +18,7 @@ from wsopt.gpu.attention_source import (
     flex_source,
     sdpa_source,
 )
-from wsopt.gpu.eager_source import Inapplicable, eager_source
+from wsopt.gpu.eager_source import Inapplicable, Missing, eager_source
 from wsopt.gpu.product_source import copy_source, matmuls_source, scaled_mm_source
 from wsopt.gpu.raw_graph import RawGraph
 from wsopt.gpu.raw_region import raw_region
@@ -116,12 +116,12 @@ def _check_bound_by_bytes(schedule: Mapping[str, Any]) -> None:
 
 
 def _libraries(name: str) -> dict[str, Any]:
-    """What the text of an attention calls by name. Raises Inapplicable where a package is not there."""
+    """What the text of an attention calls by name. Raises Missing where a package is not there."""
     if name == "flash_attn_4":
         try:
             from flash_attn.cute import flash_attn_func
         except ImportError as error:
-            raise Inapplicable(f"flash-attn-4 is not installed here ({error})") from error
+            raise Missing(f"flash-attn-4 is not installed here ({error})") from error
         return {"flash_attn_func": flash_attn_func}
     if name == "flex":
         from torch.nn.attention import flex_attention as flex

@@ -14,7 +14,7 @@ from wsopt.gpu import cuda_clock
 from wsopt.gpu.baselines import build_baseline
 from wsopt.gpu.bench_options import AGAINST, BenchOptions, count_sets
 from wsopt.gpu.cuda_clock import CudaClock, captured
-from wsopt.gpu.eager_source import Inapplicable
+from wsopt.gpu.eager_source import Inapplicable, Missing
 from wsopt.gpu.inputs import random_inputs
 from wsopt.gpu.launch import BuildFolder, Prepared, load_folder, prepare, reference
 from wsopt.gpu.rows import BaselineRow, Row
@@ -130,7 +130,8 @@ def _entry(
         outputs = calls[0]()
         cuda_clock.wait(options.hang_s, name)
     except Inapplicable as reason:
-        return _Entry(BaselineRow(name, "inapplicable", str(reason)), None)
+        status = "missing" if isinstance(reason, Missing) else "inapplicable"
+        return _Entry(BaselineRow(name, status, str(reason)), None)
     except _BASELINE_ERRORS as error:
         text = (str(error).strip().splitlines() or [""])[0][:300]
         return _Entry(BaselineRow(name, "error", f"{type(error).__name__}: {text}"), None)

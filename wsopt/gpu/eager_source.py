@@ -31,6 +31,10 @@ class Inapplicable(Exception):
     """A baseline that has no counterpart for this graph; the text says why."""
 
 
+class Missing(Inapplicable):
+    """A baseline that would apply, of a package that is not installed."""
+
+
 def variable(name: Operand) -> str:
     """The name of a tensor as a Python variable. Raises ValueError for what is no name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -14,7 +14,7 @@ from wsopt.errors import InputError, Problem
 
 FORMAT = "wsopt.bench/1"
 STATUSES = ("ok", "wrong", "hang", "error")
-BASELINE_STATUSES = ("ok", "wrong", "inapplicable", "error")
+BASELINE_STATUSES = ("ok", "wrong", "inapplicable", "missing", "error")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from wsopt.report.sentences import words_section
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.needed import kept, needed_bytes, needed_flops
-from wsopt.tile.types import Region, Role
+from wsopt.tile.types import Region, Role, TileProgram
 
 MIN_WIDTH = 90
 """A narrower report is written at this width: its chart and tables would not be readable."""
@@ -37,11 +37,16 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
         f"machine    {clean(machine.title)}, {machine.sm_count} SMs",
         f"extents    {extents}; {counted(len(region.contractions), 'product')} of {dtype}",
         f"outputs    {_outputs(region)}",
-        f"work       {counted(program.tiles, 'tile')} of {counted(program.trips, 'iteration')}; "
+        f"work       {counted(program.tiles, 'tile')} of {_trips(program)}; "
         f"{flops:,} FLOP{_masked(region)}, {nbytes:,} compulsory bytes",
         f"intensity  {intensity:,.1f} FLOP a byte, the card's ridge is {ridge:,.1f}; {side}",
     ]
     return [part for line in lines for part in wrapped(line, width, hang=" " * 11)]
+
+
+def _trips(program: TileProgram) -> str:
+    """Iterations of a tile; with masks of the longest one."""
+    return ("up to " if program.region.bounds else "") + counted(program.trips, "iteration")
 
 
 def _masked(region: Region) -> str:
