@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from wsopt.errors import InputError, Problem
 from wsopt.gpu.timing import TimingOptions
 
-BASELINES = ("cublas", "eager", "inductor", "scaled_mm", "sdpa")
+DEFAULT_BASELINES = (
+    "cublas",
+    "eager",
+    "inductor",
+    "scaled_mm",
+    "sdpa_cudnn",
+    "sdpa_flash",
+    "flex",
+    "flash_attn_4",
+    "copy",
+)
+BASELINES = (*DEFAULT_BASELINES, "sdpa")
 AGAINST = "against"
-DEFAULT_BASELINES = ("cublas", "eager", "inductor", "scaled_mm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,7 @@ class BenchOptions:
     settle_ms: float = 100.0
     warm_up_ms: float = 500.0
     hang_s: float = 20.0
-    limit_s: float = 300.0
+    limit_s: float = 600.0
     graph_below_us: float = 100.0
     cache_factor: float = 3.0
     most_bytes: int = 8 * 2**30

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 from wsopt.tile.costs import load_cycles, store_drain_cycles
+from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.pace import slab_energy
 from wsopt.tile.types import OpKind, Sharing, TileProgram
 
@@ -140,10 +141,13 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
 
 
 def roofline_us(program: TileProgram, machine: Machine) -> float:
-    """Microseconds of the arithmetic at the sustained clock, or of the compulsory bytes if they take longer."""
+    """Microseconds of the arithmetic at the sustained clock, or of the compulsory bytes if they take longer.
+
+    Both are of the elements that count: what masks leave out is no work.
+    """
     region = program.region
-    arithmetic = region.flops / (machine.sustained_tflops(region.operand_dtype.value) * 1e6)
-    return max(arithmetic, region.compulsory_bytes / machine.dram_sustained_bandwidth * 1e6)
+    arithmetic = needed_flops(region) / (machine.sustained_tflops(region.operand_dtype.value) * 1e6)
+    return max(arithmetic, needed_bytes(region) / machine.dram_sustained_bandwidth * 1e6)
 
 
 def predict(program: TileProgram, machine: Machine, ii: float, buffers: EpilogueBuffers) -> Prediction:
