@@ -13,7 +13,7 @@ from wsopt.errors import CheckError
 from wsopt.machine import Machine
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
-from wsopt.solve import model
+from wsopt.solve import optimum
 from wsopt.solve.bound import ii_lower_bound, max_depth, recurrence, slot_lifetime, unit_load
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
@@ -135,9 +135,9 @@ def test_a_rings_pace_binds(h200: Machine, depth: int, f8: bool) -> None:
 
 
 def test_no_schedule_is_faster_than_its_rings_pace(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model with the range of II begun below: it still gives each depth its own pace."""
+    """The search for II begun below: the model still gives each depth its own pace."""
     program = hand_made(Times((1, 1, 1), (1, 1, 1), (1, 0, 1)), h200)
-    monkeypatch.setattr(model, "ii_bounds", lambda *_: (100, 4000))
+    monkeypatch.setattr(optimum, "ii_bounds", lambda *_: (100, 4000))
     for depth in (1, 2, 4):
         small = with_depth(program, h200, depth)
         found = solve(program, small, MARGIN)
@@ -147,7 +147,7 @@ def test_no_schedule_is_faster_than_its_rings_pace(h200: Machine, monkeypatch: p
         with pytest.raises(CheckError, match=f"ring with {depth} slots keeps a pace of {found.schedule.ii}"):
             verify(faster, program, small, MARGIN)
     # Held below it, there is none.
-    monkeypatch.setattr(model, "ii_bounds", lambda *_: (100, iteration_pace(program, small, 4) - 1))
+    monkeypatch.setattr(optimum, "ii_bounds", lambda *_: (100, iteration_pace(program, small, 4) - 1))
     assert solve(program, small, MARGIN).outcome is Outcome.INFEASIBLE
 
 
