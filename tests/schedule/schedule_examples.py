@@ -57,6 +57,15 @@ def region(m: int, n: int, k: int, dtype: str = "bf16", *, residual: bool = Fals
     return find_region(g.build())
 
 
+def attention() -> Region:
+    """softmax(q k') v of 2048 rows and columns and 64 wide, one head."""
+    g = GraphBuilder("attention")
+    q, k, v = (g.input(name, (1, 1, 2048, 64), "bf16") for name in "qkv")
+    p = g.cast(g.softmax(g.matmul(q, k, transpose_b=True), axis=-1), dtype="bf16")
+    g.output(g.cast(g.matmul(p, v), dtype="bf16", name="o"))
+    return find_region(g.build())
+
+
 def structure(
     rows: int, columns: int, depth: int, consumers: int, sharing: Sharing = Sharing.ROWS, pieces: int = 1
 ) -> Structure:

@@ -10,7 +10,6 @@ from tile_graphs import plain, product, region_of
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.machine import InstructionMix, Machine
 from wsopt.tile import costs
-from wsopt.tile.pace import Pace, loop_pace
 from wsopt.tile.types import Sharing, Structure
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
@@ -19,9 +18,15 @@ MIB = 2**20
 
 @pytest.fixture(scope="module")
 def card(h200: Machine) -> Machine:
-    """100 SMs at 1000 MHz that take 64 bytes a cycle each from an L2 of 64 MiB."""
+    """100 SMs at 1000 MHz that take 64 bytes a cycle each from an L2 of 64 MiB, half of it if no other reads them."""
     return replace(
-        h200, sm_count=100, sustained_clock_mhz=1000.0, l2_bandwidth=6.4e12, l2_bytes=64 * MIB, sms_per_gpc=16
+        h200,
+        sm_count=100,
+        sustained_clock_mhz=1000.0,
+        l2_bandwidth=6.4e12,
+        l2_distinct_bandwidth=3.2e12,
+        l2_bytes=64 * MIB,
+        sms_per_gpc=16,
     )
 
 
@@ -42,57 +47,16 @@ def test_a_product_is_issued_by_instructions_of_32_bytes(card: Machine) -> None:
 def test_copies_share_the_path_from_l2(card: Machine) -> None:
     assert costs.load_cycles(64 * 1000, card) == 1000
     assert costs.load_cycles(64 * 1000 + 1, card) == 1001
+    # The path does not go with the SMs' clock: at half of it the same bytes take half of the cycles.
+    assert costs.load_cycles(64 * 1000, card, 500.0) == 500
+    assert costs.gpc_cycles(32 * 1000, card, 1000.0) == 1000
+    assert costs.gpc_cycles(32 * 1000, card, 250.0) == 250
 
 
 def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
     assert costs.line_bytes(64, 128, 1024, card) == 64 * 128
     assert costs.line_bytes(64, 64, 1024, card) == 64 * 128  # half a line costs one
     assert costs.line_bytes(64, 256, 1024, card) == 64 * 256
-    assert costs.line_bytes(64, 128, 1024 + 16, card) > 64 * 128  # rows that straddle two lines
-
-
-def pace(card: Machine, path: float, **changes: float) -> Pace:
-    """The loop of a block whose slabs of 32 KiB hold the path for so many cycles of 1000 MHz."""
-    bandwidth = 1e20 if path == 0 else 32768 / path * card.sm_count * 1e9
-    shown = replace(card, clock_mhz=1000.0, power_clock_mhz=10_000.0, l2_bandwidth=min(1e15, bandwidth))
-    return loop_pace(plain(4096, 4096, 4096), CUT, replace(shown, **changes))
-
-
-def test_a_busy_path_is_slow(card: Machine) -> None:
-    # Two consumers' products take 512 cycles.
-    idle = card.latency.tma_load_l2
-    waits = [pace(card, cycles).latency for cycles in (4, 100, 256, 400, 410, 5000)]
-    assert waits[0] == pytest.approx(idle, rel=5e-3)
-    assert waits[2] == pytest.approx(1.5 * idle)  # half busy: half a service time more
-    assert waits == sorted(waits)
-    assert waits[4] == waits[5]
-
-
-def test_a_shallow_ring_keeps_the_path_from_being_busy(card: Machine) -> None:
-    deep = pace(card, 400)
-    shallow = pace(card, 400, shared_memory_per_block_bytes=2 * 32768 + 40 * 1024)
-    assert deep.slab == 512
-    assert shallow.slab > 512
-    assert shallow.latency < deep.latency
-    latency = card.latency
-    life = 400 + 512 + latency.wgmma_latency + latency.barrier + 2 * latency.mbarrier_wake
-    assert 2 * shallow.slab == pytest.approx(shallow.latency + life, rel=1e-4)
-
-
-def test_the_clock_of_a_loop(card: Machine) -> None:
-    # Products of 512 cycles a slab with 64 cycles of energy: the cube root of 8 is 2.
-    free = {f"power_cycles_per_{name}": 0.0 for name in ("shared_byte", "l2_byte", "gpc_byte")}
-    hot = {"clock_mhz": 1500.0, "power_cycles_per_tensor_cycle": 0.125, **free}
-    assert pace(card, 4, **hot, power_clock_mhz=600.0).clock_mhz == pytest.approx(1200, rel=1e-4)
-    assert pace(card, 4, **hot, power_clock_mhz=900.0).clock_mhz == 1500
-    # A path that holds a slab back for 1024 cycles of 1000 MHz leaves power for a higher clock.
-    waiting = pace(card, 1024, **hot, power_clock_mhz=400.0)
-    assert 800 < waiting.clock_mhz < 1500
-    assert waiting.slab == pytest.approx(1024 * waiting.clock_mhz / 1000, rel=2e-3)
-
-
-def test_wide_rows_straddle_piece_by_piece(card: Machine) -> None:
-    assert costs.line_bytes(64, 256, 1024 + 16, card) == 2 * costs.line_bytes(64, 128, 1024 + 16, card)
 
 
 def test_few_columns_of_tiles_are_walked_together(card: Machine) -> None:

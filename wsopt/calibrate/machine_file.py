@@ -1,4 +1,4 @@
-"""Writes the figures of a calibration as a machine file on top of the shipped card it was made on.
+"""Writes the figures of a calibration as a machine file on top of the file of the card they were made on.
 
 Figures of the base that were fitted to whole kernels stay, for the model's predictions rest on them together;
 the file notes what was measured in their place. Imports no pydantic: it also runs where only torch is.
@@ -36,7 +36,7 @@ class Difference:
 
 
 def base_name(device: str) -> str:
-    """The shipped card for a device name ("NVIDIA H200"); InputError if none is meant."""
+    """The file to start from for a device name ("NVIDIA H200"); InputError if none is meant."""
     words = {part.lower() for part in device.replace("-", " ").split()}
     if {"h100", "pcie"} <= words:
         return "h100_pcie"
@@ -50,7 +50,7 @@ def base_name(device: str) -> str:
 
 
 def base_figures(card: str) -> dict[str, dict[str, Any]]:
-    """Value, source and unit of every figure of a shipped card by name ("scalar.exp2"), its bases' included."""
+    """Value, source and unit of every figure of a shipped file by name ("scalar.exp2"), its bases' included."""
     path = next(folder / f"{card}.toml" for folder in FOLDERS if (folder / f"{card}.toml").is_file())
     raw = tomllib.loads(path.read_text(encoding="utf-8"))
     return {**(base_figures(raw["base"]) if "base" in raw else {}), **_flat(raw)}

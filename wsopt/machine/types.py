@@ -194,7 +194,7 @@ class Machine:
 
     sms_per_gpc: Annotated[int, _whole(1, 1024, "SMs that share a path to L2")]
     power_clock_mhz: Annotated[
-        float, _real(1, 10_000, "clock at which the power limit holds a tensor core that never waits")
+        float, _real(1, 10_000, "clock of one tensor cycle's energy a cycle under the power limit, MHz")
     ]
     power_idle: Annotated[
         float, _real(0, 10, "energy of a cycle of the SM by itself, in cycles of the tensor core")
@@ -208,13 +208,17 @@ class Machine:
         float, _real(1, 10, "how much more a line costs whose part begins in the middle of a sector")
     ]
     power_cycles_per_shared_byte: Annotated[
-        float, _real(0, 1, "the same of an operand byte out of shared memory")
+        float, _real(0, 1, "energy of an operand byte out of shared memory, in cycles of the tensor core")
     ]
-    power_cycles_per_l2_byte: Annotated[float, _real(0, 1, "the same of a byte from L2 to an SM")]
+    power_cycles_per_l2_byte: Annotated[
+        float, _real(0, 1, "energy of a byte from L2 to an SM, in cycles of the tensor core")
+    ]
     power_cycles_per_gpc_byte: Annotated[
-        float, _real(0, 1, "the same of a byte, counted once for all SMs of a GPC that read it")
+        float, _real(0, 1, "energy of a byte, counted once for all SMs of a GPC that read it")
     ]
-    power_cycles_per_dram_byte: Annotated[float, _real(0, 1, "the same of a byte of device memory")]
+    power_cycles_per_dram_byte: Annotated[
+        float, _real(0, 1, "energy of a byte of device memory, in cycles of the tensor core")
+    ]
     copy_queue: Annotated[
         float, _real(0, 100, "how much longer a copy takes on a path that is always busy, in times")
     ]

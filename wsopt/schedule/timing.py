@@ -1,9 +1,9 @@
 """The predicted time of a kernel from its initiation interval: one formula, for the model and the checker.
 
 A block starts, fills its ring, runs its tiles, and drains. Consumers that share rows run their epilogues
-together, with the tensor core idle; consumers in turns run theirs under another's loop. Moving bytes costs
-time twice: on the path, and under the power limit (`power`), where energy spent on bytes is not there for
-products. No kernel is faster than its bytes through L2 and device memory.
+together, with the tensor core idle; consumers in turns run theirs under another's loop. What products and bytes
+take of the power lowers the clock of all of it (`Machine.power_clock`): `power` is what that adds, in cycles of
+the sustained clock. No kernel is faster than its bytes through L2 and device memory.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float)
 
 
 def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
-    """Cycles of the busiest SM, from the first block's start to the last store, at whatever clock."""
+    """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock."""
     s = program.structure
     if program.work is not None:
         turnover = fixed.start + machine.block_turnover_cycles + fixed.fill + epilogue

@@ -20,7 +20,6 @@ from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Region, Role, Sharing, Structure, TileProgram
 
 _CLOCK_STEPS = 12
-_CLOCK_STEP_MHZ = 1.0
 _PACE_STEPS = 5
 """Steps of two fixed points. A clock's change halves with each step at least, a pace's falls to a tenth."""
 
@@ -70,27 +69,27 @@ def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
     """What a loop with a ring of so many slots settles at.
 
     The way from L2 does not go with the SMs' clock, and a loop that waits for it leaves power for a higher
-    one: the clock is where the two agree.
+    one: the clock is where the two agree. From above, each step lowers it, and less with fewer slots; so that no
+    ring is faster than a deeper one, the steps end where the next would change nothing, not where it is small.
     """
-
     clock, slab = machine.sustained_clock_mhz, 0.0
     for _ in range(_CLOCK_STEPS):
-        slab = _slab_cycles(demand, machine, clock, slots)
-        left = machine.power_clock(slab + demand.between, demand.energy)
-        if abs(left - clock) < _CLOCK_STEP_MHZ:
+        path = demand.path(machine, clock)
+        slab = _slab_cycles(demand, machine, path, slots)
+        clock = machine.power_clock(slab + demand.between, demand.energy)
+        if demand.path(machine, clock) == path:
             break
-        clock = left
     return Pace(clock, slab)
 
 
-def _slab_cycles(demand: Demand, machine: Machine, clock: float, slots: int) -> float:
-    """Cycles from slab to slab with the SM at a clock.
+def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
+    """Cycles from slab to slab whose copies hold the way from L2 for `path` cycles.
 
     Three things bound a loop: the way from L2, the tensor core, and the ring, whose slots each live as long
     as copy, product and return take. Copies come early and late, so a loop that two of them bound alike is
     slower than each: the bounds add up as a norm. A copy takes longer the more of the time its path is busy.
     """
-    path, latency = demand.path(machine, clock), machine.latency
+    latency = machine.latency
     back = latency.wgmma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
     knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
 
