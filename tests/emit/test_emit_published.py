@@ -18,7 +18,9 @@ from wsopt.emit.source import emit
 from wsopt.report.sentences import sentences, tensor_shares, unders
 from wsopt.schedule.check import verify
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.model import Model, _read, _solver, build
+from wsopt.solve.model import Model, build
+from wsopt.solve.reading import read
+from wsopt.solve.worker import deterministic
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
 
@@ -52,9 +54,9 @@ def made(consumers: int, depth: int, wanted: Wanted) -> Emitted:
     model = build(program, h200(), MARGIN)
     wanted(model)
     model.cp.minimize(model.time)
-    solver = _solver()
+    solver = deterministic(60.0)
     assert solver.solve(model.cp) == cp_model.OPTIMAL
-    verified = verify(_read(model, solver), program, h200(), MARGIN)
+    verified = verify(read(model, solver), program, h200(), MARGIN)
     return Emitted(graph, verified, emit(verified))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.check import verify
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.tile.lower import lower
 
 
