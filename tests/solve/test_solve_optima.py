@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from ortools.sat.python import cp_model
 from solve_by_trying import least_interval
 from solve_examples import MARGIN, Times, hand_made, region, structure, with_depth
 
@@ -15,6 +16,7 @@ from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.solve import optimum
 from wsopt.solve.bound import ii_lower_bound, max_depth, recurrence, slot_lifetime, unit_load
+from wsopt.solve.model import build
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.tile.lower import lower
@@ -177,6 +179,34 @@ def test_the_model_finds_what_trying_everything_finds(seed: int, card: Machine) 
 def test_the_card_that_binds_nothing(card: Machine) -> None:
     program = hand_made(Times(LOAD, MMA, RELEASE), card)
     assert [iteration_pace(program, card, depth) for depth in (1, 2, 12)] == [13, 7, 2]
+
+
+@pytest.mark.parametrize(
+    ("kib", "columns", "consumers", "pieces"),
+    [(60, 64, 1, 2), (90, 64, 2, 4), (116, 128, 2, 4), (130, 128, 1, 4)],
+)
+def test_a_larger_interval_may_buy_a_shorter_epilogue(
+    kib: int, columns: int, consumers: int, pieces: int, h200: Machine
+) -> None:
+    """Slots given up for buffers of the epilogue: II free says what the least time is."""
+    small = replace(h200, shared_memory_per_block_bytes=kib * 1024)
+    shape = region(1024, 1024, 128, residual=True)
+    program = lower(shape, replace(structure(64, columns, 64, consumers), pieces=pieces), small)
+
+    def least(of: str) -> tuple[int, int]:
+        m = build(program, small, MARGIN)
+        m.cp.minimize(getattr(m, of))
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        assert solver.solve(m.cp) == cp_model.OPTIMAL
+        return round(solver.objective_value), solver.value(m.ii)
+
+    time, ii = least("time")
+    found = solve(program, small, MARGIN)
+    assert found.outcome is Outcome.OPTIMAL
+    assert found.objective == found.bound == time
+    assert found.schedule is not None
+    assert found.schedule.ii == ii > least("ii")[1]
 
 
 def test_among_equals_the_ring_is_deep(card: Machine) -> None:

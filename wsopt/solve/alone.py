@@ -1,7 +1,7 @@
 """A bound of a loop's II: its consumers alone, scheduled to the optimum as if copies came of themselves.
 
-Copies, rings and the handing back of slots are left out, and with them most of a model's freedom; what is left
-still has all that makes loops that compute values slower than their units: each consumer's one thread, its
+Copies and rings are left out, and with them most of a model's freedom; what is left still has all that makes
+loops that compute values slower than their units: each consumer's one thread, which hands slots back too, its
 registers, and how its phases fit between those of the others. A model with fewer operations and constraints
 has every schedule of the whole one, so its least II is none that the whole model goes below.
 """
@@ -18,23 +18,23 @@ from wsopt.solve.bound import ii_bounds, time_unit
 from wsopt.solve.intervals import least_interval
 from wsopt.solve.model import CONSUMER_FAMILIES, Model, stretches
 from wsopt.solve.worker import deterministic, work
-from wsopt.tile.types import EpilogueCost, OpKind, TileProgram
+from wsopt.tile.types import EpilogueCost, TileProgram
 
 _LIMIT = 4.0
 """Deterministic time for the bound of one loop: what is proved until then holds."""
 
 _ANCHOR = 2
-"""The first product's stage: no operation of its consumer is two II or more before or after it."""
+"""The first operation's stage: no other of its consumer is two II or more before or after it."""
 
 _FREE = EpilogueCost(alone=0, together=0, staged_bytes=0, input_bytes=0, registers=0, stores=0)
 
 
 def consumers_alone(program: TileProgram) -> TileProgram:
-    """The operations of the consumers between their tiles and their sums.
+    """The operations of the consumers, whose tiles are always there.
 
     What the epilogue and the bytes cost is left out too: structures that differ in nothing else are one.
     """
-    ops = tuple(op for op in program.loop if op.consumer is not None and op.kind is not OpKind.RELEASE)
+    ops = tuple(op for op in program.loop if op.consumer is not None)
     names = {op.name for op in ops}
     return replace(
         program,
@@ -91,7 +91,7 @@ def _has_schedule(
     m = Model(program, machine, margin, (interval, interval), 2 * _ANCHOR + 1)
     for family in CONSUMER_FAMILIES:
         family(m)
-    first = next(op.name for op in program.loop if op.kind is OpKind.MMA)
+    first = program.ops[0].name
     m.cp.add(m.stage[first] == _ANCHOR)
     m.cp.add(m.cycle[first] == 0)
     solver = deterministic(_LIMIT)

@@ -231,12 +231,18 @@ def consumers_in_turn(m: Model) -> None:
     names = [products[consumer] for consumer in sorted(products)]
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[one] <= m.start[other])
-    if not m.program.region.body or len(names) < 2:
+    if stretches(m.program) or _meet_copies(m.program) or len(names) < 2:
         return
     last = m.ii - m.start[names[-1]] + m.start[names[0]]
     m.cp.add(last >= 1)
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[other] - m.start[one] <= last)
+
+
+def _meet_copies(program: TileProgram) -> bool:
+    """Whether consumers hold a unit that copies hold: then they cannot be moved against each other."""
+    held = {unit for op in program.loop if op.consumer is None for unit, _ in op.held}
+    return any(unit in held for op in program.loop if op.consumer is not None for unit, _ in op.held)
 
 
 def _units(m: Model) -> None:

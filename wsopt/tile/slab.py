@@ -6,6 +6,7 @@ through a ring of its own, because each is handed back as soon as its product ha
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass, field, replace
 
@@ -285,15 +286,14 @@ def _work(cut: _Cut, tiles: int) -> Work:
     """Tiles dealt out to SMs as they come free, longest first: the most that one gets."""
     counts = trip_counts(cut.region, cut.s)
     copies = tiles // len(counts)
-    loads = [[0.0, 0, 0.0] for _ in range(min(cut.machine.sm_count, tiles))]
+    # By load, then by the SM's number: the first that comes free takes the next tile.
+    loads = [(0.0, sm, 0, 0.0) for sm in range(min(cut.machine.sm_count, tiles))]
     for trips in sorted(counts, reverse=True):
         for _ in range(copies):
-            least = min(loads, key=lambda load: load[0])
-            least[0] += trips + _OVERHEAD_TRIPS
-            least[1] += 1
-            least[2] += trips
-    busiest = max(loads, key=lambda load: load[0])
-    return Work(int(busiest[1]), busiest[2])
+            load, sm, taken, total = loads[0]
+            heapq.heapreplace(loads, (load + trips + _OVERHEAD_TRIPS, sm, taken + 1, total + trips))
+    _, _, taken, total = max(loads, key=lambda load: (load[0], -load[1]))
+    return Work(taken, total)
 
 
 def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
