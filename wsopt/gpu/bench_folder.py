@@ -18,7 +18,7 @@ from wsopt.gpu.eager_source import Inapplicable, Missing
 from wsopt.gpu.inputs import random_inputs
 from wsopt.gpu.launch import BuildFolder, Prepared, load_folder, prepare, reference
 from wsopt.gpu.rows import BaselineRow, Row
-from wsopt.gpu.timing import Contestant, Launch, measure, ratios, summary
+from wsopt.gpu.timing import Contestant, Launch, TimingOptions, measure, ratios, summary
 from wsopt.gpu.torch_reference import compulsory_bytes, flops, relative_error
 
 KERNEL = "kernel"
@@ -56,8 +56,10 @@ def bench_folder(path: Path, options: BenchOptions, *, device: str = "cuda") -> 
     clock = CudaClock(options.hang_s)
     samples = measure(contestants, clock, options.timing)
     short = summary(samples[KERNEL]).median_us < options.graph_below_us
-    in_graph = _measure_in_graphs(contestants, samples, clock, options) if short else {}
-    row = _with_times(row, entries, samples, in_graph)
+    replayed = _in_graphs(contestants, samples, options) if short else _Replayed((), {})
+    in_graph = replayed.measure(clock, options.timing)
+    settled = replayed.measure(clock, options.settled) or measure(contestants, clock, options.settled)
+    row = _with_times(row, entries, Times(samples, in_graph, settled))
     # Once more after all those launches, on inputs not yet checked: a race may need the speed.
     last = reference(folder.graph, sets[-1].inputs)
     return _checked(row, sets[-1].errors(last, row.name, options.hang_s), options, " after timing")
@@ -170,9 +172,31 @@ def _keeping(call: Callable[[], object]) -> Launch:
 # --- the times ------------------------------------------------------------------------------------------
 
 
-def _measure_in_graphs(
-    contestants: Sequence[Contestant], samples: Samples, clock: CudaClock, options: BenchOptions
-) -> dict[str, tuple[float, ...]]:
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Microseconds a launch by contestant, round by round: plain, out of CUDA graphs, and settled."""
+
+    plain: Samples
+    in_graph: Samples
+    settled: Samples
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """Contestants whose launches are replayed out of CUDA graphs, and how many launches a graph has."""
+
+    contestants: tuple[Contestant, ...]
+    launches: Mapping[str, int]
+
+    def measure(self, clock: CudaClock, options: TimingOptions) -> dict[str, tuple[float, ...]]:
+        """Microseconds a launch; nothing if the kernel is not among them."""
+        if KERNEL not in self.launches:
+            return {}
+        times = measure(self.contestants, clock, options)
+        return {name: tuple(time / self.launches[name] for time in series) for name, series in times.items()}
+
+
+def _in_graphs(contestants: Sequence[Contestant], samples: Samples, options: BenchOptions) -> _Replayed:
     replayed, counts = [], {}
     for item in contestants:
         count = int(1e3 * options.sample_ms / summary(samples[item.name]).median_us)
@@ -182,18 +206,16 @@ def _measure_in_graphs(
             # Not all that torch runs can be captured; the plain times stand alone then.
             continue
         replayed.append(contestant)
-    if KERNEL not in counts:
-        return {}
-    times = measure(replayed, clock, options.timing)
-    return {name: tuple(time / counts[name] for time in series) for name, series in times.items()}
+    return _Replayed(tuple(replayed), counts)
 
 
-def _with_times(row: Row, entries: Sequence[_Entry], samples: Samples, in_graph: Samples) -> Row:
+def _with_times(row: Row, entries: Sequence[_Entry], times: Times) -> Row:
     row = replace(
         row,
-        kernel=summary(samples[KERNEL]),
-        kernel_graph=summary(in_graph[KERNEL]) if in_graph else None,
-        baselines=tuple(_timed(entry, samples, in_graph) for entry in entries),
+        kernel=summary(times.plain[KERNEL]),
+        kernel_graph=summary(times.in_graph[KERNEL]) if times.in_graph else None,
+        kernel_settled=summary(times.settled[KERNEL]),
+        baselines=tuple(_timed(entry, times) for entry in entries),
     )
     best = row.best_us
     assert best is not None
@@ -207,13 +229,15 @@ def _with_times(row: Row, entries: Sequence[_Entry], samples: Samples, in_graph:
     )
 
 
-def _timed(entry: _Entry, samples: Samples, in_graph: Samples) -> BaselineRow:
+def _timed(entry: _Entry, times: Times) -> BaselineRow:
     name = entry.row.name
     if entry.contestant is None:
         return entry.row
-    ratio, spread = ratios(samples, name, KERNEL)
-    result = replace(entry.row, time=summary(samples[name]), ratio=ratio, spread=spread)
-    if name not in in_graph:
+    ratio, spread = ratios(times.plain, name, KERNEL)
+    result = replace(entry.row, time=summary(times.plain[name]), ratio=ratio, spread=spread)
+    if name in times.settled:
+        result = replace(result, settled_ratio=ratios(times.settled, name, KERNEL)[0])
+    if name not in times.in_graph:
         return result
-    ratio, spread = ratios(in_graph, name, KERNEL)
-    return replace(result, graph_time=summary(in_graph[name]), graph_ratio=ratio, graph_spread=spread)
+    ratio, spread = ratios(times.in_graph, name, KERNEL)
+    return replace(result, graph_time=summary(times.in_graph[name]), graph_ratio=ratio, graph_spread=spread)

@@ -31,7 +31,8 @@ class BenchOptions:
     `tolerance` on the relative error of the kernel, `baseline_tolerance` on that of a baseline, which
     rounds where torch does. `hang_s`: seconds one launch or sample may take; `limit_s`: seconds a folder
     may take in all, compiling baselines included. Kernels under `graph_below_us` are timed in a CUDA graph
-    too. A contestant runs `settle_ms` untimed before each sample. Input sets together exceed `cache_factor`
+    too. In `settled_rounds` rounds of their own, a contestant runs
+    `settle_ms` untimed before each sample. Input sets together exceed `cache_factor`
     times the L2 and stay under `most_bytes`. `together`: folders share a process. `against`: a build folder of
     the same graph that is timed beside each, in the row of a baseline of that name. Raises InputError for a
     name that is no baseline.
@@ -44,6 +45,7 @@ class BenchOptions:
     rounds: int = 21
     sample_ms: float = 10.0
     settle_ms: float = 100.0
+    settled_rounds: int = 5
     warm_up_ms: float = 500.0
     hang_s: float = 20.0
     limit_s: float = 600.0
@@ -62,7 +64,12 @@ class BenchOptions:
     @property
     def timing(self) -> TimingOptions:
         """The part of it that the timing needs."""
-        return TimingOptions(self.rounds, self.sample_ms, self.settle_ms, self.warm_up_ms)
+        return TimingOptions(self.rounds, self.sample_ms, warm_up_ms=self.warm_up_ms)
+
+    @property
+    def settled(self) -> TimingOptions:
+        """The same where each contestant runs at the clock that its own power leaves it."""
+        return TimingOptions(self.settled_rounds, self.sample_ms, self.settle_ms, warm_up_ms=0.0)
 
     def to_text(self) -> str:
         """As JSON on one line."""

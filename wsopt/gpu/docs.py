@@ -19,14 +19,16 @@ This page is made from the JSON files beside it, by `python -m wsopt.gpu.docs`; 
 
 Before a kernel is timed, its outputs are poisoned, and what it writes for random inputs has to agree with an
 f32 reference; they are compared once more after timing. Kernel and baselines are timed in one process, taking
-turns in every round, on sets of inputs that together exceed the L2; a time is the median over the rounds,
-its spread half the distance of the quartiles. A ratio is the baseline's time over the kernel's, taken round
-by round: above 1 the kernel is faster. Where a kernel is short, time and ratio are those of launches replayed
-out of a CUDA graph, with the ratio of plain launches, host time and all, in brackets. GB/s count each input
-and output once, TFLOP/s the products alone; neither counts what a mask leaves out. `cublas` is the matrix
-products of the graph alone, without what surrounds them, `copy` a copy that reads and writes as many bytes
-as the graph. `sdpa_cudnn`, `sdpa_flash`, `flex` and `flash_attn_4` are an attention by SDPA's back ends,
-compiled FlexAttention and flash-attn-4, in so far as they can say it.
+turns in every round, on sets of inputs that together exceed the L2; a time is the median over the rounds, its
+spread half the distance of the quartiles. A ratio is the baseline's time over the kernel's, taken round by
+round: above 1 the kernel is faster. Turns of 10 ms share a clock, for it follows the power of the last tenth
+of a second: such a ratio compares cycles. Behind a stroke stands the ratio where each settles, untimed, for
+that long before its samples: then each is at the clock that its own power leaves it. Where a kernel is short,
+time and ratio are those of launches replayed out of a CUDA graph, with the ratio of plain launches, host time
+and all, in brackets. GB/s count each input and output once, TFLOP/s the products alone; neither counts what a
+mask leaves out. `cublas` is the matrix products of the graph alone, without what surrounds them, `copy` a
+copy that reads and writes as many bytes as the graph. `sdpa_cudnn`, `sdpa_flash`, `flex` and `flash_attn_4`
+are an attention by SDPA's back ends, compiled FlexAttention and flash-attn-4, in so far as they can say it.
 """
 
 

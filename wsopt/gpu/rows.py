@@ -32,7 +32,8 @@ class BaselineRow:
     """A baseline beside the kernel; `ratio` is its time over the kernel's, so more than 1 is a win.
 
     `error` is its relative error where it computes the whole graph. `graph_time` and `graph_ratio` are of
-    replays of a CUDA graph, for short kernels. A spread is the distance of a ratio's quartiles over the
+    replays of a CUDA graph, for short kernels; `settled_ratio` is of whichever of them where both run at the
+    clock that their own power leaves them. A spread is the distance of a ratio's quartiles over the
     rounds. `reason` says why there are no figures.
     """
 
@@ -46,6 +47,7 @@ class BaselineRow:
     graph_ratio: float | None = None
     spread: float | None = None
     graph_spread: float | None = None
+    settled_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Row:
     bytes: int | None = None
     kernel: Timing | None = None
     kernel_graph: Timing | None = None
+    kernel_settled: Timing | None = None
     tflops: float | None = None
     gbs: float | None = None
     predicted_us: float | None = None
@@ -112,6 +115,7 @@ def row_from_json(data: Mapping[str, Any]) -> Row:
     fields["errors"] = tuple((name, float(error)) for name, error in fields.get("errors", {}).items())
     fields["kernel"] = _timing(fields.get("kernel"))
     fields["kernel_graph"] = _timing(fields.get("kernel_graph"))
+    fields["kernel_settled"] = _timing(fields.get("kernel_settled"))
     fields["baselines"] = tuple(_baseline(item) for item in fields.get("baselines", ()))
     return Row(**fields)
 

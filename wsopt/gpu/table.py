@@ -80,9 +80,10 @@ def _row_cells(row: Row, names: Sequence[str]) -> list[str]:
 def _ratio(item: BaselineRow) -> str:
     if item.ratio is None:
         return "" if item.status == "inapplicable" else item.status
+    settled = "" if item.settled_ratio is None else f" / {item.settled_ratio:.3f}"
     if item.graph_ratio is None:
-        return f"{item.ratio:.3f}"
-    return f"{item.graph_ratio:.3f} ({item.ratio:.3f})"
+        return f"{item.ratio:.3f}{settled}"
+    return f"{item.graph_ratio:.3f}{settled} ({item.ratio:.3f})"
 
 
 def _number(value: float | None, style: str, unit: str = "") -> str:

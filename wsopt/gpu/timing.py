@@ -2,8 +2,8 @@
 
 A large product runs into the power limit, so a time alone depends on what ran before it. Contestants take
 turns within a round, rounds go through them in changing order, and ratios are taken round by round. The clock
-follows the power of the last tenth of a second: a contestant settles, untimed, before each of its samples, or
-it would be timed at the clock of the one before it.
+follows the power of the last tenth of a second: contestants that take short turns share one. Where each settles,
+untimed, before its samples, it is timed at the clock that its own power leaves it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TimingOptions:
 
     rounds: int = 21
     sample_ms: float = 10.0
-    settle_ms: float = 100.0
+    settle_ms: float = 0.0
     warm_up_ms: float = 500.0
     most_launches: int = 2000
 

@@ -56,6 +56,7 @@ class Contest:
         self.name = folder.name
         self._folder, self._options = folder, options
         self._graph: RawGraph = load_raw_graph(first / "graph.json")
+        self._schedule = load_folder(first).schedule
         cache = int(machine_facts()["l2_bytes"])
         count = sets or count_sets(compulsory_bytes(self._graph), cache, options)
         self._inputs: list[Inputs] = [self._random(number) for number in range(count)]
@@ -94,7 +95,7 @@ class Contest:
         """Take in the first of the baselines that applies to the graph, if any."""
         for name in self._options.baselines:
             try:
-                baseline = build_baseline(name, self._graph)
+                baseline = build_baseline(name, self._graph, self._schedule)
                 calls = [baseline.bind(self._graph, item) for item in self._inputs]
                 calls[0]()
             except (Inapplicable, RuntimeError):
@@ -122,7 +123,7 @@ class Contest:
         }
         if min(lengths.values()) < self._options.graph_below_us:
             return self._replayed(contestants, lengths, clock)
-        return self._rows(measure(contestants, clock, self._options.timing), in_graph=False)
+        return self._rows(measure(contestants, clock, self._options.settled), in_graph=False)
 
     def _replayed(
         self, contestants: Sequence[Contestant], lengths: Mapping[str, float], clock: _NamingClock
@@ -133,7 +134,7 @@ class Contest:
             replay, launches[item.name] = captured(item, max(1, min(wanted, _LONGEST_GRAPH)))
             clock.add(replay)
             replays.append(replay)
-        times = measure(replays, clock, self._options.timing)
+        times = measure(replays, clock, self._options.settled)
         single = {name: [time / launches[name] for time in series] for name, series in times.items()}
         return self._rows(single, in_graph=True)
 
