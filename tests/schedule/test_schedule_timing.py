@@ -101,6 +101,25 @@ def test_energy_of_an_average_sm(card: Machine) -> None:
     assert timing.fixed_parts(toy(card, Sharing.TURNS), card).energy == pytest.approx(25 * 256)
 
 
+def test_energy_counts_every_slab_of_an_iteration(card: Machine) -> None:
+    cut = structure(64, 64, 64, 1)
+    one, two = (lower(region(2048, 2048, 512, "f8e4m3"), replace(cut, copies=n), card) for n in (1, 2))
+    assert (one.passes, two.passes) == (8, 4)
+    # 1024 tiles of eight slabs on 100 SMs, 64 * 64 * 64 multiply-adds at 4096 a cycle each.
+    energies = [timing.fixed_parts(program, card).energy for program in (one, two)]
+    assert energies == [pytest.approx(10.24 * 8 * 64)] * 2
+
+
+def test_blocks_of_a_loop_that_computes_values_fill_and_turn_over(card: Machine) -> None:
+    program = lower(attention(), replace(structure(64, 64, 64, 2), persistent=False, group=1), card)
+    assert program.work is not None
+    fixed = timing.fixed_parts(program, card)
+    tiles, trips = program.work.tiles, program.work.trips
+    # A tile's first slab is in its fill; start, turnover, fill and epilogue come once a tile.
+    wanted = tiles * (1000 + 3000 + fixed.fill + 700) + (trips - tiles) * 512
+    assert timing.total_cycles(program, fixed, card, 512, 700) == pytest.approx(wanted)
+
+
 def test_energy_of_every_byte(card: Machine) -> None:
     program = toy(card)
     slab = (128 + 128) * 64 * 2
