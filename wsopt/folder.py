@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,10 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.lower import lower
 from wsopt.tile.record import region_data, work_data
 from wsopt.tile.region import find_region
+from wsopt.tile.structures import structures
 
 FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
-
-_LARGEST = 1024
-"""No number of a structure is larger; a damaged file with one would take forever to be cut and refused."""
 
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
@@ -151,15 +149,12 @@ def _verified(
     where: Path, graph: Graph, schedule: Schedule, machine: Machine, margin: int
 ) -> VerifiedSchedule:
     """The schedule, checked again; InputError if the graph cannot be cut to its structure."""
-    sizes = [size for size in astuple(schedule.structure) if isinstance(size, int)]
-    if max(sizes) > _LARGEST:
-        raise InputError(str(where), [Problem("/schedule/structure", f"{max(sizes)} is no size of a tile")])
-    try:
-        program = lower(find_region(graph), schedule.structure, machine)
-        return verify(schedule, program, machine, margin)
-    except (ArithmeticError, LookupError, ValueError) as error:
-        message = f"the graph cannot be cut to this structure ({type(error).__name__}: {error})"
-        raise InputError(str(where), [Problem("/schedule/structure", message)]) from error
+    region = find_region(graph)
+    # One that the prediction cannot tell from its own would pass the checker, a group of tile rows for instance.
+    if schedule.structure not in structures(region, machine):
+        message = f"the graph cannot be cut to this structure: {schedule.structure}"
+        raise InputError(str(where), [Problem("/schedule/structure", message)])
+    return verify(schedule, lower(region, schedule.structure, machine), machine, margin)
 
 
 def read_folder(path: Path) -> BuildFolder:
