@@ -16,6 +16,17 @@ from wsopt.interpret.memory import SharedView
 from wsopt.interpret.program import Program
 from wsopt.interpret.tensor import Tensor
 
+_SINGLE_THREAD = 2**18
+"""Multiplications up to which BLAS (OpenBLAS's threshold) starts no threads: for tiles they gain nothing, and on
+a busy machine each product waits for them."""
+
+
+def _product(a: Array, b: Array) -> Array:
+    """a b, by as many rows at a time as one thread takes."""
+    rows = max(1, _SINGLE_THREAD // b.size)
+    result: Array = np.concatenate([np.matmul(a[i : i + rows], b) for i in range(0, len(a), rows)])
+    return result
+
 
 class Mma:
     """One `warpgroup_mma` from its issue to the wait that retires it."""
@@ -46,7 +57,7 @@ class Mma:
     def perform(self) -> None:
         """Read the operands and multiply."""
         a = self._a.data if isinstance(self._a, SharedView) else self._a
-        result = np.matmul(dtypes.to_float32(a), dtypes.to_float32(self._b.data))
+        result = _product(dtypes.to_float32(a), dtypes.to_float32(self._b.data))
         if self._use_acc:
             before = self._acc.pending.values if self._acc.pending is not None else self._acc.data
             result += before
