@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsopt.emit.epilogue import VectorArgument
+from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad
 from wsopt.emit.plan import KernelPlan, RingBuffer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsopt.emit import text
-from wsopt.emit.epilogue import VectorArgument
+from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Expect, Instruction, WaitEmpty
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import GLUON
@@ -105,7 +105,10 @@ def _pools(plan: SlabPlan) -> list[str]:
 
 
 def _stores(plan: SlabPlan) -> list[str]:
-    return [box.descriptor for box in plan.outputs().values()]
+    rows = [
+        name for row in plan.row_outputs() for name in (row.pointer, *(stride for _, stride in row.strides))
+    ]
+    return [*rows, *(box.descriptor for box in plan.outputs().values())]
 
 
 def _consumer_parameters(plan: SlabPlan) -> list[str]:
@@ -155,16 +158,12 @@ def _before_loop(plan: SlabPlan) -> list[str]:
 def load_text(vector: VectorArgument) -> str:
     """The load of a vector or scalar that a loop's values read, in the type that they compute with."""
     index = {Role.ROW: "rows", Role.STREAM: "places", Role.BATCH: "batch", Role.GROUP: "group"}
-    terms = [vector.pointer]
-    for role in vector.source.view.roles:
-        stride = vector.stride(role)
-        terms.append(index[role] if stride is None else f"{index[role]} * {stride}")
     spans = vector.source.spans
     mask = ", mask=rows < row_extent, other=0" if Role.ROW in spans else ""
     mask = ", mask=places < stream_extent, other=0" if Role.STREAM in spans else mask
     dtype = vector.source.view.dtype
     cast = f".to({GLUON[DType.F32]})" if dtype.is_float and dtype is not DType.F32 else ""
-    return f"gl.load({' + '.join(terms)}{mask}){cast}"
+    return f"gl.load({vector.at(index)}{mask}){cast}"
 
 
 def _loops(plan: SlabPlan) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from wsopt import __version__
 from wsopt.emit import text
 from wsopt.emit.expressions import NAN_RULE
+from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.slab_plan import SlabPlan
@@ -36,7 +37,8 @@ class OutputText:
     shape: tuple[str, ...]
     dims: tuple[tuple[int, ...], ...]
     rank: int
-    box: Box
+    box: Box | None
+    parts: str
 
 
 def _loader_body(plan: KernelPlan) -> str:
@@ -221,12 +223,13 @@ def _register_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
 
 
 def _output(plan: KernelPlan, output: Output) -> OutputText:
-    shape = tuple(
-        "1" if isinstance(dim, int) else f'tensors["{dim[0]}"].shape[{dim[1]}]' for dim in output.shape
-    )
-    box = plan.outputs()[output.name]
+    shape = extent_texts(output)
+    box = plan.outputs().get(output.name)
     view = output.view
-    return OutputText(box.name, output.name, TORCH[view.dtype], shape, view.origin, view.rank, box)
+    name = plan.names(f"written:{output.name}", output.name)
+    return OutputText(
+        name, output.name, TORCH[view.dtype], shape, view.origin, view.rank, box, parts_text(view)
+    )
 
 
 def _extents(plan: KernelPlan) -> list[tuple[str, str, int]]:
@@ -241,6 +244,12 @@ def _extents(plan: KernelPlan) -> list[tuple[str, str, int]]:
 def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> list[str]:
     """What is passed for each of the kernel's arguments."""
     values: dict[str, str] = {}
+    for row in plan.row_outputs():
+        name = row.pointer.removesuffix("_ptr")
+        values[row.pointer] = f'outputs["{row.output.name}"]'
+        values |= {
+            stride: f"{name}_strides[{row.output.view.roles.index(role)}]" for role, stride in row.strides
+        }
     for read in reads:
         values[f"{read.name}_ptr"] = f'tensors["{read.tensor}"]'
         for dim, name in read.strides:
@@ -307,6 +316,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "tail": s.tail,
         "tile_depth": s.depth,
         "arguments": _arguments(plan, reads),
+        "splits": any(read.parts for read in reads) or any(output.parts for output in outputs),
         "returns": ", ".join(output.tensor for output in outputs),
         "result": ", ".join(results),
     }

@@ -35,7 +35,7 @@ def column_role(swap: bool) -> Role:
 def check_tma(region: Region, machine: Machine) -> None:
     """Raise LoweringError for a tensor that TMA cannot move: alignment, order of strides, extents."""
     views = [*region.operands, *(source.view for source in region.full_sources)]
-    for view in (*views, *(output.view for output in region.outputs)):
+    for view in (*views, *(output.view for output in region.tile_outputs)):
         _check_view(view, machine)
 
 
@@ -59,22 +59,11 @@ def check_loop(region: Region) -> None:
             raise LoweringError(
                 f"tensor {source.view.tensor}: whole tiles beside a loop that computes values are not lowered"
             )
-    views = [*region.operands, *region.residents, *(source.view for source in region.sources)]
-    for view in (*views, *(output.view for output in region.outputs)):
-        if view.parts:
-            raise LoweringError(
-                f"tensor {view.tensor}: dimensions that are split between axes are not emitted yet"
-            )
     if region.body and len(region.residents) != 1:
         names = ", ".join(view.tensor for view in region.residents) or "none"
         raise LoweringError(
             f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
         )
-    for output in region.outputs:
-        if region.body and Role.COLUMN not in output.view.roles:
-            raise LoweringError(
-                f"output {output.name}: a row of a loop that computes values is not stored yet"
-            )
 
 
 def check_operands(region: Region) -> None:
