@@ -7,13 +7,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from attention_graphs import Parts, Sizes, bias, parts, scores
+from attention_graphs import Parts, Sizes, parts, scores
 from tile_graphs import Body, region_of
 
 from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.machine import Machine
-from wsopt.tile.structures import structures
 
 SMALL = Sizes(batch=1, heads=1, queries=32, keys=48)
 
@@ -229,9 +227,3 @@ def test_what_has_no_place_in_a_loop_is_named(case: str) -> None:
     body, message = REFUSALS[case]
     with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
         region_of(body)
-
-
-def test_whole_tiles_beside_the_loop_stop_before_the_structures(h200: Machine) -> None:
-    region = region_of(loop(lambda p, x: p.g.softmax(bias("queries", "keys")(p, x))))
-    with pytest.raises(LoweringError, match="whole tiles beside a loop that computes values are not lowered"):
-        next(structures(region, h200))

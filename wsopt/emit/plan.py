@@ -137,7 +137,7 @@ class KernelPlan:
         """Sources that are rows, columns or scalars, by source, with their stride arguments."""
         found = {}
         for source in self.program.region.sources:
-            if source.spans == FULL:
+            if source.spans == FULL or source in self.program.region.streamed_sources:
                 continue
             name = self.names(f"read:{source.name}", source.view.tensor)
             found[source.name] = VectorArgument(source, f"{name}_ptr", stride_arguments(source.view, name))
@@ -302,6 +302,8 @@ class KernelPlan:
         region = self.program.region
         found = [self._read(box.name, box.view, box) for box in self.moved()]
         for source in region.sources:
+            if source in region.streamed_sources:
+                continue
             name = self.names(f"read:{source.name}", source.view.tensor)
             found.append(self._read(name, source.view, self.inputs().get(source.name)))
         return tuple(found)

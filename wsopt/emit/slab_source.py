@@ -72,9 +72,13 @@ def slab_layouts(plan: SlabPlan) -> list[tuple[str, int]]:
 
 def _fills(plan: SlabPlan) -> list[Instruction]:
     found: list[Instruction] = []
-    for ring, load in plan.slab_copies():
-        depth = plan.depth_name(ring)
-        found += [WaitEmpty(ring.name, "step", depth), Expect(load.barrier, str(ring.box.nbytes)), load]
+    for ring, loads in plan.slab_copies():
+        nbytes = str(ring.box.nbytes * ring.per_slot)
+        found += [
+            WaitEmpty(ring.name, "step", plan.depth_name(ring)),
+            Expect(loads[0].barrier, nbytes),
+            *loads,
+        ]
     return found
 
 
@@ -148,19 +152,15 @@ def _before_loop(plan: SlabPlan) -> list[str]:
     """What the loop carries, and the vectors that its values read."""
     writer = plan.writer()
     lines = [f"{name} = {start}" for name, start in writer.starts(plan.older_values())]
-    for source in sorted(plan.loop_reads()):
-        vector = plan.vectors()[source]
-        if Role.STREAM not in vector.source.spans:
-            lines.append(f"{writer.sources[source].name} = {load_text(vector)}")
-    return lines
+    once = sorted(plan.loop_reads() & plan.vectors().keys())
+    return lines + [f"{writer.sources[name].name} = {load_text(plan.vectors()[name])}" for name in once]
 
 
 def load_text(vector: VectorArgument) -> str:
     """The load of a vector or scalar that a loop's values read, in the type that they compute with."""
-    index = {Role.ROW: "rows", Role.STREAM: "places", Role.BATCH: "batch", Role.GROUP: "group"}
+    index = {Role.ROW: "rows", Role.BATCH: "batch", Role.GROUP: "group"}
     spans = vector.source.spans
     mask = ", mask=rows < row_extent, other=0" if Role.ROW in spans else ""
-    mask = ", mask=places < stream_extent, other=0" if Role.STREAM in spans else mask
     dtype = vector.source.view.dtype
     cast = f".to({GLUON[DType.F32]})" if dtype.is_float and dtype is not DType.F32 else ""
     return f"gl.load({vector.at(index)}{mask}){cast}"
@@ -206,7 +206,8 @@ def _allocations(plan: SlabPlan) -> list[str]:
     lines.append(text.barrier("resident_full", "1"))
     for ring in plan.rings():
         depth = plan.depth_name(ring)
-        lines.append(text.allocate(ring.name, ring.box.gluon, depth, ring.box))
+        count = depth if ring.per_slot == 1 else f"{depth} * CONSUMERS"
+        lines.append(text.allocate(ring.name, ring.box.gluon, count, ring.box))
         lines += [text.barrier(f"{ring.name}_{what}", depth) for what in ("full", "empty")]
     for consumer in range(plan.s.consumers):
         for pool in plan.pools().values():

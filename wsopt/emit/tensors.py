@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from wsopt.graph.types import DType
@@ -33,6 +34,8 @@ SIGNATURE = {
 }
 
 _SWIZZLES = (128, 64, 32)
+_SWIZZLED_ROWS = 8
+"""Rows after which a swizzle repeats: Triton lays out no less with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ def make_box(name: str, layout: str, view: View, extents: dict[Role, int]) -> Bo
     """The box of a view that takes `extents` elements along its axes, one along batch and group."""
     shape = tuple(1 if role in OUTER else extents[role] for role in view.roles)
     inner = shape[-1] * view.dtype.bits // 8
-    swizzle = next((size for size in _SWIZZLES if inner % size == 0), 0)
+    few = math.prod(shape[:-1]) < _SWIZZLED_ROWS
+    swizzle = 0 if few else next((size for size in _SWIZZLES if inner % size == 0), 0)
     return Box(name, f"{name}_desc", layout, view, shape, swizzle)
 
 
@@ -94,8 +98,8 @@ def tile_view(buffer: str, box: Box, first: Role) -> str:
     """The expression for a box as a matrix whose rows run along `first`."""
     roles = [role for role in box.view.roles if role not in OUTER]
     if len(box.flat) != box.rank:
-        buffer += f".reshape(({', '.join(map(str, box.flat))}))"
-    return buffer if roles[0] is first else f"{buffer}.permute((1, 0))"
+        buffer += f".reshape({box.flat!r})"
+    return buffer if roles[0] is first or len(roles) == 1 else f"{buffer}.permute((1, 0))"
 
 
 def coordinates(view: View, place: dict[Role, str]) -> tuple[str, ...]:

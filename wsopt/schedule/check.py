@@ -90,6 +90,8 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         if depth < 1:
             yield f"{plan.name} has {depth} slots"
             continue
+        if depth > budget.MOST_SLOTS:
+            yield f"emitter.v1: {plan.name} has {depth} slots, at most {budget.MOST_SLOTS}"
         slabs = _slab_starts(schedule, program, plan)
         for release in plan.releases:
             op = program.op(release)

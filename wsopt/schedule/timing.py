@@ -123,7 +123,8 @@ def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: floa
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
     """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least."""
     outputs = sum(output.view.nbytes for output in program.region.outputs)
-    inputs = sum(source.view.nbytes for source in program.region.sources)
+    streamed = program.region.streamed_sources
+    inputs = sum(source.view.nbytes for source in program.region.sources if source not in streamed)
     through_l2 = program.tiles * program.tile_l2_bytes + outputs + inputs
     return (
         program.dram_bytes / machine.dram_sustained_bandwidth * 1e6,

@@ -251,6 +251,16 @@ class Region:
         return tuple(view for view in self._product_views if Role.STREAM in view.roles)
 
     @property
+    def streamed_sources(self) -> tuple[Source, ...]:
+        """The sources that vary along the streamed axis: they come slab by slab, as operands do."""
+        return tuple(source for source in self.sources if Role.STREAM in source.spans)
+
+    @property
+    def streams(self) -> tuple[View, ...]:
+        """All tensors that are streamed, each once: operands, then what the loop's values read."""
+        return tuple(dict.fromkeys((*self.operands, *(s.view for s in self.streamed_sources))))
+
+    @property
     def residents(self) -> tuple[View, ...]:
         """The products' operands that the loop holds, each once."""
         return tuple(view for view in self._product_views if Role.STREAM not in view.roles)
@@ -262,7 +272,7 @@ class Region:
 
     def operand_name(self, view: View) -> str:
         """A name for a streamed tensor: its own, with a number where it is streamed in more than one way."""
-        same = [other for other in self.operands if other.tensor == view.tensor]
+        same = [other for other in self.streams if other.tensor == view.tensor]
         return view.tensor if len(same) == 1 else f"{view.tensor}_{same.index(view)}"
 
     @property
@@ -349,6 +359,7 @@ class Unit(StrEnum):
     ALU = "alu"
     FMA = "fma"
     MUFU = "mufu"
+    SHARED = "shared"
 
 
 @dataclass(frozen=True, slots=True)
