@@ -221,9 +221,14 @@ class KernelPlan:
         """Bytes that arrive at a slot's barrier."""
         return sum(ring.box.nbytes * ring.per_slot for ring in self.rings())
 
+    @property
+    def piece_column(self) -> str:
+        """The first column of the piece numbered `piece`."""
+        return "column + piece * PIECE_COLUMNS"
+
     def input_loads(self) -> tuple[tuple[Box, TmaLoad], ...]:
         """The copies of the epilogue's full tiles, for the piece numbered `piece`."""
-        place = self._place("row", "column + piece * PIECE_COLUMNS")
+        place = self._place("row", self.piece_column)
         return tuple(
             (
                 box,

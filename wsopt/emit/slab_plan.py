@@ -167,6 +167,14 @@ class SlabPlan(KernelPlan):
             )
         return tuple(found)
 
+    @property
+    def piece_column(self) -> str:
+        """The first column of the piece numbered `piece`: a block has all columns."""
+        return "piece * PIECE_COLUMNS"
+
+    def _place(self, row: str, column: str) -> dict[Role, str]:
+        return self._at(row) | {Role.COLUMN: column}
+
     def _at(self, row: str) -> dict[Role, str]:
         return {
             Role.BATCH: "batch",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsopt.emit import text
+from wsopt.emit import inputs, text
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Expect, Instruction, WaitEmpty
 from wsopt.emit.slab_plan import SlabPlan
@@ -29,11 +29,12 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "loops": "\n".join(_loops(plan)),
         "epilogue_parameters": _epilogue_parameters(plan),
         "epilogue_calls": _epilogue_calls(plan),
-        "early_reads": bool(plan.vectors()),
+        "input_loads": inputs.input_loads(plan),
+        "early_reads": bool(plan.vectors() or plan.inputs()),
         "allocations": _allocations(plan),
         "barriers": _barriers(plan),
         "partitions": text.partitions(
-            plan, _loader_parameters(plan), _consumer_parameters(plan), set(_pools(plan))
+            plan, _loader_parameters(plan), _consumer_parameters(plan), set(_buffers(plan))
         ),
     }
 
@@ -54,6 +55,7 @@ def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
     found += [
         (plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()
     ]
+    found += inputs.input_constants(plan)
     if plan.overlapped() and plan.has_masks:
         found.append(
             (
@@ -104,8 +106,9 @@ def _vectors(plan: SlabPlan, wanted: set[str]) -> list[str]:
     ]
 
 
-def _pools(plan: SlabPlan) -> list[str]:
-    return [pool.name for pool in plan.pools().values()]
+def _buffers(plan: SlabPlan) -> list[str]:
+    """Names of a consumer's own buffers and barriers."""
+    return inputs.input_names(plan) + [pool.name for pool in plan.pools().values()]
 
 
 def _stores(plan: SlabPlan) -> list[str]:
@@ -117,7 +120,16 @@ def _stores(plan: SlabPlan) -> list[str]:
 
 def _consumer_parameters(plan: SlabPlan) -> list[str]:
     vectors = _vectors(plan, plan.loop_reads() | plan.epilogue_reads())
-    names = [*_held(plan), *_ring_names(plan), *vectors, *_pools(plan), *_stores(plan), *plan.sizes()]
+    loads = inputs.input_descriptors(plan)
+    names = [
+        *_held(plan),
+        *_ring_names(plan),
+        *loads,
+        *vectors,
+        *_buffers(plan),
+        *_stores(plan),
+        *plan.sizes(),
+    ]
     return [*names, "index: gl.constexpr"]
 
 
@@ -133,7 +145,8 @@ def _epilogue_parameters(plan: SlabPlan) -> list[str]:
         "visit",
     ]
     vectors = _vectors(plan, plan.epilogue_reads())
-    return [*plan.sums(), *rows, *vectors, *_pools(plan), *_stores(plan), *place, "piece: gl.constexpr"]
+    tensors = [*vectors, *inputs.refilled_descriptors(plan), *_buffers(plan), *_stores(plan)]
+    return [*plan.sums(), *rows, *tensors, *place, "piece: gl.constexpr"]
 
 
 def _epilogue_calls(plan: SlabPlan) -> list[str]:
@@ -210,6 +223,7 @@ def _allocations(plan: SlabPlan) -> list[str]:
         lines.append(text.allocate(ring.name, ring.box.gluon, count, ring.box))
         lines += [text.barrier(f"{ring.name}_{what}", depth) for what in ("full", "empty")]
     for consumer in range(plan.s.consumers):
+        lines += inputs.input_allocations(plan, consumer)
         for pool in plan.pools().values():
             lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
     return lines
@@ -220,4 +234,4 @@ def _barriers(plan: SlabPlan) -> list[tuple[str, list[tuple[str, int]]]]:
     for ring in plan.rings():
         pair = [(f"{ring.name}_full", 1), (f"{ring.name}_empty", plan.s.consumers)]
         found.append((plan.depth_name(ring), pair))
-    return found
+    return found + inputs.input_barriers(plan)
