@@ -87,11 +87,11 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         return
     for plan in program.rings:
         depth = schedule.depth(plan.name)
+        if depth > budget.MOST_SLOTS:
+            yield f"emitter.v1: {plan.name} has {depth} slots, at most {budget.MOST_SLOTS}"
         if depth < 1:
             yield f"{plan.name} has {depth} slots"
             continue
-        if depth > budget.MOST_SLOTS:
-            yield f"emitter.v1: {plan.name} has {depth} slots, at most {budget.MOST_SLOTS}"
         slabs = _slab_starts(schedule, program, plan)
         for release in plan.releases:
             op = program.op(release)
