@@ -11,6 +11,7 @@ from emit_builds import Emitted, build, case, small_case
 
 from wsopt.emit.source import expected_wgmma
 from wsopt.gpu import compile_kernel
+from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.types import Graph
 from wsopt.tile.types import Sharing, Structure
 
@@ -82,3 +83,36 @@ def test_machine_code_is_what_was_asked_for(name: str) -> None:
     found = compile_kernel(made.source)
     assert found.wgmma == expected_wgmma(made.verified)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
+
+
+def by_head(p: a.Parts, x: a.Symbol) -> a.Symbol:
+    """Slopes and windows that follow from the head's number alone."""
+    g = p.g
+    head = g.iota(shape=(p.sizes.heads, 1, 1), axis=0)
+    slope = g.exp2(g.mul(g.cast(g.add(head, 1), dtype="f32"), -2.0))
+    distance = p.columns - p.rows
+    near = g.less(distance, g.mul(head, 8))
+    return a.masked(p, near, x + slope * g.cast(distance, dtype="f32"))
+
+
+def test_a_heads_number_takes_part() -> None:
+    made = build(a.attention(by_head, SIZES), STRUCTURE, 48)
+    assert case(made.graph).fault(made.source, 5) is None
+    assert " = group\n" in made.source
+    assert case(made.graph).fault(made.source.replace(" = group\n", " = batch\n"), 1) is not None
+
+
+def mean_beside(length: int) -> Graph:
+    """Attention, and beside it the mean of each row's scores."""
+    g = GraphBuilder("mean_beside")
+    p = a.parts(g, Sizes(1, 2, 72, length, 32, 32))
+    x = a.scores(p)
+    o = g.matmul(g.cast(g.softmax(x), dtype="bf16"), p.v)
+    g.output(g.cast(o, dtype="bf16", name="o"), g.reduce_mean(x, axis=-1, name="mean"))
+    return g.build()
+
+
+def test_a_mean_is_of_the_length_at_run_time() -> None:
+    made = build(mean_beside(136), STRUCTURE, 48)
+    for length in (136, 200):
+        assert case(mean_beside(length)).fault(made.source, 2) is None

@@ -142,6 +142,11 @@ def _epilogue_parameters(plan: SlabPlan) -> list[str]:
         "column",
         "row_extent",
         "column_extent",
+        *(
+            ["stream_extent"]
+            if any(s.primitive == "extent_stream" for s in plan.program.region.statements)
+            else []
+        ),
         "visit",
     ]
     vectors = _vectors(plan, plan.epilogue_reads())
