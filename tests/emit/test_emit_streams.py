@@ -101,7 +101,7 @@ def test_other_lengths_run_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tile", "f32 tile by batch", "tile lying by keys", "segments", "tile and keys"]
+    "name", ["tile", "f32 tile by batch", "tile lying by keys", "numbers of keys", "tile and keys"]
 )
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
     made = emitted(name)
