@@ -7,14 +7,11 @@ import re
 from collections.abc import Callable
 
 import pytest
-from attention_graphs import Parts, Sizes, grouped, parts, scores
+from attention_graphs import Parts, Sizes, parts, scores
 from tile_graphs import Body, region_of
 
 from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.machine import Machine
-from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
 
 SMALL = Sizes(batch=1, heads=1, queries=32, keys=48)
 
@@ -230,8 +227,3 @@ def test_what_has_no_place_in_a_loop_is_named(case: str) -> None:
     body, message = REFUSALS[case]
     with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
         region_of(body)
-
-
-def test_split_dimensions_stop_before_the_structures(h200: Machine) -> None:
-    with pytest.raises(LoweringError, match="dimensions that are split between axes are not emitted yet"):
-        next(structures(find_region(grouped("reshape")), h200))

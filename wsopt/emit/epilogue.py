@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from wsopt.emit.addresses import RowArgument, VectorArgument
 from wsopt.emit.expressions import Operand, expression
-from wsopt.emit.instructions import Assign, Instruction, Refill, Stage, StoreWait, TmaStore, WaitInput
+from wsopt.emit.instructions import (
+    Assign,
+    Instruction,
+    Refill,
+    RowStore,
+    Stage,
+    StoreWait,
+    TmaStore,
+    WaitInput,
+)
 from wsopt.emit.names import Names
 from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
 from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Output, Role, Source, Statement
-
-
-@dataclass(frozen=True, slots=True)
-class VectorArgument:
-    """A source that is loaded by address: its pointer and the strides that are arguments of the kernel."""
-
-    source: Source
-    pointer: str
-    strides: tuple[tuple[Role, str], ...]
-
-    def stride(self, role: Role) -> str | None:
-        """The name of a stride argument, or None if the stride is one."""
-        return dict(self.strides).get(role)
 
 
 @dataclass(slots=True)
@@ -41,14 +38,14 @@ class PieceWriter:
     operands: dict[str, Operand] = field(default_factory=dict)
     stored: dict[DType, int] = field(default_factory=dict)
 
-    def _load_address(self, argument: VectorArgument) -> str:
+    def _places(self, rows: str, columns: str) -> dict[Role, str]:
         s = self.verified.program.structure
-        index = {row_role(s.swap): "rows", column_role(s.swap): "columns", Role.BATCH: "batch"}
-        terms = [argument.pointer]
-        for role in argument.source.view.roles:
-            stride = argument.stride(role)
-            terms.append(index[role] if stride is None else f"{index[role]} * {stride}")
-        return " + ".join(terms)
+        return {
+            row_role(s.swap): rows,
+            column_role(s.swap): columns,
+            Role.BATCH: "batch",
+            Role.GROUP: "group",
+        }
 
     def _vector(self, argument: VectorArgument) -> Iterator[Instruction]:
         """A row, column or scalar source, loaded by address and masked at the tensor's end."""
@@ -60,7 +57,7 @@ class PieceWriter:
             mask = ", mask=rows < row_extent, other=0"
         elif column_role(s.swap) in source.spans:
             mask = ", mask=columns < column_extent, other=0"
-        text = f"gl.load({self._load_address(argument)}{mask})"
+        text = f"gl.load({argument.at(self._places('rows', 'columns'))}{mask})"
         dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
         if source.view.dtype is not dtype:
             text += f".to({GLUON[dtype]})"
@@ -81,11 +78,7 @@ class PieceWriter:
         self.operands[source.name] = Operand(name, source.spans, dtype)
         yield Assign(name, f"{tile_view(buffer, box, row_role(s.swap))}.load(PIECE_LAYOUT){convert}")
         if uses > 1:
-            later = {
-                row_role(s.swap): "row",
-                column_role(s.swap): "column + INPUT_BUFFERS * PIECE_COLUMNS",
-                Role.BATCH: "batch",
-            }
+            later = self._places("row", "column + INPUT_BUFFERS * PIECE_COLUMNS")
             yield Refill(barrier, box.nbytes, box.descriptor, coordinates(box.view, later), buffer)
 
     def sources(self) -> Iterator[Instruction]:
@@ -121,10 +114,17 @@ class PieceWriter:
         buffer = f"{self.pools[dtype]}.index({self._buffer(number)})"
         operand = self.operands[output.value]
         value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
-        place = {row_role(s.swap): "row", column_role(s.swap): "column", Role.BATCH: "batch"}
         yield StoreWait(self._pending(output))
         yield Stage(tile_view(buffer, box, row_role(s.swap)), value)
-        yield TmaStore(box.descriptor, coordinates(box.view, place), buffer)
+        yield TmaStore(box.descriptor, coordinates(box.view, self._places("row", "column")), buffer)
+
+    def store_row(self, argument: RowArgument) -> Instruction:
+        """An output of one value a row, which the first piece stores by address."""
+        operand = self.operands[argument.output.value]
+        dtype = argument.output.view.dtype
+        value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
+        first = self.verified.program.structure.pieces == 1
+        return RowStore(argument.at(self._places("rows", "columns")), value, "rows < row_extent", first)
 
     def _buffer(self, number: int) -> str:
         """The staging buffer of the number-th store of its type in a piece, over all pieces in turn."""
@@ -138,7 +138,7 @@ class PieceWriter:
     def _per_piece(self) -> int:
         """Stores of one type in a piece; where types differ in number the pool turns with the largest."""
         counts: dict[DType, int] = {}
-        for output in self.verified.program.region.outputs:
+        for output in self.verified.program.region.tile_outputs:
             counts[output.view.dtype] = counts.get(output.view.dtype, 0) + 1
         return max(counts.values())
 
@@ -154,7 +154,7 @@ def pending_stores(verified: VerifiedSchedule, output: Output) -> int:
     """
     region, s = verified.program.region, verified.program.structure
     per_piece: dict[DType, int] = {}
-    for one in region.outputs:
+    for one in region.tile_outputs:
         per_piece[one.view.dtype] = per_piece.get(one.view.dtype, 0) + 1
     most = max(per_piece.values())
     issued: list[tuple[DType, int]] = []
@@ -162,7 +162,7 @@ def pending_stores(verified: VerifiedSchedule, output: Output) -> int:
     for tile in range(2):
         for piece in range(s.pieces):
             number: dict[DType, int] = {}
-            for one in region.outputs:
+            for one in region.tile_outputs:
                 dtype = one.view.dtype
                 place = (piece * most + number.get(dtype, 0)) % verified.schedule.staging
                 number[dtype] = number.get(dtype, 0) + 1

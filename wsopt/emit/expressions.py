@@ -90,7 +90,12 @@ def _in_type(text: str, operand: Operand, wanted: DType) -> str:
     """The operand in the type that the operation computes in: f32, unless both are whole numbers."""
     if wanted is operand.dtype or operand.dtype is DType.BOOL:
         return text
-    return f"{text}.to({GLUON[wanted]})"
+    return f"({text} * 1.0)" if _host_number(operand, wanted) else f"{text}.to({GLUON[wanted]})"
+
+
+def _host_number(operand: Operand, wanted: DType) -> bool:
+    """Whether an operand may be a number, which has no `to`: a whole one that is the same for the tile."""
+    return not operand.spans and operand.dtype is DType.I32 and wanted is DType.F32
 
 
 def _compute_type(statement: Statement, operands: list[Operand | Scalar]) -> DType:
@@ -106,9 +111,12 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
     if statement.primitive.startswith("round_"):
         (operand,) = operands
         assert isinstance(operand, Operand), "a cast of a number is folded before"
-        return f"{operand.name}.to({GLUON[statement.dtype]})"
+        whole = _host_number(operand, statement.dtype)
+        return f"{operand.name} * 1.0" if whole else f"{operand.name}.to({GLUON[statement.dtype]})"
     if statement.primitive == "inside_stream":
         return "places < stream_extent"
+    if statement.primitive == "extent_stream":
+        return "stream_extent"
     if statement.primitive.startswith("iota_"):
         return _iota(statement.primitive, s)
     wanted = _compute_type(statement, operands)

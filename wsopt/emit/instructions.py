@@ -156,6 +156,17 @@ class TmaStore(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
+class RowStore(Instruction):
+    """Store a value a row by address where `mask` holds: in the first piece, unless it is the `only` one."""
+
+    macro: ClassVar[str] = "row_store"
+    addresses: str
+    value: str
+    mask: str
+    only: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WaitInput(Instruction):
     """Wait until an epilogue input's tile has landed."""
 

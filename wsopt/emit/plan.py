@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wsopt.emit.epilogue import PieceWriter, VectorArgument
+from wsopt.emit.addresses import RowArgument, VectorArgument, stride_arguments
+from wsopt.emit.epilogue import PieceWriter
 from wsopt.emit.expressions import Operand
+from wsopt.emit.extents import parts_text
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad, Zero
 from wsopt.emit.names import Names
 from wsopt.emit.pipeline import Operands, consumer_loop
@@ -43,7 +45,7 @@ class TensorRead:
     """How the launcher reads one input: its dimensions merged as `dims` says, and what each extent is.
 
     `strides` are the kernel's arguments (dimension, name) of a tensor that is read by address; `box` that of
-    one that TMA moves, whose last dimension has to be contiguous.
+    one that TMA moves, whose last dimension has to be contiguous. `parts` says which dimensions are split.
     """
 
     name: str
@@ -54,6 +56,7 @@ class TensorRead:
     extents: tuple[str, ...]
     strides: tuple[tuple[int, str], ...]
     box: Box | None
+    parts: str
 
 
 @dataclass(slots=True)
@@ -118,13 +121,13 @@ class KernelPlan:
 
     def outputs(self) -> dict[str, Box]:
         """Output tensors, by name."""
-        outputs = self.program.region.outputs
+        outputs = self.program.region.tile_outputs
         return {o.name: self.box("written", o.name, o.view, self.s.piece_columns) for o in outputs}
 
     def pools(self) -> dict[DType, Pool]:
         """Staging buffers by element type; outputs of one type share them."""
         found: dict[DType, Pool] = {}
-        for output in self.program.region.outputs:
+        for output in self.program.region.tile_outputs:
             box = self.outputs()[output.name]
             name = f"{output.view.dtype.value}_staging"
             found.setdefault(output.view.dtype, Pool(name, box, self.verified.schedule.staging))
@@ -134,13 +137,19 @@ class KernelPlan:
         """Sources that are rows, columns or scalars, by source, with their stride arguments."""
         found = {}
         for source in self.program.region.sources:
-            if source.spans == FULL:
+            if source.spans == FULL or source in self.program.region.streamed_sources:
                 continue
             name = self.names(f"read:{source.name}", source.view.tensor)
-            pairs = zip(source.view.roles, source.view.strides, strict=True)
-            strides = tuple((role, f"{name}_{role}_stride") for role, stride in pairs if stride != 1)
-            found[source.name] = VectorArgument(source, f"{name}_ptr", strides)
+            found[source.name] = VectorArgument(source, f"{name}_ptr", stride_arguments(source.view, name))
         return found
+
+    def row_outputs(self) -> tuple[RowArgument, ...]:
+        """Outputs of one value a row, with their stride arguments."""
+        found = []
+        for output in self.program.region.row_outputs:
+            name = self.names(f"written:{output.name}", output.name)
+            found.append(RowArgument(output, f"{name}_ptr", stride_arguments(output.view, name)))
+        return tuple(found)
 
     def registers(self) -> dict[str, str]:
         """Names of the tiles that live in a consumer's registers, by value."""
@@ -212,9 +221,14 @@ class KernelPlan:
         """Bytes that arrive at a slot's barrier."""
         return sum(ring.box.nbytes * ring.per_slot for ring in self.rings())
 
+    @property
+    def piece_column(self) -> str:
+        """The first column of the piece numbered `piece`."""
+        return "column + piece * PIECE_COLUMNS"
+
     def input_loads(self) -> tuple[tuple[Box, TmaLoad], ...]:
         """The copies of the epilogue's full tiles, for the piece numbered `piece`."""
-        place = self._place("row", "column + piece * PIECE_COLUMNS")
+        place = self._place("row", self.piece_column)
         return tuple(
             (
                 box,
@@ -243,7 +257,8 @@ class KernelPlan:
         writer.operands.update(known)
         found = list(writer.sources())
         found.extend(writer.statement(statement) for statement in self.program.region.statements)
-        for output in self.program.region.outputs:
+        found.extend(writer.store_row(argument) for argument in self.row_outputs())
+        for output in self.program.region.tile_outputs:
             found.extend(writer.store(output))
         return tuple(found)
 
@@ -292,6 +307,8 @@ class KernelPlan:
         region = self.program.region
         found = [self._read(box.name, box.view, box) for box in self.moved()]
         for source in region.sources:
+            if source in region.streamed_sources:
+                continue
             name = self.names(f"read:{source.name}", source.view.tensor)
             found.append(self._read(name, source.view, self.inputs().get(source.name)))
         return tuple(found)
@@ -302,7 +319,17 @@ class KernelPlan:
         strides = tuple(
             (view.roles.index(role), variable) for role, variable in (vector.strides if vector else ())
         )
-        return TensorRead(name, view.tensor, TORCH[view.dtype], view.origin, view.rank, extents, strides, box)
+        return TensorRead(
+            name,
+            view.tensor,
+            TORCH[view.dtype],
+            view.origin,
+            view.rank,
+            extents,
+            strides,
+            box,
+            parts_text(view),
+        )
 
     def signature(self) -> tuple[tuple[str, str], ...]:
         """The kernel's arguments with Triton's types; descriptors as (block type, layout constant)."""
@@ -313,5 +340,8 @@ class KernelPlan:
         for vector in self.vectors().values():
             found.append((vector.pointer, f'"*{SIGNATURE[vector.source.view.dtype]}"'))
             found.extend((name, '"i32"') for _, name in vector.strides)
+        for row in self.row_outputs():
+            found.append((row.pointer, f'"*{SIGNATURE[row.output.view.dtype]}"'))
+            found.extend((name, '"i32"') for _, name in row.strides)
         found.extend((name, '"i32"') for name in self.sizes())
         return tuple(dict.fromkeys(found))

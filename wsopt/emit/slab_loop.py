@@ -119,7 +119,13 @@ class _Unroller:
                 yield from self._wait(name, iteration - 1)
         yield from self._keep(self.writer.left_over(op.items), iteration)
         step = step_expression(offset)
-        yield from self.writer.phase(op.items, self._age_of(iteration), step, masked=self.masked)
+        tiles = {}
+        for tile in (name.removeprefix("tile:") for name in op.inputs):
+            ring = self.operands.rings[tile]
+            depth = self.operands.depths[ring]
+            yield WaitFull(ring, step, depth)
+            tiles[tile] = self.operands.tiles[tile].format(slot=f"{step} % {depth}")
+        yield from self.writer.phase(op.items, self._age_of(iteration), step, tiles, masked=self.masked)
         self._count(op.items)
 
     def _keep(self, names: tuple[str, ...], iteration: int) -> Iterator[Instruction]:
@@ -155,9 +161,9 @@ class _Unroller:
 
     def _awaited(self, values: tuple[str, ...], iteration: int) -> Iterator[Instruction]:
         names = {slot.op.output: slot.op.items[0] for slot in self.order if slot.op.kind is OpKind.MMA}
-        places = [self._place(names[value], iteration) for value in values]
-        last = max(places)
-        yield from self._wait_for(last)
+        places = [self._place(names[value], iteration) for value in values if value in names]
+        if places:
+            yield from self._wait_for(max(places))
 
     def _wait(self, name: str, iteration: int) -> Iterator[Instruction]:
         yield from self._wait_for(self._place(name, iteration))

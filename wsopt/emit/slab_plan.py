@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsopt.emit.epilogue import VectorArgument
+from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad
 from wsopt.emit.plan import KernelPlan, RingBuffer
@@ -43,10 +43,13 @@ class SlabPlan(KernelPlan):
         return make_box(name, f"{name}_LAYOUT", view, self._extents(self.s.columns))
 
     def rings(self) -> tuple[RingBuffer, ...]:
-        """One ring for each streamed tensor."""
+        """One ring for each streamed tensor; along the rows a box for each consumer."""
         region = self.program.region
-        boxes = [self._named("streamed", region.operand_name(view), view) for view in region.operands]
-        return tuple(RingBuffer(f"{box.name}_ring", box, 1) for box in boxes)
+        boxes = [self._named("streamed", region.operand_name(view), view) for view in region.streams]
+        return tuple(
+            RingBuffer(f"{box.name}_ring", box, self.s.consumers if Role.ROW in box.view.roles else 1)
+            for box in boxes
+        )
 
     def residents(self) -> tuple[Box, ...]:
         """The tiles that a block holds through its loop, one for each consumer."""
@@ -67,9 +70,11 @@ class SlabPlan(KernelPlan):
         tiles, rings, depths = {}, {}, {}
         for ring in self.rings():
             name = region.operand_name(ring.box.view)
-            product = next(c for c in region.contractions if c.right == ring.box.view)
-            first = Role.STREAM if product.spans == FULL else Role.INNER
-            tiles[name] = tile_view(f"{ring.name}.index({{slot}})", ring.box, first)
+            product = next((c for c in region.contractions if c.right == ring.box.view), None)
+            first = Role.STREAM if product is None or product.spans == FULL else Role.INNER
+            first = Role.ROW if Role.ROW in ring.box.view.roles else first
+            slot = "{slot}" if ring.per_slot == 1 else "({slot}) * CONSUMERS + index"
+            tiles[name] = tile_view(f"{ring.name}.index({slot})", ring.box, first)
             rings[name] = ring.name
             depths[ring.name] = self.depth_name(ring)
         (resident,) = self.residents()
@@ -101,12 +106,13 @@ class SlabPlan(KernelPlan):
         return SlabWriter(self.program.region, self.s, self.names, self._loop_sources())
 
     def _loop_sources(self) -> dict[str, Operand]:
-        return {
-            name: Operand(self.names(f"loop:{name}", f"{vector.source.view.tensor}_value"), vector.source.spans,
-                          DType.F32 if vector.source.view.dtype.is_float else vector.source.view.dtype)
-            for name, vector in self.vectors().items()
-            if name in self.loop_reads()
-        }  # fmt: skip
+        found = {}
+        for source in self.program.region.sources:
+            if source.name in self.loop_reads():
+                name = self.names(f"loop:{source.name}", f"{source.view.tensor}_value")
+                dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
+                found[source.name] = Operand(name, source.spans, dtype)
+        return found
 
     def loop_reads(self) -> set[str]:
         """The sources that the loop's values read."""
@@ -161,6 +167,14 @@ class SlabPlan(KernelPlan):
             )
         return tuple(found)
 
+    @property
+    def piece_column(self) -> str:
+        """The first column of the piece numbered `piece`: a block has all columns."""
+        return "piece * PIECE_COLUMNS"
+
+    def _place(self, row: str, column: str) -> dict[Role, str]:
+        return self._at(row) | {Role.COLUMN: column}
+
     def _at(self, row: str) -> dict[Role, str]:
         return {
             Role.BATCH: "batch",
@@ -171,18 +185,27 @@ class SlabPlan(KernelPlan):
             Role.STREAM: "(begin + step) * TILE_DEPTH",
         }
 
-    def slab_copies(self) -> tuple[tuple[RingBuffer, TmaLoad], ...]:
-        """The copies of one slab, in the loader's order."""
+    def slab_copies(self) -> tuple[tuple[RingBuffer, tuple[TmaLoad, ...]], ...]:
+        """The copies of one slab into each ring, in the loader's order."""
         region = self.program.region
         rings = {f"load:{region.operand_name(ring.box.view)}": ring for ring in self.rings()}
         found = []
         for placed in self.verified.schedule.of(f"{PartitionRole.LOADER}0"):
             ring = rings[placed.op]
-            slot = f"step % {self.depth_name(ring)}"
-            place = coordinates(ring.box.view, self._at("row"))
-            barrier, buffer = f"{ring.name}_full.index({slot})", f"{ring.name}.index({slot})"
-            found.append((ring, TmaLoad(ring.box.descriptor, place, barrier, buffer)))
+            found.append((ring, tuple(self._slab_copy(ring, box) for box in range(ring.per_slot))))
         return tuple(found)
+
+    def _slab_copy(self, ring: RingBuffer, number: int) -> TmaLoad:
+        """The copy of one box of a slot: that of the consumer of this number, where each has its own."""
+        slot = f"step % {self.depth_name(ring)}"
+        place = self._at("row" + (f" + {number} * CONSUMER_ROWS" if number else ""))
+        box = slot if ring.per_slot == 1 else f"({slot}) * CONSUMERS" + (f" + {number}" if number else "")
+        return TmaLoad(
+            ring.box.descriptor,
+            coordinates(ring.box.view, place),
+            f"{ring.name}_full.index({slot})",
+            f"{ring.name}.index({box})",
+        )
 
     def range_lines(self) -> tuple[str, ...]:
         """How each bound narrows the slabs of a tile, and those among them in which all elements count."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsopt.emit import text
-from wsopt.emit.epilogue import VectorArgument
+from wsopt.emit import inputs, text
+from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Expect, Instruction, WaitEmpty
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import GLUON
@@ -29,11 +29,12 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "loops": "\n".join(_loops(plan)),
         "epilogue_parameters": _epilogue_parameters(plan),
         "epilogue_calls": _epilogue_calls(plan),
-        "early_reads": bool(plan.vectors()),
+        "input_loads": inputs.input_loads(plan),
+        "early_reads": bool(plan.vectors() or plan.inputs()),
         "allocations": _allocations(plan),
         "barriers": _barriers(plan),
         "partitions": text.partitions(
-            plan, _loader_parameters(plan), _consumer_parameters(plan), set(_pools(plan))
+            plan, _loader_parameters(plan), _consumer_parameters(plan), set(_buffers(plan))
         ),
     }
 
@@ -54,6 +55,7 @@ def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
     found += [
         (plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()
     ]
+    found += inputs.input_constants(plan)
     if plan.overlapped() and plan.has_masks:
         found.append(
             (
@@ -72,9 +74,13 @@ def slab_layouts(plan: SlabPlan) -> list[tuple[str, int]]:
 
 def _fills(plan: SlabPlan) -> list[Instruction]:
     found: list[Instruction] = []
-    for ring, load in plan.slab_copies():
-        depth = plan.depth_name(ring)
-        found += [WaitEmpty(ring.name, "step", depth), Expect(load.barrier, str(ring.box.nbytes)), load]
+    for ring, loads in plan.slab_copies():
+        nbytes = str(ring.box.nbytes * ring.per_slot)
+        found += [
+            WaitEmpty(ring.name, "step", plan.depth_name(ring)),
+            Expect(loads[0].barrier, nbytes),
+            *loads,
+        ]
     return found
 
 
@@ -100,17 +106,30 @@ def _vectors(plan: SlabPlan, wanted: set[str]) -> list[str]:
     ]
 
 
-def _pools(plan: SlabPlan) -> list[str]:
-    return [pool.name for pool in plan.pools().values()]
+def _buffers(plan: SlabPlan) -> list[str]:
+    """Names of a consumer's own buffers and barriers."""
+    return inputs.input_names(plan) + [pool.name for pool in plan.pools().values()]
 
 
 def _stores(plan: SlabPlan) -> list[str]:
-    return [box.descriptor for box in plan.outputs().values()]
+    rows = [
+        name for row in plan.row_outputs() for name in (row.pointer, *(stride for _, stride in row.strides))
+    ]
+    return [*rows, *(box.descriptor for box in plan.outputs().values())]
 
 
 def _consumer_parameters(plan: SlabPlan) -> list[str]:
     vectors = _vectors(plan, plan.loop_reads() | plan.epilogue_reads())
-    names = [*_held(plan), *_ring_names(plan), *vectors, *_pools(plan), *_stores(plan), *plan.sizes()]
+    loads = inputs.input_descriptors(plan)
+    names = [
+        *_held(plan),
+        *_ring_names(plan),
+        *loads,
+        *vectors,
+        *_buffers(plan),
+        *_stores(plan),
+        *plan.sizes(),
+    ]
     return [*names, "index: gl.constexpr"]
 
 
@@ -123,10 +142,16 @@ def _epilogue_parameters(plan: SlabPlan) -> list[str]:
         "column",
         "row_extent",
         "column_extent",
+        *(
+            ["stream_extent"]
+            if any(s.primitive == "extent_stream" for s in plan.program.region.statements)
+            else []
+        ),
         "visit",
     ]
     vectors = _vectors(plan, plan.epilogue_reads())
-    return [*plan.sums(), *rows, *vectors, *_pools(plan), *_stores(plan), *place, "piece: gl.constexpr"]
+    tensors = [*vectors, *inputs.refilled_descriptors(plan), *_buffers(plan), *_stores(plan)]
+    return [*plan.sums(), *rows, *tensors, *place, "piece: gl.constexpr"]
 
 
 def _epilogue_calls(plan: SlabPlan) -> list[str]:
@@ -145,26 +170,18 @@ def _before_loop(plan: SlabPlan) -> list[str]:
     """What the loop carries, and the vectors that its values read."""
     writer = plan.writer()
     lines = [f"{name} = {start}" for name, start in writer.starts(plan.older_values())]
-    for source in sorted(plan.loop_reads()):
-        vector = plan.vectors()[source]
-        if Role.STREAM not in vector.source.spans:
-            lines.append(f"{writer.sources[source].name} = {load_text(vector)}")
-    return lines
+    once = sorted(plan.loop_reads() & plan.vectors().keys())
+    return lines + [f"{writer.sources[name].name} = {load_text(plan.vectors()[name])}" for name in once]
 
 
 def load_text(vector: VectorArgument) -> str:
     """The load of a vector or scalar that a loop's values read, in the type that they compute with."""
-    index = {Role.ROW: "rows", Role.STREAM: "places", Role.BATCH: "batch", Role.GROUP: "group"}
-    terms = [vector.pointer]
-    for role in vector.source.view.roles:
-        stride = vector.stride(role)
-        terms.append(index[role] if stride is None else f"{index[role]} * {stride}")
+    index = {Role.ROW: "rows", Role.BATCH: "batch", Role.GROUP: "group"}
     spans = vector.source.spans
     mask = ", mask=rows < row_extent, other=0" if Role.ROW in spans else ""
-    mask = ", mask=places < stream_extent, other=0" if Role.STREAM in spans else mask
     dtype = vector.source.view.dtype
     cast = f".to({GLUON[DType.F32]})" if dtype.is_float and dtype is not DType.F32 else ""
-    return f"gl.load({' + '.join(terms)}{mask}){cast}"
+    return f"gl.load({vector.at(index)}{mask}){cast}"
 
 
 def _loops(plan: SlabPlan) -> list[str]:
@@ -207,9 +224,11 @@ def _allocations(plan: SlabPlan) -> list[str]:
     lines.append(text.barrier("resident_full", "1"))
     for ring in plan.rings():
         depth = plan.depth_name(ring)
-        lines.append(text.allocate(ring.name, ring.box.gluon, depth, ring.box))
+        count = depth if ring.per_slot == 1 else f"{depth} * CONSUMERS"
+        lines.append(text.allocate(ring.name, ring.box.gluon, count, ring.box))
         lines += [text.barrier(f"{ring.name}_{what}", depth) for what in ("full", "empty")]
     for consumer in range(plan.s.consumers):
+        lines += inputs.input_allocations(plan, consumer)
         for pool in plan.pools().values():
             lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
     return lines
@@ -220,4 +239,4 @@ def _barriers(plan: SlabPlan) -> list[tuple[str, list[tuple[str, int]]]]:
     for ring in plan.rings():
         pair = [(f"{ring.name}_full", 1), (f"{ring.name}_empty", plan.s.consumers)]
         found.append((plan.depth_name(ring), pair))
-    return found
+    return found + inputs.input_barriers(plan)

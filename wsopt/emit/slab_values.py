@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.expressions import Operand, expression
@@ -109,8 +109,10 @@ class SlabWriter:
                 wanted.extend(arguments(self._item(name)))
         return needed
 
-    def phase(self, items: tuple[str, ...], age: Age, slab: str, *, masked: bool) -> Iterator[Instruction]:
-        """The items of a phase, in order."""
+    def phase(
+        self, items: tuple[str, ...], age: Age, slab: str, tiles: Mapping[str, str], *, masked: bool
+    ) -> Iterator[Instruction]:
+        """The items of a phase, in order; `tiles` are the slots of the streamed tensors that it reads."""
         alias, needed = self._alias(masked=masked), self._needed(masked=masked)
         own: set[str] = set()
         chosen = [self._item(name) for name in items if name in needed]
@@ -119,6 +121,8 @@ class SlabWriter:
                 "places",
                 f"(begin + {slab}) * TILE_DEPTH + gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, SLAB_LAYOUT))",
             )
+
+        yield from self._reads_of(chosen, tiles)
 
         def operand(name: str) -> Operand:
             while name in alias and name in items:
@@ -135,6 +139,16 @@ class SlabWriter:
         for name in self.left_over(items):  # other phases know a mask's value by its name, mask or not
             if name in alias:
                 yield Assign(self.name(name), operand(name).name)
+
+    def _reads_of(self, items: list[BodyItem], tiles: Mapping[str, str]) -> Iterator[Instruction]:
+        """Streamed tensors' slots brought into registers, in the type that is computed with."""
+        names = {name for item in items for name in arguments(item)}
+        for source in (s for s in self.region.streamed_sources if s.name in names):
+            layout = "SLAB_LAYOUT" if source.spans == SLAB else "gl.SliceLayout(0, SLAB_LAYOUT)"
+            operand = self.sources[source.name]
+            convert = "" if source.view.dtype is operand.dtype else f".to({GLUON[operand.dtype]})"
+            slot = tiles[self.region.operand_name(source.view)]
+            yield Assign(operand.name, f"{slot}.load({layout}){convert}")
 
     def _as_operand(self, name: str, age: int) -> Operand:
         if name in self.sources:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wsopt import __version__
-from wsopt.emit import text
+from wsopt.emit import inputs, text
 from wsopt.emit.expressions import NAN_RULE
+from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.slab_plan import SlabPlan
@@ -36,7 +37,8 @@ class OutputText:
     shape: tuple[str, ...]
     dims: tuple[tuple[int, ...], ...]
     rank: int
-    box: Box
+    box: Box | None
+    parts: str
 
 
 def _loader_body(plan: KernelPlan) -> str:
@@ -47,13 +49,6 @@ def _loader_body(plan: KernelPlan) -> str:
         Advance(1),
     ]
     return "for k in range(trips):\n    slot = step % RING_DEPTH\n" + text.block(text.write(fill))
-
-
-def _input_loads(plan: KernelPlan) -> str:
-    lines = ["for piece in gl.static_range(INPUT_BUFFERS):"]
-    for box, load in plan.input_loads():
-        lines.append(text.block(text.write([Expect(f"{box.name}_full.index(piece)", str(box.nbytes)), load])))
-    return "\n".join(lines)
 
 
 def _loop_text(plan: KernelPlan) -> list[str]:
@@ -95,7 +90,7 @@ def _consumer_body(plan: KernelPlan) -> str:
     )
     lines = [f"row = {place}", "column = column_tile * TILE_COLUMNS"]
     if plan.inputs():
-        lines.append(_input_loads(plan))
+        lines.append(inputs.input_loads(plan))
     lines += [*_loop_text(plan), *_epilogue_calls(plan), "visit += 1"]
     if plan.in_turns:
         lines.append("step += (CONSUMERS - 1) * trips")
@@ -111,16 +106,14 @@ def _vector_arguments(plan: KernelPlan) -> list[str]:
 
 def _buffers(plan: KernelPlan) -> list[str]:
     """Names of a consumer's own buffers and barriers."""
-    inputs = [f"{box.name}_{what}" for box in plan.inputs().values() for what in ("input", "full")]
-    return inputs + [pool.name for pool in plan.pools().values()]
+    return inputs.input_names(plan) + [pool.name for pool in plan.pools().values()]
 
 
 def _epilogue_parameters(plan: KernelPlan) -> list[str]:
     stores = [box.descriptor for box in plan.outputs().values()]
     place = (["batch"] if plan.has_batch else []) + ["row", "column", "row_extent", "column_extent", "visit"]
-    refilled = plan.verified.schedule.buffers.inputs < plan.s.pieces
-    inputs = [box.descriptor for box in plan.inputs().values()] if refilled else []
-    tensors = [*_vector_arguments(plan), *inputs, *_buffers(plan), *stores]
+    refilled = inputs.refilled_descriptors(plan)
+    tensors = [*_vector_arguments(plan), *refilled, *_buffers(plan), *stores]
     return [*plan.sums(), *tensors, *place, "piece: gl.constexpr"]
 
 
@@ -133,11 +126,11 @@ def _loader_parameters(plan: KernelPlan) -> list[str]:
 
 
 def _consumer_parameters(plan: KernelPlan) -> list[str]:
-    inputs = [box.descriptor for box in plan.inputs().values()]
+    loads = inputs.input_descriptors(plan)
     stores = [box.descriptor for box in plan.outputs().values()]
     turn = ["turn"] if plan.in_turns else []
     return [
-        *_ring_names(plan), *turn, *inputs, *_vector_arguments(plan), *_buffers(plan), *stores, *plan.sizes(),
+        *_ring_names(plan), *turn, *loads, *_vector_arguments(plan), *_buffers(plan), *stores, *plan.sizes(),
         "index: gl.constexpr",
     ]  # fmt: skip
 
@@ -151,9 +144,7 @@ def _allocations(plan: KernelPlan) -> list[str]:
     if plan.in_turns:
         lines.append(text.barrier("turn", "CONSUMERS"))
     for consumer in range(plan.s.consumers):
-        for box in plan.inputs().values():
-            lines.append(text.allocate(f"{box.name}_input_{consumer}", box.gluon, "INPUT_BUFFERS", box))
-            lines.append(text.barrier(f"{box.name}_full_{consumer}", "INPUT_BUFFERS"))
+        lines += inputs.input_allocations(plan, consumer)
         for pool in plan.pools().values():
             lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
     return lines
@@ -165,12 +156,7 @@ def _barriers(plan: KernelPlan) -> list[tuple[str, list[tuple[str, int]]]]:
     found = [("RING_DEPTH", [("ring_full", 1), ("ring_empty", readers)])]
     if plan.in_turns:
         found.append(("CONSUMERS", [("turn", 1)]))
-    inputs = [
-        (f"{box.name}_full_{consumer}", 1)
-        for consumer in range(plan.s.consumers)
-        for box in plan.inputs().values()
-    ]
-    return [*found, ("INPUT_BUFFERS", inputs)] if inputs else found
+    return found + inputs.input_barriers(plan)
 
 
 def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
@@ -188,13 +174,7 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
     ]
     if s.tail:
         found.append(("TAIL", str(s.tail), "of the last slab, what products take: the rest is zeros"))
-    if plan.inputs():
-        inputs = plan.verified.schedule.buffers.inputs
-        found += [
-            ("PIECES", str(s.pieces), ""),
-            ("INPUT_BUFFERS", str(inputs), "pieces of an input at a time"),
-        ]
-    return found
+    return found + inputs.input_constants(plan)
 
 
 def _numbers(written: str) -> list[tuple[str, str, str]]:
@@ -221,12 +201,13 @@ def _register_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
 
 
 def _output(plan: KernelPlan, output: Output) -> OutputText:
-    shape = tuple(
-        "1" if isinstance(dim, int) else f'tensors["{dim[0]}"].shape[{dim[1]}]' for dim in output.shape
-    )
-    box = plan.outputs()[output.name]
+    shape = extent_texts(output)
+    box = plan.outputs().get(output.name)
     view = output.view
-    return OutputText(box.name, output.name, TORCH[view.dtype], shape, view.origin, view.rank, box)
+    name = plan.names(f"written:{output.name}", output.name)
+    return OutputText(
+        name, output.name, TORCH[view.dtype], shape, view.origin, view.rank, box, parts_text(view)
+    )
 
 
 def _extents(plan: KernelPlan) -> list[tuple[str, str, int]]:
@@ -241,6 +222,12 @@ def _extents(plan: KernelPlan) -> list[tuple[str, str, int]]:
 def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> list[str]:
     """What is passed for each of the kernel's arguments."""
     values: dict[str, str] = {}
+    for row in plan.row_outputs():
+        name = row.pointer.removesuffix("_ptr")
+        values[row.pointer] = f'outputs["{row.output.name}"]'
+        values |= {
+            stride: f"{name}_strides[{row.output.view.roles.index(role)}]" for role, stride in row.strides
+        }
     for read in reads:
         values[f"{read.name}_ptr"] = f'tensors["{read.tensor}"]'
         for dim, name in read.strides:
@@ -307,6 +294,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "tail": s.tail,
         "tile_depth": s.depth,
         "arguments": _arguments(plan, reads),
+        "splits": any(read.parts for read in reads) or any(output.parts for output in outputs),
         "returns": ", ".join(output.tensor for output in outputs),
         "result": ", ".join(results),
     }

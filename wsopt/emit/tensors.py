@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from wsopt.graph.types import DType
-from wsopt.tile.types import Role, View
+from wsopt.tile.types import OUTER, Role, View
 
 TORCH = {
     DType.F32: "torch.float32",
@@ -33,6 +34,8 @@ SIGNATURE = {
 }
 
 _SWIZZLES = (128, 64, 32)
+_SWIZZLED_ROWS = 8
+"""Rows after which a swizzle repeats: Triton lays out no less with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +79,27 @@ class Box:
 
     @property
     def flat(self) -> tuple[int, ...]:
-        """The box without its batch dimension."""
+        """The box without its batch dimensions."""
         return tuple(
-            extent for role, extent in zip(self.view.roles, self.shape, strict=True) if role is not Role.BATCH
+            extent for role, extent in zip(self.view.roles, self.shape, strict=True) if role not in OUTER
         )
 
 
 def make_box(name: str, layout: str, view: View, extents: dict[Role, int]) -> Box:
-    """The box of a view that takes `extents` elements along its axes, one along the batch."""
-    shape = tuple(1 if role is Role.BATCH else extents[role] for role in view.roles)
+    """The box of a view that takes `extents` elements along its axes, one along batch and group."""
+    shape = tuple(1 if role in OUTER else extents[role] for role in view.roles)
     inner = shape[-1] * view.dtype.bits // 8
-    swizzle = next((size for size in _SWIZZLES if inner % size == 0), 0)
+    few = math.prod(shape[:-1]) < _SWIZZLED_ROWS
+    swizzle = 0 if few else next((size for size in _SWIZZLES if inner % size == 0), 0)
     return Box(name, f"{name}_desc", layout, view, shape, swizzle)
 
 
 def tile_view(buffer: str, box: Box, first: Role) -> str:
     """The expression for a box as a matrix whose rows run along `first`."""
-    roles = [role for role in box.view.roles if role is not Role.BATCH]
+    roles = [role for role in box.view.roles if role not in OUTER]
     if len(box.flat) != box.rank:
-        buffer += f".reshape(({', '.join(map(str, box.flat))}))"
-    return buffer if roles[0] is first else f"{buffer}.permute((1, 0))"
+        buffer += f".reshape({box.flat!r})"
+    return buffer if roles[0] is first or len(roles) == 1 else f"{buffer}.permute((1, 0))"
 
 
 def coordinates(view: View, place: dict[Role, str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wsopt.interpret import dtypes
-from wsopt.interpret.dtypes import Array, DType
+from wsopt.interpret.dtypes import FLOAT32, Array, DType
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.tensor import Tensor, binary, common_layout, operand, promoted, unary
 
@@ -76,7 +76,9 @@ def float_function(name: str) -> Callable[[Tensor], Tensor]:
     """Return `gl.NAME`."""
     function = FLOAT_FUNCTIONS[name]
 
-    def apply(x: Tensor) -> Tensor:
+    def apply(x: Any) -> Tensor:
+        if isinstance(x, float):  # computed from a block's number or an argument: a scalar on the device
+            x = Tensor(np.asarray(x, np.float32), FLOAT32, None)
         if not isinstance(x, Tensor) or x.dtype.name not in ("float32", "float64"):
             found = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise InterpreterError(f"gl.{name} needs a float32 or float64 tensor, got {found}")

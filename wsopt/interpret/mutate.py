@@ -18,10 +18,24 @@ from wsopt.interpret.splice import Edit, Source, argument, callee
 LOADS = ("tma_load", "tma.async_load", "tma.async_copy_global_to_shared")
 STORES = ("tma_store", "tma.async_store", "tma.async_copy_shared_to_global")
 WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
-REMOVABLE = (WAIT, ARRIVE, EXPECT, "fence_async_shared", "tma.store_wait", "gdc_wait", *LOADS, *STORES)
+REMOVABLE = (
+    WAIT,
+    ARRIVE,
+    EXPECT,
+    "fence_async_shared",
+    "tma.store_wait",
+    "gdc_wait",
+    "gl.store",
+    *LOADS,
+    *STORES,
+)
 DOUBLED = (WAIT, ARRIVE, EXPECT)
 SLOTTED = (WAIT, ARRIVE, EXPECT, "warpgroup_mma", *LOADS, *STORES)
-WORDS = dict.fromkeys(LOADS, "load") | dict.fromkeys(STORES, "store") | {"warpgroup_mma": "mma"}
+WORDS = (
+    dict.fromkeys(LOADS, "load")
+    | dict.fromkeys(STORES, "store")
+    | {"warpgroup_mma": "mma", "gl.store": "row-store"}
+)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ def unit_words(unit: Unit) -> str:
             return "FMA pipe"
         case Unit.MUFU:
             return "MUFU pipe"
+        case Unit.SHARED:
+            return "shared memory"
         case _:
             assert_never(unit)
 

@@ -14,6 +14,9 @@ from wsopt.tile.types import Sharing, Structure, TileProgram
 SHARED_MEMORY_RESERVE = 1024
 """Bytes kept for what the compiler adds: barriers' padding, partition state, alignment. Seen: 144 to 340."""
 
+MOST_SLOTS = 32
+"""emitter.v1: slots of a ring. Each has two barriers that a block sets up; small slots would have hundreds."""
+
 BARRIER_BYTES = 8
 _MOST_STAGING = 4
 LOADER_WARPS = 1

@@ -88,6 +88,8 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         return
     for plan in program.rings:
         depth = schedule.depth(plan.name)
+        if depth > budget.MOST_SLOTS:
+            yield f"emitter.v1: {plan.name} has {depth} slots, at most {budget.MOST_SLOTS}"
         if depth < 1:
             yield f"{plan.name} has {depth} slots"
             continue

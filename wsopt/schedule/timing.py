@@ -132,7 +132,8 @@ def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
     """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least."""
     outputs = sum(output.view.nbytes for output in program.region.outputs)
-    inputs = sum(source.view.nbytes for source in program.region.sources)
+    streamed = program.region.streamed_sources
+    inputs = sum(source.view.nbytes for source in program.region.sources if source not in streamed)
     through_l2 = program.tiles * program.tile_l2_bytes + outputs + inputs
     return (
         program.dram_bytes / machine.dram_sustained_bandwidth * 1e6,

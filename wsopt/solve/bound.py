@@ -67,12 +67,12 @@ def _releases(program: TileProgram, product: str) -> list[str]:
 
 
 def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
-    """Cycles from the first load of a slot to its return, at least: copy, product, release."""
+    """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
     lifetimes = [0]
     handover = math.ceil(machine.latency.mbarrier_wake)
     for edge in program.edges:
         source, target = program.op(edge.source), program.op(edge.target)
-        if source.name in plan.loads and target.kind is OpKind.MMA:
+        if source.name in plan.loads and target.kind in (OpKind.MMA, OpKind.ELEMENTWISE):
             for name in _releases(program, target.name):
                 release = program.op(name)
                 lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
@@ -81,14 +81,14 @@ def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int
 
 def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
     """The deepest ring that shared memory allows beside the fewest buffers, one slot of every other ring among
-    them; 0 if not one slot fits.
+    them, and the emitter; 0 if not one slot fits.
     """
     least = min(budget.buffer_options(program))
     slots = [int(number != ring) for number in range(len(program.rings))]
     empty = budget.shared_memory(program, slots, least)
     slots[ring] = 1
     slot = budget.shared_memory(program, slots, least) - empty
-    return max(0, (machine.shared_memory_per_block_bytes - empty) // slot)
+    return max(0, min(budget.MOST_SLOTS, (machine.shared_memory_per_block_bytes - empty) // slot))
 
 
 def ii_lower_bound(program: TileProgram, machine: Machine) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from wsopt.tile.types import (
     Region,
     Role,
     Scalar,
+    Share,
     Source,
     Statement,
     View,
@@ -99,15 +101,28 @@ def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], live: frozens
     return _Layout(dict(zip(raws, views, strict=True)), roles, extents)
 
 
-def _shape(chain: Chain, raw: RawView, layout: _Layout) -> tuple[tuple[str, int] | int, ...]:
-    """For each dimension of an output an input's dimension of the same axes; else its extent."""
-    found: list[tuple[str, int] | int] = []
+def _shape(
+    chain: Chain, raw: RawView, layout: _Layout
+) -> tuple[tuple[str, int] | tuple[Share | int, ...] | int, ...]:
+    """For each dimension of an output an input's dimension of the same axes; else the product of its axes."""
+    found: list[tuple[str, int] | tuple[Share | int, ...] | int] = []
+    known = _dimensions(chain, layout)
     for dim in range(raw.rank):
         atoms = tuple(a for a, origin in zip(raw.axes, raw.origin, strict=True) if origin == dim)
-        extent = chain.axes.shapes[raw.tensor][dim]
-        named = next((place for place in _dimensions(chain, layout) if place[1] == atoms), None)
-        found.append(extent if extent == 1 or named is None else named[0])
+        named = next((place for place, other in known if other == atoms), None)
+        if chain.axes.shapes[raw.tensor][dim] == 1:
+            found.append(1)
+        else:
+            found.append(named or tuple(_share(chain, atom, known) for atom in atoms))
     return tuple(found)
+
+
+def _share(chain: Chain, atom: Dim, known: list[tuple[tuple[str, int], tuple[Dim, ...]]]) -> Share | int:
+    """The extent of an axis: of a dimension that begins with it what the others leave, else as it is."""
+    for (tensor, dim), atoms in sorted(known, key=lambda one: len(one[1])):
+        if atoms[:1] == (atom,):
+            return Share(tensor, dim, math.prod(chain.axes.extents[a] for a in atoms[1:]))
+    return chain.axes.extents[atom]
 
 
 def _dimensions(chain: Chain, layout: _Layout) -> list[tuple[tuple[str, int], tuple[Dim, ...]]]:

@@ -147,15 +147,19 @@ def _reduction(chain: Chain, node: Node) -> Term:
     if not pool.streams(x):
         if op != "sum":
             return x
-        return (
-            pool.make("mul", (x, float(extent)), DType.F32, node.name) if isinstance(x, str) else x * extent
-        )
+        return pool.make("mul", (_extent(pool, node), x), DType.F32, node.name)
     if Role.ROW not in pool.spans(x):
         raise LoweringError(f"node {node.name}: {node.op} of what is the same in every row; compute it apart")
     if op == "min":
         return _negated(pool, pool.make("reduce_max", (_negated(pool, x, node),), DType.F32, node.name), node)
     total = pool.make("reduce_max" if op == "max" else "reduce_sum", (x,), DType.F32, node.name)
-    return pool.make("mul", (total, 1.0 / extent), DType.F32, node.name) if op == "mean" else total
+    return pool.make("div", (total, _extent(pool, node)), DType.F32, node.name) if op == "mean" else total
+
+
+def _extent(pool: Pool, node: Node) -> Term:
+    """The elements of the streamed axis, which a kernel learns when it runs."""
+    whole = pool.make("extent_stream", (), DType.I32, node.name, spans=frozenset())
+    return pool.make("round_f32", (whole,), DType.F32, node.name)
 
 
 def _negated(pool: Pool, x: Term, node: Node) -> Term:

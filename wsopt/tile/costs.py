@@ -149,7 +149,7 @@ def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, 
 def _shared_traffic(region: Region, s: Structure, machine: Machine) -> float:
     """Cycles in which one consumer moves its outputs, and its full inputs, through shared memory."""
     full = [source.view for source in region.full_sources]
-    views = [*full, *(output.view for output in region.outputs)]
+    views = [*full, *(output.view for output in region.tile_outputs)]
     nbytes = sum(s.rows * s.columns * view.dtype.bits // 8 for view in views)
     conflicts = 2 if s.swap else 1  # a transposed tile meets every bank twice
     return conflicts * nbytes / machine.shared_memory_bytes_per_cycle
@@ -157,7 +157,7 @@ def _shared_traffic(region: Region, s: Structure, machine: Machine) -> float:
 
 def piece_bytes(region: Region, s: Structure) -> int:
     """Bytes of one staging buffer: a piece of every type that the outputs have."""
-    bits = sum(dtype.bits for dtype in {output.view.dtype for output in region.outputs})
+    bits = sum(dtype.bits for dtype in {output.view.dtype for output in region.tile_outputs})
     return s.rows * s.piece_columns * bits // 8
 
 
@@ -166,7 +166,7 @@ def _piece_overhead(region: Region, machine: Machine) -> float:
     latency = machine.latency
     vectors = any(source.spans != FULL for source in region.sources)
     per_store = 2 * latency.barrier + latency.fence + latency.smem_store
-    return len(region.outputs) * per_store + (latency.tma_load_l2 / 2 if vectors else 0.0)
+    return len(region.tile_outputs) * per_store + (latency.tma_load_l2 / 2 if vectors else 0.0)
 
 
 def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCost:
@@ -185,7 +185,7 @@ def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCos
         staged_bytes=piece_bytes(region, s),
         input_bytes=sum(s.rows * s.piece_columns * view.dtype.bits // 8 for view in full),
         registers=min(live, 64),
-        stores=s.pieces * len(region.outputs),
+        stores=s.pieces * len(region.tile_outputs),
     )
 
 

@@ -56,6 +56,7 @@ PRIMITIVES: Mapping[str, InstructionMix] = MappingProxyType(
         "iota_stream": InstructionMix({"iadd": 1}),
         "iota_batch": InstructionMix(),
         "iota_group": InstructionMix(),
+        "extent_stream": InstructionMix(),
         "inside_stream": InstructionMix({"iadd": 1, "compare": 1}),
     }
 )

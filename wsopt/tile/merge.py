@@ -67,9 +67,16 @@ def _mergeable(views: Sequence[tuple[_Dim, ...]], outer: Dim, inner: Dim) -> boo
         first, second = _find(dims, outer), _find(dims, inner)
         if (first is None) != (second is None):
             return False
-        if first and second and first.stride != second.extent * second.stride:
+        if first and second and not _lie_together(first, second):
             return False
     return True
+
+
+def _lie_together(first: _Dim, second: _Dim) -> bool:
+    """Whether two dimensions are one with more elements; of two of the tensor's all between has to be in them."""
+    if first.stride != second.extent * second.stride:
+        return False
+    return first.origin[-1] == second.origin[0] or (first.part[1] == 1 and second.part[0] == 0)
 
 
 def _merged(dims: tuple[_Dim, ...], outer: Dim, inner: Dim) -> tuple[_Dim, ...]:

@@ -15,7 +15,7 @@ from wsopt.tile.loop_axes import LoopAxes
 from wsopt.tile.region import chain_region
 from wsopt.tile.roles import chain_axes, chained_products
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import Role, Structure
+from wsopt.tile.types import Bound, Role, Structure
 
 _ALIGNMENT = 16
 """Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
@@ -107,21 +107,39 @@ def _chain_extents(graph: Graph, axes: LoopAxes, s: Structure, trips: int) -> di
     """The new extent of every axis; what a block holds whole stays.
 
     Queries and keys of one length keep one length, and where a mask ends every row before the streamed axis
-    does it still does, so that the region's loop stays what it is.
+    does it still does, so that the region's loop stays what it is. The end of the axis itself moves with it.
     """
-    region = chain_region(graph)
+    length = axes.extent(Role.STREAM)
+    bounds = [b for b in chain_region(graph).bounds if b != Bound(0, -1, length - 1)]
     rows, stream = (min(axes.extent(role), _target(role, s, trips)) for role in (Role.ROW, Role.STREAM))
-    if axes.extent(Role.ROW) == axes.extent(Role.STREAM):
+    if axes.extent(Role.ROW) == length:
         rows = stream = max(rows, stream)
-    if end_is_masked(region.bounds, axes.extent(Role.ROW), axes.extent(Role.STREAM)):
-        ends = [max(b.constant, b.row * (rows - 1) + b.constant) + 1 for b in region.bounds if b.stream < 0]
+    if end_is_masked(bounds, axes.extent(Role.ROW), length):
+        ends = [max(b.constant, b.row * (rows - 1) + b.constant) + 1 for b in bounds if b.stream < 0]
         stream = max(stream, min(ends))
     new = {Role.ROW: rows, Role.STREAM: stream, Role.BATCH: _BATCHES}
     found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
+    kept = _split_off(axes)
+    if kept & set(
+        axes.batches
+    ):  # many tiles already: of the other batches only the innermost is more than one
+        found.update(dict.fromkeys([a for a in axes.batches if a not in kept][:-1], 1))
+    found.update({a: axes.extents[a] for a in kept})
     for shared in _shared_axes(axes):
-        least = min(found.get(a, axes.extents[a]) for a in shared)
+        least = min(found.get(a, axes.extents[a]) for a in shared if a in kept or not kept & set(shared))
         found.update(dict.fromkeys(shared, least))
     return found
+
+
+def _split_off(axes: LoopAxes) -> set[Dim]:
+    """Axes that lie inside another one in a dimension of an input or an output: a kernel knows their extent."""
+    ends = [axes.instance(use, len(path) - 1) for use, path in axes.paths.items()]
+    return {
+        atom
+        for end in (*ends, *axes.graph.outputs)
+        for dim in range(len(axes.shapes[end]))
+        for atom in axes.atoms(end, dim)[1:]
+    }
 
 
 def _shared_axes(axes: LoopAxes) -> list[tuple[Dim, ...]]:

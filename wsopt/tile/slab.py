@@ -14,7 +14,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.tile import costs, slab_costs
 from wsopt.tile.ranges import trip_counts
-from wsopt.tile.steps import BEFORE, Step, StepKind, arguments, spans_of, steps
+from wsopt.tile.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
 from wsopt.tile.types import (
     SLAB,
     Edge,
@@ -74,16 +74,21 @@ def tile_shape(view: View, s: Structure, inner: int) -> tuple[int, ...]:
 
 
 def _copy_cycles(cut: _Cut, view: View) -> int:
-    rows, columns = tile_shape(view, cut.s, cut.extent(Role.INNER))
+    *rows, columns = _slot_shape(cut, view)
     width = view.dtype.bits // 8
-    lines = costs.line_bytes(rows, columns * width, view.strides[-2] * width, cut.machine)
+    pitch = view.strides[-2] if rows else columns
+    lines = costs.line_bytes(math.prod(rows), columns * width, pitch * width, cut.machine)
     return costs.load_cycles(lines, cut.machine)
+
+
+def _slot_shape(cut: _Cut, view: View) -> tuple[int, ...]:
+    """Extents of what one slab's slot holds of a tensor: the rows of all consumers."""
+    return tile_shape(view, replace(cut.s, rows=cut.s.tile_rows), cut.extent(Role.INNER))
 
 
 def _load(cut: _Cut, view: View) -> None:
     name = cut.region.operand_name(view)
-    shape = tile_shape(view, cut.s, cut.extent(Role.INNER))
-    cut.values.append(Value(f"tile:{name}", shape, view.dtype, Space.SHARED))
+    cut.values.append(Value(f"tile:{name}", _slot_shape(cut, view), view.dtype, Space.SHARED))
     busy = _copy_cycles(cut, view)
     cut.ops.append(
         TileOp(
@@ -150,12 +155,14 @@ def _arithmetic(cut: _Cut, step: Step, consumer: int) -> None:
     else:
         cycles, pipes = slab_costs.phase_cycles(cut.region, step.items, cut.s, cut.machine)
         kind, output = OpKind.ELEMENTWISE, f"value:{step.name}@{consumer}"
+    name, tiles = _step_name(step, consumer), [cut.region.operand_name(v) for v in streamed(cut.region, step)]
+    cut.edges.extend(Edge(f"load:{tile}", name, 0) for tile in tiles)
     cut.ops.append(
         TileOp(
-            name=_step_name(step, consumer),
+            name=name,
             kind=kind,
             placement=Placement.LOOP,
-            inputs=(),
+            inputs=tuple(f"tile:{tile}" for tile in tiles),
             output=output,
             consumer=consumer,
             unit=None,
@@ -202,11 +209,9 @@ def _dependences(cut: _Cut, consumer: int) -> None:
 
 
 def _released(cut: _Cut, view: View, consumer: int) -> None:
-    """Handing back a streamed tensor's slot after the last product of this consumer that reads it."""
+    """Handing back a streamed tensor's slot after the last product or phase of this consumer that reads it."""
     tile = f"tile:{cut.region.operand_name(view)}"
-    readers = [
-        op for op in cut.ops if op.consumer == consumer and op.kind is OpKind.MMA and tile in op.inputs
-    ]
+    readers = [op for op in cut.ops if op.consumer == consumer and tile in op.inputs]
     name = f"release:{cut.region.operand_name(view)}@{consumer}"
     cut.ops.append(
         TileOp(
@@ -274,7 +279,7 @@ def _row_registers(cut: _Cut) -> int:
 
 def _rings(cut: _Cut) -> tuple[RingPlan, ...]:
     found = []
-    for view in cut.region.operands:
+    for view in cut.region.streams:
         name = cut.region.operand_name(view)
         (value,) = (v for v in cut.values if v.name == f"tile:{name}")
         releases = tuple(op.name for op in cut.ops if op.name.startswith(f"release:{name}@"))
@@ -299,14 +304,14 @@ def _work(cut: _Cut, tiles: int) -> Work:
 def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """Cut a region whose loop computes values to a structure. Costs are in cycles of `machine`."""
     cut = _Cut(region, s, machine, steps(region))
-    for view in region.operands:
+    for view in region.streams:
         _load(cut, view)
     for consumer in range(s.consumers):
         for step in cut.steps:
             product = step.kind in (StepKind.SCORES, StepKind.SUMS)
             (_product if product else _arithmetic)(cut, step, consumer)
         _dependences(cut, consumer)
-        for view in region.operands:
+        for view in region.streams:
             _released(cut, view, consumer)
         _live(cut, consumer)
     rings = _rings(cut)

@@ -13,7 +13,7 @@ from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.expand import PRIMITIVES
 from wsopt.tile.steps import BodyItem, arguments
-from wsopt.tile.types import SLAB, Reduction, Region, Role, Statement, Structure, Unit
+from wsopt.tile.types import SLAB, Reduction, Region, Role, Source, Statement, Structure, Unit
 
 _PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 
@@ -37,7 +37,33 @@ def phase_mix(region: Region, items: tuple[BodyItem, ...]) -> InstructionMix:
             mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
         elif isinstance(item, Statement) and item.spans == SLAB and not _fused(region, item):
             mix = mix + PRIMITIVES[item.primitive] * (0.5 if item.primitive.startswith("round_") else 1.0)
-    return mix
+    short = [source for source in _tiles(region, items) if source.view.dtype.bits < 32]
+    return mix + InstructionMix({"convert": 0.5 * len(short)}) if short else mix
+
+
+def _tiles(region: Region, items: tuple[BodyItem, ...]) -> tuple[Source, ...]:
+    """The streamed tensors of which a phase reads whole tiles."""
+    names = {name for item in items for name in arguments(item)}
+    return tuple(s for s in region.streamed_sources if s.spans == SLAB and s.name in names)
+
+
+def _reading(
+    region: Region, items: tuple[BodyItem, ...], s: Structure, machine: Machine
+) -> tuple[float, float]:
+    """Cycles in which a phase reads its streamed tiles from shared memory: alone, and of the ports.
+
+    Vectors cost the wait and the latency alone.
+    """
+    names = {name for item in items for name in arguments(item)}
+    waits = sum(source.name in names for source in region.streamed_sources)
+    alone = waits * (machine.latency.mbarrier_wait + machine.latency.smem_load)
+    crowded = 0.0
+    for source in _tiles(region, items):
+        kind = f"shared_load_{max(16, source.view.dtype.bits)}"
+        columns = s.rows / machine.mma_rows * s.depth
+        alone += machine.tile_start[kind] + columns * machine.tile_alone[kind]
+        crowded += columns * machine.tile_crowded[kind]
+    return alone, crowded
 
 
 def _fused(region: Region, item: Statement) -> bool:
@@ -66,8 +92,11 @@ def phase_cycles(
     starts = sum(machine.tile_start[f"row_{i.kind}"] for i in items if isinstance(i, Reduction))
     chain = machine.latency.arithmetic * sum(isinstance(i, Statement) for i in items)
     chain += machine.latency.special * sum(isinstance(i, Statement) and "exp" in i.primitive for i in items)
+    reading, ports = _reading(region, items, s, machine)
+    if ports:
+        crowded[Unit.SHARED] = ports
     pipes = tuple((pipe, math.ceil(cycles)) for pipe, cycles in sorted(crowded.items()))
-    return math.ceil(busiest + starts + chain), pipes
+    return math.ceil(busiest + starts + chain + reading), pipes
 
 
 def rescale_cycles(s: Structure, machine: Machine) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wsopt.tile.types import FULL, SLAB, Contraction, Reduction, Region, Role, Statement
+from wsopt.tile.types import FULL, SLAB, Contraction, Reduction, Region, Role, Statement, View
 
 BodyItem = Statement | Reduction | Contraction
 BEFORE = ".before"
@@ -108,6 +108,14 @@ def steps(region: Region) -> tuple[Step, ...]:
                 found.append((last, 0, Step(StepKind.RESCALE, item.name, (item,))))
             found.append((last, 1, Step(StepKind.SUMS, item.name, (item,))))
     return tuple(step for _, _, step in sorted(found, key=lambda one: one[:2]))
+
+
+def streamed(region: Region, step: Step) -> tuple[View, ...]:
+    """The streamed tensors that a phase's values read, each once."""
+    names = (
+        {name for item in step.items for name in arguments(item)} if step.kind is StepKind.PHASE else set()
+    )
+    return tuple(dict.fromkeys(s.view for s in region.streamed_sources if s.name in names))
 
 
 def spans_of(region: Region, name: str) -> frozenset[Role]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from wsopt.errors import LoweringError
 from wsopt.machine.types import Machine
 from wsopt.tile.slab_costs import pow2
-from wsopt.tile.types import Region, Role, Sharing, Structure, View
+from wsopt.tile.types import FULL, SLAB, Region, Role, Sharing, Structure, View
 
 _CONSUMER_ROWS = (64, 128)
 _CONSUMERS = (1, 2, 3)
@@ -20,6 +20,10 @@ _GROUPS = (1, 2, 4, 8, 16)
 _PIECES = (1, 2, 4)
 _MIN_PIECE_COLUMNS = 32
 """A narrower epilogue piece has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
+
+
+_SLOT_BYTES = 128
+"""What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 
 
 def row_role(swap: bool) -> Role:
@@ -34,8 +38,8 @@ def column_role(swap: bool) -> Role:
 
 def check_tma(region: Region, machine: Machine) -> None:
     """Raise LoweringError for a tensor that TMA cannot move: alignment, order of strides, extents."""
-    views = [*region.operands, *(source.view for source in region.full_sources)]
-    for view in (*views, *(output.view for output in region.outputs)):
+    views = [*region.streams, *(source.view for source in region.full_sources)]
+    for view in (*views, *(output.view for output in region.tile_outputs)):
         _check_view(view, machine)
 
 
@@ -55,26 +59,14 @@ def _check_view(view: View, machine: Machine) -> None:
 def check_loop(region: Region) -> None:
     """Raise LoweringError for what a loop that computes values cannot have yet, by name."""
     for source in region.sources:
-        if region.body and len(source.spans) > 1:
-            raise LoweringError(
-                f"tensor {source.view.tensor}: whole tiles beside a loop that computes values are not lowered"
-            )
-    views = [*region.operands, *region.residents, *(source.view for source in region.sources)]
-    for view in (*views, *(output.view for output in region.outputs)):
-        if view.parts:
-            raise LoweringError(
-                f"tensor {view.tensor}: dimensions that are split between axes are not emitted yet"
-            )
+        if region.body and source.spans not in (SLAB, FULL) and len(source.spans) > 1:
+            axes = " and ".join(sorted(source.spans))
+            raise LoweringError(f"tensor {source.view.tensor}: tiles along {axes} are not lowered in a loop")
     if region.body and len(region.residents) != 1:
         names = ", ".join(view.tensor for view in region.residents) or "none"
         raise LoweringError(
             f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
         )
-    for output in region.outputs:
-        if region.body and Role.COLUMN not in output.view.roles:
-            raise LoweringError(
-                f"output {output.name}: a row of a loop that computes values is not stored yet"
-            )
 
 
 def check_operands(region: Region) -> None:
@@ -85,6 +77,12 @@ def check_operands(region: Region) -> None:
                 f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the "
                 "contracted axis; the tensor core transposes 16-bit types only"
             )
+
+
+def _whole_slots(region: Region, depth: int) -> bool:
+    """Whether every slot of a streamed vector begins where TMA may write."""
+    vectors = (s.view for s in region.streamed_sources if s.spans != SLAB)
+    return all(depth * view.dtype.bits // 8 % _SLOT_BYTES == 0 for view in vectors)
 
 
 def _column_extents(region: Region, machine: Machine, swap: bool) -> tuple[int, ...]:
@@ -179,7 +177,7 @@ def _slab_structures(region: Region, machine: Machine) -> Iterator[Structure]:
                 pieces=pieces, group=1,
             )  # fmt: skip
             spare = found.tile_rows - rows >= region.extent(Role.ROW) and consumers > 1
-            if _is_legal(region, machine, found) and not spare:
+            if _is_legal(region, machine, found) and _whole_slots(region, depth) and not spare:
                 yield found
 
 

@@ -32,6 +32,9 @@ class Role(StrEnum):
     INNER = "inner"
 
 
+OUTER = (Role.BATCH, Role.GROUP)
+"""The axes along which a tile has one element."""
+
 FULL = frozenset({Role.ROW, Role.COLUMN})
 """The axes of a whole tile, as opposed to a row, a column or a scalar of it."""
 
@@ -166,17 +169,31 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What an input's dimension has left at run time when `divisor` elements of it are split off inside."""
+
+    tensor: str
+    dim: int
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """A graph output: which value of the epilogue is stored, and where.
 
     `shape` says for each dimension of the graph's tensor which input's dimension has its extent at run
-    time, or 1 for a dimension that no axis varies along.
+    time, or 1 for a dimension that no axis varies along; one that is made of several axes is a product.
     """
 
     name: str
     value: str
     view: View
-    shape: tuple[tuple[str, int] | int, ...]
+    shape: tuple[tuple[str, int] | tuple[Share | int, ...] | int, ...]
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
+        return Role.COLUMN in self.view.roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +236,29 @@ class Region:
         return tuple(source for source in self.sources if source.spans == FULL)
 
     @property
+    def tile_outputs(self) -> tuple[Output, ...]:
+        """The outputs that vary along rows and columns: whole tiles, which TMA moves."""
+        return tuple(output for output in self.outputs if output.is_tile)
+
+    @property
+    def row_outputs(self) -> tuple[Output, ...]:
+        """The outputs of one value a row."""
+        return tuple(output for output in self.outputs if not output.is_tile)
+
+    @property
     def operands(self) -> tuple[View, ...]:
         """The streamed tensors, each once, left ones first."""
         return tuple(view for view in self._product_views if Role.STREAM in view.roles)
+
+    @property
+    def streamed_sources(self) -> tuple[Source, ...]:
+        """The sources that vary along the streamed axis: they come slab by slab, as operands do."""
+        return tuple(source for source in self.sources if Role.STREAM in source.spans)
+
+    @property
+    def streams(self) -> tuple[View, ...]:
+        """All tensors that are streamed, each once: operands, then what the loop's values read."""
+        return tuple(dict.fromkeys((*self.operands, *(s.view for s in self.streamed_sources))))
 
     @property
     def residents(self) -> tuple[View, ...]:
@@ -235,7 +272,7 @@ class Region:
 
     def operand_name(self, view: View) -> str:
         """A name for a streamed tensor: its own, with a number where it is streamed in more than one way."""
-        same = [other for other in self.operands if other.tensor == view.tensor]
+        same = [other for other in self.streams if other.tensor == view.tensor]
         return view.tensor if len(same) == 1 else f"{view.tensor}_{same.index(view)}"
 
     @property
@@ -322,6 +359,7 @@ class Unit(StrEnum):
     ALU = "alu"
     FMA = "fma"
     MUFU = "mufu"
+    SHARED = "shared"
 
 
 @dataclass(frozen=True, slots=True)
