@@ -207,6 +207,9 @@ class Machine:
     sector_split_factor: Annotated[
         float, _real(1, 10, "how much more a line costs whose part begins in the middle of a sector")
     ]
+    power_cycles_per_alu_cycle: Annotated[
+        float, _real(0, 10, "the same of a cycle of a pipe of the arithmetic units")
+    ]
     power_cycles_per_shared_byte: Annotated[
         float, _real(0, 1, "energy of an operand byte out of shared memory, in cycles of the tensor core")
     ]
@@ -224,6 +227,10 @@ class Machine:
     ]
     copy_knee: Annotated[
         float, _real(1, 100, "exponent of the norm in which path, tensor core and ring bound a loop")
+    ]
+    consumer_knee: Annotated[
+        float,
+        _real(1, 100, "exponent of the norm in which units and threads bound a loop that computes values"),
     ]
     copy_knee_alone: Annotated[
         float, _real(1, 100, "the same where one consumer at a time has products under way")

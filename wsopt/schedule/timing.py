@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 from wsopt.tile.costs import load_cycles, store_drain_cycles
+from wsopt.tile.crowd import iteration_energy
 from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.pace import slab_energy
 from wsopt.tile.types import OpKind, Sharing, TileProgram
@@ -87,9 +88,7 @@ def _energy(program: TileProgram, machine: Machine) -> float:
     if program.work is None:
         passes = program.tiles * program.passes * s.copies / machine.sm_count
         return passes * slab_energy(program.region, s, machine) + memory
-    tensor = sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
-    moved = sum(plan.slot_bytes for plan in program.rings)
-    return program.work.trips * (tensor + machine.power_cycles_per_l2_byte * moved) + memory
+    return program.work.trips * iteration_energy(program, machine) + memory
 
 
 def _further_fill(program: TileProgram, machine: Machine) -> float:

@@ -277,7 +277,7 @@ def _rings(m: Model) -> None:
             is_d = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
-            m.cp.add(m.ii >= iteration_pace(m.program, m.machine, d)).only_enforce_if(is_d)
+            m.cp.add(m.ii >= m.t(iteration_pace(m.program, m.machine, d))).only_enforce_if(is_d)
             for freed, load, later in _refills(m, plan, d):
                 m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
 
