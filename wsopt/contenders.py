@@ -89,7 +89,9 @@ class Contest:
     def _round(self) -> tuple[Contender, ...]:
         """Search without what was rejected, and ask the compiler about each schedule found."""
         self.rounds += 1
-        spilled = frozenset(live_set(a.verified.schedule.structure) for a in self.asked.values() if a.spilled)
+        # What the compiler makes of a loop that computes values does not depend on what follows it.
+        spoiled = [a for a in self.asked.values() if a.spilled or (a.complaint and self.region.body)]
+        spilled = frozenset(live_set(self.region, a.verified.schedule.structure) for a in spoiled)
         search = Search(self.region, self.machine, rejected=frozenset(self.rejected), spilled=spilled)
         search.progress = lambda done, total: self.progress("solve", done, total)
         search.deadline, search.solutions = self.deadline, self._solutions

@@ -89,7 +89,7 @@ def tightest(region: Region, machine: Machine) -> Iterator[VerifiedSchedule]:
         if not infeasible(program, machine, 0):
             slack = budget.consumer_registers(structure, machine) - budget.needed_registers(program, 0)
             found = slack, lower_bound_us(program, machine), program
-            key = live_set(structure)
+            key = live_set(region, structure)
             best[key] = min(best.get(key, found), found, key=lambda one: one[:2])
     for _, _, program in sorted(best.values(), key=lambda one: (*one[:2], one[2].structure))[:_TIGHTEST]:
         schedule = solve(program, machine, 0).schedule

@@ -83,7 +83,7 @@ def test_ptxas_agrees_with_the_limit(best: VerifiedSchedule) -> None:
 
 def test_tight_ones_differ_in_what_lives_in_registers(region: Region, h200: Machine) -> None:
     found = list(learn.tightest(region, h200))
-    assert len({live_set(one.schedule.structure) for one in found}) == len(found) == 2
+    assert len({live_set(region, one.schedule.structure) for one in found}) == len(found) == 2
     slack = [
         budget.consumer_registers(one.schedule.structure, h200) - budget.needed_registers(one.program, 0)
         for one in found
@@ -108,5 +108,5 @@ def test_a_spill_drops_all_with_the_same_live_set(
     (found,) = contest.run()
     assert (contest.rounds, len(contest.asked), len(contest.rejected)) == (2, 2, 1)
     spilled, kept = first[0].schedule.structure, found.verified.schedule.structure
-    assert live_set(kept) != live_set(spilled)
+    assert live_set(region, kept) != live_set(region, spilled)
     assert dict(found.certificate.infeasible)["ptxas"] > 1

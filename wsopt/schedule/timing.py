@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 from wsopt.tile.costs import load_cycles, store_drain_cycles
-from wsopt.tile.crowd import iteration_energy
+from wsopt.tile.crowd import crowded_interval, iteration_energy
 from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.pace import slab_energy
 from wsopt.tile.types import OpKind, Sharing, TileProgram
@@ -24,7 +24,8 @@ from wsopt.tile.types import OpKind, Sharing, TileProgram
 class Rounds:
     """The parts of the time that no schedule of this tile program changes, in cycles.
 
-    `energy` is what an SM takes on the average, in cycles of its tensor core.
+    `energy` is what an SM takes on the average, in cycles of its tensor core; `crowded` is what an iteration
+    takes at least where units and threads wait for one another.
     """
 
     rounds: int
@@ -33,6 +34,7 @@ class Rounds:
     tail: float
     energy: float
     handover: float
+    crowded: float
 
 
 def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
@@ -78,6 +80,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
         tail=latency.tma_store,
         energy=_energy(program, machine),
         handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
+        crowded=crowded_interval(program, machine),
     )
 
 
@@ -112,6 +115,7 @@ def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float)
 def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
     """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock."""
     s = program.structure
+    ii = max(ii, fixed.crowded)
     if program.work is not None:
         turnover = fixed.start + machine.block_turnover_cycles + fixed.fill + epilogue
         return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii
@@ -161,7 +165,8 @@ def predict(program: TileProgram, machine: Machine, ii: float, buffers: Epilogue
     dram_us, l2_us = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
-    main = fixed.rounds * program.passes * ii if program.work is None else program.work.trips * ii
+    interval = max(ii, fixed.crowded)
+    main = interval * (fixed.rounds * program.passes if program.work is None else program.work.trips)
     known = fixed.start + fixed.fill + main + fixed.tail
     return Prediction(
         rounds=fixed.rounds,

@@ -355,7 +355,7 @@ def _time(m: Model) -> None:
     epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
     rounds, consumers = fixed.rounds, p.structure.consumers
     if p.work is not None:
-        m.time = round(p.work.trips - p.work.tiles) * m.unit * m.ii + p.work.tiles * epilogue
+        m.time = round(p.work.trips - p.work.tiles) * m.unit * _interval(m, fixed) + p.work.tiles * epilogue
         return
     if p.structure.sharing is Sharing.ROWS:
         m.time = rounds * (main * m.ii + epilogue)
@@ -370,9 +370,17 @@ def _time(m: Model) -> None:
     m.time = rounds * turn + consumers * epilogue
 
 
+def _interval(m: Model, fixed: timing.Rounds) -> cp_model.IntVar:
+    """What an iteration takes: II, or longer where units and threads wait for one another."""
+    crowded = m.t(math.ceil(fixed.crowded))
+    interval = m.cp.new_int_var(0, max(crowded, m.t(m.interval[1])), "interval")
+    m.cp.add_max_equality(interval, [m.ii, crowded])
+    return interval
+
+
 def ties(m: Model) -> cp_model.LinearExprT:
-    """Among equally fast schedules: the deepest ring, the fewest epilogue buffers, the earliest starts, those
-    of operations that come first in the program before others'.
+    """Among equally fast schedules: the deepest of rings that are alike, the fewest epilogue buffers, the earliest
+    starts, those of operations that come first in the program before others'.
 
     The block has its shared memory to itself, so slots that nothing else needs buy tolerance of latency.
     """
@@ -383,8 +391,15 @@ def ties(m: Model) -> cp_model.LinearExprT:
     most_starts = most_first * (every * m.horizon + 1)
     counts = {b: b.staging + b.inputs for b in m.buffers}
     buffers = sum(counts[b] * chosen for b, chosen in m.buffers.items())
-    slots = sum(m.depth.values())
-    return starts + most_starts * (buffers - (max(counts.values()) + 1) * slots)
+    return starts + most_starts * (buffers - (max(counts.values()) + 1) * _slots(m))
+
+
+def _slots(m: Model) -> cp_model.LinearExprT:
+    """More is better: slots of the shallowest ring first, then of all."""
+    most = sum(max_depth(m.program, m.machine, number) for number in range(len(m.depth)))
+    shallowest = m.cp.new_int_var(0, most, "shallowest ring")
+    m.cp.add_min_equality(shallowest, list(m.depth.values()))
+    return (most + 1) * shallowest + sum(m.depth.values())
 
 
 FAMILIES: tuple[Callable[[Model], None], ...] = (

@@ -83,7 +83,7 @@ class Search:
             self.considered += 1
             program = lower(self.region, structure, self.machine)
             reason = infeasible(program, self.machine, self.margin)
-            if structure in self.rejected or live_set(structure) in self.spilled:
+            if structure in self.rejected or live_set(self.region, structure) in self.spilled:
                 reason = "ptxas: spilled, or did not compile to the instructions asked for"
             if reason:
                 self._count(reason)
@@ -231,8 +231,12 @@ class Search:
             yield RunnerUp(candidate.structure, bound_us, None)
 
 
-def live_set(structure: Structure) -> Structure:
-    """One structure for all with the same tiles in registers: slabs and walks do not matter for them."""
+def live_set(region: Region, structure: Structure) -> Structure:
+    """One structure for all with the same tiles in registers: walks do not matter for them, and of slabs and
+    pieces of the epilogue only those in which the loop, or what follows it, has its tiles.
+    """
+    if region.body:
+        return replace(structure, pieces=1, group=0, persistent=True)
     return replace(structure, depth=0, group=0, persistent=True)
 
 

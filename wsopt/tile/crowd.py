@@ -18,8 +18,9 @@ def held_cycles(program: TileProgram) -> dict[Unit, int]:
 def crowded_interval(program: TileProgram, machine: Machine) -> int:
     """Cycles that an iteration takes at least, in the long run; 0 for loops that compute no values.
 
-    A schedule has everyone on time. On the machine consumers drift, and who comes while a unit is held waits:
-    what each unit takes by itself, and each consumer's own thread, add up as a norm.
+    A schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
+    drift, and who comes while a unit is held waits: what each unit takes by itself, and each consumer's own
+    thread, add up as a norm.
     """
     if not program.region.body:
         return 0

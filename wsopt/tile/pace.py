@@ -16,7 +16,6 @@ from wsopt.tile.costs import (
     slab_lines,
     slot_bytes,
 )
-from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Region, Role, Sharing, Structure, TileProgram
 
@@ -135,8 +134,8 @@ def ring_slots(region: Region, s: Structure, machine: Machine) -> int:
 
 
 def iteration_pace(program: TileProgram, machine: Machine, slots: int) -> int:
-    """Cycles that an iteration takes at least with a ring of so many slots."""
+    """Cycles that an iteration takes at least with a ring of so many slots; 0 for a loop that computes values."""
     if program.region.body:
-        return crowded_interval(program, machine)
+        return 0
     s = program.structure
     return math.ceil(s.copies * loop_pace(slab_demand(program.region, s, machine), machine, slots).slab)
