@@ -11,6 +11,8 @@ from wsopt.emit import text
 from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
+from wsopt.emit.rows_plan import RowsPlan
+from wsopt.emit.rows_source import rows_constants, rows_context
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
@@ -286,6 +288,9 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "boxes": _boxes(plan),
         "register_layouts": _register_layouts(plan),
         "consumer_warps": s.consumer_warps,
+        "uses_products": True,
+        "row_length": 0,
+        "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,
         "uses_language": NAN_RULE in piece,
@@ -360,10 +365,20 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
 
 
 def _plan(verified: VerifiedSchedule) -> KernelPlan:
-    return SlabPlan(verified) if verified.program.region.body else KernelPlan(verified)
+    region = verified.program.region
+    if region.streams_rows:
+        return RowsPlan(verified)
+    return SlabPlan(verified) if region.body else KernelPlan(verified)
+
+
+def _rows(plan: RowsPlan) -> dict[str, Any]:
+    """What the device part needs where rows stream."""
+    return rows_context(plan) | {"constants": [*rows_constants(plan), *_numbers(text.write(plan.piece()))]}
 
 
 def _context(plan: KernelPlan) -> dict[str, Any]:
+    if isinstance(plan, RowsPlan):
+        return _shared(plan) | _rows(plan)
     return _shared(plan) | (_slabs(plan) if isinstance(plan, SlabPlan) else _products(plan))
 
 
@@ -380,6 +395,8 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
     plan = _plan(verified)
+    if isinstance(plan, RowsPlan):
+        return 0
     if isinstance(plan, SlabPlan):
         return _slab_wgmma(plan)
     loop = plan.loop()

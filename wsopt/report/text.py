@@ -27,8 +27,6 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
     program, machine = verified.program, verified.machine
     region = program.region
     dtype = region.operand_dtype.value
-    intensity, ridge = region.flops / region.compulsory_bytes, machine.ridge(dtype)
-    side = "above: arithmetic bounds it" if intensity >= ridge else "below: bytes bound it"
     extents = ", ".join(f"{role.value} {extent:,}" for role, extent in region.extents)
     lines = [
         f"machine    {clean(machine.title)}, {machine.sm_count} SMs",
@@ -36,9 +34,20 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
         f"outputs    {_outputs(region)}",
         f"work       {counted(program.tiles, 'tile')} of {counted(program.trips, 'iteration')}; "
         f"{region.flops:,} FLOP, {region.compulsory_bytes:,} compulsory bytes",
-        f"intensity  {intensity:,.1f} FLOP a byte, the card's ridge is {ridge:,.1f}; {side}",
+        f"intensity  {_intensity(verified)}",
     ]
     return [part for line in lines for part in wrapped(line, width, hang=" " * 11)]
+
+
+def _intensity(verified: VerifiedSchedule) -> str:
+    """Work a byte, and which of the two bounds the kernel."""
+    region = verified.program.region
+    if region.streams_rows:
+        return "no product: bytes bound it"
+    intensity = region.flops / region.compulsory_bytes
+    ridge = verified.machine.ridge(region.operand_dtype.value)
+    side = "above: arithmetic bounds it" if intensity >= ridge else "below: bytes bound it"
+    return f"{intensity:,.1f} FLOP a byte, the card's ridge is {ridge:,.1f}; {side}"
 
 
 def _outputs(region: Region) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 from wsopt.tile.costs import gpc_bytes, load_cycles, operand_bytes, store_drain_cycles
-from wsopt.tile.types import OpKind, Sharing, TileProgram
+from wsopt.tile.types import OpKind, Sharing, TileProgram, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuf
     had to wait for a buffer waits for what is left of the copy.
     """
     cost, s = program.epilogue, program.structure
+    if program.region.streams_rows:
+        return 0
     cycles = cost.together if s.sharing is Sharing.ROWS else cost.alone
     drain = store_drain_cycles(program.region, s, machine)
     stall = max(0, drain - buffers.staging * cycles // cost.stores)
@@ -63,6 +65,8 @@ def longest_path(program: TileProgram) -> int:
 def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     """What every schedule of a tile program pays."""
     s = program.structure
+    if program.region.streams_rows:
+        return _row_parts(program, machine)
     rounds = math.ceil(program.tiles / machine.sm_count)
     passes = rounds * program.passes if program.work is None else program.work.trips
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
@@ -88,6 +92,41 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     )
 
 
+def _row_parts(program: TileProgram, machine: Machine) -> Rounds:
+    """What every schedule of streamed rows pays: device memory is idle until the first bytes are there, and
+    while the last tile is being computed. Bytes alone do not reach the power limit.
+    """
+    last = sum(op.issue for op in program.loop if op.consumer == 0)
+    return Rounds(
+        rounds=math.ceil(program.tiles / machine.sm_count),
+        start=machine.block_start_cycles,
+        fill=machine.latency.tma_load_dram + last,
+        tail=machine.latency.tma_store,
+        power=0.0,
+        handover=0.0,
+    )
+
+
+def row_interval(program: TileProgram) -> float:
+    """Cycles a tile for which the SM itself is busy: its own units and its consumers, device memory left out.
+
+    They count at four fifths, as paths do (`tile.costs.load_latency`): what is late cannot be made up for by
+    what is never idle.
+    """
+    loop = program.loop
+    units = [
+        sum(c for op in loop for held, c in op.held if held is unit) for unit in set(Unit) - {Unit.MEMORY}
+    ]
+    consumers = {op.consumer for op in loop if op.consumer is not None}
+    issue = [sum(op.issue for op in loop if op.consumer == consumer) for consumer in consumers]
+    return max(*units, *issue) / 0.8
+
+
+def _row_main(program: TileProgram, fixed: Rounds, machine: Machine, ii: float) -> float:
+    """Cycles in which tiles stream: device memory is shared by those still at work, an SM's own units are not."""
+    return max(program.tiles / machine.sm_count * ii, fixed.rounds * row_interval(program))
+
+
 def _further_fill(program: TileProgram, machine: Machine) -> float:
     """Cycles before the first result of a loop that computes values: the tiles that it holds, and one pass."""
     if program.work is None:
@@ -109,6 +148,9 @@ def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float)
 def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
     """Cycles of the busiest SM, from the first block's start to the last store."""
     s = program.structure
+    if program.region.streams_rows:
+        main = _row_main(program, fixed, machine, ii)
+        return fixed.start + fixed.fill + main + fixed.tail
     if program.work is not None:
         turnover = fixed.start + machine.block_turnover_cycles + fixed.fill + epilogue
         return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii + fixed.power
@@ -134,7 +176,8 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
 def roofline_us(program: TileProgram, machine: Machine) -> float:
     """Microseconds of the arithmetic at the sustained clock, or of the compulsory bytes if they take longer."""
     region = program.region
-    arithmetic = region.flops / (machine.sustained_tflops(region.operand_dtype.value) * 1e6)
+    rate = machine.sustained_tflops(region.operand_dtype.value) if region.contractions else 1.0
+    arithmetic = region.flops / (rate * 1e6)
     return max(arithmetic, region.compulsory_bytes / machine.dram_sustained_bandwidth * 1e6)
 
 
@@ -148,6 +191,8 @@ def predict(program: TileProgram, machine: Machine, ii: float, buffers: Epilogue
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
     main = fixed.rounds * program.passes * ii if program.work is None else program.work.trips * ii
+    if program.region.streams_rows:
+        main = _row_main(program, fixed, machine, ii)
     known = fixed.start + fixed.fill + main + fixed.tail + fixed.power
     return Prediction(
         rounds=fixed.rounds,

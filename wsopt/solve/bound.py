@@ -9,6 +9,8 @@ from wsopt.schedule import budget, timing
 from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
 _COARSE = 16
+_FINER = 4
+"""Where rows stream an interval has some thousand cycles, and structures differ by less than one in a hundred."""
 II_SLACK = 4
 """A schedule whose II is more than this many times its bound is of no use: another structure is better."""
 
@@ -71,7 +73,7 @@ def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int
     handover = math.ceil(machine.latency.mbarrier_wake)
     for edge in program.edges:
         source, target = program.op(edge.source), program.op(edge.target)
-        if source.name in plan.loads and target.kind is OpKind.MMA:
+        if source.name in plan.loads:
             for name in _releases(program, target.name):
                 release = program.op(name)
                 lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
@@ -102,6 +104,8 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
 
 def time_unit(program: TileProgram) -> int:
     """Cycles of one unit of the model's time: loops that compute values have many operations of many cycles."""
+    if program.region.streams_rows:
+        return _FINER
     return _COARSE if program.region.body else 1
 
 
@@ -134,6 +138,8 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     warps = budget.launched_warps(s, machine)
     if warps > machine.max_warps_per_block:
         return f"warps: {warps}, a block has at most {machine.max_warps_per_block}"
+    if program.region.streams_rows:
+        return ""
     operand = s.columns // 2 + _BESIDE_ACCUMULATORS
     base = budget.base_registers(s, machine)
     if operand > base:

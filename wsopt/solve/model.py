@@ -149,7 +149,7 @@ def _emitter_one_overlap(m: Model) -> None:
 
 def _emitter_one_program(m: Model) -> None:
     """emitter.v1: consumers of a loop that computes values run one program, each some time after the first."""
-    if not m.program.region.body:
+    if not (m.program.region.body or m.program.region.streams_rows):
         return
     own: dict[int, list[TileOp]] = {}
     for op in m.program.loop:
@@ -177,6 +177,25 @@ def _emitter_partials_stay(m: Model) -> None:
         for op in own:
             m.cp.add(m.start[op.name] >= m.start[first.name])
             m.cp.add(m.start[op.name] + m.t(op.issue) <= m.start[first.name] + m.ii)
+
+
+def _emitter_tile_at_once(m: Model) -> None:
+    """emitter.v1: where rows stream, a consumer ends a tile before it begins the next."""
+    if not m.program.region.streams_rows:
+        return
+    for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
+        own = [op for op in m.program.loop if op.consumer == consumer]
+        for op in own:
+            m.cp.add(m.start[op.name] >= m.start[own[0].name])
+            m.cp.add(m.start[op.name] + m.t(op.issue) <= m.start[own[0].name] + m.ii)
+
+
+def _staging(m: Model) -> None:
+    """A staging buffer's copy has ended before it is written again: buffers * II >= latency of the store."""
+    for op in m.program.loop:
+        if op.kind is OpKind.TMA_STORE:
+            for option, chosen in m.buffers.items():
+                m.cp.add(option.staging * m.ii >= m.t(op.latency)).only_enforce_if(chosen)
 
 
 def _dependences(m: Model) -> None:
@@ -207,8 +226,9 @@ def _symmetry(m: Model) -> None:
     """
     m.cp.add(m.start[m.program.rings[0].loads[0]] == 0)
     products: dict[int, str] = {}
+    first = OpKind.ELEMENTWISE if m.program.region.streams_rows else OpKind.MMA
     for op in m.program.loop:
-        if op.kind is OpKind.MMA and op.consumer is not None:
+        if op.kind is first and op.consumer is not None:
             products.setdefault(op.consumer, op.name)
     names = [products[consumer] for consumer in sorted(products)]
     for one, other in itertools.pairwise(names):
@@ -323,6 +343,9 @@ def _time(m: Model) -> None:
     cycles = {b: shares * timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
     epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
     rounds, consumers = fixed.rounds, p.structure.consumers
+    if p.region.streams_rows:
+        m.time = p.tiles * m.unit * m.ii
+        return
     if p.work is not None:
         m.time = round(p.work.trips - p.work.tiles) * m.unit * m.ii + p.work.tiles * epilogue
         return
@@ -361,12 +384,14 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     _emitter_one_overlap,
     _emitter_one_program,
     _emitter_partials_stay,
+    _emitter_tile_at_once,
     _dependences,
     _symmetry,
     _units,
     _issue,
     _rings,
     _shared_memory,
+    _staging,
     _live_tiles,
     _time,
 )

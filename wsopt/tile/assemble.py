@@ -87,6 +87,12 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
     return raw
 
 
+def _output_views(chain: Chain, flow: Flow) -> dict[str, RawView]:
+    """Where the outputs are stored, under keys that no use of an input has."""
+    pairs = zip(chain.axes.graph.outputs, flow.outputs, strict=True)
+    return {f"out:{name}": _output_view(chain, name, value, flow) for name, value in pairs}
+
+
 def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], live: frozenset[str]) -> _Layout:
     """Views of what live values read; axes along which one of them counts are not merged."""
     uses = _uses(flow, live)
@@ -220,31 +226,51 @@ def _pairs(names: Mapping[str, str], unmasked: Mapping[str, Term]) -> tuple[tupl
     )
 
 
+def _outputs(assembly: _Assembly, outputs: dict[str, RawView]) -> tuple[Output, ...]:
+    chain, layout = assembly.chain, assembly.layout
+    return tuple(
+        Output(name, str(assembly.names.term(value)), layout.views[key], _shape(chain, outputs[key], layout))
+        for name, value, key in zip(chain.axes.graph.outputs, assembly.flow.outputs, outputs, strict=True)
+    )
+
+
 def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: Mapping[str, Term]) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
     graph = chain.axes.graph
-    outputs = {
-        f"out:{name}": _output_view(chain, name, value, flow)
-        for name, value in zip(graph.outputs, flow.outputs, strict=True)
-    }
+    outputs = _output_views(chain, flow)
     live = [name for name, _ in flow.live()]
     assembly = _Assembly(chain, flow, _layout(chain, flow, outputs, frozenset(live)), _Names(flow))
     sources = _sources(assembly, live)
     body = _body(assembly, live)
     pairs = _pairs(dict(assembly.names.known), unmasked)
-    layout, names = assembly.layout, assembly.names
     return Region(
         name=graph.name,
         doc=graph.doc,
-        extents=layout.extents,
+        extents=assembly.layout.extents,
         contractions=tuple(item for item in body if isinstance(item, Contraction)),
         sources=sources,
         statements=_epilogue(assembly, live),
-        outputs=tuple(
-            Output(name, str(names.term(value)), layout.views[key], _shape(chain, outputs[key], layout))
-            for name, value, key in zip(graph.outputs, flow.outputs, outputs, strict=True)
-        ),
+        outputs=_outputs(assembly, outputs),
         body=body,
         bounds=bounds,
         unmasked=pairs,
+    )
+
+
+def assemble_rows(chain: Chain, flow: Flow) -> Region:
+    """The region of values of whole rows, all of which a tile computes in order. Raises as `assemble`."""
+    graph = chain.axes.graph
+    outputs = _output_views(chain, flow)
+    live = [name for name, _ in flow.live()]
+    assembly = _Assembly(chain, flow, _layout(chain, flow, outputs, frozenset(live)), _Names(flow))
+    sources = _sources(assembly, live)
+    items = [assembly.item(name) for name in live if flow.pool[name].primitive != "source"]
+    return Region(
+        name=graph.name,
+        doc=graph.doc,
+        extents=assembly.layout.extents,
+        contractions=(),
+        sources=sources,
+        statements=tuple(item for item in items if not isinstance(item, Contraction)),
+        outputs=_outputs(assembly, outputs),
     )

@@ -13,7 +13,7 @@ from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.expand import PRIMITIVES
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, EpilogueCost, Region, Role, Sharing, Structure
+from wsopt.tile.types import FULL, EpilogueCost, Reduction, Region, Role, Sharing, Structure
 
 
 def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
@@ -83,7 +83,9 @@ def epilogue_mix(region: Region) -> InstructionMix:
     """Instructions an element of the tile; those on rows or columns alone are too few to count."""
     mix = InstructionMix()
     for statement in region.statements:
-        if statement.spans == FULL:
+        if isinstance(statement, Reduction):
+            mix = mix + InstructionMix({"max" if statement.kind == "max" else "add": 1})
+        elif statement.spans == FULL:
             share = 0.5 if statement.primitive.startswith("round_") else 1.0
             mix = mix + PRIMITIVES[statement.primitive] * share
     return mix

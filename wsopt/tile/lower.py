@@ -9,6 +9,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix, alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.tile import costs
+from wsopt.tile.row_cut import lower_rows
 from wsopt.tile.slab import lower_slabs
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import (
@@ -269,6 +270,8 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """
     if region.body:
         return lower_slabs(region, s, machine)
+    if region.streams_rows:
+        return lower_rows(region, s, machine)
     cut = _Cut(region, s, machine)
     for copy in range(s.copies):
         _loads(cut, copy)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.machine.types import Machine
+from wsopt.tile.row_layout import check_rows, row_structures
 from wsopt.tile.slab_costs import pow2
 from wsopt.tile.types import Region, Role, Sharing, Structure, View
 
@@ -190,10 +191,16 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     need a transposition.
     """
     check_loop(region)
+    if region.streams_rows:
+        check_rows(region)
     check_tma(region, machine)
-    check_operands(region)
+    if not region.streams_rows:
+        check_operands(region)
     if region.body:
         yield from _slab_structures(region, machine)
+        return
+    if region.streams_rows:
+        yield from row_structures(region, machine)
         return
     for swap in _swaps(region, machine):
         for rows, columns, depth, consumers, warps in itertools.product(
