@@ -37,9 +37,7 @@ def rows_context(plan: RowsPlan) -> dict[str, Any]:
 
 def rows_constants(plan: RowsPlan) -> list[tuple[str, str, str]]:
     """The constants of the kernel: name, value, comment."""
-    s, layout = plan.s, plan.layout
-    lanes, warps = list(layout.lanes), list(layout.warps)
-    blocked = f"gl.BlockedLayout([1, {layout.vector}], {lanes}, {warps}, [1, 0])"
+    s = plan.s
     return [
         ("TILE_ROWS", str(s.tile_rows), ""),
         ("TILE_COLUMNS", str(s.columns), ""),
@@ -48,7 +46,7 @@ def rows_constants(plan: RowsPlan) -> list[tuple[str, str, str]]:
         ("CONSUMER_ROWS", str(s.rows), ""),
         ("RING_DEPTH", str(plan.depth), ""),
         ("RING_BYTES", str(plan.slot_bytes()), "bytes that fill a slot"),
-        ("PIECE_LAYOUT", blocked, "how a tile of rows lies in a consumer's registers"),
+        ("PIECE_LAYOUT", plan.layout.text(), "how a tile of rows lies in a consumer's registers"),
     ]
 
 

@@ -17,9 +17,10 @@ from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.beside import slab_layout
 from wsopt.tile.costs import mma_instructions
 from wsopt.tile.slab_costs import inner_extent, product_instructions
-from wsopt.tile.types import SLAB, OpKind, Output
+from wsopt.tile.types import SLAB, OpKind, Output, Role
 
 
 def printable_lines(foreign: str) -> list[str]:
@@ -82,6 +83,8 @@ def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
 
 def _epilogue_calls(plan: KernelPlan) -> list[str]:
     lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
+    rows = plan.rows().values()
+    lines += [f"{name} = gl.convert_layout({name}, gl.SliceLayout(1, PIECE_LAYOUT))" for name in rows]
     for piece in range(plan.s.pieces):
         sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
         column = f"column + {piece} * PIECE_COLUMNS" if piece else "column"
@@ -123,7 +126,7 @@ def _epilogue_parameters(plan: KernelPlan) -> list[str]:
     refilled = plan.verified.schedule.buffers.inputs < plan.s.pieces
     inputs = [box.descriptor for box in plan.inputs().values()] if refilled else []
     tensors = [*_vector_arguments(plan), *inputs, *_buffers(plan), *stores]
-    return [*plan.sums(), *tensors, *place, "piece: gl.constexpr"]
+    return [*plan.sums(), *plan.rows().values(), *tensors, *place, "piece: gl.constexpr"]
 
 
 def _ring_names(plan: KernelPlan) -> list[str]:
@@ -188,6 +191,11 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
         ("RING_BYTES", str(plan.slot_bytes()), "bytes that fill a slot"),
         ("GROUP", str(s.group), "tile rows that are walked before the next column"),
     ]
+    if plan.program.region.beside:
+        layout = slab_layout(plan.program.region, s, plan.verified.machine).text()
+        found.append(
+            ("SLAB_LAYOUT", layout, "how a slab lies in a consumer's registers, beside the products")
+        )
     if s.tail:
         found.append(("TAIL", str(s.tail), "of the last slab, what products take: the rest is zeros"))
     if plan.inputs():
@@ -290,6 +298,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "consumer_warps": s.consumer_warps,
         "uses_products": True,
         "row_length": 0,
+        "stream_length": region.extent(Role.STREAM) if region.beside else 0,
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,

@@ -131,7 +131,7 @@ def _arithmetic(op: TileOp, program: TileProgram) -> str:
     """What a phase of a loop's arithmetic comes down to: its reductions, or how many operations it is."""
     if not op.items:
         return "read the rows"
-    items = (*program.region.body, *program.region.statements)
+    items = (*program.region.body, *program.region.beside, *program.region.statements)
     kinds = {item.name: item.kind for item in items if isinstance(item, Reduction)}
     found = [
         f"row {'maximum' if kinds[name] == 'max' else 'sum'} {name}" for name in op.items if name in kinds

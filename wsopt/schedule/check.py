@@ -208,7 +208,7 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
 
 def _one_program(schedule: Schedule, program: TileProgram) -> Faults:
     """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
-    if not (program.region.body or program.region.streams_rows):
+    if not program.region.computes_values:
         return
     shifts: dict[int, set[int]] = {}
     for op in program.loop:

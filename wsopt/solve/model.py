@@ -149,7 +149,7 @@ def _emitter_one_overlap(m: Model) -> None:
 
 def _emitter_one_program(m: Model) -> None:
     """emitter.v1: consumers of a loop that computes values run one program, each some time after the first."""
-    if not (m.program.region.body or m.program.region.streams_rows):
+    if not m.program.region.computes_values:
         return
     own: dict[int, list[TileOp]] = {}
     for op in m.program.loop:

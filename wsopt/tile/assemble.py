@@ -158,6 +158,9 @@ class _Assembly:
         views = [self.layout.views.get(f"{name}:{operand}") for operand in (0, 1)]
         right = views[1]
         assert right is not None, "the second operand of a product is an input"
+        tensor = str(value.args[0]) if value.args else ""
+        if value.primitive == "contract" and self.flow.pool[tensor].primitive == "source":
+            return Contraction(name, self.layout.views[self.flow.pool[tensor].label[0]], right, False)
         if value.primitive == "contract":
             return Contraction(
                 name, str(args[0]), right, False, FULL, str(args[1]) if len(args) > 1 else None
@@ -257,20 +260,33 @@ def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: Mapp
     )
 
 
-def assemble_rows(chain: Chain, flow: Flow) -> Region:
-    """The region of values of whole rows, all of which a tile computes in order. Raises as `assemble`."""
-    graph = chain.axes.graph
+def assemble_tiles(chain: Chain, flow: Flow) -> Region:
+    """The region of values that tiles compute: beside products of tensors, or of whole rows without a product.
+
+    What reductions along the stream need is computed in the loop, from the operands' tiles; all else after it,
+    and reductions of whole rows with it. Raises as `assemble`.
+    """
+    graph, pool = chain.axes.graph, flow.pool
     outputs = _output_views(chain, flow)
     live = [name for name, _ in flow.live()]
     assembly = _Assembly(chain, flow, _layout(chain, flow, outputs, frozenset(live)), _Names(flow))
     sources = _sources(assembly, live)
-    items = [assembly.item(name) for name in live if flow.pool[name].primitive != "source"]
+    streams = pool.along is Role.STREAM
+    sinks = [name for name in live if streams and pool[name].primitive in REDUCTIONS]
+    early = reachable(pool, sinks)
+    items = {name: assembly.item(name) for name in live if pool[name].primitive != "source"}
     return Region(
         name=graph.name,
         doc=graph.doc,
         extents=assembly.layout.extents,
-        contractions=(),
-        sources=sources,
-        statements=tuple(item for item in items if not isinstance(item, Contraction)),
+        contractions=tuple(item for item in items.values() if isinstance(item, Contraction)),
+        sources=tuple(source for source in sources if Role.STREAM not in source.spans),
+        statements=tuple(
+            item for name, item in items.items() if name not in early and not isinstance(item, Contraction)
+        ),
         outputs=_outputs(assembly, outputs),
+        beside=tuple(
+            item for name, item in items.items() if name in early and not isinstance(item, Contraction)
+        ),
+        tiles=tuple(source for source in sources if Role.STREAM in source.spans) if early else (),
     )

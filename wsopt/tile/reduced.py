@@ -11,6 +11,7 @@ from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.tile.affine import end_is_masked
 from wsopt.tile.axes import Axes, Dim, find_axes
+from wsopt.tile.factored import scaled_axes, scaled_products
 from wsopt.tile.loop_axes import LoopAxes
 from wsopt.tile.region import chain_region, streams_rows
 from wsopt.tile.roles import chain_axes, chained_products
@@ -97,6 +98,9 @@ def reduced(graph: Graph, s: Structure, trips: int) -> Graph:
     if streams_rows(graph):
         rows = row_axes(graph)
         return _reduced_loop(graph, rows, _row_extents(rows, s, trips))
+    if scaled_products(graph):
+        scaled = scaled_axes(graph)
+        return _reduced_loop(graph, scaled, _scaled_extents(scaled, s))
     axes = find_axes(graph)
     extents = _extents(axes, s, trips)
     data = graph_to_json(graph)
@@ -149,6 +153,20 @@ def _row_extents(axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
     rows = math.ceil(tiles / batches) * s.tile_rows - s.tile_rows // 2
     new = {Role.ROW: rows, Role.BATCH: _BATCHES}
+    found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
+    return found | dict.fromkeys(axes.batches[1:], 1)
+
+
+def _scaled_extents(axes: LoopAxes, s: Structure) -> dict[Dim, int]:
+    """The new extent of every axis of products of scaled rows: one tile and a ragged one each way.
+
+    The reduced axis stays as long as it is, since what it is divided by is part of the kernel.
+    """
+    new = {
+        Role.ROW: s.tile_rows + s.rows // 2,
+        Role.COLUMN: s.columns + s.columns // 4,
+        Role.BATCH: _BATCHES,
+    }
     found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
     return found | dict.fromkeys(axes.batches[1:], 1)
 

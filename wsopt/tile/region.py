@@ -7,6 +7,7 @@ from wsopt.tile.affine import end_is_masked
 from wsopt.tile.assemble import assemble
 from wsopt.tile.axes import live_nodes
 from wsopt.tile.chain import read_chain
+from wsopt.tile.factored import scaled_products, scaled_region
 from wsopt.tile.factors import move_factors
 from wsopt.tile.masks import loop_bounds, replace_huge_numbers, split_masks
 from wsopt.tile.online import make_online
@@ -23,12 +24,14 @@ def find_region(graph: Graph) -> Region:
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
-    nor reductions of rows without a product.
+    nor reductions of rows without a product, or beside products of them.
     """
     if chained_products(graph):
         return chain_region(graph)
     if streams_rows(graph):
         return rows_region(graph)
+    if scaled_products(graph):
+        return scaled_region(graph)
     return products_region(graph)
 
 

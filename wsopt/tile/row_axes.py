@@ -41,11 +41,11 @@ def _column(axes: LoopAxes) -> Dim:
             if len(atoms) != 1:
                 raise LoweringError(f"node {node.name}: a reshape merges or splits the axis that is reduced")
             found.setdefault(atoms[0], node.name)
-    if not _one_axis(axes, list(found)):
+    if not one_axis(axes, list(found)):
         names = " and ".join(found.values())
         raise LoweringError(f"nodes {names} reduce different axes; a kernel holds one axis whole")
     stored = [atom for name in axes.graph.outputs for atom in reversed(_dims(axes, name))]
-    whole = next((axis for axis in stored if _one_axis(axes, [*found, axis])), None)
+    whole = next((axis for axis in stored if one_axis(axes, [*found, axis])), None)
     same = [*found, *([whole] if whole is not None else [])]
     for other in same[1:]:
         axes.joined.union(same[0], other)
@@ -54,7 +54,7 @@ def _column(axes: LoopAxes) -> Dim:
     return column
 
 
-def _one_axis(axes: LoopAxes, found: list[Dim]) -> bool:
+def one_axis(axes: LoopAxes, found: list[Dim]) -> bool:
     """Whether axes can count as one: they have one extent, and no tensor has two of them."""
     names = set(found)
     apart = any(len(names & set(_dims(axes, use))) > 1 for use in axes.shapes)

@@ -36,6 +36,12 @@ def shared_cycles(nbytes: int, machine: Machine) -> int:
     return math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)
 
 
+def widening_cycles(region: Region, s: Structure, machine: Machine) -> int:
+    """Cycles in which 16-bit elements become f32, one instruction each; others are what they are."""
+    narrow = sum(view.dtype.bits == 16 for view in region.operands)
+    return math.ceil(narrow * s.rows * s.columns / machine.scalar_alone["logic"])
+
+
 def row_phases(region: Region) -> tuple[tuple[RowItem, ...], ...]:
     """The items of a tile in phases: each needs nothing but earlier phases, and reductions of its own last.
 

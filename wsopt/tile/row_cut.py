@@ -112,9 +112,11 @@ def _read(cut: _Cut, consumer: int) -> None:
     """A consumer's tiles from the slot into registers, after which the slot is handed back."""
     latency = cut.machine.latency
     cycles = row_costs.shared_cycles(sum(cut.nbytes(v) for v in cut.region.operands), cut.machine)
+    widening = row_costs.widening_cycles(cut.region, cut.s, cut.machine)
     name, release = f"read@{consumer}", f"release@{consumer}"
-    issue = latency.mbarrier_wait + latency.smem_load + cycles
-    cut.consumer_op(name, OpKind.ELEMENTWISE, consumer, issue, pipes=((Unit.SHARED, cycles),))
+    issue = latency.mbarrier_wait + latency.smem_load + max(cycles, widening)
+    pipes = ((Unit.ALU, widening), (Unit.SHARED, cycles))
+    cut.consumer_op(name, OpKind.ELEMENTWISE, consumer, issue, pipes=pipes)
     cut.consumer_op(release, OpKind.RELEASE, consumer, latency.mbarrier_arrive, latency=latency.mbarrier_wake)
     loads = [f"load:{cut.region.operand_name(view)}@{consumer}" for view in cut.region.operands]
     cut.edges += [Edge(load, name, 0) for load in loads] + [Edge(name, release, 0)]

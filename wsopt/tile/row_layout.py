@@ -16,7 +16,7 @@ from wsopt.machine.types import Machine
 from wsopt.tile.slab_costs import pow2
 from wsopt.tile.types import Region, Role, Sharing, Structure, View
 
-_ACCESS_BITS = 128
+ACCESS_BITS = 128
 """Bits that a thread's widest access to shared memory moves."""
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -41,11 +41,15 @@ class RowLayout:
         """Rows that the consumer takes at a time."""
         return self.lanes[0] * self.warps[0]
 
+    def text(self) -> str:
+        """The layout as Gluon writes it."""
+        return f"gl.BlockedLayout([1, {self.vector}], {list(self.lanes)}, {list(self.warps)}, [1, 0])"
+
 
 def row_layout(region: Region, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
     """The layout of a tile of `rows` by `columns` over so many warps."""
     views = [*region.operands, *(output.view for output in region.outputs)]
-    vector = min(_ACCESS_BITS // max(view.dtype.bits for view in views), columns)
+    vector = min(ACCESS_BITS // max(view.dtype.bits for view in views), columns)
     threads = machine.threads_per_warp
     along = min(threads, columns // vector)
     down = threads // along

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsopt.graph.types import DType, Graph
-from wsopt.tile.assemble import assemble_rows
+from wsopt.tile.assemble import assemble_tiles
 from wsopt.tile.chain import read_values
 from wsopt.tile.expand import Term
 from wsopt.tile.padding import pad_rows
@@ -39,4 +39,4 @@ def rows_region(graph: Graph) -> Region:
     extent = axes.extent(Role.COLUMN)
     if extent != pow2(extent):
         flow = pad_rows(flow)
-    return assemble_rows(chain, flow)
+    return assemble_tiles(chain, flow)

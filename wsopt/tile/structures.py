@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.machine.types import Machine
+from wsopt.tile.beside import check_beside
 from wsopt.tile.row_layout import check_rows, row_structures
 from wsopt.tile.slab_costs import pow2
 from wsopt.tile.types import Region, Role, Sharing, Structure, View
@@ -113,8 +114,9 @@ def _swaps(region: Region, machine: Machine) -> tuple[bool, ...]:
 
     With two tensor instructions' rows or more the graph's rows fill the tensor core, and exchanging the
     sides only transposes the stores; with fewer, its columns (by eights) fit them and the rows waste less.
+    What reduces an operand's rows takes them as the tensor core's.
     """
-    few = region.extent(Role.ROW) < 2 * machine.mma_rows
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside
     return (False, True) if few else (False,)
 
 
@@ -191,6 +193,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     need a transposition.
     """
     check_loop(region)
+    check_beside(region)
     if region.streams_rows:
         check_rows(region)
     check_tma(region, machine)

@@ -185,7 +185,8 @@ class Region:
 
     `statements` are the epilogue's; with reductions among them a tile has whole rows, and without products
     they are all that a tile is for: tiles of rows stream, and each is read, computed and stored. `body` is what
-    one slab of the loop computes, in order, where that is more than the products (empty otherwise). Outside
+    one slab of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
+    what each consumer computes beside the products of a slab from its `tiles` of the operands. Outside
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
     `unmasked` is the other value of its pair where they hold.
     """
@@ -200,6 +201,8 @@ class Region:
     body: tuple[Statement | Reduction | Contraction, ...] = ()
     bounds: tuple[Bound, ...] = ()
     unmasked: tuple[tuple[str, str], ...] = ()
+    beside: tuple[Statement | Reduction, ...] = ()
+    tiles: tuple[Source, ...] = ()
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
@@ -209,6 +212,11 @@ class Region:
     def streams_rows(self) -> bool:
         """Whether there is no product: whole rows of the tensors stream through the block."""
         return not self.contractions
+
+    @property
+    def computes_values(self) -> bool:
+        """Whether consumers do arithmetic in the loop: then all run one program."""
+        return bool(self.body or self.beside) or self.streams_rows
 
     @property
     def whole_rows(self) -> bool:

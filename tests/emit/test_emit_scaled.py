@@ -1,0 +1,110 @@
+"""Products of rows that are scaled by their own reductions: executed, compiled, and mistakes in them found."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+
+import pytest
+from emit_builds import Body, Case, Emitted, build, case, graph_of, small_case, structure
+
+from wsopt.emit.source import expected_wgmma
+from wsopt.gpu import Expectation, compile_kernel, verdict
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.interpret import mutants
+from wsopt.tile.types import Structure
+
+SEEDS = 20
+
+
+def factor(g: GraphBuilder, x: Symbol) -> Symbol:
+    """1 / sqrt(mean(x^2) + 1e-6) for each row."""
+    return g.rsqrt(g.reduce_mean(x * x, axis=-1, keepdims=True, name="power") + 1e-6)
+
+
+def normed(g: GraphBuilder, rows: int = 200, inner: int = 256) -> Symbol:
+    """y = rms_norm(x) w'."""
+    x, w = g.input("x", (rows, inner), "bf16"), g.input("w", (136, inner), "bf16", constant=True)
+    h = g.cast(x * factor(g, x), dtype="bf16")
+    return g.cast(g.matmul(h, w, transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
+def gated(g: GraphBuilder) -> Symbol:
+    """y = silu(h a' + b) * (h c') with h = rms_norm(x): two products and a bias share the row's factor."""
+    x = g.input("x", (200, 264), "f16")
+    a, c = (g.input(name, (136, 264), "f16", constant=True) for name in "ac")
+    b = g.input("b", (136,), "f16", constant=True)
+    h = g.cast(x * factor(g, x), dtype="f16")
+    gate, up = g.matmul(h, a, transpose_b=True, name="gate"), g.matmul(h, c, transpose_b=True, name="up")
+    return g.cast(g.silu(gate + b) * up, dtype="f16", name="y")
+
+
+def divided(g: GraphBuilder) -> Symbol:
+    """Rows divided by their sums of magnitudes, in a batch, the weights as they lie in a transposed tensor."""
+    x, w = g.input("x", (2, 72, 192), "bf16"), g.input("w", (2, 192, 136), "bf16")
+    share = g.div(x, g.reduce_sum(g.abs(x), axis=2, keepdims=True, name="total"))
+    return g.cast(g.matmul(g.cast(share, dtype="bf16"), w, name="p"), dtype="bf16", name="y")
+
+
+@functools.cache
+def emitted(body: Body, s: Structure, kib: int = 227) -> Emitted:
+    return build(graph_of(body), s, kib)
+
+
+CUTS: tuple[tuple[Body, Structure], ...] = (
+    (normed, structure(consumers=2)),
+    (normed, structure(columns=128, depth=32, consumers=2, turns=True, pieces=2)),
+    (normed, structure(rows=128, persistent=False)),
+    (gated, structure(depth=128)),
+    (gated, structure(consumers=2, tail=16)),
+    (divided, structure(consumers=2)),
+)
+
+
+@pytest.mark.parametrize(("body", "s"), CUTS)
+def test_computes(body: Body, s: Structure) -> None:
+    made = emitted(body, s)
+    assert case(made.graph).fault(made.source, SEEDS) is None
+
+
+@pytest.mark.parametrize(("body", "s"), CUTS[::2])
+def test_machine_code_is_what_was_asked_for(body: Body, s: Structure) -> None:
+    made = emitted(body, s)
+    asked = Expectation(expected_wgmma(made.verified), made.verified.schedule.shared_memory_bytes)
+    assert verdict(compile_kernel(made.source), asked) == ()
+
+
+def test_rows_of_another_length_are_refused() -> None:
+    made = emitted(normed, structure(consumers=2))
+    fault = case(graph_of(lambda g: normed(g, inner=320))).check(made.source, 0)
+    assert fault is not None
+    assert "the contracted axis has 320 elements: this schedule reduces rows of 256" in fault
+    assert case(graph_of(lambda g: normed(g, rows=330))).fault(made.source, 2) is None
+
+
+def test_reductions_begin_anew_with_every_tile() -> None:
+    """Without their start each tile would add to the one before it."""
+    made = emitted(normed, structure(consumers=2))
+    cleared = next(line for line in made.source.splitlines() if "power_row = gl.full" in line)
+    once = made.source.replace(cleared, "").replace("    visit = 0\n", f"    visit = 0\n{cleared[4:]}\n")
+    assert small_case(made).check(once, 0) is not None
+
+
+TWICE = "a wait that has passed passes again"
+MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
+EQUIVALENT = {"double-wait": (2, TWICE), "swap-argument": (2, MIRROR)}
+
+
+def survives(cases: list[Case], source: str) -> bool:
+    return all(one.check(source, seed) is None for seed in range(SEEDS) for one in cases)
+
+
+def test_every_mutant_is_found() -> None:
+    made = emitted(normed, structure(consumers=2), 90)
+    assert made.depth <= 3
+    cases = [case(made.graph), case(graph_of(lambda g: normed(g, rows=330)))]
+    assert survives(cases, made.source)
+    alive = Counter(
+        mutant.name.partition("@")[0] for mutant in mutants(made.source) if survives(cases, mutant.source)
+    )
+    assert alive == {what: count for what, (count, _) in EQUIVALENT.items()}
