@@ -20,7 +20,6 @@ def rows_context(plan: RowsPlan) -> dict[str, Any]:
         "uses_products": False,
         "tiles": ("batches * " if plan.has_batch else "") + "row_tiles",
         "trips": "",
-        "row_length": plan.program.region.extent(Role.COLUMN),
         "loader_parameters": _loader_parameters(plan),
         "slot_loads": text.write([*loads, *plan.slot_loads(), Advance(1)]),
         "consumer_parameters": _consumer_parameters(plan),

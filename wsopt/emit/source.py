@@ -191,6 +191,8 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
         ("RING_BYTES", str(plan.slot_bytes()), "bytes that fill a slot"),
         ("GROUP", str(s.group), "tile rows that are walked before the next column"),
     ]
+    if plan.program.region.whole_rows:
+        found.append(("ROW_LENGTH", str(plan.program.region.extent(Role.COLUMN)), "elements of a row"))
     if plan.program.region.beside:
         layout = slab_layout(plan.program.region, s, plan.verified.machine).text()
         found.append(
@@ -297,7 +299,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "register_layouts": _register_layouts(plan),
         "consumer_warps": s.consumer_warps,
         "uses_products": True,
-        "row_length": 0,
+        "row_length": region.extent(Role.COLUMN) if region.whole_rows else 0,
         "stream_length": region.extent(Role.STREAM) if region.beside else 0,
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,

@@ -133,6 +133,8 @@ def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCos
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
     traffic = _shared_traffic(region, s, machine)
     fixed = s.pieces * _piece_overhead(region, machine) + machine.latency.wgmma_latency
+    starts = (machine.tile_start[f"row_{i.kind}"] for i in region.statements if isinstance(i, Reduction))
+    fixed += s.rows / machine.mma_rows * sum(starts)
     full = [source.view for source in region.full_sources]
     threads = s.consumer_warps * machine.threads_per_warp
     piece = s.rows * s.piece_columns // threads

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from wsopt.errors import LoweringError
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tile.assemble import assemble_tiles
-from wsopt.tile.axes import live_nodes, matmul_dims
+from wsopt.tile.axes import live_nodes
 from wsopt.tile.chain import Chain, read_values
 from wsopt.tile.expand import Term
 from wsopt.tile.factors import move_factors
-from wsopt.tile.loop_axes import LoopAxes, relate_axes
+from wsopt.tile.loop_axes import LoopAxes
 from wsopt.tile.padding import pad_stream
-from wsopt.tile.roles import assign_batches, assign_role
+from wsopt.tile.product_axes import check_input, matmul_nodes, product_axes
 from wsopt.tile.row_axes import one_axis
 from wsopt.tile.types import Region, Role
 from wsopt.tile.values import REDUCTIONS, Flow, Rewriter, Value, reachable
@@ -39,10 +39,6 @@ def scaled_products(graph: Graph) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _matmuls(axes: LoopAxes) -> list[Node]:
-    return [node for node in axes.live if node.op == "matmul"]
-
-
 def _check_operands(axes: LoopAxes, node: Node) -> None:
     dtype = axes.graph.type_of(node.tensors[0]).dtype
     if dtype not in _OPERANDS:
@@ -51,30 +47,14 @@ def _check_operands(axes: LoopAxes, node: Node) -> None:
             f"node {node.name}: operands of {dtype.value} are not lowered where their rows are reduced; "
             f"{allowed} are"
         )
-    if f"{node.name}:1" not in axes.paths:
-        producer = axes.graph.producer(node.tensors[1])
-        assert producer is not None, "what is no use of an input is computed"
-        raise LoweringError(
-            f"node {node.name}: operand 1 of the matmul is computed by {producer.op} node {producer.name}; "
-            "it has to be an input of the graph (or a transpose of one)"
-        )
+    check_input(axes, node, 1)
 
 
 def scaled_axes(graph: Graph) -> LoopAxes:
     """The axes of products of scaled rows, with their roles. Raises LoweringError where one would need two."""
-    axes = relate_axes(graph)
-    matmuls = _matmuls(axes)
-    for node in matmuls:
+    axes = product_axes(graph)
+    for node in matmul_nodes(axes):
         _check_operands(axes, node)
-    streams = {axes.atoms(axes.use(n, 1), matmul_dims(n)[1][1]) for n in matmuls}
-    if len(streams) > 1:
-        names = ", ".join(node.name for node in matmuls)
-        raise LoweringError(f"matmuls {names} do not share their streamed axis; they cannot share one loop")
-    for node in matmuls:
-        assign_batches(axes, node)
-        assign_role(axes, node, axes.use(node, 1), matmul_dims(node)[1][1], Role.STREAM)
-        assign_role(axes, node, node.name, -2, Role.ROW)
-        assign_role(axes, node, node.name, -1, Role.COLUMN)
     _join_bound(axes)
     return axes
 
@@ -178,7 +158,7 @@ def _check_reductions(chain: Chain, flow: Flow) -> None:
 def scaled_region(graph: Graph) -> Region:
     """The region of products of scaled rows. Raises LoweringError, naming node and reason."""
     axes = scaled_axes(graph)
-    matmuls = tuple(node.name for node in _matmuls(axes))
+    matmuls = tuple(node.name for node in matmul_nodes(axes))
     chain = read_values(axes, matmuls, Role.STREAM)
     flow = _Operands(move_factors(chain.flow), chain=chain).run()
     flow, _, _ = pad_stream(flow, axes.extent(Role.STREAM), {})

@@ -16,6 +16,7 @@ from wsopt.tile.loop_axes import LoopAxes
 from wsopt.tile.region import chain_region, streams_rows
 from wsopt.tile.roles import chain_axes, chained_products
 from wsopt.tile.row_axes import row_axes
+from wsopt.tile.row_products import reduced_axes, reduces_products
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Role, Structure
 
@@ -100,7 +101,10 @@ def reduced(graph: Graph, s: Structure, trips: int) -> Graph:
         return _reduced_loop(graph, rows, _row_extents(rows, s, trips))
     if scaled_products(graph):
         scaled = scaled_axes(graph)
-        return _reduced_loop(graph, scaled, _scaled_extents(scaled, s))
+        return _reduced_loop(graph, scaled, _whole_extents(scaled, s, Role.STREAM, trips))
+    if reduces_products(graph):
+        products = reduced_axes(graph)
+        return _reduced_loop(graph, products, _whole_extents(products, s, Role.COLUMN, trips))
     axes = find_axes(graph)
     extents = _extents(axes, s, trips)
     data = graph_to_json(graph)
@@ -157,16 +161,18 @@ def _row_extents(axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
     return found | dict.fromkeys(axes.batches[1:], 1)
 
 
-def _scaled_extents(axes: LoopAxes, s: Structure) -> dict[Dim, int]:
-    """The new extent of every axis of products of scaled rows: one tile and a ragged one each way.
+def _whole_extents(axes: LoopAxes, s: Structure, whole: Role, trips: int) -> dict[Dim, int]:
+    """The new extent of every axis of products whose axis `whole` is reduced: one tile and a ragged one each way.
 
     The reduced axis stays as long as it is, since what it is divided by is part of the kernel.
     """
     new = {
         Role.ROW: s.tile_rows + s.rows // 2,
         Role.COLUMN: s.columns + s.columns // 4,
+        Role.STREAM: _target(Role.STREAM, s, trips),
         Role.BATCH: _BATCHES,
     }
+    new.pop(whole)
     found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
     return found | dict.fromkeys(axes.batches[1:], 1)
 

@@ -15,6 +15,7 @@ from wsopt.tile.padding import pad_stream
 from wsopt.tile.products import products_region
 from wsopt.tile.roles import chained_products
 from wsopt.tile.row_axes import row_reductions
+from wsopt.tile.row_products import reduced_products_region, reduces_products
 from wsopt.tile.rows import rows_region
 from wsopt.tile.types import Region, Role
 
@@ -24,7 +25,7 @@ def find_region(graph: Graph) -> Region:
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
-    nor reductions of rows without a product, or beside products of them.
+    nor reductions of rows without a product, beside products of them, or of a product's rows.
     """
     if chained_products(graph):
         return chain_region(graph)
@@ -32,6 +33,8 @@ def find_region(graph: Graph) -> Region:
         return rows_region(graph)
     if scaled_products(graph):
         return scaled_region(graph)
+    if reduces_products(graph):
+        return reduced_products_region(graph)
     return products_region(graph)
 
 

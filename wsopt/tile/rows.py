@@ -17,7 +17,7 @@ from wsopt.tile.padding import pad_rows
 from wsopt.tile.row_axes import row_axes
 from wsopt.tile.slab_costs import pow2
 from wsopt.tile.types import Region, Role
-from wsopt.tile.values import Rewriter, Value
+from wsopt.tile.values import Flow, Rewriter, Value
 
 
 @dataclass(slots=True)
@@ -31,11 +31,16 @@ class _Reciprocals(Rewriter):
         return self.copy(value, args)
 
 
+def divide_by_rows(flow: Flow) -> Flow:
+    """The same outputs, with divisions by a row's value as multiplications with its reciprocal."""
+    return _Reciprocals(flow).run()
+
+
 def rows_region(graph: Graph) -> Region:
     """The region of a graph without products that reduces its rows. Raises LoweringError, naming node and axis."""
     axes = row_axes(graph)
     chain = read_values(axes, (), Role.COLUMN)
-    flow = _Reciprocals(chain.flow).run()
+    flow = divide_by_rows(chain.flow)
     extent = axes.extent(Role.COLUMN)
     if extent != pow2(extent):
         flow = pad_rows(flow)

@@ -13,6 +13,7 @@ from wsopt.errors import LoweringError
 from wsopt.machine.types import Machine
 from wsopt.tile.beside import check_beside
 from wsopt.tile.row_layout import check_rows, row_structures
+from wsopt.tile.row_products import check_whole_rows, holds_rows
 from wsopt.tile.slab_costs import pow2
 from wsopt.tile.types import Region, Role, Sharing, Structure, View
 
@@ -155,6 +156,8 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
     boxes = (s.rows, s.columns, s.depth)
     if max(boxes) > machine.tma_box_extent_max:
         return False
+    if not holds_rows(region, s):
+        return False
     oversized = s.rows >= 2 * region.extent(row_role(s.swap)) and s.rows > machine.mma_rows
     return not oversized
 
@@ -194,6 +197,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """
     check_loop(region)
     check_beside(region)
+    check_whole_rows(region, machine)
     if region.streams_rows:
         check_rows(region)
     check_tma(region, machine)
