@@ -25,7 +25,7 @@ from wsopt.tile.region import find_region
 FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
 
-_LARGEST = 1024
+_LARGEST = 65536
 """No number of a structure is larger; a damaged file with one would take forever to be cut and refused."""
 
 _SCHEDULE = TypeAdapter(Schedule)

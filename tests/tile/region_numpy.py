@@ -270,6 +270,8 @@ class Tile:
                 return np.arange(self.region.extent(COLUMN), dtype=np.int32)[None, :]
             case "iota_batch" | "iota_group":
                 return np.full((1, 1), self.place[Role(s.primitive.removeprefix("iota_"))], np.int32)
+            case "extent_stream":
+                return np.full((1, 1), self.region.extent(STREAM), np.float32)
             case "inside_stream":
                 return (np.arange(start, start + self.run.slab) < self.region.extent(STREAM))[None, :]
         operands = [now[a] if isinstance(a, str) else a for a in s.args]

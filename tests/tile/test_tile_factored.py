@@ -29,7 +29,7 @@ def test_the_factor_is_applied_after_the_product() -> None:
     assert (product.left.tensor, product.right.tensor) == ("x", "w")
     assert [getattr(item, "primitive", "sum") for item in region.beside] == ["mul", "sum"]
     words = [s.primitive for s in region.statements if isinstance(s, Statement)]
-    assert words == ["mul", "add", "rsqrt", "mul", "round_bf16"]
+    assert words == ["extent_stream", "div", "mul", "add", "rsqrt", "mul", "round_bf16"]
     assert [tile.view for tile in region.tiles] == [product.left]
     assert region.sources == ()
     assert not region.whole_rows

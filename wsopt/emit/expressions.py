@@ -109,6 +109,8 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
         return f"{operand.name}.to({GLUON[statement.dtype]})"
     if statement.primitive == "inside_stream":
         return "places < stream_extent"
+    if statement.primitive == "extent_stream":
+        return "stream_extent"
     if statement.primitive == "inside_column":
         return "columns < ROW_LENGTH"
     if statement.primitive.startswith("iota_"):

@@ -300,7 +300,8 @@ class KernelPlan:
 
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents, and what follows from them."""
-        return (*self.counts(), "row_extent", "column_extent")
+        counted = ("stream_extent",) if self.program.region.counts_stream else ()
+        return (*self.counts(), "row_extent", "column_extent", *counted)
 
     def counts(self) -> tuple[str, ...]:
         """Those that say how many tiles there are, and slabs in each."""

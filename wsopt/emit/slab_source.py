@@ -124,6 +124,7 @@ def _epilogue_parameters(plan: SlabPlan) -> list[str]:
         "row_extent",
         "column_extent",
         "visit",
+        *(["stream_extent"] if plan.program.region.counts_stream else []),
     ]
     vectors = _vectors(plan, plan.epilogue_reads())
     return [*plan.sums(), *rows, *vectors, *_pools(plan), *_stores(plan), *place, "piece: gl.constexpr"]

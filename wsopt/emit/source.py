@@ -123,6 +123,7 @@ def _buffers(plan: KernelPlan) -> list[str]:
 def _epilogue_parameters(plan: KernelPlan) -> list[str]:
     stores = [box.descriptor for box in plan.outputs().values()]
     place = (["batch"] if plan.has_batch else []) + ["row", "column", "row_extent", "column_extent", "visit"]
+    place += ["stream_extent"] if plan.program.region.counts_stream else []
     refilled = plan.verified.schedule.buffers.inputs < plan.s.pieces
     inputs = [box.descriptor for box in plan.inputs().values()] if refilled else []
     tensors = [*_vector_arguments(plan), *inputs, *_buffers(plan), *stores]
@@ -300,7 +301,6 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "consumer_warps": s.consumer_warps,
         "uses_products": True,
         "row_length": region.extent(Role.COLUMN) if region.whole_rows else 0,
-        "stream_length": region.extent(Role.STREAM) if region.beside else 0,
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,

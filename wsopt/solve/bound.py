@@ -6,11 +6,10 @@ import math
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
+from wsopt.tile.row_costs import ROW_GRAIN
 from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
 _COARSE = 16
-_FINER = 4
-"""Where rows stream an interval has some thousand cycles, and structures differ by less than one in a hundred."""
 II_SLACK = 4
 """A schedule whose II is more than this many times its bound is of no use: another structure is better."""
 
@@ -105,7 +104,7 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
 def time_unit(program: TileProgram) -> int:
     """Cycles of one unit of the model's time: loops that compute values have many operations of many cycles."""
     if program.region.streams_rows:
-        return _FINER
+        return ROW_GRAIN
     return _COARSE if program.region.body else 1
 
 

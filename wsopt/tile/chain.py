@@ -161,7 +161,18 @@ def _reduction(chain: Chain, node: Node) -> Term:
     if op == "min":
         return _negated(pool, pool.make("reduce_max", (_negated(pool, x, node),), DType.F32, node.name), node)
     total = pool.make("reduce_max" if op == "max" else "reduce_sum", (x,), DType.F32, node.name)
-    return pool.make("mul", (total, 1.0 / extent), DType.F32, node.name) if op == "mean" else total
+    return _over_extent(chain, node, total, extent) if op == "mean" else total
+
+
+def _over_extent(chain: Chain, node: Node, total: Term, extent: int) -> Term:
+    """A sum over the number of its elements: of the streamed axis, whose extent is a run-time value, by name."""
+    pool = chain.pool
+    if pool.along is Role.STREAM:
+        count = pool.make("extent_stream", (), DType.F32, node.name, spans=frozenset())
+        return pool.make(
+            "mul", (total, pool.make("div", (1.0, count), DType.F32, node.name)), DType.F32, node.name
+        )
+    return pool.make("mul", (total, 1.0 / extent), DType.F32, node.name)
 
 
 def _negated(pool: Pool, x: Term, node: Node) -> Term:
@@ -199,7 +210,7 @@ def _norm(chain: Chain, node: Node) -> Term:
         return pool.make(primitive, args, DType.F32, node.name)
 
     def mean(term: Term) -> Term:
-        return make("mul", make("reduce_sum", term), 1.0 / extent)
+        return _over_extent(chain, node, make("reduce_sum", term), extent)
 
     if node.op == "layer_norm":
         x = make("sub", x, mean(x))

@@ -101,7 +101,7 @@ class _Padder(Rewriter):
         primitive = value.primitive
         if primitive == "product" or (primitive == "source" and self.pool.along in value.spans):
             return 0.0
-        if primitive in ("source", *SINKS) or primitive.startswith(("iota_", "inside_")):
+        if primitive in ("source", *SINKS) or primitive.startswith(("iota_", "inside_", "extent_")):
             return _FINITE
         if primitive == "where":
             return self._choice(value)

@@ -101,10 +101,10 @@ def reduced(graph: Graph, s: Structure, trips: int) -> Graph:
         return _reduced_loop(graph, rows, _row_extents(rows, s, trips))
     if scaled_products(graph):
         scaled = scaled_axes(graph)
-        return _reduced_loop(graph, scaled, _whole_extents(scaled, s, Role.STREAM, trips))
+        return _reduced_loop(graph, scaled, _product_extents(scaled, s, (), trips))
     if reduces_products(graph):
         products = reduced_axes(graph)
-        return _reduced_loop(graph, products, _whole_extents(products, s, Role.COLUMN, trips))
+        return _reduced_loop(graph, products, _product_extents(products, s, (Role.COLUMN,), trips))
     axes = find_axes(graph)
     extents = _extents(axes, s, trips)
     data = graph_to_json(graph)
@@ -161,18 +161,11 @@ def _row_extents(axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
     return found | dict.fromkeys(axes.batches[1:], 1)
 
 
-def _whole_extents(axes: LoopAxes, s: Structure, whole: Role, trips: int) -> dict[Dim, int]:
-    """The new extent of every axis of products whose axis `whole` is reduced: one tile and a ragged one each way.
-
-    The reduced axis stays as long as it is, since what it is divided by is part of the kernel.
-    """
-    new = {
-        Role.ROW: s.tile_rows + s.rows // 2,
-        Role.COLUMN: s.columns + s.columns // 4,
-        Role.STREAM: _target(Role.STREAM, s, trips),
-        Role.BATCH: _BATCHES,
-    }
-    new.pop(whole)
+def _product_extents(axes: LoopAxes, s: Structure, whole: tuple[Role, ...], trips: int) -> dict[Dim, int]:
+    """The new extent of every axis of products with reductions; axes that a block holds `whole` stay."""
+    new = {role: _target(role, s, trips) for role in (Role.ROW, Role.COLUMN, Role.STREAM, Role.BATCH)}
+    for role in whole:
+        new.pop(role)
     found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
     return found | dict.fromkeys(axes.batches[1:], 1)
 
