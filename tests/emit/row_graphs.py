@@ -1,4 +1,4 @@
-"""Graphs without products whose rows are reduced, small enough to run as they are."""
+"""Graphs whose rows are reduced, small enough to run as they are."""
 
 from __future__ import annotations
 
@@ -48,4 +48,9 @@ def masked(g: GraphBuilder) -> Symbol:
     return g.cast(g.softmax(g.where(g.less(j, i), x, float("-inf")), axis=-1), dtype="bf16", name="y")
 
 
-GRAPHS = (softmax, layer_norm, ragged_softmax, residual_norm, written_out, masked)
+def normed_product(g: GraphBuilder, rows: int = 200, inner: int = 256) -> Symbol:
+    """y = rms_norm(x) w'."""
+    x, w = g.input("x", (rows, inner), "bf16"), g.input("w", (136, inner), "bf16", constant=True)
+    power = g.reduce_mean(x * x, axis=-1, keepdims=True, name="power")
+    h = g.cast(x * g.rsqrt(power + 1e-6), dtype="bf16")
+    return g.cast(g.matmul(h, w, transpose_b=True, name="p"), dtype="bf16", name="y")

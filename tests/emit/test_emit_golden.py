@@ -1,4 +1,4 @@
-"""Four kernels as they are written, compiled by this Triton and another release, and executed."""
+"""Six kernels as they are written, compiled by this Triton and another release, and executed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import emit_builds as builds
 import jinja2
 import numpy as np
 import pytest
+import row_graphs
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
 
 from wsopt.compile import compile_graph
@@ -37,6 +38,8 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "residual_in_turns": (builds.residual, structure(consumers=2, turns=True)),
     "clamped": (builds.clamped, structure()),
     "scaled": (builds.scaled, structure(depth=128, copies=2)),
+    "streamed_rows": (row_graphs.layer_norm, structure(columns=1024, depth=1, consumers=2, rows=4)),
+    "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, pieces=2)),
 }
 
 

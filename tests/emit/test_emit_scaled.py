@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from emit_builds import Body, Case, Emitted, build, case, graph_of, small_case, structure
+from row_graphs import normed_product
 
 from wsopt.emit.source import expected_wgmma
 from wsopt.gpu import Expectation, compile_kernel, verdict
@@ -20,13 +21,6 @@ SEEDS = 20
 def factor(g: GraphBuilder, x: Symbol) -> Symbol:
     """1 / sqrt(mean(x^2) + 1e-6) for each row."""
     return g.rsqrt(g.reduce_mean(x * x, axis=-1, keepdims=True, name="power") + 1e-6)
-
-
-def normed(g: GraphBuilder, rows: int = 200, inner: int = 256) -> Symbol:
-    """y = rms_norm(x) w'."""
-    x, w = g.input("x", (rows, inner), "bf16"), g.input("w", (136, inner), "bf16", constant=True)
-    h = g.cast(x * factor(g, x), dtype="bf16")
-    return g.cast(g.matmul(h, w, transpose_b=True, name="p"), dtype="bf16", name="y")
 
 
 def gated(g: GraphBuilder) -> Symbol:
@@ -52,9 +46,9 @@ def emitted(body: Body, s: Structure, kib: int = 227) -> Emitted:
 
 
 CUTS: tuple[tuple[Body, Structure], ...] = (
-    (normed, structure(consumers=2)),
-    (normed, structure(columns=128, depth=32, consumers=2, turns=True, pieces=2)),
-    (normed, structure(rows=128, persistent=False)),
+    (normed_product, structure(consumers=2)),
+    (normed_product, structure(columns=128, depth=32, consumers=2, turns=True, pieces=2)),
+    (normed_product, structure(rows=128, persistent=False)),
     (gated, structure(depth=128)),
     (gated, structure(consumers=2, tail=16)),
     (divided, structure(consumers=2)),
@@ -76,9 +70,9 @@ def test_machine_code_is_what_was_asked_for(body: Body, s: Structure) -> None:
 
 def test_more_rows_and_longer_ones_run_too() -> None:
     """What a mean is divided by is the extent at run time."""
-    made = emitted(normed, structure(consumers=2))
+    made = emitted(normed_product, structure(consumers=2))
     assert " = stream_extent\n" in made.source
-    assert case(graph_of(lambda g: normed(g, rows=330, inner=392))).fault(made.source, 2) is None
+    assert case(graph_of(lambda g: normed_product(g, rows=330, inner=392))).fault(made.source, 2) is None
 
 
 def test_a_norm_of_scores_counts_the_keys_at_run_time() -> None:
@@ -97,7 +91,7 @@ def test_a_norm_of_scores_counts_the_keys_at_run_time() -> None:
 
 def test_reductions_begin_anew_with_every_tile() -> None:
     """Without their start each tile would add to the one before it."""
-    made = emitted(normed, structure(consumers=2))
+    made = emitted(normed_product, structure(consumers=2))
     cleared = next(line for line in made.source.splitlines() if "power_row = gl.full" in line)
     once = made.source.replace(cleared, "").replace("    visit = 0\n", f"    visit = 0\n{cleared[4:]}\n")
     assert small_case(made).check(once, 0) is not None
@@ -113,9 +107,9 @@ def survives(cases: list[Case], source: str) -> bool:
 
 
 def test_every_mutant_is_found() -> None:
-    made = emitted(normed, structure(consumers=2), 90)
+    made = emitted(normed_product, structure(consumers=2), 90)
     assert made.depth <= 3
-    cases = [case(made.graph), case(graph_of(lambda g: normed(g, rows=330)))]
+    cases = [case(made.graph), case(graph_of(lambda g: normed_product(g, rows=330)))]
     assert survives(cases, made.source)
     alive = Counter(
         mutant.name.partition("@")[0] for mutant in mutants(made.source) if survives(cases, mutant.source)
