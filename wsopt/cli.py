@@ -98,6 +98,9 @@ def inspect(
     what_if: Annotated[
         bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
     ] = False,
+    runner_up: Annotated[
+        bool, typer.Option("--runner-up", help="solve the best of the others, and say what it does")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a build's schedule, and why it is what it is."""
@@ -106,13 +109,28 @@ def inspect(
     from wsopt.report.tuned import tuned_text
 
     found = read_folder(folder)
+    if what_if and runner_up:
+        raise typer.BadParameter("give one of --what-if and --runner-up", param_hint="--runner-up")
     if what_if:
         _what_if(found.verified, found.certificate, as_json)
+    elif runner_up:
+        _runner_up(found.verified, found.certificate, as_json)
     elif as_json:
         _print_json(found.summary)
     else:
         tuned = found.summary.get("tuned")
         _print(inspect_text(found.verified, found.certificate) + (tuned_text(tuned) if tuned else ""))
+
+
+def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
+    from wsopt.report.sentences import runner_up_data, runner_up_text
+    from wsopt.solve.runner import runner_up
+
+    other = runner_up(verified, certificate)
+    if as_json:
+        _print_json(runner_up_data(verified, other))
+    else:
+        _print(runner_up_text(verified, other))
 
 
 def _what_if(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
@@ -188,8 +206,8 @@ def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
 def bench(
     folders: Folders,
     baseline: Annotated[
-        str, typer.Option(help="names, separated by commas")
-    ] = "cublas,eager,inductor,scaled_mm",
+        str | None, typer.Option(help="names, separated by commas; if not given, all that apply")
+    ] = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="write the results")
     ] = None,
@@ -199,12 +217,13 @@ def bench(
     import importlib.util
 
     from wsopt.gpu.bench import bench_folders
-    from wsopt.gpu.bench_options import BenchOptions
+    from wsopt.gpu.bench_options import DEFAULT_BASELINES, BenchOptions
     from wsopt.gpu.table import text_table
 
     if importlib.util.find_spec("torch") is None:
         raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
-    options = BenchOptions(baselines=tuple(name for name in baseline.split(",") if name), together=together)
+    names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)
+    options = BenchOptions(baselines=names, together=together)
     document = bench_folders(folders, options, json_path=json_path)
     _print(text_table(document))
 

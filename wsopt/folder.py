@@ -20,6 +20,7 @@ from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.lower import lower
+from wsopt.tile.record import region_data, work_data
 from wsopt.tile.region import find_region
 
 FORMAT = "wsopt.schedule/1"
@@ -51,13 +52,18 @@ def machine_text(machine: Machine) -> str:
 
 
 def schedule_text(verified: VerifiedSchedule, certificate: Certificate, summary: Mapping[str, Any]) -> str:
-    """The text of schedule.json: the schedule, its certificate, the machine, and the summary."""
+    """The text of schedule.json: the schedule, its certificate, the machine, and the summary.
+
+    The region and its work are there for those who cannot lower the graph again: they are never read back.
+    """
     data = {
         "format": FORMAT,
         "summary": dict(summary),
         "schedule": _SCHEDULE.dump_python(verified.schedule, mode="json"),
         "certificate": _CERTIFICATE.dump_python(certificate, mode="json"),
         "machine": _MACHINE.dump_python(verified.machine, mode="json"),
+        "work": work_data(verified.program.region),
+        "region": region_data(verified.program.region),
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 

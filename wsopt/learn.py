@@ -28,7 +28,7 @@ from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
 from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.margin import DATA, FORMAT, margin_of
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.solve.search import live_set
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region

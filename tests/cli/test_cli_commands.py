@@ -36,6 +36,23 @@ def test_inspect_json(compiled: Compiled) -> None:
     assert json.loads(done.stdout) == {k: summary[k] for k in summary if k not in ("solve_s", "directory")}
 
 
+def test_inspect_runner_up(compiled: Compiled) -> None:
+    done = wsopt(compiled.folder, "inspect", "small.wsopt", "--runner-up", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["winner"]["predicted_us"] == compiled.summary["predicted_us"]
+    assert found["runner_up"]["predicted_us"] >= found["winner"]["predicted_us"]
+    assert found["differences"]
+    told = wsopt(compiled.folder, "inspect", "small.wsopt", "--runner-up").stdout
+    report = (compiled.build / "report.txt").read_text(encoding="utf-8")
+    for line in found["winner"]["does"]:
+        assert line in " ".join(told.split())
+        assert line in " ".join(report.split())
+    both = wsopt(compiled.folder, "inspect", "small.wsopt", "--runner-up", "--what-if")
+    assert both.returncode == 2
+    assert "give one of --what-if and --runner-up" in both.stderr
+
+
 def test_inspect_what_if(compiled: Compiled) -> None:
     done = wsopt(compiled.folder, "inspect", "small.wsopt", "--what-if", "--json")
     assert (done.returncode, done.stderr) == (0, "")

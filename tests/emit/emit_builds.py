@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from wsopt.machine import Machine, load_machine
 from wsopt.rehearsal import TOLERANCE
 from wsopt.schedule.check import verify
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.tile.lower import lower
 from wsopt.tile.reduced import reduced
 from wsopt.tile.region import find_region
@@ -79,6 +80,24 @@ def build(graph: Graph, s: Structure, kib: int = 227) -> Emitted:
     assert solved.schedule is not None, solved.reason
     verified = verify(solved.schedule, program, machine, MARGIN)
     return Emitted(graph, verified, emit(verified))
+
+
+def lets_the_next_kernel_in_last(source: str) -> bool:
+    """Whether `gdc_launch_dependents` stands once in a kernel: as the loader's last statement, after its copies."""
+    functions = {item.name: item for item in ast.parse(source).body if isinstance(item, ast.FunctionDef)}
+    called = [
+        (name, node.lineno)
+        for name, function in functions.items()
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "gdc_launch_dependents"
+    ]
+    loader = functions["loader"]
+    copies = [
+        node.lineno for node in ast.walk(loader) if isinstance(node, ast.Name) and node.id == "tma_load"
+    ]
+    last = loader.body[-1]
+    alone = ast.unparse(last) == "gdc_launch_dependents()"
+    return bool(copies) and alone and called == [("loader", last.lineno)] and max(copies) < last.lineno
 
 
 @dataclass(frozen=True)

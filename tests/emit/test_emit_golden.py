@@ -74,6 +74,18 @@ def test_computes(name: str) -> None:
     assert small_case(emitted(name)).fault(emitted(name).source, SEEDS) is None
 
 
+def test_the_next_kernel_is_let_in_with_the_last_copy() -> None:
+    for name in KERNELS:
+        assert builds.lets_the_next_kernel_in_last(emitted(name).source), name
+    once = build(graph_of(builds.plain), structure(persistent=False)).source
+    assert builds.lets_the_next_kernel_in_last(once)
+    # Let in before the copies, never, twice, or by every copy: none of these is it.
+    call, wait = "    gdc_launch_dependents()\n", "    gdc_wait()\n"
+    early, never = once.replace(call, "").replace(wait, wait + call), once.replace(call, "")
+    twice, inside = once.replace(wait, wait + call), once.replace(call, f"    {call}")
+    assert not any(builds.lets_the_next_kernel_in_last(source) for source in (early, never, twice, inside))
+
+
 def test_nan_is_kept() -> None:
     made = emitted("clamped")
     found = small_case(made)

@@ -30,7 +30,7 @@ class Subject:
 SUBJECTS = {
     "plain": Subject(builds.plain, structure(consumers=2, pieces=2), 162, (7, 5)),
     "turns": Subject(builds.residual, structure(consumers=2, turns=True), 162, (5, 18)),
-    "promoted": Subject(builds.scaled, structure(copies=2), 44, (6, 5)),
+    "promoted": Subject(builds.scaled, structure(copies=2), 92, (12, 11)),
     "transposed": Subject(builds.transposed, structure(persistent=False), 138, (9, 16)),
     "batched": Subject(builds.batched, structure(), 60, (4, 5)),
     "tail": Subject(builds.ragged, structure(tail=16), 60, (6, 5, 1)),

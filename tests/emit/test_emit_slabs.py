@@ -6,7 +6,7 @@ import functools
 import math
 
 import pytest
-from emit_builds import Case, Emitted, build, case, graph_of, small_case
+from emit_builds import Case, Emitted, build, case, graph_of, lets_the_next_kernel_in_last, small_case
 
 from wsopt.emit.source import expected_wgmma
 from wsopt.gpu import compile_kernel
@@ -54,6 +54,10 @@ def test_computes(mask: str, depth: int, consumers: int) -> None:
     made = emitted(mask, depth, consumers)
     assert case(made.graph).fault(made.source, 5) is None
     assert small_case(made).fault(made.source, 5) is None
+
+
+def test_the_next_kernel_is_let_in_with_the_last_copy() -> None:
+    assert all(lets_the_next_kernel_in_last(emitted(mask, 64, 2).source) for mask in ("full", "causal"))
 
 
 def test_other_lengths_run_too() -> None:

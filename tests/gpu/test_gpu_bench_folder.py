@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ torch = pytest.importorskip("torch")
 from wsopt.errors import InputError  # noqa: E402
 from wsopt.gpu import bench_folder, launch  # noqa: E402
 from wsopt.gpu.bench_options import BenchOptions  # noqa: E402
+from wsopt.gpu.eager_source import Missing  # noqa: E402
 from wsopt.gpu.rows import row_from_json, row_to_json  # noqa: E402
 
 GRAPH = """{"format": "wsopt.graph/1", "name": "tiny",
@@ -68,6 +70,35 @@ def test_a_good_kernel(folder: Path) -> None:
     assert row.baselines[0].ratio is not None
     assert row.baselines[0].graph_ratio is not None
     assert row_from_json(row_to_json(row)) == row
+
+
+def test_what_a_build_says_of_its_work(folder: Path) -> None:
+    """A copy beside a kernel that its bytes bound, and rates of what masks leave."""
+    schedule = {
+        "schedule": {"prediction": {"roofline_us": 1e-6}},
+        "machine": {"dram_sustained_bandwidth": 1e12},
+        "work": {"flops": 4000, "bytes": 2000},
+    }
+    (folder / "schedule.json").write_text(json.dumps(schedule))
+    options = replace(OPTIONS, baselines=("copy", "sdpa_cudnn"))
+    row = bench_folder.bench_folder(folder, options, device="cpu")
+    copy, sdpa = row.baselines
+    assert (row.flops, row.bytes) == (4000, 2000)
+    assert row.best_us is not None
+    assert row.tflops == pytest.approx(4000 / row.best_us / 1e6)
+    assert (copy.status, copy.error) == ("ok", None)
+    assert copy.ratio is not None
+    assert (sdpa.status, sdpa.ratio) == ("inapplicable", None)
+    assert "compile it again" in sdpa.reason
+
+
+def test_a_package_that_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise Missing("flash-attn-4 is not installed here")
+
+    monkeypatch.setattr(bench_folder, "build_baseline", missing)
+    (row,) = bench_folder.bench_folder(folder, replace(OPTIONS, baselines=("eager",)), device="cpu").baselines
+    assert (row.status, row.reason) == ("missing", "flash-attn-4 is not installed here")
 
 
 @pytest.mark.parametrize(

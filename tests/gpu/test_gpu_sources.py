@@ -96,6 +96,19 @@ def test_f8_has_no_eager_product() -> None:
         eager_source(graph(F8, SCALED, ["y"]))
 
 
+def test_norms_and_a_softmax() -> None:
+    inputs = {"x": ([8, 16], "bf16"), "w": ([16], "bf16"), "b": ([16], "f32")}
+    nodes = [
+        ("n", "layer_norm", ["x", "w", "b"], {"eps": 1e-6}),
+        ("r", "rms_norm", ["x", "w"], {}),
+        ("s", "softmax", ["x"], {"axis": 1}),
+    ]
+    text = eager_source(graph(inputs, nodes, ["n", "r", "s"]))
+    assert "n = F.layer_norm(x, x.shape[-1:], w, b.to(x.dtype), eps=1e-06)" in text
+    assert "r = F.rms_norm(x, x.shape[-1:], w, eps=1e-06)" in text
+    assert "s = torch.softmax(x, 1)" in text
+
+
 def test_words_of_python_and_scalars() -> None:
     nodes = [("lambda", "maximum", ["x", 0], {}), ("y", "where", ["c", "lambda", "-inf"], {})]
     nodes.append(("c", "less", ["x", -1.5], {}))

@@ -30,6 +30,7 @@ ROWS = (
             BaselineRow("eager", "ok", error=0.0, time=Timing(1617.0, 1600.0, 1630.0, 21), ratio=1.0106),
             BaselineRow("inductor", "error", "RuntimeError: no compiler"),
             BaselineRow("scaled_mm", "inapplicable", "scaled_mm has one output"),
+            BaselineRow("flash_attn_4", "missing", "flash-attn-4 is not installed here"),
         ),
     ),
     Row(

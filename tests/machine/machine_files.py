@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
-from wsopt.machine.document import TABLES, merge
-from wsopt.machine.load import ARCHITECTURES, DATA
+from wsopt.machine.document import TABLES
+from wsopt.machine.load import DATA, read_tables
 
 
 def whole_card() -> dict[str, Any]:
-    """The tables of the H200 with those of its architecture merged in: a file without a base."""
-    own = tomllib.loads((DATA / "h200.toml").read_text())
-    return merge(tomllib.loads((ARCHITECTURES / "sm_90.toml").read_text()), own)
+    """The tables of the H200 with those of its bases merged in: a file without a base."""
+    path = DATA / "h200.toml"
+    return read_tables(str(path), path)
 
 
 def write_toml(path: Path, tables: dict[str, Any]) -> Path:

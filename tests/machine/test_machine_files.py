@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from machine_files import whole_card, write_toml
 
 from wsopt.errors import InputError
 from wsopt.machine import Machine, load_machine
+from wsopt.machine.load import ARCHITECTURES, DATA, RATED, read_tables
 
 GONE = object()
 
@@ -166,10 +168,32 @@ def test_the_whole_file_is_the_shipped_card(tmp_path: Path, h200: Machine) -> No
             "/power_cycles_per_l2_byte/value: -1: input should be greater",
         ),
         (
-            "power_cycles_per_tensor_cycle",
+            "power_cycles_per_dram_byte",
             GONE,
-            "/power_cycles_per_tensor_cycle: missing (cycles that the power",
+            "/power_cycles_per_dram_byte: missing (energy of a byte of device memory, in cycles of the tensor",
         ),
+        (
+            "power_clock_mhz/value",
+            0,
+            "/power_clock_mhz/value: 0: input should be greater than or equal to 1 (",
+        ),
+        ("power_idle", GONE, "/power_idle: missing (energy of a cycle of the SM by itself, in cycles of"),
+        ("power_idle/value", -0.1, "/power_idle/value: -0.1: input should be greater than or equal to 0 ("),
+        (
+            "copy_knee/value",
+            0.5,
+            "/copy_knee/value: 0.5: input should be greater than or equal to 1 (exponent",
+        ),
+        ("copy_queue", GONE, "/copy_queue: missing (how much longer a copy takes on a path that is always"),
+        (
+            "sector_split_factor/value",
+            0.9,
+            "/sector_split_factor/value: 0.9: input should be greater than or equal to 1 (how much more a",
+        ),
+        ("l2_sector_bytes/value", 48, "/l2_line_bytes: 128 is not a multiple of l2_sector_bytes, 48"),
+        # Figures that cards had once.
+        ("wave_tail_cycles", figure(1500), "/wave_tail_cycles: unknown key"),
+        ("power_cycles_per_tensor_cycle", figure(0.1), "/power_cycles_per_tensor_cycle: unknown key"),
         (
             "scalar_alone/exp2",
             GONE,
@@ -178,7 +202,11 @@ def test_the_whole_file_is_the_shipped_card(tmp_path: Path, h200: Machine) -> No
         ("tile_start/row_max", GONE, "/tile_start/row_max: missing: cycles of the tile operation"),
         ("tile_alone/row_mx", figure(1), "/tile_alone/row_mx: unknown key; did you mean row_max?"),
         ("tile_crowded/row_sum/value", -1, "/tile_crowded/row_sum/value: -1: input should be greater than"),
-        ("l2_distinct_bandwidth/value", 3e13, "/l2_distinct_bandwidth: 3e+13 exceeds l2_bandwidth, 2.1e+13"),
+        (
+            "l2_distinct_bandwidth/value",
+            3e13,
+            "/l2_distinct_bandwidth: 3e+13 exceeds l2_bandwidth, 1.979e+13",
+        ),
         ("latency/tma_load_l2/value", 2000, "/latency/tma_load_l2: 2000 exceeds latency/tma_load_dram, "),
     ],
 )
@@ -212,18 +240,41 @@ def test_all_faults_are_reported_together(tmp_path: Path) -> None:
     assert len(found) == 5
 
 
-def test_a_file_may_state_only_what_differs(tmp_path: Path, h200: Machine) -> None:
+def test_a_file_may_state_only_what_differs(tmp_path: Path) -> None:
+    shipped = load_machine("h100_sxm")
     path = tmp_path / "mine.toml"
     path.write_text(
-        'base = "h200"\nname = "mine"\ntitle = "A measured H200"\n'
+        'base = "h100_sxm"\nname = "mine"\ntitle = "A measured H100"\n'
         'kernel_launch_us = { value = 2.5, source = "measured: this card, 2026-11" }\n'
         '[latency]\nbarrier = { value = 41, source = "measured: this card, 2026-11" }\n'
     )
     mine = load_machine(path)
     assert (mine.kernel_launch_us, mine.latency.barrier) == (2.5, 41)
-    assert mine.tensor == h200.tensor
-    assert mine.latency.smem_load == h200.latency.smem_load
-    assert set(h200.assumed()) - set(mine.assumed()) == {"kernel_launch_us", "latency.barrier"}
+    assert mine.tensor == shipped.tensor
+    assert mine.latency.smem_load == shipped.latency.smem_load
+    assert set(shipped.assumed()) - set(mine.assumed()) == {"kernel_launch_us", "latency.barrier"}
+
+
+def test_bases_have_bases(tmp_path: Path, h200: Machine) -> None:
+    """h200 is based on the card before it was measured, and that on its architecture: the nearest figure counts."""
+    rated = read_tables("h200_rated", RATED / "h200_rated.toml")
+    under = read_tables("sm_90", ARCHITECTURES / "sm_90.toml")
+    own = tomllib.loads((DATA / "h200.toml").read_text(encoding="utf-8"))
+    assert own["base"] == "h200_rated"
+    assert h200.l2_bandwidth == own["l2_bandwidth"]["value"] != rated["l2_bandwidth"]["value"]
+    assert h200.scalar["exp2"] == own["scalar"]["exp2"]["value"]
+    assert "sustained_clock_mhz" not in own
+    assert "sustained_clock_mhz" not in under
+    assert h200.sustained_clock_mhz == rated["sustained_clock_mhz"]["value"]
+    assert h200.power_idle == under["power_idle"]["value"]
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "h200_rated"\nname = "mine"\ntitle = "Mine"\n')
+    assert load_machine(path).l2_bandwidth == rated["l2_bandwidth"]["value"]
+
+
+def test_a_card_before_it_was_measured_is_no_card_by_name() -> None:
+    with pytest.raises(InputError, match=r"no machine of this name \(known: b200, "):
+        load_machine("h200_rated")
 
 
 def test_a_file_does_not_inherit_a_name(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def machine() -> Machine:
         card,
         title="By-hand card",
         sm_count=100,
+        clock_mhz=1000.0,
         sustained_clock_mhz=1000.0,
         kernel_launch_us=2.0,
         dram_bandwidth=1e12,

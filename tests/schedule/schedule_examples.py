@@ -11,7 +11,7 @@ from wsopt.machine import Machine
 from wsopt.schedule import budget
 from wsopt.schedule.check import faults
 from wsopt.schedule.types import PlacedOp, Schedule
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
 from wsopt.tile.types import OpKind, Region, Sharing, Structure, TileProgram
@@ -54,6 +54,15 @@ def region(m: int, n: int, k: int, dtype: str = "bf16", *, residual: bool = Fals
     p = g.matmul(g.input("x", (m, k), dtype), g.input("w", (n, k), dtype), transpose_b=True, name="p")
     total: Symbol = p + g.input("r", (m, n), "bf16") if residual else p
     g.output(g.cast(total, dtype="bf16", name="y"))
+    return find_region(g.build())
+
+
+def attention() -> Region:
+    """softmax(q k') v of 2048 rows and columns and 64 wide, one head."""
+    g = GraphBuilder("attention")
+    q, k, v = (g.input(name, (1, 1, 2048, 64), "bf16") for name in "qkv")
+    p = g.cast(g.softmax(g.matmul(q, k, transpose_b=True), axis=-1), dtype="bf16")
+    g.output(g.cast(g.matmul(p, v), dtype="bf16", name="o"))
     return find_region(g.build())
 
 

@@ -13,6 +13,7 @@ from wsopt.schedule import budget
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Schedule
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.pace import iteration_pace
 from wsopt.tile.structures import structures
 from wsopt.tile.types import OpKind, Sharing, Unit
 
@@ -130,6 +131,19 @@ def test_a_unit_is_not_asked_for_more_than_there_is(rows: Example) -> None:
         replace(rows.schedule, ii=tensor - 1),
         f"tensor is asked for {tensor} cycles of an II of {tensor - 1}",
     )
+
+
+def test_a_ring_keeps_its_pace(rows: Example) -> None:
+    ii, (_, depth) = rows.schedule.ii, rows.schedule.rings[0]
+    pace = iteration_pace(rows.program, rows.machine, depth)
+    tensor = sum(op.busy for op in rows.program.loop if op.unit is Unit.TENSOR)
+    assert tensor < pace == ii
+    told = f"II is {ii - 1}, ring with {depth} slots keeps a pace of {pace}"
+    refuse(rows, replace(rows.schedule, ii=ii - 1), told)
+    # A shallower ring is slower, though each slot's life would fit it.
+    slower = iteration_pace(rows.program, rows.machine, depth - 1)
+    shallow = replace(rows.schedule, rings=(("ring", depth - 1),))
+    refuse(rows, shallow, f"II is {ii}, ring with {depth - 1} slots keeps a pace of {slower}")
 
 
 def test_a_partition_issues_one_thing_at_a_time(rows: Example) -> None:

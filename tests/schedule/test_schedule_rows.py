@@ -13,7 +13,7 @@ from wsopt.machine import Machine, load_machine
 from wsopt.schedule import timing
 from wsopt.schedule.check import faults
 from wsopt.schedule.types import EpilogueBuffers, Schedule
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
 from wsopt.tile.types import OpKind, Sharing, Structure
@@ -98,15 +98,19 @@ def test_the_time_is_that_of_the_bytes_with_a_beginning_and_an_end(rows: Example
     p, machine = rows.schedule.prediction, rows.machine
     work = sum(op.issue for op in rows.program.loop if op.consumer == 0)
     assert p.fill == machine.latency.tma_load_dram + work
-    assert p.main == pytest.approx(rows.program.tiles / machine.sm_count * rows.schedule.ii)
+    memory = rows.program.tiles / machine.sm_count * rows.schedule.ii
+    own = p.rounds * timing.row_interval(rows.program)
+    assert own < 0.7 * memory
+    assert p.main == pytest.approx((memory**10 + own**10) ** 0.1)
+    assert machine.copy_knee == 10
     assert p.cycles == pytest.approx(p.start + p.fill + p.main + p.tail)
     assert (p.epilogue, p.power) == (0, 0)
 
 
 def test_an_sm_that_is_never_idle_is_what_bounds(rows: Example) -> None:
-    """Ten times the memory: then the consumers' work counts, at four fifths of what it could be."""
+    """Ten times the memory: then the consumers' work counts."""
     fast = replace(rows.machine, dram_sustained_bandwidth=10 * rows.machine.dram_sustained_bandwidth)
     found = example(fast)
     p = found.schedule.prediction
-    assert p.main == pytest.approx(p.rounds * timing.row_interval(found.program))
+    assert p.main == pytest.approx(p.rounds * timing.row_interval(found.program), rel=0.1)
     assert p.main < rows.schedule.prediction.main

@@ -7,7 +7,7 @@ import math
 from dataclasses import fields, replace
 
 import pytest
-from schedule_examples import Example, region, structure
+from schedule_examples import Example, attention, region, structure
 
 from wsopt.machine import Machine
 from wsopt.schedule import budget, timing
@@ -22,16 +22,18 @@ COST = EpilogueCost(alone=500, together=700, staged_bytes=1024, input_bytes=0, r
 
 @pytest.fixture(scope="module")
 def card(h200: Machine) -> Machine:
-    """100 SMs at 1000 MHz, so that a cycle is a nanosecond, and no power limit."""
+    """100 SMs at 1000 MHz, so that a cycle is a nanosecond, and power for that clock whatever they do."""
     latency = replace(h200.latency, tma_load_dram=900.0, tma_store=700.0, mbarrier_wake=60.0)
     latency = replace(latency, mbarrier_wait=20.0, barrier=30.0)
     free = {item.name: 0.0 for item in fields(h200) if item.name.startswith("power_cycles")}
+    free |= {"power_idle": 0.0, "power_clock_mhz": 10_000.0}
     return replace(
         h200,
         sm_count=100,
+        clock_mhz=1000.0,
         sustained_clock_mhz=1000.0,
         block_start_cycles=1000.0,
-        wave_tail_cycles=3000.0,
+        block_turnover_cycles=3000.0,
         kernel_launch_us=1.5,
         latency=latency,
         **free,
@@ -59,7 +61,7 @@ def test_persistent_blocks_start_once(card: Machine) -> None:
     assert found.bound_by == "the SMs"
 
 
-def test_one_tile_a_block_starts_again_every_round(card: Machine) -> None:
+def test_one_tile_a_block_turns_over_every_round(card: Machine) -> None:
     found = timing.predict(toy(card, persistent=False), card, 512, ONE)
     assert found.cycles == 3 * (1000 + 1000 + 5120 + 700 + 3000)
 
@@ -90,21 +92,78 @@ def test_time_grows_with_the_interval_and_the_trips(card: Machine, sharing: Shar
     assert tiles[0] == tiles[1] < tiles[2] == tiles[3] < tiles[4]
 
 
-def test_power_is_paid_for_every_cycle_of_the_tensor_core(card: Machine) -> None:
+def test_energy_of_an_average_sm(card: Machine) -> None:
     program = toy(card)
-    hot = replace(card, power_cycles_per_tensor_cycle=0.25)
-    tensor = sum(op.busy for op in program.ops if op.kind is OpKind.MMA)
-    added = timing.predict(program, hot, 512, ONE).cycles - timing.predict(program, card, 512, ONE).cycles
-    assert added == pytest.approx(3 * 10 * 0.25 * tensor)
+    # 250 tiles of 10 slabs are 25 slabs an SM, though the busiest has 30: two products of 256 cycles each.
+    assert timing.fixed_parts(program, card).energy == pytest.approx(25 * 512)
+    assert timing.fixed_parts(replace(program, tiles=300), card).energy == pytest.approx(30 * 512)
+    # In turns a slab is one consumer's.
+    assert timing.fixed_parts(toy(card, Sharing.TURNS), card).energy == pytest.approx(25 * 256)
 
 
-def test_power_is_paid_for_every_byte_of_a_slab(card: Machine) -> None:
+def test_energy_of_every_byte(card: Machine) -> None:
     program = toy(card)
-    hot = replace(card, power_cycles_per_l2_byte=0.001)
-    added = timing.predict(program, hot, 512, ONE).cycles - timing.predict(program, card, 512, ONE).cycles
     slab = (128 + 128) * 64 * 2
-    # A round's share of the device memory's bytes comes on top: a three hundredth of them, three times.
-    assert added == pytest.approx(0.001 * (3 * 10 * slab + program.dram_bytes / 100))
+    # A product of 64x128 reads 192 rows of a slab of 128 bytes; two consumers have one each. Four tiles of
+    # rows and four of columns, of 16 KiB each, are what 16 SMs of a GPC read of a slab.
+    bytes_of = {"shared_byte": 25 * 2 * 192 * 128, "l2_byte": 25 * slab, "gpc_byte": 25 * 8 * 16384 / 16}
+    bytes_of["dram_byte"] = program.dram_bytes / 100
+    for name, nbytes in bytes_of.items():
+        hot = replace(card, sms_per_gpc=16, **{f"power_cycles_per_{name}": 0.001})
+        assert timing.fixed_parts(program, hot).energy == pytest.approx(25 * 512 + 0.001 * nbytes), name
+
+
+def test_energy_of_rows_that_begin_within_a_line(card: Machine) -> None:
+    cut = structure(64, 128, 64, 2)
+    hot = replace(card, power_cycles_per_l2_byte=0.001, sector_split_factor=1.5)
+    energies = []
+    for k in (512, 520):
+        program = replace(lower(region(2048, 2048, k), cut, hot), tiles=250, trips=10, dram_bytes=0)
+        energies.append(timing.fixed_parts(program, hot).energy)
+    # Rows 1040 bytes apart: 1.875 lines for one, each half as dear again.
+    assert energies[1] - energies[0] == pytest.approx(25 * 0.001 * 32768 * (1.875 * 1.5 - 1))
+
+
+def test_energy_of_a_loop_that_computes_values(card: Machine) -> None:
+    hot = replace(card, power_cycles_per_l2_byte=0.001, power_cycles_per_dram_byte=0.002)
+    cut = replace(structure(64, 64, 64, 2), persistent=False, group=1)
+    program = lower(attention(), cut, hot)
+    assert program.work is not None
+    # The products of a slab: 64 x 64 scores of 64, and 64 x 64 sums of 64, two consumers; k and v of 8 KiB.
+    per_slab = 2 * 2 * 64 * 64 * 64 / 2048 + 0.001 * 2 * 8192
+    wanted = program.work.trips * per_slab + 0.002 * program.dram_bytes / 100
+    assert timing.fixed_parts(program, hot).energy == pytest.approx(wanted)
+
+
+def test_the_power_limit_holds_the_clock(card: Machine) -> None:
+    program = toy(card)
+    cool = timing.predict(program, card, 512, ONE)
+    assert (cool.cycles, cool.power) == (20160, 0)
+    # 20160 cycles with 25 * 512 of energy: the clock of 800 MHz goes with the root of their ratio.
+    hot = replace(card, power_clock_mhz=600.0)
+    clock = 600 * (20160 / 12800) ** 0.5
+    found = timing.predict(program, hot, 512, ONE)
+    assert 700 < clock < 1000
+    assert found.sm_us == pytest.approx(20160 / clock)
+    assert found.power == pytest.approx(20160 * (1000 / clock - 1))
+    assert found.cycles == pytest.approx(20160 + found.power)
+    # The parts that are not the clock's stay what they were.
+    parts = ("start", "fill", "main", "epilogue", "tail")
+    assert [getattr(found, part) for part in parts] == [getattr(cool, part) for part in parts]
+    # Beside an SM that takes three quarters of it by itself: 600 / sqrt(12800 / 20160 + 3 / 4).
+    idle = timing.predict(program, replace(hot, power_idle=0.75), 512, ONE)
+    assert idle.sm_us == pytest.approx(20160 / (600 / (12800 / 20160 + 0.75) ** 0.5))
+
+
+def test_waiting_leaves_power_for_a_higher_clock(card: Machine) -> None:
+    program, hot = toy(card), replace(card, power_clock_mhz=600.0)
+    short, long = (timing.predict(program, hot, ii, ONE) for ii in (512, 600))
+    # 3 * 10 * 88 cycles more at a higher clock: time goes with the root of cycles.
+    assert long.sm_us / short.sm_us == pytest.approx((22800 / 20160) ** 0.5)
+    # But never less of it, and at last the sustained clock is reached.
+    times = [timing.predict(program, hot, ii, ONE).sm_us for ii in range(512, 3000, 64)]
+    assert all(one < other for one, other in itertools.pairwise(times))
+    assert timing.predict(program, hot, 3000, ONE).power == 0
 
 
 def test_staging_buffers_hide_the_drain(card: Machine) -> None:
@@ -139,6 +198,9 @@ def test_l2_bounds_the_time_from_below(card: Machine) -> None:
 def test_the_roofline_is_the_larger_of_arithmetic_and_bytes(card: Machine) -> None:
     rate = card.sustained_tflops("bf16") * 1e12
     assert timing.roofline_us(toy(card), card) == pytest.approx(2 * 2048 * 2048 * 512 / rate * 1e6)
+    # A tensor core that never waits runs at the clock that is left to it: 600 of 1000 MHz.
+    hot = replace(card, power_clock_mhz=600.0)
+    assert timing.roofline_us(toy(hot), hot) == pytest.approx(timing.roofline_us(toy(card), card) / 0.6)
     slow = replace(card, dram_sustained_bandwidth=1e11)
     assert timing.roofline_us(toy(slow), slow) == pytest.approx(12 * 2**20 / 1e11 * 1e6)
 

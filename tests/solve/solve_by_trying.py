@@ -12,9 +12,9 @@ from wsopt.tile.types import OpKind, TileOp, TileProgram
 ORDER = (OpKind.TMA_LOAD, OpKind.MMA, OpKind.ACCUMULATE, OpKind.RELEASE)
 
 
-def least_interval(program: TileProgram, wake: int, depth: int) -> int:
-    """The least II for which a placement is found, with a ring of `depth` slots."""
-    ii = 1
+def least_interval(program: TileProgram, wake: int, depth: int, pace: int = 1) -> int:
+    """The least II, from `pace` on, for which a placement is found, with a ring of `depth` slots."""
+    ii = pace
     while not Trial(program, wake, depth, ii).succeeds():
         ii += 1
     return ii

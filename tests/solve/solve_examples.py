@@ -32,6 +32,15 @@ def gated(m: int, n: int, k: int) -> Region:
     return find_region(g.build())
 
 
+def attention(wide: int = 64) -> Region:
+    """softmax(q k') v with heads of `wide` elements."""
+    g = GraphBuilder("attention")
+    q, k, v = (g.input(name, (4, 16, 2048, wide), "bf16") for name in "qkv")
+    weights = g.softmax(g.mul(g.matmul(q, k, transpose_b=True), 0.125), axis=-1)
+    g.output(g.cast(g.matmul(g.cast(weights, dtype="bf16"), v), dtype="bf16", name="o"))
+    return find_region(g.build())
+
+
 def structure(
     rows: int, columns: int, depth: int, consumers: int, sharing: Sharing = Sharing.ROWS
 ) -> Structure:

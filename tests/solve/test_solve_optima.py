@@ -9,20 +9,35 @@ import pytest
 from solve_by_trying import least_interval
 from solve_examples import MARGIN, Times, hand_made, region, structure, with_depth
 
+from wsopt.errors import CheckError
 from wsopt.machine import Machine
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
+from wsopt.solve import optimum
 from wsopt.solve.bound import ii_lower_bound, max_depth, recurrence, slot_lifetime, unit_load
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.tile.lower import lower
+from wsopt.tile.pace import iteration_pace
 from wsopt.tile.types import OpKind, TileProgram, Unit
 
 
 @pytest.fixture(scope="module")
 def card(h200: Machine) -> Machine:
-    """A card whose hand-over takes 5 cycles."""
-    return replace(h200, latency=replace(h200.latency, mbarrier_wake=5.0))
+    """A card whose hand-over takes 5 cycles, and which copies and multiplies in no time.
+
+    With one slot its loops keep a pace just over 12 cycles: one of the path, one of the tensor core, 2 * 5 of
+    hand-overs.
+    """
+    free = dict.fromkeys(("tma_load_l2", "wgmma_latency", "barrier", "mbarrier_wait"), 0.0)
+    return replace(
+        h200,
+        sm_count=1,
+        l2_bandwidth=1e15,
+        l2_distinct_bandwidth=1e15,
+        tensor=dict.fromkeys(h200.tensor, 1e6),
+        latency=replace(h200.latency, mbarrier_wake=5.0, **free),
+    )
 
 
 def optimal(program: TileProgram, machine: Machine) -> Schedule:
@@ -90,11 +105,50 @@ def test_a_bound_that_is_not_reached(card: Machine) -> None:
     assert ii_lower_bound(program, small) == 52 < optimal(program, small).ii
 
 
-def test_a_real_product_runs_at_the_tensor_cores_rate(h200: Machine) -> None:
+def test_a_real_product_runs_near_the_tensor_cores_rate(h200: Machine) -> None:
     program = lower(region(4096, 4096, 1024), structure(128, 128, 64, 2), h200)
-    # 256 x 128 x 64 multiply-adds at 2048 a cycle.
+    # 256 x 128 x 64 multiply-adds at 2048 a cycle; a ring of three slots is just deep enough, which costs 6 %.
     assert unit_load(program) == 1024
-    assert optimal(program, h200).ii == 1024
+    schedule = optimal(program, h200)
+    assert schedule.depth("ring") == 3
+    assert schedule.ii == iteration_pace(program, h200, 3) == ii_lower_bound(program, h200)
+    assert 1.02 * 1024 < schedule.ii < 1.1 * 1024
+    # With room for two slots more it would lose next to nothing.
+    wide = replace(h200, shared_memory_per_block_bytes=h200.shared_memory_per_block_bytes + 2 * 49152 + 32)
+    deep = optimal(program, wide)
+    assert (deep.depth("ring"), deep.ii) == (5, iteration_pace(program, wide, 5))
+    assert deep.ii < 1.01 * 1024
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 13])
+@pytest.mark.parametrize("f8", [False, True])
+def test_a_rings_pace_binds(h200: Machine, depth: int, f8: bool) -> None:
+    """Operations of no time to speak of: what is left is the pace of the loop that they stand for."""
+    program = hand_made(Times((1, 1, 1), (1, 1, 1), (1, 0, 1), (1, 1, 1)), h200, f8=f8)
+    small = with_depth(program, h200, depth)
+    pace = iteration_pace(program, small, depth)
+    wake = round(h200.latency.mbarrier_wake)
+    assert pace > least_interval(program, wake, depth) > 1
+    assert ii_lower_bound(program, small) == pace
+    schedule = optimal(program, small)
+    assert (schedule.ii, schedule.depth("ring")) == (pace, depth)
+
+
+def test_no_schedule_is_faster_than_its_rings_pace(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for II begun below: the model still gives each depth its own pace."""
+    program = hand_made(Times((1, 1, 1), (1, 1, 1), (1, 0, 1)), h200)
+    monkeypatch.setattr(optimum, "ii_bounds", lambda *_: (100, 4000))
+    for depth in (1, 2, 4):
+        small = with_depth(program, h200, depth)
+        found = solve(program, small, MARGIN)
+        assert found.schedule is not None
+        assert found.schedule.ii == iteration_pace(program, small, depth) > 100
+        faster = replace(found.schedule, ii=found.schedule.ii - 1)
+        with pytest.raises(CheckError, match=f"ring with {depth} slots keeps a pace of {found.schedule.ii}"):
+            verify(faster, program, small, MARGIN)
+    # Held below it, there is none.
+    monkeypatch.setattr(optimum, "ii_bounds", lambda *_: (100, iteration_pace(program, small, 4) - 1))
+    assert solve(program, small, MARGIN).outcome is Outcome.INFEASIBLE
 
 
 def random_program(rng: random.Random, card: Machine) -> tuple[TileProgram, Machine, int]:
@@ -115,9 +169,14 @@ def random_program(rng: random.Random, card: Machine) -> tuple[TileProgram, Mach
 @pytest.mark.parametrize("seed", range(16))
 def test_the_model_finds_what_trying_everything_finds(seed: int, card: Machine) -> None:
     program, machine, depth = random_program(random.Random(seed), card)
-    wanted = least_interval(program, 5, depth)
+    wanted = least_interval(program, 5, depth, iteration_pace(program, machine, depth))
     assert ii_lower_bound(program, machine) <= wanted
     assert optimal(program, machine).ii == wanted
+
+
+def test_the_card_that_binds_nothing(card: Machine) -> None:
+    program = hand_made(Times(LOAD, MMA, RELEASE), card)
+    assert [iteration_pace(program, card, depth) for depth in (1, 2, 12)] == [13, 7, 2]
 
 
 def test_among_equals_the_ring_is_deep(card: Machine) -> None:

@@ -13,10 +13,10 @@ from solve_examples import MARGIN, gated, region, structure
 from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.machine import Machine
 from wsopt.schedule.check import verify
-from wsopt.solve import bound, model, search
+from wsopt.solve import bound, optimum, search
 from wsopt.solve.bound import ii_lower_bound, infeasible, lower_bound_us
-from wsopt.solve.model import solve
-from wsopt.solve.result import Outcome
+from wsopt.solve.optimum import solve
+from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.search import Search
 from wsopt.tile.lower import lower
 from wsopt.tile.structures import structures
@@ -161,9 +161,10 @@ def test_too_many_warps_are_named(h200: Machine) -> None:
 
 
 def shallow(h200: Machine) -> tuple[TileProgram, Machine]:
-    """A program whose ring holds it back so far that its bound is not reached."""
-    program = lower(REGIONS["plain"], structure(64, 128, 64, 2), h200)
-    return program, replace(h200, shared_memory_per_block_bytes=2 * 32768 + 2 * 16384 + 32 + 1024)
+    """A program whose bound is not reached: two slots live long, for a fence, and the three copies take turns."""
+    slow = replace(h200, latency=replace(h200.latency, fence=1500.0))
+    program = lower(REGIONS["plain"], structure(64, 128, 64, 2), slow)
+    return program, replace(slow, shared_memory_per_block_bytes=2 * 32768 + 2 * 16384 + 32 + 1024)
 
 
 def test_infeasible_is_told_from_unknown(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +177,7 @@ def test_infeasible_is_told_from_unknown(h200: Machine, monkeypatch: pytest.Monk
         patch.setattr(bound, "II_SLACK", 1)
         nothing = solve(program, small, MARGIN)
     assert (nothing.outcome, nothing.schedule, nothing.bound) == (Outcome.INFEASIBLE, None, math.inf)
-    monkeypatch.setattr(model, "_DETERMINISTIC_LIMIT", 0.0)
+    monkeypatch.setattr(optimum, "_DETERMINISTIC_LIMIT", 0.0)
     stopped = solve(program, small, MARGIN)
     assert (stopped.outcome, stopped.schedule, stopped.bound) == (Outcome.UNKNOWN, None, 0.0)
     assert stopped.reason == "the work limit was reached"
@@ -194,7 +195,7 @@ def test_a_search_left_open_is_told_from_an_infeasible_one(
 ) -> None:
     fitting = [p.structure for p in sample(REGIONS["plain"], h200, 3, seed=4)]
     narrow([*fitting, structure(128, 256, 64, 2)])
-    monkeypatch.setattr(model, "_DETERMINISTIC_LIMIT", 0.0)
+    monkeypatch.setattr(optimum, "_DETERMINISTIC_LIMIT", 0.0)
     with pytest.raises(UndecidedError) as raised:
         Search(REGIONS["plain"], h200, MARGIN).run()
     assert str(raised.value) == (
@@ -221,7 +222,7 @@ def test_an_unfinished_structure_leaves_a_gap(
     order = sorted(programs, key=lambda p: lower_bound_us(p, h200))
     first = order[0].structure
 
-    def stopping(program: TileProgram, machine: Machine, margin: int) -> model.Solved:
+    def stopping(program: TileProgram, machine: Machine, margin: int) -> Solved:
         found = solve(program, machine, margin)
         if program.structure != first:
             return found

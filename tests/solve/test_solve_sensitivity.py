@@ -22,7 +22,7 @@ CHANGED = {
     "registers +10 %": {"registers_per_sm", "setmaxnreg_max_registers", "max_registers_per_thread"},
     "tensor rate +10 %": {"tensor", "dense_tflops"},
     "exp2 and its pipe +10 %": {"scalar"},
-    "L2 bandwidth +10 %": {"l2_bandwidth"},
+    "L2 bandwidth +10 %": {"l2_bandwidth", "l2_distinct_bandwidth"},
     "memory bandwidth +10 %": {"dram_sustained_bandwidth", "dram_bandwidth"},
 }
 

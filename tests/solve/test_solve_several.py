@@ -15,11 +15,12 @@ from solve_examples import MARGIN, Times, gated, hand_made, region, structure
 from wsopt.machine import Machine
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
-from wsopt.solve import model, search
+from wsopt.solve import orders, search
 from wsopt.solve.bound import infeasible
-from wsopt.solve.model import build, solve
+from wsopt.solve.model import build
+from wsopt.solve.optimum import solve
 from wsopt.solve.orders import order
-from wsopt.solve.result import Outcome
+from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.search import Search
 from wsopt.tile.lower import lower
 from wsopt.tile.structures import structures
@@ -71,7 +72,7 @@ def test_a_schedule_moved_without_passing_is_no_other_one(h200: Machine) -> None
     first, second, *_ = every_order(program, h200)
     for fixed, outcome in ((first, cp_model.INFEASIBLE), (second, cp_model.OPTIMAL)):
         m = build(program, h200, MARGIN)
-        model.ask_for_another(m.cp, m.ii, m.start, m.on, first)
+        orders.ask_for_another(m.cp, m.ii, m.start, m.on, first)
         m.cp.add(m.ii == fixed.ii + 1)
         for placed in fixed.placed:
             m.cp.add(m.stage[placed.op] == placed.stage)
@@ -133,7 +134,7 @@ def test_a_structure_left_open_lowers_the_bounds_of_later_ranks(
     ranked = Search(narrow, h200, MARGIN, keep=4).run_all()
     stopped = ranked[1][0].schedule.structure
 
-    def stopping(program: TileProgram, machine: Machine, margin: int, *found: Schedule) -> model.Solved:
+    def stopping(program: TileProgram, machine: Machine, margin: int, *found: Schedule) -> Solved:
         solved = solve(program, machine, margin, *found)
         if program.structure != stopped:
             return solved

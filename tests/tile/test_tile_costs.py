@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -19,9 +18,15 @@ MIB = 2**20
 
 @pytest.fixture(scope="module")
 def card(h200: Machine) -> Machine:
-    """100 SMs at 1000 MHz that take 64 bytes a cycle each from an L2 of 64 MiB."""
+    """100 SMs at 1000 MHz that take 64 bytes a cycle each from an L2 of 64 MiB, half of it if no other reads them."""
     return replace(
-        h200, sm_count=100, sustained_clock_mhz=1000.0, l2_bandwidth=6.4e12, l2_bytes=64 * MIB, sms_per_gpc=16
+        h200,
+        sm_count=100,
+        sustained_clock_mhz=1000.0,
+        l2_bandwidth=6.4e12,
+        l2_distinct_bandwidth=3.2e12,
+        l2_bytes=64 * MIB,
+        sms_per_gpc=16,
     )
 
 
@@ -42,22 +47,23 @@ def test_a_product_is_issued_by_instructions_of_32_bytes(card: Machine) -> None:
 def test_copies_share_the_path_from_l2(card: Machine) -> None:
     assert costs.load_cycles(64 * 1000, card) == 1000
     assert costs.load_cycles(64 * 1000 + 1, card) == 1001
+    # The path does not go with the SMs' clock: at half of it the same bytes take half of the cycles.
+    assert costs.load_cycles(64 * 1000, card, 500.0) == 500
+    assert costs.gpc_cycles(32 * 1000, card, 1000.0) == 1000
+    assert costs.gpc_cycles(32 * 1000, card, 250.0) == 250
 
 
 def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
     assert costs.line_bytes(64, 128, 1024, card) == 64 * 128
     assert costs.line_bytes(64, 64, 1024, card) == 64 * 128  # half a line costs one
     assert costs.line_bytes(64, 256, 1024, card) == 64 * 256
-    assert costs.line_bytes(64, 128, 1024 + 16, card) > 64 * 128  # rows that straddle two lines
 
 
-def test_a_busy_path_is_slow(card: Machine) -> None:
-    idle = math.ceil(card.latency.tma_load_l2)
-    waits = [costs.load_latency(cycles, 1000, card) for cycles in (0, 200, 500, 790, 800, 5000)]
-    assert waits[0] == idle
-    assert waits[2] == math.ceil(card.latency.tma_load_l2 * 1.5)  # half busy: half a service time more
-    assert waits == sorted(waits)
-    assert waits[4] == waits[5]
+def test_few_columns_of_tiles_are_walked_together(card: Machine) -> None:
+    region = plain(8192, 1024, 1024)
+    # Eight columns of tiles: 100 SMs are in three groups of four rows at once.
+    assert costs.rows_at_once(region, CUT, card) == 12
+    assert costs.rows_at_once(region, replace(CUT, group=16), card) == 16
 
 
 def test_operands_that_l2_keeps_are_read_once(card: Machine) -> None:

@@ -54,7 +54,7 @@ def compare_files(first: Path, second: Path) -> tuple[bool, str]:
 
 
 def report(document: Document) -> str:
-    """The figures, and where they differ from the shipped card's."""
+    """The figures, and where they differ from the base of a machine file's."""
     found = figures(document)
     lines = [_line(figure) for figure in found]
     lines += [f"not measured: {name}: {why}" for name, why in document.failures.items()]
@@ -64,7 +64,7 @@ def report(document: Document) -> str:
         return "\n".join([*lines, str(error)])
     for item in differences(found, base):
         kept = ", fitted to whole kernels, stays" if item.kept else ""
-        lines.append(f"differs: {item.name}: {item.measured:.4g}, the shipped card has {item.base:g}{kept}")
+        lines.append(f"differs: {item.name}: {item.measured:.4g}, the base has {item.base:g}{kept}")
     return "\n".join(lines)
 
 

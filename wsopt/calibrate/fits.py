@@ -219,7 +219,6 @@ FORMULAS: Mapping[str, Formula] = {
     "kernel_launch_us": lambda v: v["launch.empty.graph_us"],
     "block_start_cycles": lambda v: v["block.load.issue"],
     "block_turnover_cycles": lambda v: v["block.store.turnover"],
-    "wave_tail_cycles": lambda v: v["block.store.end"] - v["block.store.arrival"] + v["block.store.turnover"],
     "sustained_clock_mhz": lambda v: v["power.tensor.hot.mhz"],
 }
 """Every figure that is measured, by its name in the machine file."""

@@ -1,4 +1,4 @@
-"""Writes the figures of a calibration as a machine file on top of the shipped card it was made on.
+"""Writes the figures of a calibration as a machine file on top of the file of the card they were made on.
 
 Figures of the base that were fitted to whole kernels stay, for the model's predictions rest on them together;
 the file notes what was measured in their place. Imports no pydantic: it also runs where only torch is.
@@ -18,9 +18,10 @@ from wsopt.calibrate.samples import Document
 from wsopt.errors import InputError, Problem
 
 DATA = Path(__file__).parent.parent / "machine" / "data"
+FOLDERS = (DATA, DATA / "rated", DATA / "architectures")
 
-CARDS = {"h200": "h200", "h20": "h20", "h100": "h100_sxm"}
-"""The shipped card by the chip's word in a device's name."""
+CARDS = {"h200": "h200_rated", "h20": "h20", "h100": "h100_sxm"}
+"""The file to start from by the chip's word in a device's name: the card as it was before it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Difference:
 
 
 def base_name(device: str) -> str:
-    """The shipped card for a device name ("NVIDIA H200"); InputError if none is meant."""
+    """The file to start from for a device name ("NVIDIA H200"); InputError if none is meant."""
     words = {part.lower() for part in device.replace("-", " ").split()}
     if {"h100", "pcie"} <= words:
         return "h100_pcie"
@@ -49,10 +50,10 @@ def base_name(device: str) -> str:
 
 
 def base_figures(card: str) -> dict[str, dict[str, Any]]:
-    """Value, source and unit of every figure of a shipped card by name ("scalar.exp2"), its base's included."""
-    raw = tomllib.loads((DATA / f"{card}.toml").read_text(encoding="utf-8"))
-    under = tomllib.loads((DATA / "architectures" / f"{raw['base']}.toml").read_text(encoding="utf-8"))
-    return {**_flat(under), **_flat(raw)}
+    """Value, source and unit of every figure of a shipped file by name ("scalar.exp2"), its bases' included."""
+    path = next(folder / f"{card}.toml" for folder in FOLDERS if (folder / f"{card}.toml").is_file())
+    raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {**(base_figures(raw["base"]) if "base" in raw else {}), **_flat(raw)}
 
 
 def _flat(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

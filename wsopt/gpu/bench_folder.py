@@ -14,17 +14,16 @@ from wsopt.gpu import cuda_clock
 from wsopt.gpu.baselines import build_baseline
 from wsopt.gpu.bench_options import AGAINST, BenchOptions, count_sets
 from wsopt.gpu.cuda_clock import CudaClock, captured
-from wsopt.gpu.eager_source import Inapplicable
+from wsopt.gpu.eager_source import Inapplicable, Missing
 from wsopt.gpu.inputs import random_inputs
 from wsopt.gpu.launch import BuildFolder, Prepared, load_folder, prepare, reference
-from wsopt.gpu.raw_graph import RawGraph
 from wsopt.gpu.rows import BaselineRow, Row
 from wsopt.gpu.timing import Contestant, Launch, measure, ratios, summary
 from wsopt.gpu.torch_reference import compulsory_bytes, flops, relative_error
 
 KERNEL = "kernel"
 # What torch, Dynamo and Inductor raise for a graph they cannot run; all their own errors are RuntimeErrors.
-_BASELINE_ERRORS = (RuntimeError, TypeError, ValueError, AttributeError)
+_BASELINE_ERRORS = (RuntimeError, TypeError, ValueError, AttributeError, ImportError)
 
 Samples = Mapping[str, Sequence[float]]
 
@@ -48,7 +47,7 @@ def bench_folder(path: Path, options: BenchOptions, *, device: str = "cuda") -> 
     row = _checked(row, sets[0].errors(expected, row.name, options.hang_s), options, "")
     if row.status != "ok":
         return row
-    entries = [_entry(name, folder.graph, sets, expected, options) for name in options.baselines]
+    entries = [_entry(name, folder, sets, expected, options) for name in options.baselines]
     if options.against:
         entries.append(_against(load_folder(Path(options.against)), sets, expected, options))
     expected.clear()
@@ -81,12 +80,13 @@ def _sets(
 
 
 def _row(folder: BuildFolder, path: Path) -> Row:
+    work = folder.schedule.get("work", {})  # what masks leave of it; older builds do not say
     return Row(
         name=folder.graph.name,
         folder=path.name,
         status="ok",
-        flops=flops(folder.graph),
-        bytes=compulsory_bytes(folder.graph),
+        flops=work.get("flops") or flops(folder.graph),
+        bytes=work.get("bytes") or compulsory_bytes(folder.graph),
         predicted_us=find_number(folder.schedule, "predicted_us"),
         bound_us=find_number(folder.schedule, "bound_us"),
     )
@@ -118,18 +118,20 @@ def find_number(data: Any, key: str) -> float | None:
 
 def _entry(
     name: str,
-    graph: RawGraph,
+    folder: BuildFolder,
     sets: Sequence[Prepared],
     expected: Mapping[str, Tensor],
     options: BenchOptions,
 ) -> _Entry:
+    graph = folder.graph
     try:
-        baseline = build_baseline(name, graph)
+        baseline = build_baseline(name, graph, folder.schedule)
         calls = [baseline.bind(graph, item.inputs) for item in sets]
         outputs = calls[0]()
         cuda_clock.wait(options.hang_s, name)
     except Inapplicable as reason:
-        return _Entry(BaselineRow(name, "inapplicable", str(reason)), None)
+        status = "missing" if isinstance(reason, Missing) else "inapplicable"
+        return _Entry(BaselineRow(name, status, str(reason)), None)
     except _BASELINE_ERRORS as error:
         text = (str(error).strip().splitlines() or [""])[0][:300]
         return _Entry(BaselineRow(name, "error", f"{type(error).__name__}: {text}"), None)

@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from wsopt.errors import InputError, Problem
 from wsopt.gpu.timing import TimingOptions
 
-BASELINES = ("cublas", "eager", "inductor", "scaled_mm", "sdpa")
+DEFAULT_BASELINES = (
+    "cublas",
+    "eager",
+    "inductor",
+    "scaled_mm",
+    "sdpa_cudnn",
+    "sdpa_flash",
+    "flex",
+    "flash_attn_4",
+    "copy",
+)
+BASELINES = (*DEFAULT_BASELINES, "sdpa")
 AGAINST = "against"
-DEFAULT_BASELINES = ("cublas", "eager", "inductor", "scaled_mm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +31,10 @@ class BenchOptions:
     `tolerance` on the relative error of the kernel, `baseline_tolerance` on that of a baseline, which
     rounds where torch does. `hang_s`: seconds one launch or sample may take; `limit_s`: seconds a folder
     may take in all, compiling baselines included. Kernels under `graph_below_us` are timed in a CUDA graph
-    too. Input sets together exceed `cache_factor` times the L2 and stay under `most_bytes`. `together`:
-    folders share a process. `against`: a build folder of the same graph that is timed beside each, in the row
-    of a baseline of that name. Raises InputError for a name that is no baseline.
+    too. A contestant runs `settle_ms` untimed before each sample. Input sets together exceed `cache_factor`
+    times the L2 and stay under `most_bytes`. `together`: folders share a process. `against`: a build folder of
+    the same graph that is timed beside each, in the row of a baseline of that name. Raises InputError for a
+    name that is no baseline.
     """
 
     baselines: tuple[str, ...] = DEFAULT_BASELINES
@@ -32,9 +43,10 @@ class BenchOptions:
     baseline_tolerance: float = 5e-2
     rounds: int = 21
     sample_ms: float = 10.0
+    settle_ms: float = 100.0
     warm_up_ms: float = 500.0
     hang_s: float = 20.0
-    limit_s: float = 300.0
+    limit_s: float = 600.0
     graph_below_us: float = 100.0
     cache_factor: float = 3.0
     most_bytes: int = 8 * 2**30
@@ -50,7 +62,7 @@ class BenchOptions:
     @property
     def timing(self) -> TimingOptions:
         """The part of it that the timing needs."""
-        return TimingOptions(self.rounds, self.sample_ms, self.warm_up_ms)
+        return TimingOptions(self.rounds, self.sample_ms, self.settle_ms, self.warm_up_ms)
 
     def to_text(self) -> str:
         """As JSON on one line."""

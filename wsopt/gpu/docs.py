@@ -23,7 +23,10 @@ turns in every round, on sets of inputs that together exceed the L2; a time is t
 its spread half the distance of the quartiles. A ratio is the baseline's time over the kernel's, taken round
 by round: above 1 the kernel is faster. Where a kernel is short, time and ratio are those of launches replayed
 out of a CUDA graph, with the ratio of plain launches, host time and all, in brackets. GB/s count each input
-and output once. `cublas` is the matrix products of the graph alone, without what surrounds them.
+and output once, TFLOP/s the products alone; neither counts what a mask leaves out. `cublas` is the matrix
+products of the graph alone, without what surrounds them, `copy` a copy that reads and writes as many bytes
+as the graph. `sdpa_cudnn`, `sdpa_flash`, `flex` and `flash_attn_4` are an attention by SDPA's back ends,
+compiled FlexAttention and flash-attn-4, in so far as they can say it.
 """
 
 

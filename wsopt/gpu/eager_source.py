@@ -31,6 +31,10 @@ class Inapplicable(Exception):
     """A baseline that has no counterpart for this graph; the text says why."""
 
 
+class Missing(Inapplicable):
+    """A baseline that would apply, of a package that is not installed."""
+
+
 def variable(name: Operand) -> str:
     """The name of a tensor as a Python variable. Raises ValueError for what is no name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -214,9 +218,15 @@ def _cast(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     return f"{operands[0]}.to({TORCH_NAMES[node.attrs['dtype']]})"
 
 
-def _norm(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+def _norm(graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     eps = float(node.attrs.get("eps", 1e-6 if node.op == "rms_norm" else 1e-5))
     x, *weights = operands
+    # torch's norms take weights in the type of what they norm.
+    known = _dtype_of(graph, node.inputs[0])
+    weights = [
+        text if _dtype_of(graph, weight) == known else f"{text}.to({x}.dtype)"
+        for text, weight in zip(weights, node.inputs[1:], strict=True)
+    ]
     return f"F.{node.op}({x}, {x}.shape[-1:], {', '.join(weights)}, eps={eps!r})"
 
 

@@ -1,4 +1,4 @@
-"""Baselines that are a library's product alone: all matmuls of a graph, or one f8 matmul with its scales."""
+"""Baselines that are a part of a graph: its matmuls alone, one f8 matmul with its scales, or the bytes it moves."""
 
 from __future__ import annotations
 
@@ -46,6 +46,25 @@ def scaled_mm_source(graph: RawGraph) -> str:
         f"use_fast_accum={fast})"
     )
     return function_source(graph, [line], [cast.name], "scaled_mm")
+
+
+def copy_source(graph: RawGraph, nbytes: int) -> str:
+    """A copy in device memory that reads and writes `nbytes` together, as a function that returns a launch."""
+    if not graph.inputs:
+        raise Inapplicable("the graph reads nothing")
+    arguments = [variable(item.name) for item in graph.inputs]
+    lines = [
+        f"def copy({', '.join(arguments)}):",
+        f"    source = torch.empty({nbytes // 2}, dtype=torch.uint8, device={arguments[0]}.device)",
+        "    target = torch.empty_like(source)",
+        "",
+        "    def launch():",
+        "        return (target.copy_(source),)",
+        "",
+        "    return launch",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def _factors(graph: RawGraph, name: Operand) -> list[Operand]:

@@ -15,7 +15,7 @@ from typing import Any
 from wsopt.errors import InputError, Problem
 
 Operand = str | int | float
-_WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _BITS = {
     "f32": 32,
     "f16": 16,
@@ -119,7 +119,7 @@ def _input(item: Mapping[str, Any]) -> RawInput:
 
 
 def _node(item: Mapping[str, Any]) -> RawNode:
-    operands = tuple(_WORDS.get(word, word) for word in item.get("inputs", ()))
+    operands = tuple(WORDS.get(word, word) for word in item.get("inputs", ()))
     return RawNode(item["name"], item["op"], operands, dict(item.get("attrs") or {}))
 
 

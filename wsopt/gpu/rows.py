@@ -14,7 +14,7 @@ from wsopt.errors import InputError, Problem
 
 FORMAT = "wsopt.bench/1"
 STATUSES = ("ok", "wrong", "hang", "error")
-BASELINE_STATUSES = ("ok", "wrong", "inapplicable", "error")
+BASELINE_STATUSES = ("ok", "wrong", "inapplicable", "missing", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class BaselineRow:
 class Row:
     """One build folder. `errors` are relative, by output, the worse of before and after timing.
 
-    `flops` of the matmuls and `bytes` read and written at least, a launch; rates follow from the time in a
-    CUDA graph where there is one. `predicted_us` and `bound_us` are the schedule's, `roofline` is
-    `bound_us` over the time. `message` says what went wrong.
+    `flops` of the matmuls and `bytes` read and written at least, a launch, less what masks leave out; rates
+    follow from the time in a CUDA graph where there is one. `predicted_us` and `bound_us` are the schedule's,
+    `roofline` is `bound_us` over the time. `message` says what went wrong.
     """
 
     name: str

@@ -41,7 +41,7 @@ def notes(document: Document) -> list[str]:
         found += [
             f"{row.folder}: {item.name}: {item.reason}"
             for item in row.baselines
-            if item.status in ("wrong", "error")
+            if item.status in ("wrong", "missing", "error")
         ]
     return found
 

@@ -1,7 +1,9 @@
 """Times contestants against one another in rounds. Knows no GPU: a clock is handed in.
 
 A large product runs into the power limit, so a time alone depends on what ran before it. Contestants take
-turns within a round, rounds go through them in changing order, and ratios are taken round by round.
+turns within a round, rounds go through them in changing order, and ratios are taken round by round. The clock
+follows the power of the last tenth of a second: a contestant settles, untimed, before each of its samples, or
+it would be timed at the clock of the one before it.
 """
 
 from __future__ import annotations
@@ -35,10 +37,11 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class TimingOptions:
-    """Rounds, least milliseconds of a sample, and milliseconds of warm-up over all contestants."""
+    """Rounds, least milliseconds of a sample and of settling before it, and of warm-up over all contestants."""
 
     rounds: int = 21
     sample_ms: float = 10.0
+    settle_ms: float = 100.0
     warm_up_ms: float = 500.0
     most_launches: int = 2000
 
@@ -52,6 +55,7 @@ def measure(
     samples: dict[str, list[float]] = {item.name: [] for item in contestants}
     for number in range(options.rounds):
         for item in round_order(contestants, number):
+            _settle(item, counts[item.name], clock, options)
             elapsed = clock.sample(item.launches, counts[item.name])
             samples[item.name].append(1e3 * elapsed / counts[item.name])
     return {name: tuple(times) for name, times in samples.items()}
@@ -95,6 +99,12 @@ def ratios(samples: Mapping[str, Sequence[float]], baseline: str, kernel: str) -
     pairs = zip(samples[baseline], samples[kernel], strict=True)
     found = summary([theirs / ours for theirs, ours in pairs])
     return found.median_us, found.upper_us - found.lower_us
+
+
+def _settle(item: Contestant, count: int, clock: Clock, options: TimingOptions) -> None:
+    spent = 0.0
+    while spent < options.settle_ms:
+        spent += max(1e-3, clock.sample(item.launches, count))
 
 
 def _warm_up(

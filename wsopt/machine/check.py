@@ -187,6 +187,10 @@ def _capacities(l2_bytes: int, dram_bytes: int) -> Iterator[Problem]:
     yield from _at_most("l2_bytes", l2_bytes, "dram_bytes", dram_bytes)
 
 
+def _sectors(l2_line_bytes: int, l2_sector_bytes: int) -> Iterator[Problem]:
+    yield from _multiple("l2_line_bytes", l2_line_bytes, "l2_sector_bytes", l2_sector_bytes)
+
+
 def _mma(mma_columns_step: int, mma_columns_max: int) -> Iterator[Problem]:
     yield from _multiple("mma_columns_max", mma_columns_max, "mma_columns_step", mma_columns_step)
 
@@ -212,6 +216,7 @@ CHECKS: tuple[Callable[..., Iterator[Problem]], ...] = (
     _shared_memory,
     _memory,
     _capacities,
+    _sectors,
     _mma,
     _latencies,
 )

@@ -21,6 +21,8 @@ from wsopt.machine.types import Latency, Machine
 
 DATA = Path(__file__).parent / "data"
 ARCHITECTURES = DATA / "architectures"
+RATED = DATA / "rated"
+"""Cards as they were before they were measured: what those that were are based on."""
 
 _SCHEMA = TypeAdapter(Machine)
 
@@ -32,7 +34,7 @@ def load_machine(name_or_path: str | Path) -> Machine:
     """
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or text.endswith(".toml") or "/" in text:
-        return _machine(text, _parse(text, Path(text)))
+        return _machine(text, read_tables(text, Path(text)))
     return _shipped(text)
 
 
@@ -64,11 +66,11 @@ def _shipped(name: str) -> Machine:
         )
         raise InputError(name, [Problem("", message)])
     path = DATA / f"{name}.toml"
-    return _machine(str(path), _parse(str(path), path))
+    return _machine(str(path), read_tables(str(path), path))
 
 
-def _parse(source: str, path: Path) -> dict[str, Any]:
-    """The tables of a file over those of its base; InputError if it cannot be read or is not TOML."""
+def read_tables(source: str, path: Path) -> dict[str, Any]:
+    """The tables of a file over those of its bases; InputError, by `source`, if it cannot be read or is not TOML."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -84,12 +86,12 @@ def _parse(source: str, path: Path) -> dict[str, Any]:
 
 def _base(source: str, name: Any) -> dict[str, Any]:
     """The tables of the shipped card or architecture that a file is based on; InputError if there is none."""
-    bases = {path.stem: path for path in (*DATA.glob("*.toml"), *ARCHITECTURES.glob("*.toml"))}
+    bases = {path.stem: path for folder in (DATA, RATED, ARCHITECTURES) for path in folder.glob("*.toml")}
     if not isinstance(name, str) or name not in bases:
         hint = suggest(str(name).lower(), bases)
         message = f"no card or architecture {name!r}{hint} (known: {', '.join(sorted(bases))})"
         raise InputError(source, [Problem("/base", message)])
-    return _parse(str(bases[name]), bases[name])
+    return read_tables(str(bases[name]), bases[name])
 
 
 def _machine(source: str, raw: Mapping[str, Any]) -> Machine:

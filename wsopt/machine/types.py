@@ -5,6 +5,7 @@ Ranges stand at the fields; what has to hold between fields is in `check.py`. Va
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
@@ -124,7 +125,7 @@ class Machine:
     """One card. Bandwidths are in bytes a second, rates per SM and cycle, clocks in MHz.
 
     `clock_mhz` is the boost clock, `rated_clock_mhz` the one behind the vendor's dense TFLOP/s, and
-    `sustained_clock_mhz` the one that dense tensor work holds under the power limit. `tensor` gives
+    `sustained_clock_mhz` the one that kernels hold which the power limit leaves alone. `tensor` gives
     multiply-adds by operand dtype, `scalar` instructions by kind, `scalar_unit` the pipe of each kind, and
     `scalar_alone` those instructions where one warpgroup has the SM to itself. A tile operation takes one
     warpgroup alone `tile_start` cycles and `tile_alone` for each column; where all warpgroups keep at theirs,
@@ -143,7 +144,7 @@ class Machine:
     sm_count: Annotated[int, _whole(1, 1024, "streaming multiprocessors")]
     clock_mhz: Annotated[float, _real(100, 10_000, "boost clock, MHz")]
     rated_clock_mhz: Annotated[float, _real(100, 10_000, "clock of the dense TFLOP/s, MHz")]
-    sustained_clock_mhz: Annotated[float, _real(100, 10_000, "clock under dense tensor work, MHz")]
+    sustained_clock_mhz: Annotated[float, _real(100, 10_000, "clock that the power limit leaves alone, MHz")]
 
     threads_per_warp: Annotated[int, _whole(1, 128, "threads a warp")]
     warps_per_warpgroup: Annotated[int, _whole(1, 32, "warps a warpgroup")]
@@ -192,21 +193,40 @@ class Machine:
     tma_alignment_bytes: Annotated[int, _whole(1, 1024, "alignment of TMA addresses and strides, bytes")]
 
     sms_per_gpc: Annotated[int, _whole(1, 1024, "SMs that share a path to L2")]
-    power_cycles_per_tensor_cycle: Annotated[
-        float, _real(0, 10, "cycles that the power limit takes for a cycle of the tensor core")
+    power_clock_mhz: Annotated[
+        float, _real(1, 10_000, "clock of one tensor cycle's energy a cycle under the power limit, MHz")
+    ]
+    power_idle: Annotated[
+        float, _real(0, 10, "energy of a cycle of the SM by itself, in cycles of the tensor core")
     ]
     joint_warpgroups_loss: Annotated[
         float, _real(0, 1, "share of the tensor rate lost where one partition has two warpgroups")
     ]
     l2_line_bytes: Annotated[int, _whole(16, 1024, "bytes of an L2 line; a copy asks for whole ones")]
+    l2_sector_bytes: Annotated[int, _whole(8, 1024, "bytes of a sector of an L2 line")]
+    sector_split_factor: Annotated[
+        float, _real(1, 10, "how much more a line costs whose part begins in the middle of a sector")
+    ]
     power_cycles_per_shared_byte: Annotated[
-        float, _real(0, 1, "cycles that the power limit takes for an operand byte out of shared memory")
+        float, _real(0, 1, "energy of an operand byte out of shared memory, in cycles of the tensor core")
     ]
     power_cycles_per_l2_byte: Annotated[
-        float, _real(0, 1, "cycles that the power limit takes for a byte from L2 to an SM")
+        float, _real(0, 1, "energy of a byte from L2 to an SM, in cycles of the tensor core")
     ]
     power_cycles_per_gpc_byte: Annotated[
-        float, _real(0, 1, "the same for a byte, counted once for all SMs of a GPC that read it")
+        float, _real(0, 1, "energy of a byte, counted once for all SMs of a GPC that read it")
+    ]
+    power_cycles_per_dram_byte: Annotated[
+        float, _real(0, 1, "energy of a byte of device memory, in cycles of the tensor core")
+    ]
+    copy_queue: Annotated[
+        float, _real(0, 100, "how much longer a copy takes on a path that is always busy, in times")
+    ]
+    copy_knee: Annotated[
+        float, _real(1, 100, "exponent of the norm in which path, tensor core and ring bound a loop")
+    ]
+    copy_knee_alone: Annotated[
+        float, _real(1, 100, "the same where one consumer at a time has products under way")
     ]
 
     kernel_launch_us: Annotated[float, _real(0, 1000, "one launch, microseconds")]
@@ -214,7 +234,6 @@ class Machine:
     block_turnover_cycles: Annotated[
         float, _real(0, 1e6, "from the end of a block to the first instruction of the next on its SM, cycles")
     ]
-    wave_tail_cycles: Annotated[float, _real(0, 1e6, "from last store to the next wave, cycles")]
 
     tensor: Rates
     dense_tflops: Annotated[Mapping[str, Tflops], AfterValidator(FrozenMap), _PLAIN]
@@ -238,14 +257,25 @@ class Machine:
 
     def sustained_tflops(self, dtype: str) -> float:
         """TFLOP/s at the sustained clock: what a product that never waits reaches under the power limit."""
-        return self.tflops(dtype) * self.sustained_clock_mhz / self.rated_clock_mhz
+        return self.tflops(dtype) * self.power_clock(1.0, 1.0) / self.rated_clock_mhz
 
     def ridge(self, dtype: str) -> float:
         """FLOP a byte at which tensor cores and device memory take equally long, both by the datasheet."""
         return self.tflops(dtype) * 1e12 / self.dram_bandwidth
 
+    def power_clock(self, cycles: float, energy: float) -> float:
+        """The clock, in MHz, at which the power limit holds work that takes `cycles` and `energy`.
+
+        Energy is in cycles of the tensor core. A cycle's energy goes with the clock f, for the voltage does
+        with its root: energy * f^2 / cycles is the power, which has a limit, up to the sustained clock.
+        """
+        per_cycle = energy / cycles + self.power_idle
+        if not per_cycle:
+            return self.sustained_clock_mhz
+        return min(self.sustained_clock_mhz, self.power_clock_mhz / math.sqrt(per_cycle))
+
     def seconds(self, cycles: float) -> float:
-        """Time that `cycles` of an SM take at the sustained clock."""
+        """Time that `cycles` of an SM take at the sustained clock; what the power limit adds are cycles too."""
         return cycles / (self.sustained_clock_mhz * 1e6)
 
     def source(self, figure: str) -> str:

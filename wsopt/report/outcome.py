@@ -6,6 +6,7 @@ from wsopt.report.facts import Part, ii_limits, kernel_limits, register_facts, t
 from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.types import Sharing, Structure, Unit
 
 _NO_DIFFERENCE_US = 5e-4
@@ -30,7 +31,7 @@ def time_section(verified: VerifiedSchedule, certificate: Certificate, width: in
 def _bounds(verified: VerifiedSchedule) -> list[tuple[str, str, str]]:
     """Floors, launch, total and roofline, each with what it comes from."""
     p, machine, program = verified.schedule.prediction, verified.machine, verified.program
-    rate = program.region.flops / p.microseconds / 1e6
+    rate = needed_flops(program.region) / p.microseconds / 1e6
     reached = percent(p.roofline_us / p.microseconds)
     return [
         ("floor of device memory", microseconds(p.dram_us), f"{program.dram_bytes:,} bytes"),
@@ -44,7 +45,7 @@ def _bounds(verified: VerifiedSchedule) -> list[tuple[str, str, str]]:
 def _roof(verified: VerifiedSchedule) -> str:
     """What the roofline bound comes from: the compulsory bytes, or else arithmetic."""
     region = verified.program.region
-    nbytes_us = region.compulsory_bytes / verified.machine.dram_sustained_bandwidth * 1e6
+    nbytes_us = needed_bytes(region) / verified.machine.dram_sustained_bandwidth * 1e6
     return "the compulsory bytes" if nbytes_us >= verified.schedule.prediction.roofline_us else "arithmetic"
 
 

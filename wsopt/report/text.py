@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 from wsopt.report.budgets import memory_section, register_section
 from wsopt.report.facts import structure_fields
-from wsopt.report.layout import KEEP, clean, counted, first_line, joined, shortened, wrapped
+from wsopt.report.layout import KEEP, clean, counted, first_line, joined, percent, shortened, wrapped
 from wsopt.report.loop import gantt_section, pipeline_section, ring_section
 from wsopt.report.outcome import binding_section, certificate_section, time_section
+from wsopt.report.sentences import words_section
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.types import Region
+from wsopt.tile.needed import kept, needed_bytes, needed_flops
+from wsopt.tile.types import Region, Role, TileProgram
 
 MIN_WIDTH = 90
 """A narrower report is written at this width: its chart and tables would not be readable."""
@@ -27,13 +29,14 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
     program, machine = verified.program, verified.machine
     region = program.region
     dtype = region.operand_dtype.value
+    flops, nbytes = needed_flops(region), needed_bytes(region)
     extents = ", ".join(f"{role.value} {extent:,}" for role, extent in region.extents)
     lines = [
         f"machine    {clean(machine.title)}, {machine.sm_count} SMs",
         f"extents    {extents}; {counted(len(region.contractions), 'product')} of {dtype}",
         f"outputs    {_outputs(region)}",
-        f"work       {counted(program.tiles, 'tile')} of {counted(program.trips, 'iteration')}; "
-        f"{region.flops:,} FLOP, {region.compulsory_bytes:,} compulsory bytes",
+        f"work       {counted(program.tiles, 'tile')} of {_trips(program)}; "
+        f"{flops:,} FLOP{_masked(region)}, {nbytes:,} compulsory bytes",
         f"intensity  {_intensity(verified)}",
     ]
     return [part for line in lines for part in wrapped(line, width, hang=" " * 11)]
@@ -44,10 +47,22 @@ def _intensity(verified: VerifiedSchedule) -> str:
     region = verified.program.region
     if region.streams_rows:
         return "no product: bytes bound it"
-    intensity = region.flops / region.compulsory_bytes
+    intensity = needed_flops(region) / needed_bytes(region)
     ridge = verified.machine.ridge(region.operand_dtype.value)
     side = "above: arithmetic bounds it" if intensity >= ridge else "below: bytes bound it"
     return f"{intensity:,.1f} FLOP a byte, the card's ridge is {ridge:,.1f}; {side}"
+
+
+def _trips(program: TileProgram) -> str:
+    """Iterations of a tile; with masks of the longest one."""
+    return ("up to " if program.region.bounds else "") + counted(program.trips, "iteration")
+
+
+def _masked(region: Region) -> str:
+    """Which share of the pairs of a row and a streamed element count, where masks leave some out."""
+    whole = region.extent(Role.ROW) * region.extent(Role.STREAM)
+    share = kept(region).elements / whole
+    return "" if share == 1 else f" ({percent(share)} of the unmasked {region.flops:,})"
 
 
 def _outputs(region: Region) -> str:
@@ -68,6 +83,7 @@ def _field(value: int | str | bool) -> str:
 SECTIONS: tuple[tuple[str, Section], ...] = (
     ("Program", program_section),
     ("Structure", structure_section),
+    ("In words", words_section),
     ("One initiation interval", gantt_section),
     ("Pipeline", pipeline_section),
     ("Rings", ring_section),

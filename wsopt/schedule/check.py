@@ -14,6 +14,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import PartitionRole, PlacedOp, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
+from wsopt.tile.pace import iteration_pace
 from wsopt.tile.types import Live, OpKind, RingPlan, TileProgram, Unit
 
 Faults = Iterator[str]
@@ -90,6 +91,9 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         if depth < 1:
             yield f"{plan.name} has {depth} slots"
             continue
+        pace = iteration_pace(program, machine, depth)
+        if schedule.ii < pace:
+            yield f"II is {schedule.ii}, {plan.name} with {depth} slots keeps a pace of {pace}"
         slabs = _slab_starts(schedule, program, plan)
         for release in plan.releases:
             op = program.op(release)

@@ -1,9 +1,9 @@
 """The predicted time of a kernel from its initiation interval: one formula, for the model and the checker.
 
 A block starts, fills its ring, runs its tiles, and drains. Consumers that share rows run their epilogues
-together, with the tensor core idle; consumers in turns run theirs under another's loop. Moving bytes costs
-time twice: on the path, and under the power limit (`power`), where energy spent on bytes is not there for
-products. No kernel is faster than its bytes through L2 and device memory.
+together, with the tensor core idle; consumers in turns run theirs under another's loop. What products and bytes
+take of the power lowers the clock of all of it (`Machine.power_clock`): `power` is what that adds, in cycles of
+the sustained clock. No kernel is faster than its bytes through L2 and device memory.
 """
 
 from __future__ import annotations
@@ -13,20 +13,27 @@ from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers, Prediction
-from wsopt.tile.costs import gpc_bytes, load_cycles, operand_bytes, store_drain_cycles
+from wsopt.tile.costs import load_cycles, store_drain_cycles
+from wsopt.tile.needed import needed_bytes, needed_flops
+from wsopt.tile.pace import slab_energy
 from wsopt.tile.types import OpKind, Sharing, TileProgram, Unit
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The parts of the time that no schedule of this tile program changes, in cycles."""
+    """The parts of the time that no schedule of this tile program changes, in cycles.
+
+    `energy` is what an SM takes on the average, in cycles of its tensor core. Where device memory sets the pace,
+    the clock of the SMs, and with it the energy, does not count: they are not `paced`.
+    """
 
     rounds: int
     start: float
     fill: float
     tail: float
-    power: float
+    energy: float
     handover: float
+    paced: bool = True
 
 
 def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
@@ -64,30 +71,17 @@ def longest_path(program: TileProgram) -> int:
 
 def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     """What every schedule of a tile program pays."""
-    s = program.structure
     if program.region.streams_rows:
         return _row_parts(program, machine)
     rounds = math.ceil(program.tiles / machine.sm_count)
-    passes = rounds * program.passes if program.work is None else program.work.trips
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
     latency = machine.latency
-    slab = sum(plan.slot_bytes for plan in program.rings)
-    per_slab = machine.power_cycles_per_l2_byte * slab
-    if program.work is None:
-        per_slab += machine.power_cycles_per_gpc_byte * gpc_bytes(program.region, s, machine)
-    tensor = sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
-    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
-    if program.work is None:
-        per_slab += machine.power_cycles_per_shared_byte * operand_bytes(program.region, s, machine) * crowd
-    per_pass = s.copies * per_slab
-    shares = machine.sm_count * rounds
-    memory = machine.power_cycles_per_l2_byte * program.dram_bytes / shares
     return Rounds(
         rounds=rounds,
         start=machine.block_start_cycles,
         fill=latency.tma_load_dram + sum(op.busy for op in loads) + _further_fill(program, machine),
         tail=latency.tma_store,
-        power=passes * (per_pass + machine.power_cycles_per_tensor_cycle * tensor) + rounds * memory,
+        energy=_energy(program, machine),
         handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
     )
 
@@ -102,29 +96,46 @@ def _row_parts(program: TileProgram, machine: Machine) -> Rounds:
         start=machine.block_start_cycles,
         fill=machine.latency.tma_load_dram + last,
         tail=machine.latency.tma_store,
-        power=0.0,
+        energy=0.0,
         handover=0.0,
+        paced=False,
     )
 
 
 def row_interval(program: TileProgram) -> float:
-    """Cycles a tile for which the SM itself is busy: its own units and its consumers, device memory left out.
-
-    They count at four fifths, as paths do (`tile.costs.load_latency`): what is late cannot be made up for by
-    what is never idle.
-    """
+    """Cycles a tile for which the SM itself is busy: its own units and its consumers, device memory left out."""
     loop = program.loop
     units = [
         sum(c for op in loop for held, c in op.held if held is unit) for unit in set(Unit) - {Unit.MEMORY}
     ]
     consumers = {op.consumer for op in loop if op.consumer is not None}
     issue = [sum(op.issue for op in loop if op.consumer == consumer) for consumer in consumers]
-    return max(*units, *issue) / 0.8
+    return max(*units, *issue)
 
 
 def _row_main(program: TileProgram, fixed: Rounds, machine: Machine, ii: float) -> float:
-    """Cycles in which tiles stream: device memory is shared by those still at work, an SM's own units are not."""
-    return max(program.tiles / machine.sm_count * ii, fixed.rounds * row_interval(program))
+    """Cycles in which tiles stream: device memory is shared by those still at work, an SM's own units are not.
+
+    As in a loop of products (`tile.pace`) copies come early and late, so that two bounds that are alike add up
+    as a norm.
+    """
+    alone = program.structure.consumers == 1
+    knee = machine.copy_knee_alone if alone else machine.copy_knee
+    memory, own = program.tiles / machine.sm_count * ii, fixed.rounds * row_interval(program)
+    largest = max(memory, own)
+    return float(largest * ((memory / largest) ** knee + (own / largest) ** knee) ** (1 / knee))
+
+
+def _energy(program: TileProgram, machine: Machine) -> float:
+    """Energy of an SM on the average, in cycles of its tensor core."""
+    memory = machine.power_cycles_per_dram_byte * program.dram_bytes / machine.sm_count
+    s = program.structure
+    if program.work is None:
+        passes = program.tiles * program.passes * s.copies / machine.sm_count
+        return passes * slab_energy(program.region, s, machine) + memory
+    tensor = sum(op.busy for op in program.loop if op.kind is OpKind.MMA)
+    moved = sum(plan.slot_bytes for plan in program.rings)
+    return program.work.trips * (tensor + machine.power_cycles_per_l2_byte * moved) + memory
 
 
 def _further_fill(program: TileProgram, machine: Machine) -> float:
@@ -146,20 +157,27 @@ def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float)
 
 
 def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
-    """Cycles of the busiest SM, from the first block's start to the last store."""
+    """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock."""
     s = program.structure
     if program.region.streams_rows:
         main = _row_main(program, fixed, machine, ii)
         return fixed.start + fixed.fill + main + fixed.tail
     if program.work is not None:
         turnover = fixed.start + machine.block_turnover_cycles + fixed.fill + epilogue
-        return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii + fixed.power
+        return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii
     tile = tile_cycles(program, fixed, ii, epilogue)
     if not s.persistent:
-        once = fixed.start + fixed.fill + tile + machine.wave_tail_cycles
-        return fixed.rounds * once + fixed.power
+        once = fixed.start + fixed.fill + tile + machine.block_turnover_cycles
+        return fixed.rounds * once
     last = epilogue if s.sharing is Sharing.TURNS else 0.0
-    return fixed.start + fixed.fill + fixed.rounds * tile + last + fixed.tail + fixed.power
+    return fixed.start + fixed.fill + fixed.rounds * tile + last + fixed.tail
+
+
+def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
+    """Cycles of the sustained clock that the power limit adds to `cycles` of a kernel."""
+    if not fixed.paced:
+        return 0.0
+    return cycles * (machine.sustained_clock_mhz / machine.power_clock(cycles, fixed.energy) - 1)
 
 
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
@@ -174,18 +192,23 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
 
 
 def roofline_us(program: TileProgram, machine: Machine) -> float:
-    """Microseconds of the arithmetic at the sustained clock, or of the compulsory bytes if they take longer."""
+    """Microseconds of the arithmetic at the sustained clock, or of the compulsory bytes if they take longer.
+
+    Both are of the elements that count: what masks leave out is no work.
+    """
     region = program.region
     rate = machine.sustained_tflops(region.operand_dtype.value) if region.contractions else 1.0
-    arithmetic = region.flops / (rate * 1e6)
-    return max(arithmetic, region.compulsory_bytes / machine.dram_sustained_bandwidth * 1e6)
+    arithmetic = needed_flops(region) / (rate * 1e6)
+    return max(arithmetic, needed_bytes(region) / machine.dram_sustained_bandwidth * 1e6)
 
 
 def predict(program: TileProgram, machine: Machine, ii: float, buffers: EpilogueBuffers) -> Prediction:
     """The predicted time of a schedule with this initiation interval and these epilogue buffers."""
     fixed = fixed_parts(program, machine)
     epilogue = epilogue_cycles(program, machine, buffers)
-    cycles = total_cycles(program, fixed, machine, ii, epilogue)
+    running = total_cycles(program, fixed, machine, ii, epilogue)
+    power = power_cycles(fixed, machine, running)
+    cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6
     dram_us, l2_us = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
@@ -193,15 +216,15 @@ def predict(program: TileProgram, machine: Machine, ii: float, buffers: Epilogue
     main = fixed.rounds * program.passes * ii if program.work is None else program.work.trips * ii
     if program.region.streams_rows:
         main = _row_main(program, fixed, machine, ii)
-    known = fixed.start + fixed.fill + main + fixed.tail + fixed.power
+    known = fixed.start + fixed.fill + main + fixed.tail
     return Prediction(
         rounds=fixed.rounds,
         start=fixed.start,
         fill=fixed.fill,
         main=main,
-        epilogue=cycles - known,
+        epilogue=running - known,
         tail=fixed.tail,
-        power=fixed.power,
+        power=power,
         cycles=cycles,
         sm_us=sm_us,
         dram_us=dram_us,

@@ -6,7 +6,7 @@ import math
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
-from wsopt.tile.row_costs import ROW_GRAIN
+from wsopt.tile.pace import iteration_pace
 from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
 _COARSE = 16
@@ -92,19 +92,18 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
 
 
 def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
-    """The least II: unit loads, recurrences, and a slot's lifetime over the deepest ring."""
+    """The least II: unit loads, recurrences, and what the deepest ring allows."""
     slots = [
         ring_bound(program, machine, plan, max(1, max_depth(program, machine, number)))
         for number, plan in enumerate(program.rings)
     ]
-    least = max(unit_load(program), recurrence(program), promotion(program), *slots)
+    deepest = iteration_pace(program, machine, max(1, max_depth(program, machine))) if program.rings else 0
+    least = max(unit_load(program), recurrence(program), promotion(program), deepest, *slots)
     return math.ceil(least / time_unit(program)) * time_unit(program)
 
 
 def time_unit(program: TileProgram) -> int:
     """Cycles of one unit of the model's time: loops that compute values have many operations of many cycles."""
-    if program.region.streams_rows:
-        return ROW_GRAIN
     return _COARSE if program.region.body else 1
 
 
@@ -146,11 +145,14 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     return ""
 
 
-def lower_bound_us(program: TileProgram, machine: Machine) -> float:
-    """Microseconds that no schedule of this tile program can be faster than, within the model."""
+def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> float:
+    """Microseconds that no schedule of this tile program can be faster than, within the model; `least` is a
+    further bound of its II, in cycles.
+    """
     fixed = timing.fixed_parts(program, machine)
     epilogue = min(timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
-    ii = ii_lower_bound(program, machine)
+    ii = max(least, ii_lower_bound(program, machine))
     cycles = timing.total_cycles(program, fixed, machine, ii, epilogue)
+    cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)
     return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us

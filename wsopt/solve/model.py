@@ -16,22 +16,21 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
-from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
-from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, max_depth, slot_lifetime, time_unit
-from wsopt.solve.orders import ask_for_another
-from wsopt.solve.result import Outcome, Solved
+from wsopt.schedule.types import EpilogueBuffers, PartitionRole
+from wsopt.solve.bound import ii_bounds, max_depth, slot_lifetime, time_unit
+from wsopt.tile.pace import iteration_pace
 from wsopt.tile.types import OpKind, RingPlan, Sharing, TileOp, TileProgram, Unit
-
-_DETERMINISTIC_LIMIT = 20.0
 
 
 @dataclass(slots=True)
 class Model:
-    """The variables of one tile program's model, by operation name."""
+    """The variables of one tile program's model, by operation name. II is of the range `interval`, in cycles."""
 
     program: TileProgram
     machine: Machine
     margin: int
+    interval: tuple[int, int]
+    stages: int
     cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
     ii: cp_model.IntVar = field(init=False)
     stage: dict[str, cp_model.IntVar] = field(default_factory=dict)
@@ -65,10 +64,8 @@ def _variables(m: Model) -> None:
 
     The product is linear in one Boolean a stage: stage = k implies start = k II + cycle.
     """
-    low, high = (m.t(cycles) for cycles in ii_bounds(m.program, m.machine))
-    # A slot's whole life, copy to release, fits the stages; one more gives room to delay a release.
-    life = max(slot_lifetime(m.program, m.machine, plan) for plan in m.program.rings)
-    stages = math.ceil(m.t(max(life, timing.longest_path(m.program))) / low) + 2
+    low, high = (m.t(cycles) for cycles in m.interval)
+    stages = m.stages
     m.horizon = stages * high
     m.ii = m.cp.new_int_var(low, high, "II")
     for op in m.program.loop:
@@ -147,9 +144,19 @@ def _emitter_one_overlap(m: Model) -> None:
             m.cp.add(m.start[other] < m.start[one] + 2 * m.ii)
 
 
+def stretches(program: TileProgram) -> bool:
+    """Whether a schedule stands at every larger II too, with its operations at the same stages and cycles.
+
+    No constraint wants two operations closer to each other than some multiple of II, less nothing; so all
+    differences that it asks for are still there with more time at the end of every stage. What breaks this
+    is a time from one consumer to another that has to be the same for all of their operations.
+    """
+    return not program.region.computes_values or all(op.consumer in (0, None) for op in program.loop)
+
+
 def _emitter_one_program(m: Model) -> None:
     """emitter.v1: consumers of a loop that computes values run one program, each some time after the first."""
-    if not m.program.region.computes_values:
+    if stretches(m.program):
         return
     own: dict[int, list[TileOp]] = {}
     for op in m.program.loop:
@@ -225,6 +232,17 @@ def _symmetry(m: Model) -> None:
     the consumers' first products follow each other.
     """
     m.cp.add(m.start[m.program.rings[0].loads[0]] == 0)
+    consumers_in_turn(m)
+
+
+def consumers_in_turn(m: Model) -> None:
+    """The first products of consumers follow each other.
+
+    Where all run one program, and so meet nowhere but on units, each comes less than an II after the first:
+    an II earlier units are held as before, tiles have been there for the first, and slots are free sooner. And
+    of the gaps between them round the II none is longer than the one from the last to the first: named from
+    the consumer after the longest gap on, they hand their slots back sooner.
+    """
     products: dict[int, str] = {}
     first = OpKind.ELEMENTWISE if m.program.region.streams_rows else OpKind.MMA
     for op in m.program.loop:
@@ -233,6 +251,12 @@ def _symmetry(m: Model) -> None:
     names = [products[consumer] for consumer in sorted(products)]
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[one] <= m.start[other])
+    if not m.program.region.body or len(names) < 2:
+        return
+    last = m.ii - m.start[names[-1]] + m.start[names[0]]
+    m.cp.add(last >= 1)
+    for one, other in itertools.pairwise(names):
+        m.cp.add(m.start[other] - m.start[one] <= last)
 
 
 def _units(m: Model) -> None:
@@ -258,7 +282,7 @@ def _rings(m: Model) -> None:
     i = (c + depth) div copies iterations later.
 
     start[load of k] + i * II >= start[release of c] + handing it back. With one slab an iteration that is a
-    life of at most depth * II.
+    life of at most depth * II. Copies come early and late: a ring just deep enough is slower than that.
     """
     for number, plan in enumerate(m.program.rings):
         most = max_depth(m.program, m.machine, number)
@@ -267,6 +291,7 @@ def _rings(m: Model) -> None:
             is_d = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
+            m.cp.add(m.ii >= iteration_pace(m.program, m.machine, d)).only_enforce_if(is_d)
             for freed, load, later in _refills(m, plan, d):
                 m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
 
@@ -362,13 +387,17 @@ def _time(m: Model) -> None:
     m.time = rounds * turn + consumers * epilogue
 
 
-def _ties(m: Model) -> cp_model.LinearExprT:
-    """Among equally fast schedules: the deepest ring, the fewest epilogue buffers, the earliest starts.
+def ties(m: Model) -> cp_model.LinearExprT:
+    """Among equally fast schedules: the deepest ring, the fewest epilogue buffers, the earliest starts, those
+    of operations that come first in the program before others'.
 
     The block has its shared memory to itself, so slots that nothing else needs buy tolerance of latency.
     """
-    starts = sum(m.start.values())
-    most_starts = len(m.start) * m.horizon + 1
+    every = len(m.start)
+    first = sum((every - number) * start for number, start in enumerate(m.start.values()))
+    most_first = every * (every + 1) // 2 * m.horizon + 1
+    starts = most_first * sum(m.start.values()) + first
+    most_starts = most_first * (every * m.horizon + 1)
     counts = {b: b.staging + b.inputs for b in m.buffers}
     buffers = sum(counts[b] * chosen for b, chosen in m.buffers.items())
     slots = sum(m.depth.values())
@@ -397,97 +426,40 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
 )
 """The constraint families, in the order in which they are added."""
 
+CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
+    _variables,
+    _placement,
+    _emitter_enough_trips,
+    _emitter_one_overlap,
+    _emitter_one_program,
+    _dependences,
+    consumers_in_turn,
+    _units,
+    _issue,
+    _live_tiles,
+)
+"""Those that say something of consumers even where nothing brings their tiles and nothing takes their slots."""
 
-def build(program: TileProgram, machine: Machine, margin: int) -> Model:
-    """The model of a tile program whose budgets `bound.infeasible` has let through."""
-    model = Model(program, machine, margin)
+
+def enough_stages(program: TileProgram, machine: Machine) -> int:
+    """Stages that hold a slot's whole life, copy to release; one more gives room to delay a release."""
+    unit, low = time_unit(program), ii_bounds(program, machine)[0]
+    life = max(slot_lifetime(program, machine, plan) for plan in program.rings)
+    longest = math.ceil(max(life, timing.longest_path(program)) / unit)
+    return math.ceil(longest / math.ceil(low / unit)) + 2
+
+
+def build(
+    program: TileProgram, machine: Machine, margin: int, interval: tuple[int, int] | None = None
+) -> Model:
+    """The model of a tile program whose budgets `bound.infeasible` has let through.
+
+    With one II for both ends of `interval`, in cycles, everything is linear with constants; without an
+    interval it is all that the model looks at.
+    """
+    model = Model(
+        program, machine, margin, interval or ii_bounds(program, machine), enough_stages(program, machine)
+    )
     for family in FAMILIES:
         family(model)
     return model
-
-
-def _partitions(m: Model) -> tuple[Partition, ...]:
-    """All that the launch has is dealt out: the loader keeps the least, the consumers share the rest."""
-    s = m.program.structure
-    registers = budget.consumer_registers(s, m.machine)
-    consumers = tuple(
-        Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)
-    )
-    return (*consumers, Partition(PartitionRole.LOADER, 0, budget.LOADER_WARPS, budget.LOADER_REGISTERS))
-
-
-def _read(m: Model, solver: cp_model.CpSolver) -> Schedule:
-    placed = tuple(
-        PlacedOp(
-            op=op.name,
-            partition=next(p for p in m.partitions if solver.value(m.on[op.name, p])),
-            stage=solver.value(m.stage[op.name]),
-            cycle=solver.value(m.cycle[op.name]) * m.unit,
-        )
-        for op in m.program.loop
-    )
-    rings = tuple((plan.name, solver.value(m.depth[plan.name])) for plan in m.program.rings)
-    buffers = next(b for b, chosen in m.buffers.items() if solver.value(chosen))
-    ii = solver.value(m.ii) * m.unit
-    return Schedule(
-        name=m.program.region.name,
-        machine=m.machine.name,
-        structure=m.program.structure,
-        ii=ii,
-        placed=placed,
-        partitions=_partitions(m),
-        rings=rings,
-        buffers=buffers,
-        base_registers=budget.base_registers(m.program.structure, m.machine),
-        shared_memory_bytes=budget.shared_memory(m.program, [slots for _, slots in rings], buffers),
-        prediction=timing.predict(m.program, m.machine, ii, buffers),
-    )
-
-
-def _solver() -> cp_model.CpSolver:
-    """Deterministic: one worker, a fixed seed, and a limit that counts work instead of seconds."""
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = _DETERMINISTIC_LIMIT
-    return solver
-
-
-def _break_ties(m: Model, first: cp_model.CpSolver) -> cp_model.CpSolver:
-    """Solve again with the time fixed at its optimum, for the order among equals."""
-    m.cp.add(m.time <= round(first.objective_value))
-    m.cp.minimize(_ties(m))
-    for op in m.program.loop:
-        m.cp.add_hint(m.start[op.name], first.value(m.start[op.name]))
-    second = _solver()
-    status = second.solve(m.cp)
-    return second if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else first
-
-
-def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule) -> Solved:
-    """Solve one tile program's model; a schedule that does in another order what those `found` do.
-
-    A budget that rules the structure out proves it infeasible at once.
-
-    A model that OR-Tools calls invalid is a fault of this file and raises RuntimeError.
-    """
-    ruled_out = infeasible(program, machine, margin)
-    if ruled_out:
-        return Solved(Outcome.INFEASIBLE, None, math.inf, math.inf, ruled_out, 0.0)
-    model = build(program, machine, margin)
-    for schedule in found:
-        ask_for_another(model.cp, model.ii, model.start, model.on, schedule)
-    model.cp.minimize(model.time)
-    solver = _solver()
-    status = solver.solve(model.cp)
-    if status == cp_model.MODEL_INVALID:
-        raise RuntimeError(f"invalid model: {model.cp.validate()}")
-    if status == cp_model.INFEASIBLE:
-        reason = f"no II up to {II_SLACK} times its bound"
-        return Solved(Outcome.INFEASIBLE, None, math.inf, math.inf, reason, solver.wall_time)
-    if status == cp_model.UNKNOWN:
-        return Solved(Outcome.UNKNOWN, None, math.inf, 0.0, "the work limit was reached", solver.wall_time)
-    outcome = Outcome.OPTIMAL if status == cp_model.OPTIMAL else Outcome.FEASIBLE
-    value, bound = solver.objective_value, solver.best_objective_bound
-    final = _break_ties(model, solver)
-    return Solved(outcome, _read(model, final), value, bound, "", solver.wall_time + final.wall_time)

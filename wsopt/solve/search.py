@@ -14,9 +14,10 @@ from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.margin import learned
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.lower import lower
 from wsopt.tile.structures import structures
@@ -35,13 +36,15 @@ Solutions = dict[tuple[Structure, tuple[Schedule, ...]], Solved]
 class Candidate:
     """A structure with its tile program and the bound of its time, in microseconds.
 
-    `found` are schedules that it has given already; what is left of it does things in another order.
+    `found` are schedules that it has given already; what is left of it does things in another order. A bound is
+    `tight` if its consumers' own schedule is in it, which takes work, so only those that may win are made so.
     """
 
     structure: Structure
     program: TileProgram
     bound_us: float
     found: tuple[Schedule, ...] = ()
+    tight: bool = False
 
 
 @dataclass(slots=True)
@@ -69,6 +72,7 @@ class Search:
     pruned: int = 0
     unfinished: int = 0
     open_bound: float = math.inf
+    bounds: dict[Structure, float] = field(default_factory=dict)
     kept: list[VerifiedSchedule] = field(default_factory=list)
     runners: list[RunnerUp] = field(default_factory=list)
 
@@ -106,6 +110,13 @@ class Search:
         if key not in self.solutions:
             self.solutions[key] = solve(candidate.program, self.machine, self.margin, *candidate.found)
         return self.solutions[key]
+
+    def _tightened(self, candidate: Candidate) -> Candidate:
+        """A candidate with the bound of its consumers' own schedule."""
+        least = consumers_interval(candidate.program, self.machine, self.margin)
+        bound = lower_bound_us(candidate.program, self.machine, least)
+        self.bounds[candidate.structure] = bound
+        return replace(candidate, bound_us=bound, tight=True)
 
     def _try(self, candidate: Candidate) -> Candidate | None:
         """Solve a candidate; what is left of its structure, if more of it may be kept."""
@@ -162,6 +173,10 @@ class Search:
                 self.open_bound = min(self.open_bound, candidate.bound_us)
                 self.unfinished += fresh
                 break
+            if not candidate.tight:
+                tight = self._tightened(candidate)
+                heapq.heappush(heap, (_preference(tight), tight))
+                continue
             fresh -= not candidate.found
             rest = self._try(candidate)
             if rest is not None:
@@ -210,9 +225,10 @@ class Search:
         solved = [runner for structure, runner in fastest.items() if structure != winner]
         yield from solved[:_RUNNERS_UP]
         seen = {r.structure for r in self.runners}
-        left = [c for c in queue if c.structure not in seen]
-        for candidate in left[: max(0, _RUNNERS_UP - len(solved))]:
-            yield RunnerUp(candidate.structure, candidate.bound_us, None)
+        left = [(self.bounds.get(c.structure, c.bound_us), c) for c in queue if c.structure not in seen]
+        left.sort(key=lambda one: round(one[0], 6))
+        for bound_us, candidate in left[: max(0, _RUNNERS_UP - len(solved))]:
+            yield RunnerUp(candidate.structure, bound_us, None)
 
 
 def live_set(structure: Structure) -> Structure:

@@ -60,7 +60,7 @@ def variants(verified: VerifiedSchedule) -> tuple[Variant, ...]:
         _registers(machine),
         _rates(machine, "tensor rate +10 %", tuple(machine.tensor), ("tensor", "dense_tflops")),
         *_special_functions(machine),
-        _bandwidth(machine, "L2 bandwidth +10 %", ("l2_bandwidth",)),
+        _bandwidth(machine, "L2 bandwidth +10 %", ("l2_bandwidth", "l2_distinct_bandwidth")),
         _bandwidth(machine, "memory bandwidth +10 %", ("dram_sustained_bandwidth", "dram_bandwidth")),
     )
 

@@ -13,7 +13,9 @@ from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.expand import PRIMITIVES
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, EpilogueCost, Reduction, Region, Role, Sharing, Structure
+from wsopt.tile.types import FULL, EpilogueCost, Reduction, Region, Role, Sharing, Structure, View
+
+_SWIZZLE_BYTES = 128
 
 
 def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
@@ -34,22 +36,74 @@ def mma_instructions(region: Region, s: Structure, machine: Machine) -> int:
     return (s.rows // machine.mma_rows) * deep // groups
 
 
-def load_cycles(nbytes: float, machine: Machine) -> int:
-    """Cycles for which bytes hold the SM's path from L2, at the bandwidth that all SMs share."""
-    per_cycle = machine.l2_bandwidth / machine.sm_count / (machine.sustained_clock_mhz * 1e6)
-    return math.ceil(nbytes / per_cycle)
+def load_cycles(nbytes: float, machine: Machine, clock_mhz: float | None = None) -> int:
+    """Cycles for which bytes hold the SM's path from L2, at the bandwidth that all SMs share.
+
+    The bandwidth does not go with the SMs' clock; without one, cycles are of the sustained clock.
+    """
+    return _share_cycles(nbytes, machine.l2_bandwidth, machine, clock_mhz)
+
+
+def gpc_cycles(nbytes: float, machine: Machine, clock_mhz: float) -> int:
+    """Cycles for which bytes hold an SM's share of its GPC's path, which fetches once what several SMs read."""
+    return _share_cycles(nbytes, machine.l2_distinct_bandwidth, machine, clock_mhz)
+
+
+def _share_cycles(nbytes: float, bandwidth: float, machine: Machine, clock_mhz: float | None) -> int:
+    clock = clock_mhz or machine.sustained_clock_mhz
+    return math.ceil(nbytes * machine.sm_count * clock * 1e6 / bandwidth)
 
 
 def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) -> float:
     """Bytes of the L2 lines that a box touches: `rows` rows, `pitch_bytes` apart in memory.
 
-    A row narrower than a line still costs one; rows that do not start with a line straddle one more, on
-    the average over the places where they can start.
+    A row narrower than a line still costs one; rows that do not start with a line straddle another, on the
+    average over the places where they can start, and where they do not start with a sector either, each line
+    costs more. A row wider than a swizzle is copied in pieces of one, and each of them straddles.
     """
     line = machine.l2_line_bytes
     step = math.gcd(pitch_bytes, line)
-    lines = math.ceil(row_bytes / line) if step == line else max(1.0, row_bytes / line) + 1 - step / line
-    return rows * lines * line
+    pieces = math.ceil(row_bytes / _SWIZZLE_BYTES)
+    width = row_bytes / pieces
+    lines = max(1.0, width / line + 1 - step / line)
+    if step < machine.l2_sector_bytes:
+        lines *= machine.sector_split_factor
+    return rows * pieces * lines * line
+
+
+def tile_shape(s: Structure, view: View) -> tuple[int, ...]:
+    """Extents of a streamed tensor's tile for one copy, the batch left out."""
+    across = s.rows if row_role(s.swap) in view.roles else s.columns
+    return tuple(s.depth if role is Role.STREAM else across for role in view.roles if role is not Role.BATCH)
+
+
+def view_lines(s: Structure, view: View, machine: Machine) -> float:
+    """Bytes of L2 lines that one copy of a streamed tensor's tile touches."""
+    rows, columns = tile_shape(s, view)
+    width = view.dtype.bits // 8
+    return line_bytes(rows, columns * width, view.strides[-2] * width, machine)
+
+
+def _straddled(s: Structure, view: View, machine: Machine) -> float:
+    """Bytes of lines that a copy of a tile touches where its rows do not start with one; else 0."""
+    pitch = view.strides[-2] * view.dtype.bits // 8
+    return view_lines(s, view, machine) if pitch % machine.l2_line_bytes else 0.0
+
+
+def _copies(region: Region, s: Structure) -> tuple[tuple[View, int], ...]:
+    """The streamed tensors with how many copies of a tile one slab of a block takes of each."""
+    rows = s.consumers if s.sharing is Sharing.ROWS else 1
+    return tuple((view, rows if row_role(s.swap) in view.roles else 1) for view in region.operands)
+
+
+def slab_lines(region: Region, s: Structure, machine: Machine) -> float:
+    """Bytes of L2 lines that one slab of a block touches."""
+    return sum(view_lines(s, view, machine) * count for view, count in _copies(region, s))
+
+
+def slot_bytes(region: Region, s: Structure) -> int:
+    """Bytes of one slot of a block's ring."""
+    return sum(math.prod(tile_shape(s, v)) * v.dtype.bits // 8 * count for v, count in _copies(region, s))
 
 
 def operand_bytes(region: Region, s: Structure, machine: Machine) -> int:
@@ -60,16 +114,6 @@ def operand_bytes(region: Region, s: Structure, machine: Machine) -> int:
     deep = s.depth * region.operand_dtype.bits // 8
     blocks = s.rows // machine.mma_rows
     return len(region.contractions) * blocks * (machine.mma_rows + s.columns) * deep
-
-
-def load_latency(slab_cycles: int, tensor_cycles: int, machine: Machine) -> int:
-    """Cycles from the issue of a copy to its first bytes, on a path held `slab_cycles` an iteration.
-
-    The path is a queue: its latency grows as in M/D/1 with the share of time that it is busy, counted
-    against the tensor core's time and held below four fifths, where the ring itself becomes the limit.
-    """
-    busy = min(0.8, slab_cycles / tensor_cycles)
-    return math.ceil(machine.latency.tma_load_l2 * (1 + busy / (2 * (1 - busy))))
 
 
 def accumulator_registers(region: Region, s: Structure, machine: Machine) -> int:
@@ -158,15 +202,21 @@ def _reloads(extent: int, tile: int, group: int) -> int:
     return math.ceil(math.ceil(extent / tile) / group)
 
 
+def rows_at_once(region: Region, s: Structure, machine: Machine) -> int:
+    """Tile rows that the blocks of all SMs are in together: a group, and as many more as they reach into."""
+    columns = math.ceil(region.extent(column_role(s.swap)) / s.columns)
+    return s.group * max(1, machine.sm_count // (s.group * columns))
+
+
 def dram_bytes(region: Region, s: Structure, machine: Machine) -> int:
     """Bytes from and to device memory, by how the tiles are walked.
 
     Groups of tile rows are walked column by column. What fits in half of L2 is read once; else the operand
-    along the columns is read again for each group of rows, and the other one again for each column of tiles
-    if a whole group does not stay in L2.
+    along the columns is read again for each set of rows that are walked at once, and the other one again for
+    each column of tiles if a whole group does not stay in L2.
     """
     row, column = row_role(s.swap), column_role(s.swap)
-    groups = _reloads(region.extent(row), s.tile_rows, s.group)
+    groups = _reloads(region.extent(row), s.tile_rows, rows_at_once(region, s, machine))
     total = region.compulsory_bytes
     budget = machine.l2_bytes // 2
     width = region.operand_dtype.bits // 8
@@ -185,15 +235,16 @@ def gpc_bytes(region: Region, s: Structure, machine: Machine) -> int:
     """Bytes of one slab that the SMs of a GPC ask for, each tile counted once, an SM.
 
     Blocks with consecutive numbers walk down a group of rows, so `group` neighbours share a column's tile.
+    Rows that straddle lines count with those; half a line asks for half of one.
     """
-    width = region.operand_dtype.bits // 8
     row, column = row_role(s.swap), column_role(s.swap)
     height = min(s.group, math.ceil(region.extent(row) / s.tile_rows), machine.sms_per_gpc)
     across = machine.sms_per_gpc / height
     total = 0.0
     for view in region.operands:
+        tile = max(math.prod(tile_shape(s, view)) * view.dtype.bits // 8, _straddled(s, view, machine))
         if row in view.roles:
-            total += height * s.tile_rows * s.depth * width
+            total += height * (s.tile_rows // s.rows) * tile
         if column in view.roles:
-            total += across * s.columns * s.depth * width
+            total += across * tile
     return math.ceil(total / machine.sms_per_gpc)

@@ -10,6 +10,7 @@ from wsopt.machine.cost import InstructionMix, alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.tile import costs
 from wsopt.tile.beside import beside_cycles, views_read
+from wsopt.tile.pace import Pace, loop_pace, ring_slots, slab_demand
 from wsopt.tile.row_cut import lower_rows
 from wsopt.tile.slab import lower_slabs
 from wsopt.tile.structures import column_role, row_role
@@ -60,27 +61,11 @@ def _slab(copy: int) -> str:
     return f"#{copy}" if copy else ""
 
 
-def _tile_shape(cut: _Cut, view: View) -> tuple[int, ...]:
-    """Extents of a streamed tensor's tile for one copy, the batch left out."""
-    across = cut.s.rows if row_role(cut.s.swap) in view.roles else cut.s.columns
-    return tuple(
-        cut.s.depth if role is Role.STREAM else across for role in view.roles if role is not Role.BATCH
-    )
-
-
-def _copy_cycles(cut: _Cut, view: View) -> int:
-    """Cycles of the path from L2 for one copy of a streamed tensor's tile."""
-    rows, columns = _tile_shape(cut, view)
-    width = view.dtype.bits // 8
-    lines = costs.line_bytes(rows, columns * width, view.strides[-2] * width, cut.machine)
-    return costs.load_cycles(lines, cut.machine)
-
-
-def _load(cut: _Cut, view: View, consumer: int | None, copy: int) -> None:
+def _load(cut: _Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
     """One TMA load of a slab of a streamed tensor."""
     name = load_name(cut.region, view, consumer, copy)
-    value = Value(f"tile:{name}", _tile_shape(cut, view), view.dtype, Space.SHARED, consumer)
-    busy = _copy_cycles(cut, view)
+    value = Value(f"tile:{name}", costs.tile_shape(cut.s, view), view.dtype, Space.SHARED, consumer)
+    busy = costs.load_cycles(costs.view_lines(cut.s, view, cut.machine), cut.machine, pace.clock_mhz)
     cut.values.append(value)
     cut.ops.append(
         TileOp(
@@ -93,35 +78,22 @@ def _load(cut: _Cut, view: View, consumer: int | None, copy: int) -> None:
             unit=Unit.TMA,
             issue=math.ceil(cut.machine.latency.mbarrier_wait),
             busy=busy,
-            latency=_latency(cut) + busy,
+            latency=math.ceil(cut.machine.latency.tma_load_l2) + busy,
             tensor=view.tensor,
             copy=copy,
         )
     )
 
 
-def _latency(cut: _Cut) -> int:
-    """Cycles to the first bytes of a slab, with the whole block's loads on the path."""
-    row = row_role(cut.s.swap)
-    slab = sum(
-        _copy_cycles(cut, view) * (cut.row_consumers if row in view.roles else 1)
-        for view in cut.region.operands
-    )
-    tensor = (
-        costs.mma_cycles(cut.region, cut.s, cut.machine) * cut.row_consumers * len(cut.region.contractions)
-    )
-    return costs.load_latency(slab, tensor, cut.machine)
-
-
-def _loads(cut: _Cut, copy: int) -> None:
+def _loads(cut: _Cut, copy: int, pace: Pace) -> None:
     """The streamed tensors: along the accumulator's rows one tile a consumer, along its columns one for all."""
     row = row_role(cut.s.swap)
     for view in cut.region.operands:
         if row in view.roles:
             for consumer in range(cut.row_consumers):
-                _load(cut, view, consumer, copy)
+                _load(cut, view, consumer, copy, pace)
         else:
-            _load(cut, view, None, copy)
+            _load(cut, view, None, copy, pace)
 
 
 def operand_tiles(
@@ -160,7 +132,7 @@ def _mma(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -> None:
                 + latency.mbarrier_wait
             ),
             busy=busy,
-            latency=math.ceil(busy * crowd + latency.wgmma_latency),
+            latency=math.ceil(latency.mbarrier_wait + latency.fence + busy * crowd + latency.wgmma_latency),
             copy=copy,
         )
     )
@@ -251,7 +223,7 @@ def _release(cut: _Cut, consumer: int, copy: int) -> None:
             output=None,
             consumer=consumer,
             unit=None,
-            issue=math.ceil(cut.machine.latency.barrier),
+            issue=math.ceil(cut.machine.latency.barrier + cut.machine.latency.mbarrier_arrive),
             busy=0,
             latency=math.ceil(cut.machine.latency.mbarrier_wake),
             copy=copy,
@@ -304,8 +276,9 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     if region.streams_rows:
         return lower_rows(region, s, machine)
     cut = _Cut(region, s, machine)
+    pace = loop_pace(slab_demand(region, s, machine), machine, ring_slots(region, s, machine))
     for copy in range(s.copies):
-        _loads(cut, copy)
+        _loads(cut, copy, pace)
     for consumer in range(cut.row_consumers):
         for copy in range(s.copies):
             for contraction in region.contractions:

@@ -88,7 +88,7 @@ def _load(cut: _Cut, view: View, consumer: int) -> None:
     cut.values.append(Value(f"tile:{name}", (cut.s.rows, cut.s.columns), view.dtype, Space.SHARED, consumer))
     views = [*cut.region.operands, *(output.view for output in cut.region.outputs)]
     turn = sum(row_costs.memory_cycles(cut.nbytes(v), cut.tiles, machine) for v in views) * cut.s.consumers
-    queue = costs.load_latency(turn, max(turn, _work_cycles(cut)), machine) / machine.latency.tma_load_l2
+    queue = 1 + machine.copy_queue * turn / max(turn, _work_cycles(cut))
     busy = costs.load_cycles(nbytes, machine)
     cut.ops.append(
         TileOp(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from wsopt.errors import CheckError
 from wsopt.graph.parse import parse_graph
 from wsopt.machine.types import Machine
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
@@ -42,8 +42,8 @@ def predict_again(found: Validation, machine: Machine, progress: Progress) -> Va
 def _predicted(region: Region, one: Candidate, machine: Machine, graph: str) -> Candidate:
     fields = dict(one.structure)
     structure = Structure(**{**fields, "sharing": Sharing(fields["sharing"])})
-    program = lower(region, structure, machine)
-    solved = solve(program, held_to(program, machine, one.slots), DEFAULT_MARGIN)
+    limited = held_to(lower(region, structure, machine), machine, one.slots)
+    solved = solve(lower(region, structure, limited), limited, DEFAULT_MARGIN)
     if solved.schedule is None:
         raise CheckError(
             f"graph {graph}, {one.name}: the present model has no schedule for it: {solved.reason}"

@@ -28,7 +28,7 @@ from wsopt.rehearsal import rehearse
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.model import solve
+from wsopt.solve.optimum import solve
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.tile.region import find_region
 from wsopt.truth.files import (

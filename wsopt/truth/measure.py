@@ -34,7 +34,7 @@ from wsopt.truth.files import (
 
 WORKER = (sys.executable, "-m", "wsopt.truth.worker")
 OPTIONS = BenchOptions(
-    baselines=("cublas", "scaled_mm"), rounds=9, sample_ms=20.0, warm_up_ms=400.0, hang_s=10.0, limit_s=120.0
+    baselines=("cublas", "scaled_mm"), rounds=5, sample_ms=20.0, warm_up_ms=400.0, hang_s=10.0, limit_s=120.0
 )
 _MOST_PROCESSES = 12
 Progress = Callable[[str, int, int], None]

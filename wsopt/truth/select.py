@@ -77,7 +77,8 @@ def _entries(region: Region, s: Structure, machine: Machine, margin: int) -> Ite
     deepest = max_depth(program, machine)
     for slots in (0, *(n for n in SHALLOW if n < deepest)):
         limited = held_to(program, machine, slots)
-        yield Entry(s, slots, program, lower_bound_us(program, limited))
+        held = lower(region, s, limited) if slots else program
+        yield Entry(s, slots, held, lower_bound_us(held, limited))
 
 
 def wishes(count: int, best_us: float) -> tuple[Wish, ...]:

@@ -1,0 +1,115 @@
+"""The schedules of attention that experts have written are among those that the model has, and they run.
+
+With two consumers the next slab's first product can be issued before this slab's softmax; three consumers need
+no overlap of slabs, for each fills the tensor core while others compute.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+from emit_builds import MARGIN, Emitted, case, graph_of, h200
+from ortools.sat.python import cp_model
+from test_emit_slabs import attention, structure
+
+from wsopt.emit.source import emit
+from wsopt.report.sentences import sentences, tensor_shares, unders
+from wsopt.schedule.check import verify
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.solve.model import Model, build
+from wsopt.solve.reading import read
+from wsopt.solve.worker import deterministic
+from wsopt.tile.lower import lower
+from wsopt.tile.region import find_region
+
+SEEDS = 3
+WIDE = 128
+"""Head dimension of the published figures; keys and queries are few."""
+
+QK, PV, SOFTMAX = "mma:matmul_0@0", "mma:matmul_1@0", "phase1@0"
+Wanted = Callable[[Model], None]
+
+
+def as_found(m: Model) -> None:
+    """Nothing beyond the model."""
+
+
+def first_product_first(m: Model) -> None:
+    """The next slab's first product is issued before this slab's softmax."""
+    m.cp.add(m.start[QK] + m.ii <= m.start[SOFTMAX])
+
+
+def plain(m: Model) -> None:
+    """A slab's first product is issued after all of the slab before, its second product's end included."""
+    m.cp.add(m.start[QK] + m.ii >= m.start[PV] + m.t(m.program.op(PV).latency))
+
+
+@functools.cache
+def made(consumers: int, depth: int, wanted: Wanted) -> Emitted:
+    """The best schedule of a structure with what is wanted of it, checked as any other."""
+    graph = graph_of(lambda g: attention(g, "causal", wide=WIDE))
+    program = lower(find_region(graph), structure(WIDE, depth, consumers), h200())
+    model = build(program, h200(), MARGIN)
+    wanted(model)
+    model.cp.minimize(model.time)
+    solver = deterministic(60.0)
+    assert solver.solve(model.cp) == cp_model.OPTIMAL
+    verified = verify(read(model, solver), program, h200(), MARGIN)
+    return Emitted(graph, verified, emit(verified))
+
+
+def issued(verified: VerifiedSchedule) -> dict[str, int]:
+    """When each operation of the first consumer is issued, on its own clock."""
+    ii = verified.schedule.ii
+    return {placed.op: placed.stage * ii + placed.cycle for placed in verified.schedule.of("consumer0")}
+
+
+def overlapped(verified: VerifiedSchedule) -> bool:
+    """Whether the next slab's first product is issued before this slab's softmax."""
+    when = issued(verified)
+    return when[QK] + verified.schedule.ii <= when[SOFTMAX]
+
+
+CASES = [(2, 128, first_product_first), (3, 64, as_found), (3, 64, plain)]
+
+
+def test_two_consumers_issue_the_next_product_before_the_softmax() -> None:
+    found = made(2, 128, first_product_first).verified
+    assert overlapped(found)
+    under = {(u.product.name, u.arithmetic.name, u.slabs) for u in unders(found, 0)}
+    assert (QK, SOFTMAX, 1) in under
+    assert "matmul_0 of slab j+1 runs under the row maximum of softmax_0 of slab j" in " ".join(
+        sentences(found)
+    )
+
+
+@pytest.mark.parametrize("wanted", [as_found, plain])
+def test_three_consumers_do_without(wanted: Wanted) -> None:
+    found = made(3, 64, wanted).verified
+    assert not overlapped(found)
+    assert all(u.slabs <= 0 for u in unders(found, 0))
+    told = " ".join(sentences(found))
+    assert "slab j+1" not in told
+    assert told.startswith("3 warpgroups, each with rows of its own, ")
+
+
+def test_plain_consumers_fill_the_tensor_core_for_each_other() -> None:
+    found = made(3, 64, plain).verified
+    assert not unders(found, 0)
+    assert "Nothing of the same warpgroup runs under matmul_0 and matmul_1" in " ".join(sentences(found))
+    none, *_ = tensor_shares(found)
+    assert none < 0.1
+    assert found.schedule.ii >= made(3, 64, as_found).verified.schedule.ii
+
+
+@pytest.mark.parametrize(("consumers", "depth", "wanted"), CASES)
+def test_computes(consumers: int, depth: int, wanted: Wanted) -> None:
+    found = made(consumers, depth, wanted)
+    assert case(found.graph).fault(found.source, SEEDS) is None
+
+
+def test_words_follow_the_schedule() -> None:
+    told = [sentences(made(*one).verified) for one in CASES]
+    assert len(set(told)) == len(told)

@@ -1,0 +1,282 @@
+"""What a schedule does, in sentences that follow from its times and roles alone.
+
+Which product is under way while its warpgroup computes something else, which warpgroups compute while another
+fills the tensor core, what is issued before what is waited for, and where the tensor core is left idle.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wsopt.report.facts import start, structure_fields, unit_load
+from wsopt.report.layout import clean, joined, percent, wrapped
+from wsopt.report.words import operand
+from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.types import PartitionRole
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.types import OpKind, Reduction, Sharing, Structure, TileOp, Unit
+
+_ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """A product that is under way while its warpgroup does arithmetic: `slabs` later ones (before: negative) than
+    the arithmetic's, for so many `cycles` of it.
+    """
+
+    product: TileOp
+    arithmetic: TileOp
+    slabs: int
+    cycles: int
+
+
+def slab(offset: int) -> str:
+    """A slab by its distance from slab j."""
+    return "slab j" if offset == 0 else f"slab j{offset:+d}"
+
+
+def unders(verified: VerifiedSchedule, consumer: int) -> tuple[Under, ...]:
+    """Every product of a consumer that runs under arithmetic of the same consumer."""
+    ii, copies = verified.schedule.ii, verified.program.structure.copies
+    found = []
+    for product in _own(verified, consumer, (OpKind.MMA,)):
+        for other in _own(verified, consumer, _ARITHMETIC):
+            begin, end = start(verified, other.name), start(verified, other.name) + other.issue
+            first = start(verified, product.name)
+            for later in range((begin - first - product.latency) // ii, (end - first) // ii + 1):
+                there = first + later * ii
+                cycles = min(end, there + product.latency) - max(begin, there)
+                if cycles > 0:
+                    slabs = later * copies + product.copy - other.copy
+                    found.append(Under(product, other, slabs, cycles))
+    return tuple(found)
+
+
+def _own(verified: VerifiedSchedule, consumer: int, kinds: Sequence[OpKind]) -> list[TileOp]:
+    """The operations of a consumer's loop of these kinds, in order of their start."""
+    own = (op for op in verified.program.loop if op.consumer == consumer and op.kind in kinds)
+    return sorted(own, key=lambda op: (start(verified, op.name), op.name))
+
+
+# --- one warpgroup --------------------------------------------------------------------------------------
+
+
+def _does(verified: VerifiedSchedule, op: TileOp) -> str:
+    """What an operation of arithmetic is, by the graph's values."""
+    if op.kind is OpKind.RESCALE:
+        return f"the rescaling of {operand(op)}"
+    if op.kind is OpKind.ACCUMULATE:
+        return f"the adding up of {operand(op)}"
+    kinds = {item.name: item.kind for item in verified.program.region.body if isinstance(item, Reduction)}
+    found = [
+        f"the row {'maximum' if kinds[name] == 'max' else 'sum'} of {_node(name)}"
+        for name in op.items
+        if name in kinds
+    ]
+    return joined(found) if found else f"the arithmetic of {_node(op.items[-1]) if op.items else operand(op)}"
+
+
+def _node(name: str) -> str:
+    """The graph's node that a value of the loop was made for."""
+    return clean(name.partition("$")[0])
+
+
+def _same_warpgroup(verified: VerifiedSchedule, consumer: int) -> Iterator[str]:
+    """A sentence for every product and slab that runs under arithmetic, and one for those that do not."""
+    found = unders(verified, consumer)
+    for product in _own(verified, consumer, (OpKind.MMA,)):
+        mine = [under for under in found if under.product == product]
+        for slabs in sorted({under.slabs for under in mine}):
+            these = [under for under in mine if under.slabs == slabs]
+            words = joined([_does(verified, under.arithmetic) for under in these])
+            cycles = sum(under.cycles for under in these)
+            yield (
+                f"{operand(product)} of {slab(slabs)} runs under {words} of slab j in the same {_kind(verified)} "
+                f"({cycles:,} of {product.latency:,} cycles)."
+            )
+    alone = [op for op in _own(verified, consumer, (OpKind.MMA,)) if all(u.product != op for u in found)]
+    if alone and _own(verified, consumer, _ARITHMETIC):
+        names = joined(list(dict.fromkeys(operand(op) for op in alone)))
+        yield f"Nothing of the same {_kind(verified)} runs under {names}: it waits for the result."
+
+
+def _kind(verified: VerifiedSchedule) -> str:
+    """What a consumer is."""
+    one = verified.program.structure.consumer_warps == verified.machine.warps_per_warpgroup
+    return "warpgroup" if one else "consumer"
+
+
+def _issued_before(verified: VerifiedSchedule, consumer: int) -> Iterator[str]:
+    """Products that are issued again before what reads the last one's result begins."""
+    ii, copies = verified.schedule.ii, verified.program.structure.copies
+    for product in _own(verified, consumer, (OpKind.MMA,)):
+        edges = [edge for edge in verified.program.edges if edge.source == product.name]
+        readers = [(start(verified, e.target) + e.distance * ii, e.target) for e in edges]
+        if not readers:
+            continue
+        begin, name = min(readers)
+        later = (begin - start(verified, product.name)) // ii
+        if later > 0:
+            op = verified.program.op(name)
+            what = _does(verified, op) if op.kind in _ARITHMETIC else "the slot"
+            verb = "begins" if op.kind in _ARITHMETIC else "is handed back"
+            yield (
+                f"{operand(product)} of {slab(later * copies)} is issued before {what} of slab j {verb}: "
+                f"{later + 1} are in flight."
+            )
+
+
+# --- several warpgroups ---------------------------------------------------------------------------------
+
+
+def _held(verified: VerifiedSchedule, ops: Sequence[TileOp], cycles: Callable[[TileOp], int]) -> list[bool]:
+    """For every cycle of an interval whether one of the operations is at work."""
+    ii = verified.schedule.ii
+    found = [False] * ii
+    for op in ops:
+        begin = start(verified, op.name)
+        for cycle in range(begin, begin + min(cycles(op), ii)):
+            found[cycle % ii] = True
+    return found
+
+
+def tensor_shares(verified: VerifiedSchedule) -> tuple[float, ...]:
+    """How often 0, 1, 2, ... other consumers do arithmetic while one's products hold the tensor core."""
+    consumers = sorted({op.consumer for op in verified.program.loop if op.consumer is not None})
+    tensor = [_held(verified, _own(verified, c, (OpKind.MMA,)), lambda op: op.busy) for c in consumers]
+    busy = [_held(verified, _own(verified, c, _ARITHMETIC), lambda op: op.issue) for c in consumers]
+    counts = [0] * len(consumers)
+    for mine in consumers:
+        for cycle in range(verified.schedule.ii):
+            if tensor[mine][cycle]:
+                counts[sum(busy[other][cycle] for other in consumers if other != mine)] += 1
+    total = sum(counts)
+    return tuple(count / total for count in counts) if total else ()
+
+
+def _together(verified: VerifiedSchedule) -> Iterator[str]:
+    """What the warpgroups of a block are to each other."""
+    p, s = verified.program, verified.program.structure
+    if s.sharing is Sharing.TURNS:
+        loop = p.passes * verified.schedule.ii
+        where = "runs under" if p.epilogue.alone <= loop * (s.consumers - 1) else "is longer than"
+        others = "the other's loop" if s.consumers == 2 else "the others' loops"
+        yield (
+            f"{s.consumers} {_kind(verified)}s take whole tiles in turns: the epilogue of one "
+            f"({p.epilogue.alone:,} cycles) {where} {others} ({loop:,.0f} cycles each)."
+        )
+        return
+    if s.consumers > 1:
+        yield f"{s.consumers} {_kind(verified)}s, each with rows of its own, {_apart(verified)}."
+        shares = tensor_shares(verified)
+        if any(op.kind in _ARITHMETIC for op in p.loop) and shares:
+            many = "the other is" if s.consumers == 2 else "all others are"
+            some = "" if s.consumers == 2 else f", at least one of them {percent(1 - shares[0], 0)}"
+            yield (
+                f"While one of them fills the tensor core, {many} in arithmetic {percent(shares[-1], 0)} of the "
+                f"time{some}."
+            )
+    yield (
+        f"The tensor core is held for {unit_load(verified, Unit.TENSOR):,} of {verified.schedule.ii:,} cycles, "
+        f"and idle in the epilogue ({p.epilogue.together:,} cycles a tile)."
+    )
+
+
+def _apart(verified: VerifiedSchedule) -> str:
+    """How far the first products of the consumers are from each other."""
+    s, ii = verified.program.structure, verified.schedule.ii
+    firsts = [start(verified, _own(verified, c, (OpKind.MMA,))[0].name) % ii for c in range(s.consumers)]
+    gaps = [(later - first) % ii for first, later in itertools.pairwise(firsts)]
+    if not any(gaps):
+        return "in step"
+    return f"{joined([f'{gap:,}' for gap in dict.fromkeys(gaps)])} cycles after one another"
+
+
+# --- the section ----------------------------------------------------------------------------------------
+
+
+def sentences(verified: VerifiedSchedule) -> tuple[str, ...]:
+    """What a schedule does. Consumers that do the same are told of once."""
+    told: dict[tuple[str, ...], list[int]] = {}
+    for consumer in sorted({op.consumer for op in verified.program.loop if op.consumer is not None}):
+        own = (*_same_warpgroup(verified, consumer), *_issued_before(verified, consumer))
+        told.setdefault(own, []).append(consumer)
+    found = list(_together(verified))
+    for own, consumers in told.items():
+        names = joined([f"{PartitionRole.CONSUMER}{c}" for c in consumers])
+        found += [text if len(told) == 1 else f"In {names}: {text}" for text in own]
+    return tuple(found)
+
+
+def words_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+    """The sentences, and what the runner-up would have cost."""
+    lines = [line for text in sentences(verified) for line in wrapped(text, width)]
+    return lines + [line for text in _runner_up(verified, certificate) for line in wrapped(text, width)]
+
+
+def _runner_up(verified: VerifiedSchedule, certificate: Certificate) -> Iterator[str]:
+    """The best of the other structures: what it costs, or at least, and what it does otherwise."""
+    if not certificate.runners_up:
+        return
+    best = verified.schedule.prediction.microseconds
+    runner = certificate.runners_up[0]
+    more = runner.microseconds / best - 1
+    cost = f"{runner.microseconds:,.2f} us, {percent(abs(more), 2)} {'more' if more >= 0 else 'less'}"
+    if runner.ii is None:
+        yield f"The runner-up was not solved: by its bound it takes {cost}, at least."
+    else:
+        yield f"The runner-up would have taken {cost}, with an II of {runner.ii:,} cycles."
+    ours, theirs = verified.schedule.structure, runner.structure
+    yield (
+        f"It has {joined(differences(ours, theirs))}." if theirs != ours else "It differs in its order alone."
+    )
+
+
+def differences(ours: Structure, theirs: Structure) -> list[str]:
+    """What another structure has instead of ours, field by field."""
+    own, others = structure_fields(ours), structure_fields(theirs)
+    return [
+        f"{name.replace('_', ' ')} {_said(others[name])} instead of {_said(own[name])}"
+        for name in own
+        if own[name] != others[name]
+    ]
+
+
+def _said(value: int | str | bool) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def runner_up_data(verified: VerifiedSchedule, other: VerifiedSchedule | None) -> dict[str, Any]:
+    """Winner and runner-up as plain data: times in microseconds, what differs, and what each does."""
+    ours, best = verified.schedule, _told(verified)
+    if other is None:
+        return {"winner": best, "runner_up": None, "differences": []}
+    theirs = other.schedule
+    changed = differences(ours.structure, theirs.structure)
+    changed += [f"II {theirs.ii:,} instead of {ours.ii:,}"] if theirs.ii != ours.ii else []
+    return {"winner": best, "runner_up": _told(other), "differences": changed}
+
+
+def _told(verified: VerifiedSchedule) -> dict[str, Any]:
+    time_us = verified.schedule.prediction.microseconds
+    return {"predicted_us": time_us, "ii_cycles": verified.schedule.ii, "does": list(sentences(verified))}
+
+
+def runner_up_text(verified: VerifiedSchedule, other: VerifiedSchedule | None, *, width: int = 100) -> str:
+    """The same for people; ends in a newline."""
+    found = runner_up_data(verified, other)
+    lines: list[str] = []
+    for name in ("winner", "runner_up"):
+        if found[name] is None:
+            lines += ["", "No other structure has a schedule."]
+            continue
+        head = f"The {name.replace('_', '-')}: {found[name]['predicted_us']:,.2f} us"
+        lines += ["", head, "-" * len(head)]
+        if name == "runner_up":
+            lines += wrapped(f"It has {joined(found['differences']) or 'another order alone'}.", width)
+        lines += [line for text in found[name]["does"] for line in wrapped(text, width)]
+    return "\n".join(lines[1:]) + "\n"

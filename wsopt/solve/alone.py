@@ -1,0 +1,100 @@
+"""A bound of a loop's II: its consumers alone, scheduled to the optimum as if copies came of themselves.
+
+Copies, rings and the handing back of slots are left out, and with them most of a model's freedom; what is left
+still has all that makes loops that compute values slower than their units: each consumer's one thread, its
+registers, and how its phases fit between those of the others. A model with fewer operations and constraints
+has every schedule of the whole one, so its least II is none that the whole model goes below.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+from ortools.sat.python import cp_model
+
+from wsopt.machine.types import Machine
+from wsopt.solve.bound import ii_bounds, time_unit
+from wsopt.solve.intervals import least_interval
+from wsopt.solve.model import CONSUMER_FAMILIES, Model, stretches
+from wsopt.solve.worker import deterministic, work
+from wsopt.tile.types import EpilogueCost, OpKind, TileProgram
+
+_LIMIT = 4.0
+"""Deterministic time for the bound of one loop: what is proved until then holds."""
+
+_ANCHOR = 2
+"""The first product's stage: no operation of its consumer is two II or more before or after it."""
+
+_FREE = EpilogueCost(alone=0, together=0, staged_bytes=0, input_bytes=0, registers=0, stores=0)
+
+
+def consumers_alone(program: TileProgram) -> TileProgram:
+    """The operations of the consumers between their tiles and their sums.
+
+    What the epilogue and the bytes cost is left out too: structures that differ in nothing else are one.
+    """
+    ops = tuple(op for op in program.loop if op.consumer is not None and op.kind is not OpKind.RELEASE)
+    names = {op.name for op in ops}
+    return replace(
+        program,
+        structure=replace(program.structure, pieces=1),
+        values=(),
+        ops=ops,
+        edges=tuple(e for e in program.edges if e.source in names and e.target in names),
+        rings=(),
+        epilogue=_FREE,
+        tile_l2_bytes=0,
+        dram_bytes=0,
+    )
+
+
+def one_consumer(program: TileProgram) -> TileProgram:
+    """The first consumer's operations, with the registers that it has beside the others."""
+    ops = tuple(op for op in program.loop if op.consumer == 0)
+    names = {op.name for op in ops}
+    edges = tuple(e for e in program.edges if e.source in names and e.target in names)
+    return replace(program, ops=ops, edges=edges, live=tuple(t for t in program.live if t.consumer == 0))
+
+
+def consumers_interval(program: TileProgram, machine: Machine, margin: int) -> int:
+    """Cycles that the II of a loop that computes values has at least; 0 for others.
+
+    Those of plain products are held back by units and rings, which `bound` counts. If there is no schedule in
+    the range of II that the model looks at, it is the first II behind that.
+    """
+    if not program.region.body:
+        return 0
+    return _least(consumers_alone(program), machine, margin, ii_bounds(program, machine)[1])
+
+
+@functools.lru_cache(maxsize=1024)
+def _least(program: TileProgram, machine: Machine, margin: int, most: int) -> int:
+    """The bound of one consumer, where steps may double, and from there on that of all together."""
+    low, left = ii_bounds(program, machine)[0], _LIMIT
+    for part in (one_consumer(program), program):
+
+        def probe(interval: int, part: TileProgram = part) -> bool | None:
+            nonlocal left
+            answer, spent = _has_schedule(part, machine, margin, interval)
+            left -= spent
+            return answer if left > 0 else None
+
+        low = least_interval(probe, low, most, time_unit(program), steady=stretches(part)).bound
+    return low
+
+
+def _has_schedule(
+    program: TileProgram, machine: Machine, margin: int, interval: int
+) -> tuple[bool | None, float]:
+    """Whether consumers alone have a schedule with this II, None if undecided; and what it took to find out."""
+    m = Model(program, machine, margin, (interval, interval), 2 * _ANCHOR + 1)
+    for family in CONSUMER_FAMILIES:
+        family(m)
+    first = next(op.name for op in program.loop if op.kind is OpKind.MMA)
+    m.cp.add(m.stage[first] == _ANCHOR)
+    m.cp.add(m.cycle[first] == 0)
+    solver = deterministic(_LIMIT)
+    status = solver.solve(m.cp)
+    answers = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
+    return answers.get(status), work(solver)

@@ -1,0 +1,48 @@
+"""The schedule that a solution of the model stands for."""
+
+from __future__ import annotations
+
+from ortools.sat.python import cp_model
+
+from wsopt.schedule import budget, timing
+from wsopt.schedule.types import Partition, PartitionRole, PlacedOp, Schedule
+from wsopt.solve.model import Model
+
+
+def _partitions(m: Model) -> tuple[Partition, ...]:
+    """All that the launch has is dealt out: the loader keeps the least, the consumers share the rest."""
+    s = m.program.structure
+    registers = budget.consumer_registers(s, m.machine)
+    consumers = tuple(
+        Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)
+    )
+    return (*consumers, Partition(PartitionRole.LOADER, 0, budget.LOADER_WARPS, budget.LOADER_REGISTERS))
+
+
+def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
+    """The schedule of the values that a solver has found for a model's variables."""
+    placed = tuple(
+        PlacedOp(
+            op=op.name,
+            partition=next(p for p in m.partitions if solver.value(m.on[op.name, p])),
+            stage=solver.value(m.stage[op.name]),
+            cycle=solver.value(m.cycle[op.name]) * m.unit,
+        )
+        for op in m.program.loop
+    )
+    rings = tuple((plan.name, solver.value(m.depth[plan.name])) for plan in m.program.rings)
+    buffers = next(b for b, chosen in m.buffers.items() if solver.value(chosen))
+    ii = solver.value(m.ii) * m.unit
+    return Schedule(
+        name=m.program.region.name,
+        machine=m.machine.name,
+        structure=m.program.structure,
+        ii=ii,
+        placed=placed,
+        partitions=_partitions(m),
+        rings=rings,
+        buffers=buffers,
+        base_registers=budget.base_registers(m.program.structure, m.machine),
+        shared_memory_bytes=budget.shared_memory(m.program, [slots for _, slots in rings], buffers),
+        prediction=timing.predict(m.program, m.machine, ii, buffers),
+    )

@@ -1,0 +1,141 @@
+"""What a streamed loop settles at: its clock under the power limit, and its pace by the slots of its ring."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from wsopt.machine.types import Machine
+from wsopt.tile.costs import (
+    epilogue_cost,
+    gpc_bytes,
+    gpc_cycles,
+    load_cycles,
+    mma_cycles,
+    operand_bytes,
+    slab_lines,
+    slot_bytes,
+)
+from wsopt.tile.structures import column_role, row_role
+from wsopt.tile.types import Region, Role, Sharing, Structure, TileProgram
+
+_CLOCK_STEPS = 12
+_PACE_STEPS = 5
+"""Steps of two fixed points. A clock's change halves with each step at least, a pace's falls to a tenth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The clock that the power limit leaves a loop, and the cycles from one slab to the next at that clock."""
+
+    clock_mhz: float
+    slab: float
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one slab of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
+
+    `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its slabs.
+    `alone` where one consumer at a time has products under way: what it waits for, nobody fills.
+    """
+
+    lines: float
+    gpc: float
+    tensor: float
+    energy: float
+    between: float
+    alone: bool
+
+    def path(self, machine: Machine, clock_mhz: float) -> int:
+        """Cycles for which the slab's copies hold the way from L2: the SM's own, or its share of the GPC's."""
+        return max(load_cycles(self.lines, machine, clock_mhz), gpc_cycles(self.gpc, machine, clock_mhz))
+
+
+def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
+    """What one slab of a block asks for."""
+    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    return Demand(
+        lines=slab_lines(region, s, machine),
+        gpc=gpc_bytes(region, s, machine),
+        tensor=mma_cycles(region, s, machine) * crowd * len(region.contractions),
+        energy=slab_energy(region, s, machine),
+        between=_between(region, s, machine),
+        alone=s.sharing is Sharing.TURNS or s.consumers == 1,
+    )
+
+
+def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
+    """What a loop with a ring of so many slots settles at.
+
+    The way from L2 does not go with the SMs' clock, and a loop that waits for it leaves power for a higher
+    one: the clock is where the two agree. From above, each step lowers it, and less with fewer slots; so that no
+    ring is faster than a deeper one, the steps end where the next would change nothing, not where it is small.
+    """
+    clock, slab = machine.sustained_clock_mhz, 0.0
+    for _ in range(_CLOCK_STEPS):
+        path = demand.path(machine, clock)
+        slab = _slab_cycles(demand, machine, path, slots)
+        clock = machine.power_clock(slab + demand.between, demand.energy)
+        if demand.path(machine, clock) == path:
+            break
+    return Pace(clock, slab)
+
+
+def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
+    """Cycles from slab to slab whose copies hold the way from L2 for `path` cycles.
+
+    Three things bound a loop: the way from L2, the tensor core, and the ring, whose slots each live as long
+    as copy, product and return take. Copies come early and late, so a loop that two of them bound alike is
+    slower than each: the bounds add up as a norm. A copy takes longer the more of the time its path is busy.
+    """
+    latency = machine.latency
+    back = latency.wgmma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
+    knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
+
+    pace: float = max(path, demand.tensor)
+    for _ in range(_PACE_STEPS):
+        copy = latency.tma_load_l2 * (1 + machine.copy_queue * path / pace) + path
+        ring = (copy + demand.tensor + back) / slots
+        largest = max(path, demand.tensor, ring)
+        excess = (path / largest) ** knee + (demand.tensor / largest) ** knee + (ring / largest) ** knee
+        pace = largest * excess ** (1 / knee)
+    return pace
+
+
+def slab_energy(region: Region, s: Structure, machine: Machine) -> float:
+    """Energy of one slab of a block, in cycles of the tensor core."""
+    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    return (
+        mma_cycles(region, s, machine) * crowd * len(region.contractions)
+        + machine.power_cycles_per_shared_byte * operand_bytes(region, s, machine) * crowd
+        + machine.power_cycles_per_l2_byte * slab_lines(region, s, machine)
+        + machine.power_cycles_per_gpc_byte * gpc_bytes(region, s, machine)
+    )
+
+
+def _between(region: Region, s: Structure, machine: Machine) -> float:
+    """Cycles outside the loop for each of its slabs: starts and ends of blocks, epilogues that others wait for."""
+    row, column = row_role(s.swap), column_role(s.swap)
+    tiles = math.ceil(region.extent(row) / s.tile_rows) * math.ceil(region.extent(column) / s.columns)
+    rounds = math.ceil(region.extent(Role.BATCH) * tiles / machine.sm_count)
+    once = machine.block_start_cycles + machine.latency.tma_load_dram + machine.latency.tma_store
+    cost = epilogue_cost(region, s, machine)
+    each = cost.together if s.sharing is Sharing.ROWS else 0
+    outside = once + rounds * each if s.persistent else rounds * (once + machine.block_turnover_cycles + each)
+    return outside / (rounds * math.ceil(region.extent(Role.STREAM) / s.depth))
+
+
+def ring_slots(region: Region, s: Structure, machine: Machine) -> int:
+    """Slots of a ring that fit a block beside one epilogue buffer of each kind a consumer; at least one."""
+    cost = epilogue_cost(region, s, machine)
+    buffers = s.consumers * (cost.staged_bytes + cost.input_bytes) + machine.shared_memory_reserved_bytes
+    return max(1, (machine.shared_memory_per_block_bytes - buffers) // slot_bytes(region, s))
+
+
+def iteration_pace(program: TileProgram, machine: Machine, slots: int) -> int:
+    """Cycles that an iteration of products takes at least with a ring of so many slots; 0 for other loops."""
+    if program.region.body or program.region.streams_rows:
+        return 0
+    s = program.structure
+    return math.ceil(s.copies * loop_pace(slab_demand(program.region, s, machine), machine, slots).slab)
