@@ -63,12 +63,11 @@ def test_machine_code_is_what_was_asked_for(body: Body, cut: tuple[int, ...]) ->
 
 
 def test_every_structure_computes() -> None:
-    """All that the budgets let through, at once: how a tile lies over warps changes no value."""
+    """All of up to two consumers that the budgets let through: how a tile lies over warps changes no value."""
     graph = graph_of(row_graphs.softmax)
     region, machine = find_region(graph), dataclasses.replace(h200(), shared_memory_per_block_bytes=65536)
-    found = [
-        s for s in structures(region, machine) if not infeasible(lower(region, s, machine), machine, MARGIN)
-    ]
+    few = [s for s in structures(region, machine) if s.consumers < 3]
+    found = [s for s in few if not infeasible(lower(region, s, machine), machine, MARGIN)]
     assert len(found) > 10
     for s in found:
         made = build(graph, s, 64)

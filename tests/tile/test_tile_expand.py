@@ -141,9 +141,9 @@ def test_small_powers_are_products() -> None:
 @pytest.mark.parametrize("primitive", PRIMITIVES)
 def test_primitives_cost_what_cards_know(primitive: str) -> None:
     assert set(PRIMITIVES[primitive]) <= set(INSTRUCTION_KINDS)
-    free = {"round_f32", "iota_batch", "iota_group"}
+    free = {"round_f32", "iota_batch", "iota_group", "extent_stream"}
     assert bool(PRIMITIVES[primitive]) == (primitive not in free)
-    assert primitive in FUNCTIONS or primitive.startswith(("round_", "iota_", "inside_"))
+    assert primitive in FUNCTIONS or primitive.startswith(("round_", "iota_", "inside_", "extent_"))
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3", "f8e5m2", "f32"])

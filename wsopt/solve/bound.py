@@ -7,6 +7,7 @@ import math
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.row_costs import ROW_GRAIN
 from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
 _COARSE = 16
@@ -104,6 +105,8 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
 
 def time_unit(program: TileProgram) -> int:
     """Cycles of one unit of the model's time: loops that compute values have many operations of many cycles."""
+    if program.region.streams_rows:
+        return ROW_GRAIN
     return _COARSE if program.region.body else 1
 
 

@@ -24,11 +24,18 @@ _MEASURED_EXCHANGES = 2
 """Exchanges between threads in a reduction of the accumulators' layout, whose start was measured."""
 
 
+ROW_GRAIN = 4
+"""Cycles of one unit of the model's time where rows stream, whose intervals have some thousand."""
+
+
 def memory_cycles(nbytes: int, tiles: int, machine: Machine) -> int:
-    """Cycles for which bytes hold an SM's share of device memory, or its path from L2 where that is narrower."""
+    """Cycles for which bytes hold an SM's share of device memory, or its path from L2 where that is narrower.
+
+    To the nearest grain: rounded up, a tile of few rows would pay more for each than one of many.
+    """
     sharers = min(tiles, machine.sm_count)
     share = machine.dram_sustained_bandwidth / sharers / (machine.sustained_clock_mhz * 1e6)
-    return math.ceil(max(nbytes / share, costs.load_cycles(nbytes, machine)))
+    return max(1, round(max(nbytes / share, costs.load_cycles(nbytes, machine)) / ROW_GRAIN)) * ROW_GRAIN
 
 
 def shared_cycles(nbytes: int, machine: Machine) -> int:
