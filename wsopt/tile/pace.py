@@ -135,8 +135,10 @@ def ring_slots(region: Region, s: Structure, machine: Machine) -> int:
 
 
 def iteration_pace(program: TileProgram, machine: Machine, slots: int) -> int:
-    """Cycles that an iteration takes at least with a ring of so many slots."""
+    """Cycles that an iteration takes at least with a ring of so many slots; 0 where rows stream."""
     if program.region.body:
         return crowded_interval(program, machine)
+    if program.region.streams_rows:
+        return 0
     s = program.structure
     return math.ceil(s.copies * loop_pace(slab_demand(program.region, s, machine), machine, slots).slab)
