@@ -29,7 +29,7 @@ def test_the_factor_is_applied_after_the_product() -> None:
     assert (product.left.tensor, product.right.tensor) == ("x", "w")
     assert [getattr(item, "primitive", "sum") for item in region.beside] == ["mul", "sum"]
     words = [s.primitive for s in region.statements if isinstance(s, Statement)]
-    assert words == ["extent_stream", "div", "mul", "add", "rsqrt", "mul", "round_bf16"]
+    assert words == ["extent_stream", "round_f32", "div", "add", "rsqrt", "mul", "round_bf16"]
     assert [tile.view for tile in region.tiles] == [product.left]
     assert region.sources == ()
     assert not region.whole_rows
@@ -104,6 +104,13 @@ def twice(g: GraphBuilder) -> Symbol:
     return g.matmul(h, w, transpose_b=True, name="p")
 
 
+def with_sums(g: GraphBuilder) -> tuple[Symbol, ...]:
+    x, w = g.input("x", (96, 128), "bf16"), g.input("w", (64, 128), "bf16", constant=True)
+    total = g.reduce_sum(g.abs(x), axis=1, keepdims=True, name="total")
+    h = g.cast(g.div(x, total), dtype="bf16", name="h")
+    return g.cast(g.matmul(h, w, transpose_b=True, name="p"), dtype="bf16", name="y"), total
+
+
 COMPUTED = "node p: operand 0 of the matmul is computed by cast node h; "
 REFUSALS: dict[str, tuple[Body, str]] = {
     "weight": (weighted, COMPUTED + "gain varies along the contracted axis, and cannot leave the product"),
@@ -120,6 +127,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         lambda g: scaled(g, dtype="f8e4m3"),
         "node p: operands of f8e4m3 are not lowered where their rows",
     ),
+    "one value a row": (with_sums, "output total: one value a row beside a product is not stored yet"),
     "transposed": (transposed, "tensor x: its rows are reduced beside the product, and do not lie along"),
 }
 

@@ -282,11 +282,6 @@ def assemble_tiles(chain: Chain, flow: Flow) -> Region:
     and reductions of whole rows with it. Raises as `assemble`.
     """
     graph, pool = chain.axes.graph, flow.pool
-    for name, value in zip(graph.outputs, flow.outputs, strict=True):
-        if pool.spans(value) == _PER_ROW:
-            raise LoweringError(
-                f"output {name} is one value a row, beside tiles that are computed; store it apart"
-            )
     outputs = _output_views(chain, flow)
     live = [name for name, _ in flow.live()]
     assembly = _Assembly(chain, flow, _layout(chain, flow, outputs, frozenset(live)), _Names(flow))

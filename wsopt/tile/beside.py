@@ -22,7 +22,9 @@ _WIDENING = InstructionMix({"logic": 1})
 
 
 def check_beside(region: Region) -> None:
-    """Raise LoweringError for operands whose rows cannot be read from a slab."""
+    """Raise LoweringError for operands whose rows cannot be read from a slab, and for one value a row."""
+    for output in region.row_outputs if region.beside else ():
+        raise LoweringError(f"output {output.name}: one value a row beside a product is not stored yet")
     for tile in region.tiles:
         if tile.view.roles[-1] is not Role.STREAM:
             raise LoweringError(
