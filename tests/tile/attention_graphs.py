@@ -238,6 +238,11 @@ def linear(score: Score | None = None, sizes: Sizes = Sizes(), *, normal: bool =
     return g.build()
 
 
+def rms_normed(p: Parts, x: Symbol) -> Symbol:
+    """Scores over the root of their mean square, weighted by key."""
+    return p.g.rms_norm(x, p.g.input("weight", (p.sizes.keys,), "f32"))
+
+
 def zero_causal(p: Parts, x: Symbol) -> Symbol:
     """Scores of later keys are zero."""
     return p.g.where(p.columns <= p.rows, x, 0.0, name="masked")

@@ -51,6 +51,7 @@ FORMS: dict[str, tuple[Graph, bool]] = {
     "window both ways": (attention(a.around), True),
     "nested masks": (attention(a.nested), True),
     "soft cap": (attention(a.soft_cap), False),
+    "normed scores": (a.linear(a.rms_normed), False),
     "cap, causal, window": (attention(a.everything), True),
     "alibi": (attention(a.alibi), True),
     "bias": (attention(a.bias("queries", "keys")), False),

@@ -56,7 +56,8 @@ def over_heads(p: Parts, x: Symbol) -> Symbol:
 
 
 def normed(p: Parts, x: Symbol) -> Symbol:
-    return p.g.rms_norm(x, p.g.input("w", (p.sizes.keys,), "f32"), name="n")
+    w, b = (p.g.input(name, (p.sizes.keys,), "f32") for name in "wb")
+    return p.g.layer_norm(x, w, b, name="n")
 
 
 def bool_mask(p: Parts, x: Symbol) -> Symbol:
@@ -179,7 +180,10 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         loop(over_heads, Sizes(batch=2, heads=3)),
         "node m: reduce_sum along axis 1 of t, which is a batch axis; only the streamed axis is reduced",
     ),
-    "rms_norm": (loop(normed), "node n: rms_norm is not lowered beside a chain of products"),
+    "layer_norm": (
+        loop(normed),
+        "node n: cannot be summed in one pass along the streamed axis; node n: its sum is complete only after",
+    ),
     "bool mask": (loop(bool_mask), "node masked: input mask is bool; not lowered there"),
     "scaled before": (
         scaled_before,

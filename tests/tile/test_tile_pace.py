@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 from attention_graphs import attention
-from tile_graphs import plain
+from tile_graphs import plain, region_of
 
 from wsopt.machine import Machine
 from wsopt.tile import costs
+from wsopt.tile.crowd import crowded_interval, held_cycles
 from wsopt.tile.lower import lower
 from wsopt.tile.pace import (
     Demand,
@@ -22,6 +23,7 @@ from wsopt.tile.pace import (
     slab_energy,
 )
 from wsopt.tile.region import find_region
+from wsopt.tile.structures import structures
 from wsopt.tile.types import Sharing, Structure, TileProgram
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
@@ -280,8 +282,20 @@ def test_an_iteration_has_all_its_slabs(card: Machine) -> None:
     assert iteration_pace(two, free, 2) == pytest.approx(life, abs=1)
 
 
-def test_loops_that_compute_values_have_no_pace_of_their_own(h200: Machine) -> None:
+def test_loops_that_compute_values_settle_at_their_crowding_whatever_the_ring(h200: Machine) -> None:
     region = find_region(attention())
     program = lower(region, replace(CUT, columns=64, persistent=False, group=1), h200)
     assert program.region.body
+    settled = crowded_interval(program, h200)
+    assert settled > max(held_cycles(program).values()) > 0
+    assert [iteration_pace(program, h200, slots) for slots in (1, 4)] == [settled, settled]
+
+
+def test_rows_that_stream_have_no_pace_of_their_own(h200: Machine) -> None:
+    region = region_of(
+        lambda g: g.cast(g.softmax(g.input("x", (96, 512), "bf16"), axis=-1), dtype="bf16", name="y")
+    )
+    program = lower(region, next(iter(structures(region, h200))), h200)
+    assert region.streams_rows
+    assert crowded_interval(program, h200) == 0
     assert [iteration_pace(program, h200, slots) for slots in (1, 4)] == [0, 0]

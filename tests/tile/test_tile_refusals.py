@@ -101,17 +101,13 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     "reshape before": (operand("reshape"), "node p: operand 0 of the matmul is computed by reshape node h"),
     "dequantize": (dequantized, "node p: operand 1 of the matmul is computed by cast node c"),
     "exchange": (exchanged, "node q: operand 0 of the matmul is computed by cast node h"),
-    "softmax": (
-        lambda g: g.softmax(product(g), axis=1, name="s"),
-        "node s: softmax is not lowered; a kernel is",
-    ),
-    "rms_norm after": (
-        lambda g: g.rms_norm(product(g), g.input("g", (512,), "f32"), name="s"),
-        "node s: rms_norm is not lowered",
+    "softmax of columns": (
+        lambda g: g.softmax(product(g), axis=0, name="s"),
+        "node s: softmax along axis 0 of p, which is a row axis; only the column axis is reduced in a kernel",
     ),
     "reduce": (
-        lambda g: g.reduce_sum(product(g), axis=1, keepdims=True, name="s"),
-        "node s: reduce_sum is not lowered",
+        lambda g: g.reduce_sum(product(g), axis=0, keepdims=True, name="s"),
+        "node s: reduce_sum along axis 0 of p, which is a row axis; only the column axis is reduced",
     ),
     "reshape": (
         lambda g: g.reshape(product(g), shape=(512, 256), name="s"),

@@ -22,7 +22,7 @@ from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
 from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import Output, Role, Source, Statement
+from wsopt.tile.types import Output, Reduction, Role, Source, Statement
 
 
 @dataclass(slots=True)
@@ -50,19 +50,22 @@ class PieceWriter:
     def _vector(self, argument: VectorArgument) -> Iterator[Instruction]:
         """A row, column or scalar source, loaded by address and masked at the tensor's end."""
         source = argument.source
-        s = self.verified.program.structure
         name = self.names(source.name, f"{source.view.tensor}_tile")
-        mask = ""
-        if row_role(s.swap) in source.spans:
-            mask = ", mask=rows < row_extent, other=0"
-        elif column_role(s.swap) in source.spans:
-            mask = ", mask=columns < column_extent, other=0"
+        inside = self._inside(source)
+        mask = f", mask={inside}, other=0" if inside else ""
         text = f"gl.load({argument.at(self._places('rows', 'columns'))}{mask})"
         dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
         if source.view.dtype is not dtype:
             text += f".to({GLUON[dtype]})"
         self.operands[source.name] = Operand(name, source.spans, dtype)
         yield Assign(name, text)
+
+    def _inside(self, source: Source) -> str:
+        """The condition that a row's or column's element is there; empty for a scalar."""
+        s = self.verified.program.structure
+        if row_role(s.swap) in source.spans:
+            return "rows < row_extent"
+        return "columns < column_extent" if column_role(s.swap) in source.spans else ""
 
     def _full_input(self, source: Source, box: Box) -> Iterator[Instruction]:
         """A full tile in shared memory: its copy was started before the loop, or by an earlier piece."""
@@ -90,14 +93,23 @@ class PieceWriter:
             if source.name in self.inputs:
                 yield from self._full_input(source, self.inputs[source.name])
 
-    def statement(self, statement: Statement) -> Instruction:
-        """One scalar operation on tiles."""
+    def statement(self, statement: Statement | Reduction) -> Instruction:
+        """One scalar operation on tiles, or a reduction of their rows."""
+        if isinstance(statement, Reduction):
+            return self._reduction(statement)
         operands = [self.operands[a] if isinstance(a, str) else a for a in statement.args]
         s = self.verified.program.structure
         node, _, number = statement.name.partition("$")
         name = self.names(statement.name, node if self._is_last(statement) else f"{node}_{number}")
         self.operands[statement.name] = Operand(name, statement.spans, statement.dtype)
         return Assign(name, expression(statement, operands, s))
+
+    def _reduction(self, item: Reduction) -> Instruction:
+        """One value a row, of all columns of the tile."""
+        node, _, number = item.name.partition("$")
+        name = self.names(item.name, f"{node}_{number}")
+        self.operands[item.name] = Operand(name, frozenset({Role.ROW}), DType.F32)
+        return Assign(name, f"gl.{item.kind}({self.operands[item.value].name}, axis=1)")
 
     def _is_last(self, statement: Statement) -> bool:
         node = statement.name.partition("$")[0]

@@ -117,6 +117,8 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
         return "places < stream_extent"
     if statement.primitive == "extent_stream":
         return "stream_extent"
+    if statement.primitive == "inside_column":
+        return "columns < ROW_LENGTH"
     if statement.primitive.startswith("iota_"):
         return _iota(statement.primitive, s)
     wanted = _compute_type(statement, operands)

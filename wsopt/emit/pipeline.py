@@ -7,7 +7,7 @@ the later ones (drain). How many products may be outstanding at a wait is counte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.instructions import Accumulate, Advance, Instruction, Loop, Mma, MmaWait, Release, WaitFull
@@ -20,12 +20,17 @@ STEP = "step"
 _UNROLLED = 3
 
 
+def _nothing(slot: str, copy: int) -> tuple[Instruction, ...]:
+    del slot, copy
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Operands:
     """Expressions of a consumer's loop: operand tiles by value name and slot, registers by value name.
 
     `tiles` are format strings with `{slot}` for the ring slot; `tails` are those for a last slab that products
-    do not take whole, empty where they do.
+    do not take whole, empty where they do. `beside` writes the arithmetic on a slot's slab of an iteration.
     """
 
     tiles: Mapping[str, str]
@@ -33,6 +38,7 @@ class Operands:
     registers: Mapping[str, str]
     ring: str
     depth: str
+    beside: Callable[[str, int], tuple[Instruction, ...]] = _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,11 @@ class _Unroller:
             case OpKind.RELEASE:
                 yield from self._wait(slot, iteration)
                 yield Release(self.operands.ring, step, self.operands.depth)
+            case OpKind.ELEMENTWISE:
+                if offset not in met:
+                    met.add(offset)
+                    yield WaitFull(self.operands.ring, step, self.operands.depth)
+                yield from self.operands.beside(f"{step} % {self.operands.depth}", slot.op.copy)
             case _:
                 raise AssertionError(f"{slot.op.kind} is not a consumer's")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import RowArgument, VectorArgument, stride_arguments
+from wsopt.emit.beside import BesideWriter
 from wsopt.emit.epilogue import PieceWriter
 from wsopt.emit.expressions import Operand
 from wsopt.emit.extents import parts_text
@@ -17,6 +18,7 @@ from wsopt.emit.pipeline import Operands, consumer_loop
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
 from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.beside import views_read
 from wsopt.tile.lower import load_name
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import FULL, Role, Sharing, Space, Structure, TileProgram, View
@@ -175,16 +177,33 @@ class KernelPlan:
                 tiles[f"tile:{name}"] = text
                 if self.s.tail:
                     tails[f"tile:{name}"] = f"{text}.slice(0, TAIL, dim={int(along_rows)})"
-        return Operands(tiles, tails, self.registers(), "ring", "RING_DEPTH")
+
+        def beside(slot: str, copy: int) -> tuple[Instruction, ...]:
+            names = {
+                v: f"tile:{load_name(self.program.region, v, 0, copy)}"
+                for v in views_read(self.program.region)
+            }
+            return self.beside().slab({view: tiles[name].format(slot=slot) for view, name in names.items()})
+
+        return Operands(tiles, tails, self.registers(), "ring", "RING_DEPTH", beside)
+
+    def beside(self) -> BesideWriter:
+        """The writer of what is computed beside the products."""
+        return BesideWriter(self.program.region, self.s, self.names)
+
+    def rows(self) -> dict[str, str]:
+        """Names of the rows' reductions that the loop leaves to the epilogue, by item."""
+        return self.beside().carried()
 
     def loop(self) -> Loop:
         """A consumer's streamed loop."""
         return consumer_loop(self.verified, self.operands())
 
     def cleared(self) -> tuple[Instruction, ...]:
-        """Sums that partial sums are added to start from zero."""
+        """Sums that partial sums are added to start from zero, and reductions of rows from nothing."""
         promoted = [c.name for c in self.program.region.contractions if c.promote]
-        return tuple(Zero(self.registers()[f"sum:{name}@0"]) for name in promoted)
+        zeros = tuple(Zero(self.registers()[f"sum:{name}@0"]) for name in promoted)
+        return (*zeros, *self.beside().starts())
 
     def _place(self, row: str, column: str) -> dict[Role, str]:
         s = self.s
@@ -265,7 +284,8 @@ class KernelPlan:
     def epilogue_values(self) -> dict[str, Operand]:
         """The loop's results that the epilogue reads, by name."""
         names = {c.name: self.registers()[f"sum:{c.name}@0"] for c in self.program.region.contractions}
-        return {value: Operand(name, FULL, DType.F32) for value, name in names.items()}
+        rows = {item: Operand(name, frozenset({Role.ROW}), DType.F32) for item, name in self.rows().items()}
+        return {value: Operand(name, FULL, DType.F32) for value, name in names.items()} | rows
 
     def epilogue_vectors(self) -> dict[str, VectorArgument]:
         """The rows, columns and scalars that the epilogue reads."""
@@ -295,7 +315,8 @@ class KernelPlan:
 
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents, and what follows from them."""
-        return (*self.counts(), "row_extent", "column_extent")
+        counted = ("stream_extent",) if self.program.region.counts_stream else ()
+        return (*self.counts(), "row_extent", "column_extent", *counted)
 
     def counts(self) -> tuple[str, ...]:
         """Those that say how many tiles there are, and slabs in each."""

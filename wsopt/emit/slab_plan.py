@@ -121,13 +121,13 @@ class SlabPlan(KernelPlan):
 
     def epilogue_reads(self) -> set[str]:
         """The sources that the epilogue reads."""
-        names = {a for s in self.program.region.statements for a in s.args if isinstance(a, str)}
+        names = {a for s in self.program.region.statements for a in arguments(s)}
         return names & {source.name for source in self.program.region.sources}
 
     def epilogue_rows(self) -> tuple[Reduction, ...]:
         """The reductions that the epilogue reads."""
         region = self.program.region
-        names = {a for s in region.statements for a in s.args} | {o.value for o in region.outputs}
+        names = {a for s in region.statements for a in arguments(s)} | {o.value for o in region.outputs}
         return tuple(i for i in region.body if isinstance(i, Reduction) and i.name in names)
 
     def overlapped(self) -> bool:

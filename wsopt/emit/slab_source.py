@@ -142,12 +142,8 @@ def _epilogue_parameters(plan: SlabPlan) -> list[str]:
         "column",
         "row_extent",
         "column_extent",
-        *(
-            ["stream_extent"]
-            if any(s.primitive == "extent_stream" for s in plan.program.region.statements)
-            else []
-        ),
         "visit",
+        *(["stream_extent"] if plan.program.region.counts_stream else []),
     ]
     vectors = _vectors(plan, plan.epilogue_reads())
     tensors = [*vectors, *inputs.refilled_descriptors(plan), *_buffers(plan), *_stores(plan)]

@@ -12,13 +12,16 @@ from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
+from wsopt.emit.rows_plan import RowsPlan
+from wsopt.emit.rows_source import rows_constants, rows_context
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.beside import slab_layout
 from wsopt.tile.costs import mma_instructions
 from wsopt.tile.slab_costs import inner_extent, product_instructions
-from wsopt.tile.types import SLAB, OpKind, Output
+from wsopt.tile.types import SLAB, OpKind, Output, Role
 
 
 def printable_lines(foreign: str) -> list[str]:
@@ -75,6 +78,8 @@ def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
 
 def _epilogue_calls(plan: KernelPlan) -> list[str]:
     lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
+    rows = plan.rows().values()
+    lines += [f"{name} = gl.convert_layout({name}, gl.SliceLayout(1, PIECE_LAYOUT))" for name in rows]
     for piece in range(plan.s.pieces):
         sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
         column = f"column + {piece} * PIECE_COLUMNS" if piece else "column"
@@ -112,9 +117,10 @@ def _buffers(plan: KernelPlan) -> list[str]:
 def _epilogue_parameters(plan: KernelPlan) -> list[str]:
     stores = [box.descriptor for box in plan.outputs().values()]
     place = (["batch"] if plan.has_batch else []) + ["row", "column", "row_extent", "column_extent", "visit"]
+    place += ["stream_extent"] if plan.program.region.counts_stream else []
     refilled = inputs.refilled_descriptors(plan)
     tensors = [*_vector_arguments(plan), *refilled, *_buffers(plan), *stores]
-    return [*plan.sums(), *tensors, *place, "piece: gl.constexpr"]
+    return [*plan.sums(), *plan.rows().values(), *tensors, *place, "piece: gl.constexpr"]
 
 
 def _ring_names(plan: KernelPlan) -> list[str]:
@@ -172,6 +178,13 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
         ("RING_BYTES", str(plan.slot_bytes()), "bytes that fill a slot"),
         ("GROUP", str(s.group), "tile rows that are walked before the next column"),
     ]
+    if plan.program.region.whole_rows:
+        found.append(("ROW_LENGTH", str(plan.program.region.extent(Role.COLUMN)), "elements of a row"))
+    if plan.program.region.beside:
+        layout = slab_layout(plan.program.region, s, plan.verified.machine).text()
+        found.append(
+            ("SLAB_LAYOUT", layout, "how a slab lies in a consumer's registers, beside the products")
+        )
     if s.tail:
         found.append(("TAIL", str(s.tail), "of the last slab, what products take: the rest is zeros"))
     return found + inputs.input_constants(plan)
@@ -273,6 +286,9 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "boxes": _boxes(plan),
         "register_layouts": _register_layouts(plan),
         "consumer_warps": s.consumer_warps,
+        "uses_products": True,
+        "row_length": region.extent(Role.COLUMN) if region.whole_rows else 0,
+        "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,
         "uses_language": NAN_RULE in piece,
@@ -348,10 +364,20 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
 
 
 def _plan(verified: VerifiedSchedule) -> KernelPlan:
-    return SlabPlan(verified) if verified.program.region.body else KernelPlan(verified)
+    region = verified.program.region
+    if region.streams_rows:
+        return RowsPlan(verified)
+    return SlabPlan(verified) if region.body else KernelPlan(verified)
+
+
+def _rows(plan: RowsPlan) -> dict[str, Any]:
+    """What the device part needs where rows stream."""
+    return rows_context(plan) | {"constants": [*rows_constants(plan), *_numbers(text.write(plan.piece()))]}
 
 
 def _context(plan: KernelPlan) -> dict[str, Any]:
+    if isinstance(plan, RowsPlan):
+        return _shared(plan) | _rows(plan)
     return _shared(plan) | (_slabs(plan) if isinstance(plan, SlabPlan) else _products(plan))
 
 
@@ -368,6 +394,8 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
     plan = _plan(verified)
+    if isinstance(plan, RowsPlan):
+        return 0
     if isinstance(plan, SlabPlan):
         return _slab_wgmma(plan)
     loop = plan.loop()

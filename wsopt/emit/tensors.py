@@ -40,7 +40,10 @@ _SWIZZLED_ROWS = 8
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A tensor moved by TMA: its descriptor, the box of one copy, and how the box lies in shared memory."""
+    """A tensor moved by TMA: its descriptor, the box of one copy, and how the box lies in shared memory.
+
+    With `fold` the tensor's last dimension is seen in parts of so many elements, as two dimensions.
+    """
 
     name: str
     descriptor: str
@@ -48,6 +51,7 @@ class Box:
     view: View
     shape: tuple[int, ...]
     swizzle: int
+    fold: int = 0
 
     @property
     def rank(self) -> int:

@@ -96,6 +96,8 @@ def _same_in_turn(verified: VerifiedSchedule) -> str:
 
 def _epilogue(verified: VerifiedSchedule) -> str:
     p = verified.program
+    if p.region.streams_rows:
+        return f"Each output is stored through {counted(verified.schedule.staging, 'staging buffer')}."
     full = counted(p.structure.pieces, "piece")
     buffers = verified.schedule.buffers
     words = counted(buffers.staging, "staging buffer")
@@ -109,7 +111,8 @@ def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
     program, schedule = verified.program, verified.schedule
     begins = {p.name: _begins(verified, p.name) for p in schedule.partitions}
     loads = {schedule.place(op.name).partition for op in program.loop if op.kind is OpKind.TMA_LOAD}
-    products = {schedule.place(op.name).partition for op in program.loop if op.kind is OpKind.MMA}
+    work = OpKind.ELEMENTWISE if program.region.streams_rows else OpKind.MMA
+    products = {schedule.place(op.name).partition for op in program.loop if op.kind is work}
     for source in sorted(loads):
         ahead: dict[int, list[str]] = {}
         for target in sorted(products):

@@ -85,12 +85,17 @@ def _binds(limits: tuple[Part, ...], ii: int) -> str:
 
 def _tensor_share(verified: VerifiedSchedule) -> str:
     p = verified.schedule.prediction
+    if verified.program.region.streams_rows:
+        reached = verified.program.dram_bytes / p.microseconds / 1e3
+        return f"Device memory: {reached:,.0f} GB/s read and written."
     held = p.rounds * verified.program.trips * unit_load(verified, Unit.TENSOR)
     return f"Tensor core: held for {held:,} of {p.cycles:,.0f} cycles, {percent(held / p.cycles)}."
 
 
 def _epilogues(verified: VerifiedSchedule) -> str:
     cost, s = verified.program.epilogue, verified.program.structure
+    if verified.program.region.streams_rows:
+        return "Epilogue: none; every tile of rows is stored in the loop."
     if s.sharing is Sharing.TURNS:
         return f"Epilogue: {cost.alone:,} cycles a tile, under the loop of another consumer."
     return f"Epilogue: {cost.together:,} cycles a tile, all consumers at once, the tensor core idle."

@@ -71,7 +71,9 @@ def _does(verified: VerifiedSchedule, op: TileOp) -> str:
         return f"the rescaling of {operand(op)}"
     if op.kind is OpKind.ACCUMULATE:
         return f"the adding up of {operand(op)}"
-    kinds = {item.name: item.kind for item in verified.program.region.body if isinstance(item, Reduction)}
+    region = verified.program.region
+    items = (*region.body, *region.beside, *region.statements)
+    kinds = {item.name: item.kind for item in items if isinstance(item, Reduction)}
     found = [
         f"the row {'maximum' if kinds[name] == 'max' else 'sum'} of {_node(name)}"
         for name in op.items
@@ -199,8 +201,23 @@ def _apart(verified: VerifiedSchedule) -> str:
 # --- the section ----------------------------------------------------------------------------------------
 
 
+def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
+    """Where rows stream: how busy device memory and the warpgroups are, and how far loads run ahead."""
+    s, ii, depth = verified.program.structure, verified.schedule.ii, verified.schedule.depth("ring")
+    work = sum(op.issue for op in verified.program.loop if op.consumer == 0)
+    memory = percent(unit_load(verified, Unit.MEMORY) / ii, 0)
+    each = "The warpgroup" if s.consumers == 1 else f"Each of {s.consumers} consumers"
+    return (
+        f"Device memory is busy for {memory} of the time.",
+        f"{each} reads, reduces and stores {s.rows} of a tile's {s.tile_rows} rows in {work:,} of {ii:,} cycles, "
+        f"and waits for the rest; loads run up to {depth} tiles ahead.",
+    )
+
+
 def sentences(verified: VerifiedSchedule) -> tuple[str, ...]:
     """What a schedule does. Consumers that do the same are told of once."""
+    if verified.program.region.streams_rows:
+        return _streamed(verified)
     told: dict[tuple[str, ...], list[int]] = {}
     for consumer in sorted({op.consumer for op in verified.program.loop if op.consumer is not None}):
         own = (*_same_warpgroup(verified, consumer), *_issued_before(verified, consumer))

@@ -30,8 +30,6 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
     region = program.region
     dtype = region.operand_dtype.value
     flops, nbytes = needed_flops(region), needed_bytes(region)
-    intensity, ridge = flops / nbytes, machine.ridge(dtype)
-    side = "above: arithmetic bounds it" if intensity >= ridge else "below: bytes bound it"
     extents = ", ".join(f"{role.value} {extent:,}" for role, extent in region.extents)
     lines = [
         f"machine    {clean(machine.title)}, {machine.sm_count} SMs",
@@ -39,9 +37,20 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
         f"outputs    {_outputs(region)}",
         f"work       {counted(program.tiles, 'tile')} of {_trips(program)}; "
         f"{flops:,} FLOP{_masked(region)}, {nbytes:,} compulsory bytes",
-        f"intensity  {intensity:,.1f} FLOP a byte, the card's ridge is {ridge:,.1f}; {side}",
+        f"intensity  {_intensity(verified)}",
     ]
     return [part for line in lines for part in wrapped(line, width, hang=" " * 11)]
+
+
+def _intensity(verified: VerifiedSchedule) -> str:
+    """Work a byte, and which of the two bounds the kernel."""
+    region = verified.program.region
+    if region.streams_rows:
+        return "no product: bytes bound it"
+    intensity = needed_flops(region) / needed_bytes(region)
+    ridge = verified.machine.ridge(region.operand_dtype.value)
+    side = "above: arithmetic bounds it" if intensity >= ridge else "below: bytes bound it"
+    return f"{intensity:,.1f} FLOP a byte, the card's ridge is {ridge:,.1f}; {side}"
 
 
 def _trips(program: TileProgram) -> str:

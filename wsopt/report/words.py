@@ -18,6 +18,7 @@ _LETTERS = {
     OpKind.EPILOGUE: "E",
     OpKind.ELEMENTWISE: "C",
     OpKind.RESCALE: "S",
+    OpKind.TMA_STORE: "W",
 }
 
 
@@ -55,6 +56,8 @@ def unit_words(unit: Unit) -> str:
             return "MUFU pipe"
         case Unit.SHARED:
             return "shared memory"
+        case Unit.MEMORY:
+            return "device memory"
         case _:
             assert_never(unit)
 
@@ -116,6 +119,8 @@ def _legend(op: TileOp, program: TileProgram) -> str:
             return f"{_arithmetic(op, program)}{whose}"
         case OpKind.RESCALE:
             return f"rescale the sums of {operand(op)}{whose}"
+        case OpKind.TMA_STORE:
+            return f"stage and store the rows{whose}"
         case OpKind.EPILOGUE:
             return f"epilogue{whose}"
         case _:
@@ -124,7 +129,10 @@ def _legend(op: TileOp, program: TileProgram) -> str:
 
 def _arithmetic(op: TileOp, program: TileProgram) -> str:
     """What a phase of a loop's arithmetic comes down to: its reductions, or how many operations it is."""
-    kinds = {item.name: item.kind for item in program.region.body if isinstance(item, Reduction)}
+    if not op.items:
+        return "read the rows"
+    items = (*program.region.body, *program.region.beside, *program.region.statements)
+    kinds = {item.name: item.kind for item in items if isinstance(item, Reduction)}
     found = [
         f"row {'maximum' if kinds[name] == 'max' else 'sum'} {name}" for name in op.items if name in kinds
     ]
@@ -161,6 +169,8 @@ def does(named: NamedOp, program: TileProgram) -> str:
             return f"{_arithmetic(named.op, program)} of {when}"
         case OpKind.RESCALE:
             return f"rescale the sums of {operand(named.op)} for {when}"
+        case OpKind.TMA_STORE:
+            return f"stage and store the rows of {when}"
         case OpKind.EPILOGUE:
             return f"epilogue of {when}"
         case _:

@@ -85,8 +85,12 @@ def full_inputs(program: TileProgram) -> int:
 
 
 def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
-    """Every choice of epilogue buffers: up to four for staging, a power of two up to a piece each for inputs."""
-    staging = range(1, min(program.epilogue.stores, _MOST_STAGING) + 1)
+    """Every choice of epilogue buffers: up to four for staging, a power of two up to a piece each for inputs.
+
+    Where rows stream, staging is by output: one buffer, or two in turns.
+    """
+    most = 2 if program.region.streams_rows else min(program.epilogue.stores, _MOST_STAGING)
+    staging = range(1, most + 1)
     pieces = program.structure.pieces
     inputs = [n for n in (1, 2, 4, 8) if n <= pieces] if full_inputs(program) else [0]
     return tuple(EpilogueBuffers(s, n) for s in staging for n in inputs)

@@ -128,6 +128,14 @@ def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, m
         yield f"shared memory: {used} bytes, a block has {machine.shared_memory_per_block_bytes}"
 
 
+def _staging(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """Where rows stream, a staging buffer was read before it is written again."""
+    for op in program.loop:
+        held = schedule.staging * schedule.ii
+        if op.kind is OpKind.TMA_STORE and op.latency > held:
+            yield f"{op.name} holds a staging buffer for {op.latency} cycles, it is written again after {held}"
+
+
 def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """As many consumers as the structure says, each of its warps, and one loader."""
     s = program.structure
@@ -189,6 +197,8 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
         before = max((p.stage for p in schedule.of(partition.name)), default=0)
         if partition.role is PartitionRole.CONSUMER and before > spare:
             yield f"emitter.v1: {partition.name} has {before} stages before its last, a tile {spare} passes"
+        if program.region.streams_rows and partition.role is PartitionRole.CONSUMER and before:
+            yield f"emitter.v1: {partition.name} begins a tile of rows before it has ended the one before"
         if program.region.body and partition.role is PartitionRole.CONSUMER and before > 1:
             yield f"emitter.v1: {partition.name} overlaps {before + 1} iterations, loops with values take two"
     if program.region.promote:
@@ -204,7 +214,7 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
 
 def _one_program(schedule: Schedule, program: TileProgram) -> Faults:
     """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
-    if not program.region.body:
+    if not program.region.computes_values:
         return
     shifts: dict[int, set[int]] = {}
     for op in program.loop:
@@ -273,6 +283,7 @@ CHECKS: tuple[Check, ...] = (
     _issue,
     _rings,
     _shared_memory,
+    _staging,
     _registers,
     _live_tiles,
     _emitter,

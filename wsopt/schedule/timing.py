@@ -17,7 +17,7 @@ from wsopt.tile.costs import load_cycles, store_drain_cycles
 from wsopt.tile.crowd import crowded_interval, iteration_energy
 from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.pace import slab_energy
-from wsopt.tile.types import OpKind, Sharing, TileProgram
+from wsopt.tile.types import OpKind, Sharing, TileProgram, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Rounds:
     """The parts of the time that no schedule of this tile program changes, in cycles.
 
     `energy` is what an SM takes on the average, in cycles of its tensor core; `crowded` is what an iteration
-    takes at least where units and threads wait for one another.
+    takes at least where units and threads wait for one another. Where device memory sets the pace, the clock of
+    the SMs, and with it the energy, does not count: they are not `paced`.
     """
 
     rounds: int
@@ -34,7 +35,8 @@ class Rounds:
     tail: float
     energy: float
     handover: float
-    crowded: float
+    crowded: float = 0.0
+    paced: bool = True
 
 
 def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
@@ -44,6 +46,8 @@ def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuf
     had to wait for a buffer waits for what is left of the copy.
     """
     cost, s = program.epilogue, program.structure
+    if program.region.streams_rows:
+        return 0
     cycles = cost.together if s.sharing is Sharing.ROWS else cost.alone
     drain = store_drain_cycles(program.region, s, machine)
     stall = max(0, drain - buffers.staging * cycles // cost.stores)
@@ -70,6 +74,8 @@ def longest_path(program: TileProgram) -> int:
 
 def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     """What every schedule of a tile program pays."""
+    if program.region.streams_rows:
+        return _row_parts(program, machine)
     rounds = math.ceil(program.tiles / machine.sm_count)
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
     latency = machine.latency
@@ -82,6 +88,46 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
         handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
         crowded=crowded_interval(program, machine),
     )
+
+
+def _row_parts(program: TileProgram, machine: Machine) -> Rounds:
+    """What every schedule of streamed rows pays: device memory is idle until the first bytes are there, and
+    while the last tile is being computed. Bytes alone do not reach the power limit.
+    """
+    last = sum(op.issue for op in program.loop if op.consumer == 0)
+    return Rounds(
+        rounds=math.ceil(program.tiles / machine.sm_count),
+        start=machine.block_start_cycles,
+        fill=machine.latency.tma_load_dram + last,
+        tail=machine.latency.tma_store,
+        energy=0.0,
+        handover=0.0,
+        paced=False,
+    )
+
+
+def row_interval(program: TileProgram) -> float:
+    """Cycles a tile for which the SM itself is busy: its own units and its consumers, device memory left out."""
+    loop = program.loop
+    units = [
+        sum(c for op in loop for held, c in op.held if held is unit) for unit in set(Unit) - {Unit.MEMORY}
+    ]
+    consumers = {op.consumer for op in loop if op.consumer is not None}
+    issue = [sum(op.issue for op in loop if op.consumer == consumer) for consumer in consumers]
+    return max(*units, *issue)
+
+
+def _row_main(program: TileProgram, fixed: Rounds, machine: Machine, ii: float) -> float:
+    """Cycles in which tiles stream: device memory is shared by those still at work, an SM's own units are not.
+
+    As in a loop of products (`tile.pace`) copies come early and late, so that two bounds that are alike add up
+    as a norm.
+    """
+    alone = program.structure.consumers == 1
+    knee = machine.copy_knee_alone if alone else machine.copy_knee
+    memory, own = program.tiles / machine.sm_count * ii, fixed.rounds * row_interval(program)
+    largest = max(memory, own)
+    return float(largest * ((memory / largest) ** knee + (own / largest) ** knee) ** (1 / knee))
 
 
 def _energy(program: TileProgram, machine: Machine) -> float:
@@ -115,6 +161,9 @@ def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float)
 def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
     """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock."""
     s = program.structure
+    if program.region.streams_rows:
+        main = _row_main(program, fixed, machine, ii)
+        return fixed.start + fixed.fill + main + fixed.tail
     ii = max(ii, fixed.crowded)
     if program.work is not None:
         turnover = fixed.start + machine.block_turnover_cycles + fixed.fill + epilogue
@@ -129,6 +178,8 @@ def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: floa
 
 def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
     """Cycles of the sustained clock that the power limit adds to `cycles` of a kernel."""
+    if not fixed.paced:
+        return 0.0
     return cycles * (machine.sustained_clock_mhz / machine.power_clock(cycles, fixed.energy) - 1)
 
 
@@ -150,7 +201,8 @@ def roofline_us(program: TileProgram, machine: Machine) -> float:
     Both are of the elements that count: what masks leave out is no work.
     """
     region = program.region
-    arithmetic = needed_flops(region) / (machine.sustained_tflops(region.operand_dtype.value) * 1e6)
+    rate = machine.sustained_tflops(region.operand_dtype.value) if region.contractions else 1.0
+    arithmetic = needed_flops(region) / (rate * 1e6)
     return max(arithmetic, needed_bytes(region) / machine.dram_sustained_bandwidth * 1e6)
 
 
@@ -167,6 +219,8 @@ def predict(program: TileProgram, machine: Machine, ii: float, buffers: Epilogue
     bound_by = max(limits, key=lambda name: limits[name])
     interval = max(ii, fixed.crowded)
     main = interval * (fixed.rounds * program.passes if program.work is None else program.work.trips)
+    if program.region.streams_rows:
+        main = _row_main(program, fixed, machine, ii)
     known = fixed.start + fixed.fill + main + fixed.tail
     return Prediction(
         rounds=fixed.rounds,

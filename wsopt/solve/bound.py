@@ -7,6 +7,7 @@ import math
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.row_costs import ROW_GRAIN
 from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
 
 _COARSE = 16
@@ -72,7 +73,7 @@ def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int
     handover = math.ceil(machine.latency.mbarrier_wake)
     for edge in program.edges:
         source, target = program.op(edge.source), program.op(edge.target)
-        if source.name in plan.loads and target.kind in (OpKind.MMA, OpKind.ELEMENTWISE):
+        if source.name in plan.loads:
             for name in _releases(program, target.name):
                 release = program.op(name)
                 lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
@@ -104,6 +105,8 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
 
 def time_unit(program: TileProgram) -> int:
     """Cycles of one unit of the model's time: loops that compute values have many operations of many cycles."""
+    if program.region.streams_rows:
+        return ROW_GRAIN
     return _COARSE if program.region.body else 1
 
 
@@ -136,6 +139,8 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     warps = budget.launched_warps(s, machine)
     if warps > machine.max_warps_per_block:
         return f"warps: {warps}, a block has at most {machine.max_warps_per_block}"
+    if program.region.streams_rows:
+        return ""
     operand = s.columns // 2 + _BESIDE_ACCUMULATORS
     base = budget.base_registers(s, machine)
     if operand > base:

@@ -151,7 +151,7 @@ def stretches(program: TileProgram) -> bool:
     differences that it asks for are still there with more time at the end of every stage. What breaks this
     is a time from one consumer to another that has to be the same for all of their operations.
     """
-    return not program.region.body or all(op.consumer in (0, None) for op in program.loop)
+    return not program.region.computes_values or all(op.consumer in (0, None) for op in program.loop)
 
 
 def _emitter_one_program(m: Model) -> None:
@@ -184,6 +184,25 @@ def _emitter_partials_stay(m: Model) -> None:
         for op in own:
             m.cp.add(m.start[op.name] >= m.start[first.name])
             m.cp.add(m.start[op.name] + m.t(op.issue) <= m.start[first.name] + m.ii)
+
+
+def _emitter_tile_at_once(m: Model) -> None:
+    """emitter.v1: where rows stream, a consumer ends a tile before it begins the next."""
+    if not m.program.region.streams_rows:
+        return
+    for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
+        own = [op for op in m.program.loop if op.consumer == consumer]
+        for op in own:
+            m.cp.add(m.start[op.name] >= m.start[own[0].name])
+            m.cp.add(m.start[op.name] + m.t(op.issue) <= m.start[own[0].name] + m.ii)
+
+
+def _staging(m: Model) -> None:
+    """A staging buffer's copy has ended before it is written again: buffers * II >= latency of the store."""
+    for op in m.program.loop:
+        if op.kind is OpKind.TMA_STORE:
+            for option, chosen in m.buffers.items():
+                m.cp.add(option.staging * m.ii >= m.t(op.latency)).only_enforce_if(chosen)
 
 
 def _dependences(m: Model) -> None:
@@ -225,13 +244,14 @@ def consumers_in_turn(m: Model) -> None:
     the consumer after the longest gap on, they hand their slots back sooner.
     """
     products: dict[int, str] = {}
+    first = OpKind.ELEMENTWISE if m.program.region.streams_rows else OpKind.MMA
     for op in m.program.loop:
-        if op.kind is OpKind.MMA and op.consumer is not None:
+        if op.kind is first and op.consumer is not None:
             products.setdefault(op.consumer, op.name)
     names = [products[consumer] for consumer in sorted(products)]
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[one] <= m.start[other])
-    if stretches(m.program) or _meet_copies(m.program) or len(names) < 2:
+    if not m.program.region.body or _meet_copies(m.program) or len(names) < 2:
         return
     last = m.ii - m.start[names[-1]] + m.start[names[0]]
     m.cp.add(last >= 1)
@@ -354,6 +374,9 @@ def _time(m: Model) -> None:
     cycles = {b: shares * timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
     epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
     rounds, consumers = fixed.rounds, p.structure.consumers
+    if p.region.streams_rows:
+        m.time = p.tiles * m.unit * m.ii
+        return
     if p.work is not None:
         m.time = round(p.work.trips - p.work.tiles) * m.unit * _interval(m, fixed) + p.work.tiles * epilogue
         return
@@ -411,12 +434,14 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     _emitter_one_overlap,
     _emitter_one_program,
     _emitter_partials_stay,
+    _emitter_tile_at_once,
     _dependences,
     _symmetry,
     _units,
     _issue,
     _rings,
     _shared_memory,
+    _staging,
     _live_tiles,
     _time,
 )

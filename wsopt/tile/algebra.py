@@ -66,7 +66,7 @@ def _is_finite(pool: Pool, term: Term, depth: int = 16) -> bool:
     if not isinstance(term, str):
         return math.isfinite(term)
     value = pool[term]
-    if value.primitive.startswith("iota_") or (value.primitive == "source" and not value.spans):
+    if value.primitive.startswith(("iota_", "extent_")) or (value.primitive == "source" and not value.spans):
         return True
     kept = value.primitive in ("add", "sub", "mul", "neg", "round_f32")
     return kept and depth > 0 and all(_is_finite(pool, a, depth - 1) for a in value.args)

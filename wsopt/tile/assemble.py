@@ -89,6 +89,12 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
     return raw
 
 
+def _output_views(chain: Chain, flow: Flow) -> dict[str, RawView]:
+    """Where the outputs are stored, under keys that no use of an input has."""
+    pairs = zip(chain.axes.graph.outputs, flow.outputs, strict=True)
+    return {f"out:{name}": _output_view(chain, name, value, flow) for name, value in pairs}
+
+
 def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], live: frozenset[str]) -> _Layout:
     """Views of what live values read; axes along which one of them counts are not merged."""
     uses = _uses(flow, live)
@@ -167,6 +173,9 @@ class _Assembly:
         views = [self.layout.views.get(f"{name}:{operand}") for operand in (0, 1)]
         right = views[1]
         assert right is not None, "the second operand of a product is an input"
+        tensor = str(value.args[0]) if value.args else ""
+        if value.primitive == "contract" and self.flow.pool[tensor].primitive == "source":
+            return Contraction(name, self.layout.views[self.flow.pool[tensor].label[0]], right, False)
         if value.primitive == "contract":
             return Contraction(
                 name, str(args[0]), right, False, FULL, str(args[1]) if len(args) > 1 else None
@@ -235,31 +244,64 @@ def _pairs(names: Mapping[str, str], unmasked: Mapping[str, Term]) -> tuple[tupl
     )
 
 
+def _outputs(assembly: _Assembly, outputs: dict[str, RawView]) -> tuple[Output, ...]:
+    chain, layout = assembly.chain, assembly.layout
+    return tuple(
+        Output(name, str(assembly.names.term(value)), layout.views[key], _shape(chain, outputs[key], layout))
+        for name, value, key in zip(chain.axes.graph.outputs, assembly.flow.outputs, outputs, strict=True)
+    )
+
+
 def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: Mapping[str, Term]) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
     graph = chain.axes.graph
-    outputs = {
-        f"out:{name}": _output_view(chain, name, value, flow)
-        for name, value in zip(graph.outputs, flow.outputs, strict=True)
-    }
+    outputs = _output_views(chain, flow)
     live = [name for name, _ in flow.live()]
     assembly = _Assembly(chain, flow, _layout(chain, flow, outputs, frozenset(live)), _Names(flow))
     sources = _sources(assembly, live)
     body = _body(assembly, live)
     pairs = _pairs(dict(assembly.names.known), unmasked)
-    layout, names = assembly.layout, assembly.names
     return Region(
         name=graph.name,
         doc=graph.doc,
-        extents=layout.extents,
+        extents=assembly.layout.extents,
         contractions=tuple(item for item in body if isinstance(item, Contraction)),
         sources=sources,
         statements=_epilogue(assembly, live),
-        outputs=tuple(
-            Output(name, str(names.term(value)), layout.views[key], _shape(chain, outputs[key], layout))
-            for name, value, key in zip(graph.outputs, flow.outputs, outputs, strict=True)
-        ),
+        outputs=_outputs(assembly, outputs),
         body=body,
         bounds=bounds,
         unmasked=pairs,
+    )
+
+
+def assemble_tiles(chain: Chain, flow: Flow) -> Region:
+    """The region of values that tiles compute: beside products of tensors, or of whole rows without a product.
+
+    What reductions along the stream need is computed in the loop, from the operands' tiles; all else after it,
+    and reductions of whole rows with it. Raises as `assemble`.
+    """
+    graph, pool = chain.axes.graph, flow.pool
+    outputs = _output_views(chain, flow)
+    live = [name for name, _ in flow.live()]
+    assembly = _Assembly(chain, flow, _layout(chain, flow, outputs, frozenset(live)), _Names(flow))
+    sources = _sources(assembly, live)
+    streams = pool.along is Role.STREAM
+    sinks = [name for name in live if streams and pool[name].primitive in REDUCTIONS]
+    early = reachable(pool, sinks)
+    items = {name: assembly.item(name) for name in live if pool[name].primitive != "source"}
+    return Region(
+        name=graph.name,
+        doc=graph.doc,
+        extents=assembly.layout.extents,
+        contractions=tuple(item for item in items.values() if isinstance(item, Contraction)),
+        sources=tuple(source for source in sources if Role.STREAM not in source.spans),
+        statements=tuple(
+            item for name, item in items.items() if name not in early and not isinstance(item, Contraction)
+        ),
+        outputs=_outputs(assembly, outputs),
+        beside=tuple(
+            item for name, item in items.items() if name in early and not isinstance(item, Contraction)
+        ),
+        tiles=tuple(source for source in sources if Role.STREAM in source.spans) if early else (),
     )

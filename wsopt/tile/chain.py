@@ -6,6 +6,7 @@ so.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -25,6 +26,9 @@ from wsopt.tile.values import Flow, Pool
 T = TypeVar("T")
 
 _KERNEL_AXES = (Role.ROW, Role.COLUMN, Role.STREAM)
+
+NORMS = ("rms_norm", "layer_norm")
+"""Composite operations over their operand's last axis."""
 
 
 @dataclass(slots=True)
@@ -124,16 +128,18 @@ def _iota(chain: Chain, node: Node) -> Term:
 
 def _reduced_extent(chain: Chain, node: Node) -> int | None:
     """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
-    use, dim = chain.axes.use(node, 0), node.attr("axis", int)
+    use = chain.axes.use(node, 0)
+    dim = len(chain.axes.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
     roles = set(chain.axes.axis_roles(use, dim)) - {None}
-    if roles == {Role.STREAM}:
+    if roles == {chain.pool.along}:
         return chain.axes.shapes[use][dim]
     if chain.axes.shapes[use][dim] == 1:
         return None
     what = f"a {'/'.join(sorted(str(r) for r in roles))} axis" if roles else "no axis of the products"
+    kind = "streamed" if chain.pool.along is Role.STREAM else str(chain.pool.along)
     raise LoweringError(
         f"node {node.name}: {node.op} along axis {dim} of {chain.axes.title(use)}, which is {what}; "
-        "only the streamed axis is reduced in a kernel"
+        f"only the {kind} axis is reduced in a kernel"
     )
 
 
@@ -147,19 +153,29 @@ def _reduction(chain: Chain, node: Node) -> Term:
     if not pool.streams(x):
         if op != "sum":
             return x
-        return pool.make("mul", (_extent(pool, node), x), DType.F32, node.name)
+        return pool.make("mul", (_extent(pool, node, extent), x), DType.F32, node.name)
     if Role.ROW not in pool.spans(x):
         raise LoweringError(f"node {node.name}: {node.op} of what is the same in every row; compute it apart")
     if op == "min":
         return _negated(pool, pool.make("reduce_max", (_negated(pool, x, node),), DType.F32, node.name), node)
     total = pool.make("reduce_max" if op == "max" else "reduce_sum", (x,), DType.F32, node.name)
-    return pool.make("div", (total, _extent(pool, node)), DType.F32, node.name) if op == "mean" else total
+    return _over_extent(chain, node, total, extent) if op == "mean" else total
 
 
-def _extent(pool: Pool, node: Node) -> Term:
-    """The elements of the streamed axis, which a kernel learns when it runs."""
+def _extent(pool: Pool, node: Node, extent: int) -> Term:
+    """The elements of the reduced axis: a kernel knows how long whole rows are, and learns a streamed axis."""
+    if pool.along is not Role.STREAM:
+        return float(extent)
     whole = pool.make("extent_stream", (), DType.I32, node.name, spans=frozenset())
     return pool.make("round_f32", (whole,), DType.F32, node.name)
+
+
+def _over_extent(chain: Chain, node: Node, total: Term, extent: int) -> Term:
+    """A sum over the number of its elements."""
+    length = _extent(chain.pool, node, extent)
+    if isinstance(length, str):
+        return chain.pool.make("div", (total, length), DType.F32, node.name)
+    return chain.pool.make("mul", (total, 1.0 / length), DType.F32, node.name)
 
 
 def _negated(pool: Pool, x: Term, node: Node) -> Term:
@@ -175,10 +191,37 @@ def _softmax(chain: Chain, node: Node) -> Term:
     def make(primitive: str, *args: Term, dtype: DType = DType.F32) -> Term:
         return pool.make(primitive, args, dtype, node.name)
 
-    weights = make("exp", make("sub", x, make("reduce_max", x)))
+    peak = make("reduce_max", x)
+    if pool.along is not Role.STREAM:  # `online` makes running maxima safe; -inf - -inf is nan
+        peak = make("where", make("equal", peak, -math.inf, dtype=DType.BOOL), 0.0, peak)
+    weights = make("exp", make("sub", x, peak))
     total = make("reduce_sum", weights)
     nothing = make("equal", total, 0.0, dtype=DType.BOOL)
     return make("div", weights, make("where", nothing, 1.0, total))
+
+
+def _norm(chain: Chain, node: Node) -> Term:
+    """x over the root of its mean square, for layer_norm after its mean; times the weight, plus the bias."""
+    pool, extent = chain.pool, _reduced_extent(chain, node)
+    x, *vectors = (_term(chain, node, operand) for operand in range(len(node.inputs)))
+    if extent is None or not pool.streams(x):
+        raise LoweringError(
+            f"node {node.name}: {node.op} of what is the same along its axis; compute it apart"
+        )
+
+    def make(primitive: str, *args: Term) -> Term:
+        return pool.make(primitive, args, DType.F32, node.name)
+
+    def mean(term: Term) -> Term:
+        return _over_extent(chain, node, make("reduce_sum", term), extent)
+
+    if node.op == "layer_norm":
+        x = make("sub", x, mean(x))
+    power = make("add", mean(make("mul", x, x)), node.attr("eps", float))
+    result = make("mul", x, make("rsqrt", power))
+    for primitive, vector in zip(("mul", "add"), vectors, strict=False):
+        result = make(primitive, result, vector)
+    return result
 
 
 def _visit(chain: Chain, node: Node) -> Term:
@@ -190,6 +233,8 @@ def _visit(chain: Chain, node: Node) -> Term:
         return _iota(chain, node)
     if node.op == "softmax":
         return _softmax(chain, node)
+    if node.op in NORMS:
+        return _norm(chain, node)
     if OPS[node.op].cost is CostClass.REDUCTION:
         return _reduction(chain, node)
     if is_pointwise(node):
@@ -205,10 +250,15 @@ def _visit(chain: Chain, node: Node) -> Term:
 def read_chain(graph: Graph) -> Chain:
     """A graph with a chain of products as values. Raises LoweringError for what has no place in a loop."""
     axes = chain_axes(graph)
-    longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, Role.STREAM))
-    chain = Chain(axes, chained_products(graph), Pool(simplify_short if longest <= SHORT else simplify))
-    chain.narrow = narrow_nodes(graph, axes.live, exponents=False)
+    return read_values(axes, chained_products(graph), Role.STREAM)
+
+
+def read_values(axes: LoopAxes, last: tuple[str, ...], along: Role) -> Chain:
+    """The nodes of a graph whose axes have their roles, as values; reductions go along the axis `along`."""
+    longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
+    chain = Chain(axes, last, Pool(simplify_short if longest <= SHORT else simplify, along=along))
+    chain.narrow = narrow_nodes(axes.graph, axes.live, exponents=False)
     for node in axes.live:
-        if not (is_view(node) and input_path(graph, node.name)):
+        if not (is_view(node) and input_path(axes.graph, node.name)):
             chain.values[node.name] = _visit(chain, node)
     return chain

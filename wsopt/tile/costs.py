@@ -13,7 +13,7 @@ from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.expand import PRIMITIVES
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, EpilogueCost, Region, Role, Sharing, Structure, View
+from wsopt.tile.types import FULL, EpilogueCost, Reduction, Region, Role, Sharing, Structure, View
 
 _SWIZZLE_BYTES = 128
 
@@ -127,7 +127,9 @@ def epilogue_mix(region: Region) -> InstructionMix:
     """Instructions an element of the tile; those on rows or columns alone are too few to count."""
     mix = InstructionMix()
     for statement in region.statements:
-        if statement.spans == FULL:
+        if isinstance(statement, Reduction):
+            mix = mix + InstructionMix({"max" if statement.kind == "max" else "add": 1})
+        elif statement.spans == FULL:
             share = 0.5 if statement.primitive.startswith("round_") else 1.0
             mix = mix + PRIMITIVES[statement.primitive] * share
     return mix
@@ -175,6 +177,8 @@ def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCos
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
     traffic = _shared_traffic(region, s, machine)
     fixed = s.pieces * _piece_overhead(region, machine) + machine.latency.wgmma_latency
+    starts = (machine.tile_start[f"row_{i.kind}"] for i in region.statements if isinstance(i, Reduction))
+    fixed += s.rows / machine.mma_rows * sum(starts)
     full = [source.view for source in region.full_sources]
     threads = s.consumer_warps * machine.threads_per_warp
     piece = s.rows * s.piece_columns // threads

@@ -58,6 +58,7 @@ PRIMITIVES: Mapping[str, InstructionMix] = MappingProxyType(
         "iota_group": InstructionMix(),
         "extent_stream": InstructionMix(),
         "inside_stream": InstructionMix({"iadd": 1, "compare": 1}),
+        "inside_column": InstructionMix({"compare": 1}),
     }
 )
 """Every primitive, with the instructions of one element (f32 arithmetic, packed conversions count a half)."""

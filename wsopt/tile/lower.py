@@ -9,7 +9,9 @@ from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix, alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.tile import costs
+from wsopt.tile.beside import beside_cycles, views_read
 from wsopt.tile.pace import Pace, loop_pace, ring_slots, slab_demand
+from wsopt.tile.row_cut import lower_rows
 from wsopt.tile.slab import lower_slabs
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import (
@@ -176,6 +178,34 @@ def _accumulate(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -
         cut.edges.append(Edge(last, f"add:{total}", 1))
 
 
+def _beside(cut: _Cut, consumer: int, copy: int) -> None:
+    """What a consumer computes from its operand's tiles beside the products; slab after slab adds to it."""
+    name = f"beside@{consumer}{_slab(copy)}"
+    cycles, pipes = beside_cycles(cut.region, cut.s, cut.machine)
+    slot = consumer if cut.s.sharing is Sharing.ROWS else 0
+    tiles = [load_name(cut.region, view, slot, copy) for view in views_read(cut.region)]
+    cut.ops.append(
+        TileOp(
+            name=name,
+            kind=OpKind.ELEMENTWISE,
+            placement=Placement.LOOP,
+            inputs=tuple(f"tile:{tile}" for tile in tiles),
+            output=None,
+            consumer=consumer,
+            unit=None,
+            issue=cycles,
+            busy=0,
+            latency=cycles,
+            copy=copy,
+            pipes=pipes,
+            items=tuple(item.name for item in cut.region.beside),
+        )
+    )
+    cut.edges.extend(Edge(f"load:{tile}", name, 0) for tile in tiles)
+    before = f"beside@{consumer}{_slab((copy - 1) % cut.s.copies)}"
+    cut.edges.append(Edge(before, name, int(copy == 0)))
+
+
 def release_name(consumer: int, copy: int) -> str:
     """The name of a consumer's handing back of the slot of a slab."""
     return f"release@{consumer}{_slab(copy)}"
@@ -200,6 +230,8 @@ def _release(cut: _Cut, consumer: int, copy: int) -> None:
         )
     )
     cut.edges.extend(Edge(op.name, name, 0) for op in cut.ops if _is_mma_of(op, consumer, copy))
+    if cut.region.beside:
+        cut.edges.append(Edge(f"beside@{consumer}{_slab(copy)}", name, 0))
 
 
 def _is_mma_of(op: TileOp, consumer: int, copy: int) -> bool:
@@ -241,6 +273,8 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """
     if region.body:
         return lower_slabs(region, s, machine)
+    if region.streams_rows:
+        return lower_rows(region, s, machine)
     cut = _Cut(region, s, machine)
     pace = loop_pace(slab_demand(region, s, machine), machine, ring_slots(region, s, machine))
     for copy in range(s.copies):
@@ -249,6 +283,8 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
         for copy in range(s.copies):
             for contraction in region.contractions:
                 _mma(cut, contraction, consumer, copy)
+            if region.beside:
+                _beside(cut, consumer, copy)
             _release(cut, consumer, copy)
     _dependences(cut)
     ring = _ring(cut)

@@ -134,8 +134,10 @@ def ring_slots(region: Region, s: Structure, machine: Machine) -> int:
 
 
 def iteration_pace(program: TileProgram, machine: Machine, slots: int) -> int:
-    """Cycles that an iteration takes at least with a ring of so many slots; 0 for a loop that computes values."""
-    if program.region.body:
+    """Cycles that an iteration takes at least with a ring of so many slots; 0 where a loop computes values and
+    where rows stream.
+    """
+    if program.region.body or program.region.streams_rows:
         return 0
     s = program.structure
     return math.ceil(s.copies * loop_pace(slab_demand(program.region, s, machine), machine, slots).slab)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from wsopt.graph.types import DType
 from wsopt.tile.algebra import factor, is_number
 from wsopt.tile.expand import Term
-from wsopt.tile.types import Bound, Role
+from wsopt.tile.types import Bound
 from wsopt.tile.values import SINKS, Flow, Rewriter, Value, reachable
 
 _FINITE = "finite"
@@ -60,8 +60,8 @@ class _Padder(Rewriter):
         value = self.pool[term]
         if value.primitive.startswith("round_") and isinstance(value.args[0], str):
             return self.copy(value, (self._inside(value.args[0], other),))
-        spans = frozenset({Role.STREAM})
-        inside = self.pool.make("inside_stream", (), DType.BOOL, value.node, spans=spans)
+        along = self.pool.along
+        inside = self.pool.make(f"inside_{along}", (), DType.BOOL, value.node, spans=frozenset({along}))
         chosen = self.pool.make("where", (inside, term, other), DType.F32, value.node)
         if isinstance(chosen, str) and self.pool.match(chosen, "where"):
             self.unmasked[chosen] = term
@@ -99,9 +99,9 @@ class _Padder(Rewriter):
 
     def _state(self, value: Value) -> State:
         primitive = value.primitive
-        if primitive == "product" or (primitive == "source" and Role.STREAM in value.spans):
+        if primitive == "product" or (primitive == "source" and self.pool.along in value.spans):
             return 0.0
-        if primitive in ("source", *SINKS) or primitive.startswith(("iota_", "inside_")):
+        if primitive in ("source", *SINKS) or primitive.startswith(("iota_", "inside_", "extent_")):
             return _FINITE
         if primitive == "where":
             return self._choice(value)
@@ -125,7 +125,7 @@ class _Padder(Rewriter):
     def _choice(self, value: Value) -> State:
         condition, x, y = value.args
         states = [self._known(x), self._known(y)]
-        if isinstance(condition, str) and self.pool[condition].primitive == "inside_stream":
+        if isinstance(condition, str) and self.pool[condition].primitive.startswith("inside_"):
             return states[1]
         if states[0] == states[1]:
             return states[0]
@@ -154,3 +154,8 @@ def pad_stream(
     }
     bounds = (Bound(0, -1, extent - 1),) if padder.unmasked else ()
     return found, bounds, {**pairs, **padder.unmasked}
+
+
+def pad_rows(flow: Flow) -> Flow:
+    """The same outputs where a tile's rows reach beyond the end of the axis that is reduced."""
+    return _Padder(flow).run()

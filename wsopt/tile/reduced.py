@@ -11,9 +11,12 @@ from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.tile.affine import end_is_masked
 from wsopt.tile.axes import Axes, Dim, find_axes
+from wsopt.tile.factored import scaled_axes, scaled_products
 from wsopt.tile.loop_axes import LoopAxes
-from wsopt.tile.region import chain_region
+from wsopt.tile.region import chain_region, streams_rows
 from wsopt.tile.roles import chain_axes, chained_products
+from wsopt.tile.row_axes import row_axes
+from wsopt.tile.row_products import reduced_axes, reduces_products
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Bound, Role, Structure
 
@@ -91,7 +94,17 @@ def _node(node: dict[str, Any], axes: Axes, extents: Mapping[Dim, int]) -> dict[
 def reduced(graph: Graph, s: Structure, trips: int) -> Graph:
     """The graph with every tiled axis cut to a few tiles of `s`, and the streamed one to `trips` slabs."""
     if chained_products(graph):
-        return _reduced_chain(graph, s, trips)
+        chain = chain_axes(graph)
+        return _reduced_loop(graph, chain, _chain_extents(graph, chain, s, trips))
+    if streams_rows(graph):
+        rows = row_axes(graph)
+        return _reduced_loop(graph, rows, _row_extents(rows, s, trips))
+    if scaled_products(graph):
+        scaled = scaled_axes(graph)
+        return _reduced_loop(graph, scaled, _product_extents(scaled, s, (), trips))
+    if reduces_products(graph):
+        products = reduced_axes(graph)
+        return _reduced_loop(graph, products, _product_extents(products, s, (Role.COLUMN,), trips))
     axes = find_axes(graph)
     extents = _extents(axes, s, trips)
     data = graph_to_json(graph)
@@ -153,10 +166,30 @@ def _shared_axes(axes: LoopAxes) -> list[tuple[Dim, ...]]:
     return [tuple(dict.fromkeys(atoms)) for atoms in known.values() if len(set(atoms)) > 1]
 
 
-def _reduced_chain(graph: Graph, s: Structure, trips: int) -> Graph:
-    """A graph with a chain of products at reduced extents: inputs, indices and reshapes alike."""
-    axes = chain_axes(graph)
-    extents = _chain_extents(graph, axes, s, trips)
+def _row_extents(axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
+    """The new extent of every axis of streamed rows: `trips` tiles for each of two blocks, the last one ragged.
+
+    Rows stay as long as they are: what they are divided by is part of the kernel.
+    """
+    tiles = _BATCHES * trips
+    batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
+    rows = math.ceil(tiles / batches) * s.tile_rows - s.tile_rows // 2
+    new = {Role.ROW: rows, Role.BATCH: _BATCHES}
+    found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
+    return found | dict.fromkeys(axes.batches[1:], 1)
+
+
+def _product_extents(axes: LoopAxes, s: Structure, whole: tuple[Role, ...], trips: int) -> dict[Dim, int]:
+    """The new extent of every axis of products with reductions; axes that a block holds `whole` stay."""
+    new = {role: _target(role, s, trips) for role in (Role.ROW, Role.COLUMN, Role.STREAM, Role.BATCH)}
+    for role in whole:
+        new.pop(role)
+    found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
+    return found | dict.fromkeys(axes.batches[1:], 1)
+
+
+def _reduced_loop(graph: Graph, axes: LoopAxes, extents: Mapping[Dim, int]) -> Graph:
+    """A graph whose axes are told apart by atoms at reduced extents: inputs, indices and reshapes alike."""
     instances = {name: name for name in axes.shapes}
     for use, path in axes.paths.items():
         instances.update({name: axes.instance(use, index) for index, name in enumerate(path)})

@@ -5,13 +5,18 @@ from __future__ import annotations
 from wsopt.graph.types import Graph
 from wsopt.tile.affine import end_is_masked
 from wsopt.tile.assemble import assemble
+from wsopt.tile.axes import live_nodes
 from wsopt.tile.chain import read_chain
+from wsopt.tile.factored import scaled_products, scaled_region
 from wsopt.tile.factors import move_factors
 from wsopt.tile.masks import loop_bounds, replace_huge_numbers, split_masks
 from wsopt.tile.online import make_online
 from wsopt.tile.padding import pad_stream
 from wsopt.tile.products import products_region
 from wsopt.tile.roles import chained_products
+from wsopt.tile.row_axes import row_reductions
+from wsopt.tile.row_products import reduced_products_region, reduces_products
+from wsopt.tile.rows import rows_region
 from wsopt.tile.types import Region, Role
 
 
@@ -19,9 +24,24 @@ def find_region(graph: Graph) -> Region:
     """The region that a whole graph makes.
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
-    streamed axis with an elementwise tree after them nor a chain of two products with values between them.
+    streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
+    nor reductions of rows without a product, beside products of them, or of a product's rows.
     """
-    return chain_region(graph) if chained_products(graph) else products_region(graph)
+    if chained_products(graph):
+        return chain_region(graph)
+    if streams_rows(graph):
+        return rows_region(graph)
+    if scaled_products(graph):
+        return scaled_region(graph)
+    if reduces_products(graph):
+        return reduced_products_region(graph)
+    return products_region(graph)
+
+
+def streams_rows(graph: Graph) -> bool:
+    """Whether an output depends on a reduction, and none on a matmul."""
+    products = any(node.op == "matmul" for node in live_nodes(graph))
+    return bool(row_reductions(graph)) and not products
 
 
 def chain_region(graph: Graph) -> Region:

@@ -41,7 +41,7 @@ def chained_products(graph: Graph) -> tuple[str, ...]:
     )
 
 
-def _assign(axes: LoopAxes, node: Node, use: str, dim: int, role: Role) -> None:
+def assign_role(axes: LoopAxes, node: Node, use: str, dim: int, role: Role) -> None:
     """Give a dimension's innermost atom a role; outer ones, which a reshape merged in, are batches."""
     *outer, inner = axes.atoms(use, dim)
     if outer and role is not Role.ROW:
@@ -66,7 +66,8 @@ def _set_role(axes: LoopAxes, node: Node, use: str, dim: int, atom: Dim, role: R
         axes.batches.append(atom)
 
 
-def _assign_batches(axes: LoopAxes, node: Node) -> None:
+def assign_batches(axes: LoopAxes, node: Node) -> None:
+    """Make batches of what stands before a product's rows and columns."""
     for dim in range(node.type.rank - 2):
         for atom in axes.atoms(node.name, dim):
             if axes.extents[atom] > 1:
@@ -75,17 +76,17 @@ def _assign_batches(axes: LoopAxes, node: Node) -> None:
 
 def _assign_last(axes: LoopAxes, node: Node) -> None:
     _, right = matmul_dims(node)
-    _assign_batches(axes, node)
-    _assign(axes, node, axes.use(node, 1), right[1], Role.STREAM)
-    _assign(axes, node, node.name, -2, Role.ROW)
-    _assign(axes, node, axes.use(node, 1), right[0], Role.COLUMN)
+    assign_batches(axes, node)
+    assign_role(axes, node, axes.use(node, 1), right[1], Role.STREAM)
+    assign_role(axes, node, node.name, -2, Role.ROW)
+    assign_role(axes, node, axes.use(node, 1), right[0], Role.COLUMN)
     _check_held(axes, node, axes.use(node, 1), right[0], "is a column axis, which a block holds whole")
 
 
 def _assign_first(axes: LoopAxes, node: Node) -> None:
-    _assign_batches(axes, node)
+    assign_batches(axes, node)
     left, _ = matmul_dims(node)
-    _assign(axes, node, axes.use(node, 0), left[1], Role.INNER)
+    assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
     _check_held(axes, node, axes.use(node, 0), left[1], "is contracted whole in every step of the loop")
     roles = {role for dim in (-2, -1) for role in axes.axis_roles(node.name, dim)[-1:]}
     if roles != SLAB:

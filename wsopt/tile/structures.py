@@ -11,6 +11,9 @@ from collections.abc import Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.machine.types import Machine
+from wsopt.tile.beside import check_beside
+from wsopt.tile.row_layout import check_rows, row_structures
+from wsopt.tile.row_products import check_whole_rows, holds_rows
 from wsopt.tile.slab_costs import pow2
 from wsopt.tile.types import FULL, SLAB, Region, Role, Sharing, Structure, View
 
@@ -110,8 +113,9 @@ def _swaps(region: Region, machine: Machine) -> tuple[bool, ...]:
 
     With two tensor instructions' rows or more the graph's rows fill the tensor core, and exchanging the
     sides only transposes the stores; with fewer, its columns (by eights) fit them and the rows waste less.
+    What reduces an operand's rows takes them as the tensor core's.
     """
-    few = region.extent(Role.ROW) < 2 * machine.mma_rows
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside
     return (False, True) if few else (False,)
 
 
@@ -149,6 +153,8 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
         return False
     boxes = (s.rows, s.columns, s.depth)
     if max(boxes) > machine.tma_box_extent_max:
+        return False
+    if not holds_rows(region, s):
         return False
     oversized = s.rows >= 2 * region.extent(row_role(s.swap)) and s.rows > machine.mma_rows
     return not oversized
@@ -188,10 +194,18 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     need a transposition.
     """
     check_loop(region)
+    check_beside(region)
+    check_whole_rows(region, machine)
+    if region.streams_rows:
+        check_rows(region)
     check_tma(region, machine)
-    check_operands(region)
+    if not region.streams_rows:
+        check_operands(region)
     if region.body:
         yield from _slab_structures(region, machine)
+        return
+    if region.streams_rows:
+        yield from row_structures(region, machine)
         return
     for swap in _swaps(region, machine):
         for rows, columns, depth, consumers, warps in itertools.product(

@@ -122,7 +122,7 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A maximum or a sum of a loop value along the streamed axis, one a row; f32.
+    """A maximum or a sum along the streamed axis, or of whole rows along the columns, one a row; f32.
 
     In the loop its name is the running result with the present slab in it, and `name.before` the one without
     (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `decay`,
@@ -200,9 +200,12 @@ class Output:
 class Region:
     """The part of a graph that becomes one kernel.
 
-    `statements` are the epilogue's. `body` is what one slab of the loop computes, in order, where that is
-    more than the products (empty otherwise). Outside `bounds`, all of which have to hold, an element of the
-    streamed axis adds nothing; a statement of `unmasked` is the other value of its pair where they hold.
+    `statements` are the epilogue's; with reductions among them a tile has whole rows, and without products
+    they are all that a tile is for: tiles of rows stream, and each is read, computed and stored. `body` is what
+    one slab of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
+    what each consumer computes beside the products of a slab from its `tiles` of the operands. Outside
+    `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
+    `unmasked` is the other value of its pair where they hold.
     """
 
     name: str
@@ -210,20 +213,42 @@ class Region:
     extents: tuple[tuple[Role, int], ...]
     contractions: tuple[Contraction, ...]
     sources: tuple[Source, ...]
-    statements: tuple[Statement, ...]
+    statements: tuple[Statement | Reduction, ...]
     outputs: tuple[Output, ...]
     body: tuple[Statement | Reduction | Contraction, ...] = ()
     bounds: tuple[Bound, ...] = ()
     unmasked: tuple[tuple[str, str], ...] = ()
+    beside: tuple[Statement | Reduction, ...] = ()
+    tiles: tuple[Source, ...] = ()
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
         return dict(self.extents).get(role, 1)
 
     @property
+    def streams_rows(self) -> bool:
+        """Whether there is no product: whole rows of the tensors stream through the block."""
+        return not self.contractions
+
+    @property
+    def computes_values(self) -> bool:
+        """Whether consumers do arithmetic in the loop: then all run one program."""
+        return bool(self.body or self.beside) or self.streams_rows
+
+    @property
+    def counts_stream(self) -> bool:
+        """Whether the epilogue reads the extent of the streamed axis."""
+        return any(getattr(item, "primitive", "") == "extent_stream" for item in self.statements)
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether rows of a tile are reduced, so that a tile has to have all columns."""
+        return any(isinstance(item, Reduction) for item in self.statements)
+
+    @property
     def operand_dtype(self) -> DType:
-        """Element type of the tensor cores' operands."""
-        return self.contractions[0].right.dtype
+        """Element type of the tensor cores' operands; without products of the first tensor that streams."""
+        return self.contractions[0].right.dtype if self.contractions else self.operands[0].dtype
 
     @property
     def promote(self) -> bool:
@@ -232,7 +257,16 @@ class Region:
 
     @property
     def full_sources(self) -> tuple[Source, ...]:
-        """The sources that vary along rows and columns: whole tiles, which TMA moves."""
+        """The sources that TMA brings for the epilogue: whole tiles, varying along rows and columns."""
+        return () if self.streams_rows else self._tiles
+
+    @property
+    def row_sources(self) -> tuple[Source, ...]:
+        """The sources whose tiles of rows stream, where there is no product."""
+        return self._tiles if self.streams_rows else ()
+
+    @property
+    def _tiles(self) -> tuple[Source, ...]:
         return tuple(source for source in self.sources if source.spans == FULL)
 
     @property
@@ -248,6 +282,8 @@ class Region:
     @property
     def operands(self) -> tuple[View, ...]:
         """The streamed tensors, each once, left ones first."""
+        if self.streams_rows:
+            return tuple(dict.fromkeys(source.view for source in self.row_sources))
         return tuple(view for view in self._product_views if Role.STREAM in view.roles)
 
     @property
@@ -297,6 +333,7 @@ class Structure:
     `rows` and `columns` are of the accumulator of one consumer; with `swap` the graph's columns are the
     accumulator's rows (the right operand feeds the rows of the tensor core). `pieces` cuts the
     accumulator's columns for the epilogue; `group` is how many tile rows are walked before the next column.
+    `depth` is one where no axis streams but the rows.
     `copies` is how many slabs, and slots of the ring, one iteration takes: a promoted product has a set of
     partial sums for each, so that one is added up while the next is being computed. `tail` is how many
     elements of the last slab products take, where the streamed axis ends early in it; 0 for all.
@@ -331,9 +368,10 @@ class Structure:
         swap = ", operands swapped" if self.swap else ""
         copies = f", {self.copies} slabs an iteration" if self.copies > 1 else ""
         copies += f", the last slab's first {self.tail}" if self.tail else ""
+        depth = f"x{self.depth}" if self.depth > 1 else ""
         walk = "persistent" if self.persistent else "one tile a block"
         return (
-            f"{self.tile_rows}x{self.columns}x{self.depth}, {self.consumers} consumer(s) of "
+            f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} consumer(s) of "
             f"{self.consumer_warps} warps {how}, {self.pieces} epilogue piece(s), groups of {self.group}, "
             f"{walk}{copies}{swap}"
         )
@@ -349,6 +387,7 @@ class OpKind(StrEnum):
     ELEMENTWISE = "elementwise"
     RESCALE = "rescale"
     EPILOGUE = "epilogue"
+    TMA_STORE = "tma_store"
 
 
 class Unit(StrEnum):
@@ -360,6 +399,7 @@ class Unit(StrEnum):
     FMA = "fma"
     MUFU = "mufu"
     SHARED = "shared"
+    MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from wsopt.tile.expand import Term
 from wsopt.tile.types import FULL, SLAB, Role
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
-"""Primitives that reduce a value along the streamed axis, one result a row."""
+"""Primitives that reduce a value along the pool's axis, one result a row."""
 
 SINKS = (*REDUCTIONS, "contract")
 """Primitives whose result is complete only after the loop; a sum or a product may have a decay, last."""
@@ -49,11 +49,12 @@ Simplify = Callable[["Pool", str, tuple[Term, ...], DType, str], Term | None]
 
 @dataclass(slots=True)
 class Pool:
-    """Values by name, every one after those it reads."""
+    """Values by name, every one after those it reads. `along` is the axis that reductions go along."""
 
     simplify: Simplify
     values: dict[str, Value] = field(default_factory=dict)
     _known: dict[object, str] = field(default_factory=dict)
+    along: Role = Role.STREAM
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]
@@ -108,8 +109,8 @@ class Pool:
         return self.values[term].spans if isinstance(term, str) else frozenset()
 
     def streams(self, term: Term) -> bool:
-        """Whether a term varies along the streamed axis."""
-        return Role.STREAM in self.spans(term)
+        """Whether a term varies along the axis that is reduced: the streamed one, or a row held whole."""
+        return self.along in self.spans(term)
 
     def is_f32(self, term: Term) -> bool:
         """Whether a term is a value of type f32."""
@@ -163,7 +164,7 @@ class Rewriter:
     new: dict[str, Term] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.pool = Pool(self.flow.pool.simplify)
+        self.pool = Pool(self.flow.pool.simplify, along=self.flow.pool.along)
 
     def term(self, old: Term) -> Term:
         """What an old term has become."""

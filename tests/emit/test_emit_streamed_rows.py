@@ -1,0 +1,148 @@
+"""Kernels that stream rows: executed, compiled, and every single mistake in them found."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+
+import numpy as np
+import pytest
+import row_graphs
+from emit_builds import MARGIN, Body, Case, Emitted, build, case, graph_of, h200, small_case
+
+from wsopt.emit.source import expected_wgmma
+from wsopt.errors import InfeasibleError
+from wsopt.gpu import Expectation, compile_kernel, verdict
+from wsopt.interpret import Mutant, mutants
+from wsopt.solve.bound import infeasible
+from wsopt.solve.search import Search
+from wsopt.tile.lower import lower
+from wsopt.tile.region import find_region
+from wsopt.tile.structures import structures
+from wsopt.tile.types import Sharing, Structure
+
+SEEDS = 20
+
+
+def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
+    return Structure(rows, columns, 1, consumers, warps, Sharing.ROWS, True, False, 1, 1)
+
+
+@functools.cache
+def emitted(
+    body: Body, rows: int, columns: int, consumers: int = 1, warps: int = 4, kib: int = 227
+) -> Emitted:
+    return build(graph_of(body), structure(rows, columns, consumers, warps), kib)
+
+
+CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
+    (row_graphs.softmax, (4, 512, 2)),
+    (row_graphs.softmax, (2, 512, 3, 8)),
+    (row_graphs.layer_norm, (4, 1024, 2)),
+    (row_graphs.layer_norm, (1, 1024, 1)),
+    (row_graphs.ragged_softmax, (4, 1024, 2)),
+    (row_graphs.residual_norm, (2, 1024, 2)),
+    (row_graphs.written_out, (16, 128, 2)),
+    (row_graphs.masked, (4, 256, 3)),
+)
+
+
+@pytest.mark.parametrize(("body", "cut"), CUTS, ids=lambda x: x.__name__ if callable(x) else str(x))
+def test_computes(body: Body, cut: tuple[int, ...]) -> None:
+    made = emitted(body, *cut)
+    assert case(made.graph).fault(made.source, SEEDS) is None
+
+
+@pytest.mark.parametrize(("body", "cut"), CUTS[::2], ids=lambda x: x.__name__ if callable(x) else str(x))
+def test_machine_code_is_what_was_asked_for(body: Body, cut: tuple[int, ...]) -> None:
+    made = emitted(body, *cut)
+    asked = Expectation(expected_wgmma(made.verified), made.verified.schedule.shared_memory_bytes)
+    assert asked.wgmma == 0
+    assert verdict(compile_kernel(made.source), asked) == ()
+
+
+def test_every_structure_computes() -> None:
+    """All of up to two consumers that the budgets let through: how a tile lies over warps changes no value."""
+    graph = graph_of(row_graphs.softmax)
+    region, machine = find_region(graph), dataclasses.replace(h200(), shared_memory_per_block_bytes=65536)
+    few = [s for s in structures(region, machine) if s.consumers < 3]
+    found = [s for s in few if not infeasible(lower(region, s, machine), machine, MARGIN)]
+    assert len(found) > 10
+    for s in found:
+        made = build(graph, s, 64)
+        assert case(graph).fault(made.source, 1) is None, s.describe()
+
+
+def test_a_row_of_nothing_gives_zeros() -> None:
+    """A softmax whose elements are all -inf: by graph.json's rule zeros, and no nan."""
+    made = emitted(row_graphs.softmax, 4, 512, 2)
+    found = case(made.graph)
+    found.inputs["x"][5] = -np.inf
+    found.expected["y"][5] = 0
+    rest = np.delete(np.arange(72), 5)
+    assert np.isfinite(found.expected["y"][rest].astype(np.float32)).all()
+    assert found.check(made.source, 0) is None
+
+
+def test_rows_of_another_number_run_and_of_another_length_do_not() -> None:
+    made = emitted(row_graphs.softmax, 4, 512, 2)
+
+    def other(rows: int, columns: int) -> Case:
+        return case(
+            graph_of(
+                lambda g: g.cast(
+                    g.softmax(g.input("x", (rows, columns), "bf16"), axis=-1), dtype="bf16", name="y"
+                )
+            )
+        )
+
+    assert other(9, 512).fault(made.source, 2) is None
+    fault = other(16, 256).check(made.source, 0)
+    assert fault is not None
+    assert "rows have 256 elements: this schedule reduces rows of 512" in fault
+
+
+def test_a_row_too_long_is_infeasible() -> None:
+    graph = graph_of(
+        lambda g: g.cast(g.softmax(g.input("x", (512, 131072), "bf16"), axis=-1), dtype="bf16", name="y")
+    )
+    with pytest.raises(InfeasibleError, match="no structure fits"):
+        Search(find_region(graph), h200()).run()
+
+
+# --- mutants ----------------------------------------------------------------------------------------------
+
+TWICE = "a wait that has passed passes again"
+MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
+SUBJECTS: dict[str, tuple[Body, tuple[int, ...], int, tuple[int, ...]]] = {
+    "softmax": (row_graphs.softmax, (4, 512, 2), 27, (4, 3)),
+    "residual_norm": (row_graphs.residual_norm, (2, 1024, 1), 27, (4, 3)),
+}
+EQUIVALENT = {
+    "softmax": {
+        "double-wait": (2, TWICE),
+        "swap-argument": (2, MIRROR),
+    },
+    "residual_norm": {"double-wait": (2, TWICE)},
+}
+
+
+def survives(cases: list[Case], source: str) -> bool:
+    return all(one.check(source, seed) is None for seed in range(SEEDS) for one in cases)
+
+
+def kind(mutant: Mutant) -> str:
+    return mutant.name.partition("@")[0]
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_every_mutant_is_found(name: str) -> None:
+    body, cut, kib, tiles = SUBJECTS[name]
+    consumers = cut[2]
+    made = emitted(body, *cut[:2], consumers, 4, kib)
+    assert made.depth in (2, 3)
+    cases = [small_case(made, count) for count in tiles]
+    assert survives(cases, made.source)
+    alive = Counter(kind(mutant) for mutant in mutants(made.source) if survives(cases, mutant.source))
+    assert alive == {what: count for what, (count, _) in EQUIVALENT[name].items()}

@@ -1,0 +1,77 @@
+"""Regions of products whose rows are reduced after the loop: a tile has whole rows, as wide as one instruction."""
+
+from __future__ import annotations
+
+from wsopt.errors import LoweringError
+from wsopt.graph.types import DType, Graph
+from wsopt.machine.types import Machine
+from wsopt.tile.assemble import assemble_tiles
+from wsopt.tile.axes import live_nodes
+from wsopt.tile.chain import read_values
+from wsopt.tile.loop_axes import LoopAxes
+from wsopt.tile.padding import pad_rows
+from wsopt.tile.product_axes import check_input, matmul_nodes, product_axes
+from wsopt.tile.row_axes import row_reductions
+from wsopt.tile.rows import divide_by_rows
+from wsopt.tile.types import Region, Role, Structure
+
+_LEAST_COLUMNS = 64
+_OPERANDS = (DType.F16, DType.BF16)
+
+
+def reduces_products(graph: Graph) -> bool:
+    """Whether an output depends on a reduction behind a matmul."""
+    behind: set[str] = set()
+    for node in live_nodes(graph):
+        if node.op == "matmul" or behind & set(node.tensors):
+            behind.add(node.name)
+    return bool(behind & set(row_reductions(graph)))
+
+
+def reduced_axes(graph: Graph) -> LoopAxes:
+    """The axes of products whose rows are reduced. Raises LoweringError for operands that are computed."""
+    axes = product_axes(graph)
+    for node in matmul_nodes(axes):
+        for operand in (0, 1):
+            check_input(axes, node, operand)
+        dtype = axes.graph.type_of(node.tensors[0]).dtype
+        if dtype not in _OPERANDS:
+            allowed = " and ".join(d.value for d in _OPERANDS)
+            raise LoweringError(
+                f"node {node.name}: operands of {dtype.value} are not lowered where the product's rows are reduced; "
+                f"{allowed} are"
+            )
+    return axes
+
+
+def reduced_products_region(graph: Graph) -> Region:
+    """The region of products with reductions of their rows after the loop. Raises LoweringError, naming node
+    and axis."""
+    axes = reduced_axes(graph)
+    chain = read_values(axes, tuple(node.name for node in matmul_nodes(axes)), Role.COLUMN)
+    flow = divide_by_rows(chain.flow)
+    extent = axes.extent(Role.COLUMN)
+    if extent < _LEAST_COLUMNS or extent & (extent - 1):
+        flow = pad_rows(flow)
+    return assemble_tiles(chain, flow)
+
+
+def check_whole_rows(region: Region, machine: Machine) -> None:
+    """Raise LoweringError for rows of a product that one tile cannot hold, and for one value a row."""
+    extent = region.extent(Role.COLUMN)
+    if not (region.whole_rows and region.contractions):
+        return
+    for output in region.outputs:
+        if Role.COLUMN not in output.view.roles:
+            raise LoweringError(f"output {output.name}: one value a row of a product is not stored yet")
+    if extent > machine.mma_columns_max:
+        raise LoweringError(
+            f"graph {region.name}: rows of {extent} elements of a product are reduced, and a tile has at most "
+            f"{machine.mma_columns_max} columns; reduce them in a kernel of their own"
+        )
+
+
+def holds_rows(region: Region, s: Structure) -> bool:
+    """Whether a structure's tiles have whole rows, in one piece, where the region reduces them."""
+    whole = s.columns >= region.extent(Role.COLUMN) and s.pieces == 1 and not s.swap
+    return whole or not region.whole_rows
