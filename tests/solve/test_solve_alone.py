@@ -27,6 +27,8 @@ from wsopt.tile.lower import lower
 from wsopt.tile.types import OpKind, Structure, TileOp, TileProgram
 
 DRAWN = 48
+SHARP = 100.0
+"""A knee with which units and threads do not add up: what is left to tell apart is the consumers' own."""
 
 
 def in_slabs(consumers: int, depth: int = 64, pieces: int = 1) -> Structure:
@@ -72,7 +74,8 @@ def drawn(seed: int, h200: Machine) -> tuple[TileProgram, Machine]:
     program = replace(program, ops=ops, live=live)
     slots = rng.choice((1, 2, 3, 6))
     least = min(budget.buffer_options(program))
-    return program, replace(h200, shared_memory_per_block_bytes=budget.shared_memory(program, slots, least))
+    room = budget.shared_memory(program, slots, least)
+    return program, replace(h200, shared_memory_per_block_bytes=room, consumer_knee=SHARP)
 
 
 def any_order(m: model.Model) -> None:
@@ -228,6 +231,7 @@ def test_an_interval_that_is_not_decided_ends_the_search() -> None:
 def test_the_search_drops_by_the_consumers_bound_what_units_let_pass(
     h200: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    h200 = replace(h200, consumer_knee=SHARP)
     shape = attention(128)
     some = [
         replace(in_slabs(2, depth, pieces), rows=rows, columns=128)

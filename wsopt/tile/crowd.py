@@ -52,6 +52,5 @@ def _operand_bytes(program: TileProgram, product: TileOp, machine: Machine) -> i
     The left operand is in registers, where the loop made it, or a tile that the block holds.
     """
     s, (left, right) = program.structure, product.inputs
-    made = left in {value.name for value in program.values}
-    own = 0 if made else program.resident_bytes // s.consumers
+    own = program.resident_bytes // s.consumers if left.startswith("resident:") else 0
     return own + s.rows // machine.mma_rows * program.value(right).nbytes
