@@ -41,6 +41,7 @@ OPTIONS = BenchOptions(
     limit_s=120.0,
 )
 _MOST_PROCESSES = 12
+_MEMORY = "OutOfMemoryError"
 Progress = Callable[[str, int, int], None]
 
 
@@ -115,6 +116,9 @@ class _Session:
             for share in threads.map(self._check_share, shares):
                 rows |= {_key(row): row for row in share}
                 progress("check", len(rows), len(items))
+        # Several references may not fit the device beside each other where each of them does.
+        crowded = [item for item in items if _MEMORY in rows[item].message]
+        rows |= {_key(row): row for row in self._check_share(crowded)}
         return {item: rows[item] for item in items}
 
     def _check_share(self, share: Sequence[str]) -> list[Measurement]:
