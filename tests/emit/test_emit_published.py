@@ -53,7 +53,7 @@ def made(consumers: int, depth: int, wanted: Wanted) -> Emitted:
     program = lower(find_region(graph), structure(WIDE, depth, consumers), h200())
     model = build(program, h200(), MARGIN)
     wanted(model)
-    model.cp.minimize(model.time)
+    model.cp.minimize(model.ii)
     solver = deterministic(60.0)
     assert solver.solve(model.cp) == cp_model.OPTIMAL
     verified = verify(read(model, solver), program, h200(), MARGIN)

@@ -113,11 +113,15 @@ def test_energy_counts_every_slab_of_an_iteration(card: Machine) -> None:
 def test_blocks_of_a_loop_that_computes_values_fill_and_turn_over(card: Machine) -> None:
     program = lower(attention(), replace(structure(64, 64, 64, 2), persistent=False, group=1), card)
     assert program.work is not None
-    fixed = timing.fixed_parts(program, card)
+    fixed = replace(timing.fixed_parts(program, card), crowded=500)
     tiles, trips = program.work.tiles, program.work.trips
     # A tile's first slab is in its fill; start, turnover, fill and epilogue come once a tile.
     wanted = tiles * (1000 + 3000 + fixed.fill + 700) + (trips - tiles) * 512
     assert timing.total_cycles(program, fixed, card, 512, 700) == pytest.approx(wanted)
+    # Where units and threads wait for one another for longer than the interval, that is what counts.
+    waiting = replace(fixed, crowded=600)
+    later = timing.total_cycles(program, waiting, card, 512, 700) - wanted
+    assert later == pytest.approx((trips - tiles) * (600 - 512))
 
 
 def test_energy_of_every_byte(card: Machine) -> None:
