@@ -73,3 +73,33 @@ def test_summary() -> None:
     timing = summary([3.0, 1.0, 2.0, 5.0, 4.0])
     assert (timing.lower_us, timing.median_us, timing.upper_us, timing.samples) == (2.0, 3.0, 4.0, 5)
     assert summary([2.0]).median_us == 2.0
+
+
+class LaggingClock(DriftingClock):
+    """The speed is that of what ran in the last 100 ms: a contestant finds that of the one before it."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.behind: list[tuple[float, float]] = []
+
+    def power(self, milliseconds: float, slower: float) -> Launch:
+        def run() -> None:
+            recent, past = 0.0, 0.0
+            for spent, factor in reversed(self.behind):
+                if past < 100.0:
+                    recent, past = recent + spent * factor, past + spent
+            took = milliseconds * (recent / past if past else 1.0)
+            self.behind.append((took, slower))
+            self.spent += took
+
+        return run
+
+
+def test_only_who_settles_is_timed_at_its_own_clock() -> None:
+    """One takes twice the other's power, which halves its clock: by themselves they are 2 to 1, in turns alike."""
+    clock = LaggingClock()
+    entries = [Contestant(f"c{i}", (clock.power(1.0, slower),)) for i, slower in enumerate((1.0, 2.0))]
+    turns = ratios(measure(entries, clock, TimingOptions(rounds=9)), "c1", "c0")[0]
+    own = ratios(measure(entries, clock, TimingOptions(rounds=9, settle_ms=150.0)), "c1", "c0")[0]
+    assert turns == pytest.approx(1.0, abs=0.1)
+    assert own == pytest.approx(2.0, abs=0.1)
