@@ -9,7 +9,8 @@ from attention_graphs import Sizes, attention
 from tile_graphs import plain
 
 from wsopt.machine import Machine
-from wsopt.tile.crowd import crowded_interval, held_cycles, iteration_energy
+from wsopt.tile.crowd import crowded_interval, iteration_energy
+from wsopt.tile.held import held_cycles
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
 from wsopt.tile.types import Sharing, Structure, TileProgram, Unit

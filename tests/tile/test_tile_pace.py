@@ -13,7 +13,8 @@ from tile_graphs import plain, region_of
 from wsopt.machine import Machine
 from wsopt.schedule.timing import fixed_parts
 from wsopt.tile import costs
-from wsopt.tile.crowd import crowded_interval, held_cycles
+from wsopt.tile.crowd import crowded_interval
+from wsopt.tile.held import held_cycles
 from wsopt.tile.lower import lower
 from wsopt.tile.pace import (
     Demand,

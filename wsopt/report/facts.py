@@ -14,6 +14,7 @@ from wsopt.schedule import budget
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import promotion, recurrence, ring_bound, slot_lifetime
+from wsopt.tile.held import held_cycles
 from wsopt.tile.types import RingPlan, Structure, TileOp, Unit
 
 
@@ -174,7 +175,7 @@ def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
 
 def unit_load(verified: VerifiedSchedule, unit: Unit) -> int:
     """Cycles of one II for which a unit is held."""
-    return sum(cycles for op in verified.program.loop for held, cycles in op.held if held is unit)
+    return held_cycles(verified.program)[unit]
 
 
 def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:

@@ -15,6 +15,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 from wsopt.tile.costs import load_cycles, store_drain_cycles
 from wsopt.tile.crowd import crowded_interval, iteration_energy
+from wsopt.tile.held import held_cycles, issue_cycles, norm
 from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.pace import slab_energy
 from wsopt.tile.types import OpKind, Sharing, TileProgram, Unit
@@ -108,13 +109,8 @@ def _row_parts(program: TileProgram, machine: Machine) -> Rounds:
 
 def row_interval(program: TileProgram) -> float:
     """Cycles a tile for which the SM itself is busy: its own units and its consumers, device memory left out."""
-    loop = program.loop
-    units = [
-        sum(c for op in loop for held, c in op.held if held is unit) for unit in set(Unit) - {Unit.MEMORY}
-    ]
-    consumers = {op.consumer for op in loop if op.consumer is not None}
-    issue = [sum(op.issue for op in loop if op.consumer == consumer) for consumer in consumers]
-    return max(*units, *issue)
+    units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.MEMORY]
+    return max(*units, *issue_cycles(program).values())
 
 
 def _row_main(program: TileProgram, fixed: Rounds, machine: Machine, ii: float) -> float:
@@ -126,8 +122,7 @@ def _row_main(program: TileProgram, fixed: Rounds, machine: Machine, ii: float) 
     alone = program.structure.consumers == 1
     knee = machine.copy_knee_alone if alone else machine.copy_knee
     memory, own = program.tiles / machine.sm_count * ii, fixed.rounds * row_interval(program)
-    largest = max(memory, own)
-    return float(largest * ((memory / largest) ** knee + (own / largest) ** knee) ** (1 / knee))
+    return norm((memory, own), knee)
 
 
 def _energy(program: TileProgram, machine: Machine) -> float:

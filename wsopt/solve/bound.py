@@ -6,9 +6,10 @@ import math
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
+from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.pace import iteration_pace
 from wsopt.tile.row_costs import ROW_GRAIN
-from wsopt.tile.types import OpKind, RingPlan, TileProgram, Unit
+from wsopt.tile.types import OpKind, RingPlan, TileProgram
 
 _COARSE = 16
 II_SLACK = 4
@@ -22,12 +23,8 @@ refused 152 and took 160 (`learn.py`, 2026-11).
 
 def unit_load(program: TileProgram) -> int:
     """Cycles an iteration for which the busiest unit, or the busiest consumer's issue, is held."""
-    loop = program.loop
-    units = [sum(cycles for op in loop for held, cycles in op.held if held is unit) for unit in Unit]
-    consumers = {op.consumer for op in loop if op.consumer is not None}
-    issue = [sum(op.issue for op in loop if op.consumer == c) for c in consumers]
-    loads = sum(op.issue for op in loop if op.kind is OpKind.TMA_LOAD)
-    return max(*units, *issue, loads, 1)
+    loads = sum(op.issue for op in program.loop if op.kind is OpKind.TMA_LOAD)
+    return max(*held_cycles(program).values(), *issue_cycles(program).values(), loads, 1)
 
 
 def recurrence(program: TileProgram) -> int:

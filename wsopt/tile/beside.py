@@ -11,12 +11,11 @@ import math
 from wsopt.errors import LoweringError
 from wsopt.machine.cost import InstructionMix, unit_cycles
 from wsopt.machine.types import Machine
-from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.expand import PRIMITIVES
+from wsopt.tile.pipes import PIPES
 from wsopt.tile.row_layout import ACCESS_BITS, RowLayout
 from wsopt.tile.types import SLAB, Reduction, Region, Role, Structure, Unit, View
 
-_PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 _WIDENING = InstructionMix({"logic": 1})
 """A 16-bit number in a register of its own, as f32: a shift, a mask or a permutation."""
 
@@ -62,9 +61,9 @@ def beside_cycles(region: Region, s: Structure, machine: Machine) -> tuple[int, 
     nbytes = sum(elements * view.dtype.bits // 8 for view in views)
     shared = math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)
     pipes = {
-        _PIPES[unit]: math.ceil(cycles)
+        PIPES[unit]: math.ceil(cycles)
         for unit, cycles in unit_cycles(machine, mix, elements).items()
-        if unit in _PIPES
+        if unit in PIPES
     }
     busiest = max(*pipes.values(), shared, 0)
     chain = machine.latency.smem_load + machine.latency.arithmetic * len(region.beside)

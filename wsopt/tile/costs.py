@@ -11,7 +11,7 @@ import math
 from wsopt.machine.cost import InstructionMix, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
-from wsopt.tile.expand import PRIMITIVES
+from wsopt.tile.pipes import element_mix
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import FULL, EpilogueCost, Reduction, Region, Role, Sharing, Structure, View
 
@@ -125,14 +125,7 @@ def accumulator_registers(region: Region, s: Structure, machine: Machine) -> int
 
 def epilogue_mix(region: Region) -> InstructionMix:
     """Instructions an element of the tile; those on rows or columns alone are too few to count."""
-    mix = InstructionMix()
-    for statement in region.statements:
-        if isinstance(statement, Reduction):
-            mix = mix + InstructionMix({"max" if statement.kind == "max" else "add": 1})
-        elif statement.spans == FULL:
-            share = 0.5 if statement.primitive.startswith("round_") else 1.0
-            mix = mix + PRIMITIVES[statement.primitive] * share
-    return mix
+    return element_mix(region.statements, FULL)
 
 
 def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, float]:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 
 from wsopt.machine.types import Machine
+from wsopt.tile.held import held_cycles, issue_cycles, norm
 from wsopt.tile.types import OpKind, TileOp, TileProgram, Unit
 
 _ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
-
-
-def held_cycles(program: TileProgram) -> dict[Unit, int]:
-    """Cycles an iteration for which each unit is held."""
-    return {unit: sum(c for op in program.loop for held, c in op.held if held is unit) for unit in Unit}
 
 
 def crowded_interval(program: TileProgram, machine: Machine) -> int:
@@ -24,14 +20,8 @@ def crowded_interval(program: TileProgram, machine: Machine) -> int:
     """
     if not program.region.body:
         return 0
-    issue: dict[int, int] = {}
-    for op in program.loop:
-        if op.consumer is not None:
-            issue[op.consumer] = issue.get(op.consumer, 0) + op.issue
-    parts = [float(c) for c in (*held_cycles(program).values(), max(issue.values(), default=0)) if c]
-    largest, knee = max(parts), machine.consumer_knee
-    excess = math.fsum((part / largest) ** knee for part in parts)
-    return math.ceil(largest * math.pow(excess, 1 / knee))
+    thread = max(issue_cycles(program).values(), default=0)
+    return math.ceil(norm((*held_cycles(program).values(), thread), machine.consumer_knee))
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:

@@ -16,6 +16,7 @@ from wsopt.tile.costs import (
     slab_lines,
     slot_bytes,
 )
+from wsopt.tile.held import norm
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Region, Role, Sharing, Structure, TileProgram
 
@@ -97,9 +98,7 @@ def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> flo
     for _ in range(_PACE_STEPS):
         copy = latency.tma_load_l2 * (1 + machine.copy_queue * path / pace) + path
         ring = (copy + demand.tensor + back) / slots
-        largest = max(path, demand.tensor, ring)
-        excess = (path / largest) ** knee + (demand.tensor / largest) ** knee + (ring / largest) ** knee
-        pace = largest * excess ** (1 / knee)
+        pace = norm((path, demand.tensor, ring), knee)
     return pace
 
 

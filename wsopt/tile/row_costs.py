@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 
 from wsopt.graph.types import DType
-from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
-from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile import costs
-from wsopt.tile.expand import PRIMITIVES
+from wsopt.tile.pipes import element_mix, pipe_cycles
 from wsopt.tile.row_layout import RowLayout, row_layout
 from wsopt.tile.steps import arguments
 from wsopt.tile.types import FULL, Reduction, Region, Role, Statement, Structure, Unit
 
 RowItem = Statement | Reduction
-_PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 _MEASURED_EXCHANGES = 2
 """Exchanges between threads in a reduction of the accumulators' layout, whose start was measured."""
 
@@ -92,17 +89,6 @@ def held_between(
     return found
 
 
-def _mix(region: Region, items: tuple[RowItem, ...]) -> InstructionMix:
-    """Instructions an element of the tile; a product of a number that one sum takes is part of it."""
-    mix = InstructionMix()
-    for item in items:
-        if isinstance(item, Reduction):
-            mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
-        elif item.spans == FULL and not _fused(region, item):
-            mix = mix + PRIMITIVES[item.primitive] * (0.5 if item.primitive.startswith("round_") else 1.0)
-    return mix
-
-
 def _fused(region: Region, item: Statement) -> bool:
     """Whether a multiplication becomes part of the one addition that reads it."""
     if item.primitive != "mul":
@@ -142,14 +128,8 @@ def phase_cycles(
     """Cycles that a phase holds its consumer for, alone; and those that it holds each unit for."""
     layout = row_layout(region, s.rows, s.columns, s.consumer_warps, machine)
     elements = s.rows * s.columns
-    mix = _mix(region, items)
-    alone: dict[Unit, float] = {}
-    crowded: dict[Unit, float] = {}
-    for kind, count in mix.items():
-        pipe = _PIPES.get(machine.scalar_unit[kind])
-        if pipe is not None:
-            alone[pipe] = alone.get(pipe, 0.0) + count * elements / machine.scalar_alone[kind]
-            crowded[pipe] = crowded.get(pipe, 0.0) + count * elements / machine.scalar[kind]
+    mix = element_mix(items, FULL, lambda item: _fused(region, item))
+    alone, crowded = pipe_cycles(mix, elements, machine)
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     vectors = _vector_elements(region, items, s, layout)
     traffic = vectors * 2 / machine.shared_memory_bytes_per_cycle

@@ -10,12 +10,9 @@ import math
 
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
-from wsopt.machine.types import Unit as MachineUnit
-from wsopt.tile.expand import PRIMITIVES
+from wsopt.tile.pipes import element_mix, pipe_cycles
 from wsopt.tile.steps import BodyItem, arguments
 from wsopt.tile.types import SLAB, Reduction, Region, Role, Source, Statement, Structure, Unit
-
-_PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 
 
 def pow2(extent: int) -> int:
@@ -31,12 +28,8 @@ def inner_extent(region: Region, machine: Machine) -> int:
 
 def phase_mix(region: Region, items: tuple[BodyItem, ...]) -> InstructionMix:
     """Instructions an element of the slab's tile; a product of a number that one sum takes is part of it."""
-    mix = InstructionMix()
-    for item in items:
-        if isinstance(item, Reduction):
-            mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
-        elif isinstance(item, Statement) and item.spans == SLAB and not _fused(region, item):
-            mix = mix + PRIMITIVES[item.primitive] * (0.5 if item.primitive.startswith("round_") else 1.0)
+    counted = [item for item in items if isinstance(item, Statement | Reduction)]
+    mix = element_mix(counted, SLAB, lambda item: _fused(region, item))
     short = [source for source in _tiles(region, items) if source.view.dtype.bits < 32]
     return mix + InstructionMix({"convert": 0.5 * len(short)}) if short else mix
 
@@ -80,13 +73,7 @@ def phase_cycles(
     """Cycles that a phase holds its consumer for, alone; and those that it holds each pipe for."""
     elements = s.rows * s.depth
     mix = phase_mix(region, items)
-    alone: dict[Unit, float] = {}
-    crowded: dict[Unit, float] = {}
-    for kind, count in mix.items():
-        pipe = _PIPES.get(machine.scalar_unit[kind])
-        if pipe is not None:
-            alone[pipe] = alone.get(pipe, 0.0) + count * elements / machine.scalar_alone[kind]
-            crowded[pipe] = crowded.get(pipe, 0.0) + count * elements / machine.scalar[kind]
+    alone, crowded = pipe_cycles(mix, elements, machine)
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     busiest = max(*alone.values(), mix.instructions * elements / slots, 0.0)
     starts = sum(machine.tile_start[f"row_{i.kind}"] for i in items if isinstance(i, Reduction))
