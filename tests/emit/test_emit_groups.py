@@ -65,7 +65,7 @@ FAULTS = {
     ("reshape", "return batch // groups, batch % groups, row_tile"): "return 0, batch % groups, row_tile",
     ("reshape", "[batch, group, row, 0]"): "[batch, 0, row, 0]",
     ("reshape", "{0: (0, 3), 1: (3, 1)}"): "{0: (0, 3), 1: (3, 2)}",
-    ("packed", "(begin + step) * TILE_DEPTH, 0]"): "(begin + step) * TILE_DEPTH, 1]",
+    ("packed", "slab * TILE_DEPTH, 0]"): "slab * TILE_DEPTH, 1]",
     ("slopes", "slopes_ptr + group"): "slopes_ptr + batch",
 }
 

@@ -7,6 +7,8 @@ import keyword
 import re
 from dataclasses import dataclass, field
 
+from wsopt.emit.choices import COMPARISONS, helper
+
 _KERNEL_WORDS = frozenset(
     (
         *(
@@ -28,6 +30,7 @@ _KERNEL_WORDS = frozenset(
             "warpgroup_mma",
             "warpgroup_mma_wait",
             "tanh_approx",
+            *(helper(comparison) for comparison in COMPARISONS.values()),
             "tile_coordinates",
         ),
         *(
@@ -43,7 +46,8 @@ _KERNEL_WORDS = frozenset(
             "arguments",
         ),
         *("slab_range", "places", "begin", "end", "whole_begin", "whole_end", "last", "group", "groups"),
-        *("inner_extent", "resident_full", "LEAST", "RESIDENT_BYTES"),
+        *("tile_begin", "tile_end", "origin", "first", "last_row", "height", "slab", "order", "place"),
+        *("inner_extent", "resident_full", "resident_empty", "LEAST", "RESIDENT_BYTES", "RESIDENT_SETS"),
         *("tile", "tiles", "slot", "step", "visit", "k", "trips", "index", "piece", "turn", "processors"),
         *("batch", "batches", "row", "column", "rows", "columns", "row_tile", "column_tile", "row_tiles"),
         *("column_tiles", "row_extent", "column_extent", "stream_extent", "ring", "ring_full", "ring_empty"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.expressions import Operand
-from wsopt.emit.instructions import Instruction, Loop, TmaLoad
+from wsopt.emit.instructions import Expect, Instruction, Loop, TmaLoad, WaitEmpty
 from wsopt.emit.plan import KernelPlan, RingBuffer
 from wsopt.emit.slab_loop import SlabOperands, older_values, slab_loop
 from wsopt.emit.slab_values import SlabWriter
@@ -79,7 +79,10 @@ class SlabPlan(KernelPlan):
             depths[ring.name] = self.depth_name(ring)
         (resident,) = self.residents()
         return SlabOperands(
-            tile_view(f"{resident.name}_held.index(index)", resident, Role.ROW), tiles, rings, depths
+            tile_view(f"{resident.name}_held.index({self._held_place('index')})", resident, Role.ROW),
+            tiles,
+            rings,
+            depths,
         )
 
     def sums(self) -> tuple[str, ...]:
@@ -151,18 +154,31 @@ class SlabPlan(KernelPlan):
         """Whether there are slabs in which not every element counts."""
         return bool(self.program.region.bounds)
 
+    def _held_place(self, consumer: str) -> str:
+        """Where a consumer's tile that the loop holds lies: among those of this visit."""
+        return f"(visit % RESIDENT_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
+
+    @property
+    def has_lower(self) -> bool:
+        """Whether a tile's slabs may begin after the first."""
+        return any(bound.stream > 0 for bound in self.program.region.bounds)
+
     def resident_loads(self) -> tuple[Instruction, ...]:
-        """The copies of the tiles that the loop holds."""
+        """The copies of the tiles that the loop holds, into buffers that the consumers have handed back."""
         (box,) = self.residents()
-        found = []
+        full = "resident_full.index(visit % RESIDENT_SETS)"
+        found: list[Instruction] = []
+        if self.s.persistent:
+            found.append(WaitEmpty("resident", "visit", "RESIDENT_SETS"))
+        found.append(Expect(full, "RESIDENT_BYTES"))
         for consumer in range(self.s.consumers):
             row = "row" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
             found.append(
                 TmaLoad(
                     box.descriptor,
                     coordinates(box.view, self._at(row)),
-                    "resident_full.index(0)",
-                    f"{box.name}_held.index({consumer})",
+                    full,
+                    f"{box.name}_held.index({self._held_place(str(consumer))})",
                 )
             )
         return tuple(found)
@@ -182,7 +198,7 @@ class SlabPlan(KernelPlan):
             Role.ROW: row,
             Role.COLUMN: "0",
             Role.INNER: "0",
-            Role.STREAM: "(begin + step) * TILE_DEPTH",
+            Role.STREAM: "slab * TILE_DEPTH",
         }
 
     def slab_copies(self) -> tuple[tuple[RingBuffer, tuple[TmaLoad, ...]], ...]:
@@ -214,6 +230,14 @@ class SlabPlan(KernelPlan):
             lines += self._bound_lines(bound)
         return tuple(lines)
 
+    def order_lines(self) -> tuple[str, ...]:
+        """The same on the host, where only what counts at all matters."""
+        lines = [line for line in self.range_lines() if not line.startswith("whole")]
+        host = {"gl.minimum": "min", "gl.maximum": "max", "TILE_DEPTH": str(self.s.depth)}
+        for device, name in host.items():
+            lines = [line.replace(device, name) for line in lines]
+        return tuple(lines)
+
     def _bound_lines(self, bound: Bound) -> list[str]:
         if not splits(bound):
             return ["whole_end = 0"]
@@ -225,7 +249,7 @@ class SlabPlan(KernelPlan):
             factor = {0: "", 1: f"{row} + ", -1: f"-{row} + "}.get(bound.row, f"{bound.row} * {row} + ")
             return f"{factor}{constant}"
 
-        low, high = ("row", "last") if bound.row >= 0 else ("last", "row")
+        low, high = ("row", "last_row") if bound.row >= 0 else ("last_row", "row")
         least, most = value(low), value(high)
         if bound.stream < 0:
             return [
@@ -251,6 +275,14 @@ class SlabPlan(KernelPlan):
     def moved(self) -> tuple[Box, ...]:
         """The tensors that TMA brings for the loop: those that are held, then the streamed ones."""
         return (*self.residents(), *(ring.box for ring in self.rings()))
+
+    def walk(self) -> tuple[str, ...]:
+        """The kernel's argument that says which tiles a block takes."""
+        return ("order_ptr",) if self.s.persistent else ()
+
+    def signature(self) -> tuple[tuple[str, str], ...]:
+        """The kernel's arguments with Triton's types, the order of the tiles last."""
+        return (*KernelPlan.signature(self), *((name, '"*i32"') for name in self.walk()))
 
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt.emit import inputs, text
 from wsopt.emit.addresses import VectorArgument
-from wsopt.emit.instructions import Expect, Instruction, WaitEmpty
+from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitEmpty, WaitFull
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
@@ -20,17 +20,16 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "has_group": plan.has_group,
         "longest_last": plan.longest_last,
         "range_lines": plan.range_lines(),
+        "order_lines": plan.order_lines() if plan.s.persistent else (),
         "loader_parameters": _loader_parameters(plan),
-        "resident_loads": text.write(plan.resident_loads()).split("\n"),
-        "slab_loads": text.write(_fills(plan)),
+        "body_indent": 8 if plan.s.persistent else 4,
+        "loader_body": _loader_body(plan),
         "coordinates_target": ("batch, group" if plan.has_group else "batch") + ", row_tile",
         "consumer_parameters": _consumer_parameters(plan),
-        "before_loop": _before_loop(plan),
         "loops": "\n".join(_loops(plan)),
+        "consumer_body": _consumer_body(plan),
         "epilogue_parameters": _epilogue_parameters(plan),
-        "epilogue_calls": _epilogue_calls(plan),
-        "input_loads": inputs.input_loads(plan),
-        "early_reads": bool(plan.vectors() or plan.inputs()),
+        "early_reads": bool(plan.s.persistent or plan.vectors() or plan.inputs()),
         "allocations": _allocations(plan),
         "barriers": _barriers(plan),
         "partitions": text.partitions(
@@ -51,6 +50,7 @@ def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
         ("CONSUMER_ROWS", str(s.rows), ""),
         ("PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"),
         ("RESIDENT_BYTES", str(resident.nbytes * s.consumers), "bytes of the tiles that the loop holds"),
+        ("RESIDENT_SETS", str(s.resident_sets), "sets of them: the next tile's come while the loop runs"),
     ]
     found += [
         (plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()
@@ -72,6 +72,64 @@ def slab_layouts(plan: SlabPlan) -> list[tuple[str, int]]:
     return [("SLAB_LAYOUT", plan.s.depth)]
 
 
+def _loader_body(plan: SlabPlan) -> str:
+    """What the loader does for a tile: the tiles that the loop holds, then the slabs that any consumer needs."""
+    lines = [
+        "row = row_tile * TILE_ROWS",
+        f"begin, whole_begin, whole_end, end = {_tile_range()}",
+        text.write(plan.resident_loads()),
+        "for slab in range(begin, end):",
+        text.block(text.write([*_fills(plan), Advance(1)])),
+        "visit += 1",
+    ]
+    return "\n".join(lines)
+
+
+def _range(row: str, height: str, first: str, last: str) -> str:
+    return f"slab_range({row}, {height}, {first}, {last}, row_extent, stream_extent)"
+
+
+def _tile_range() -> str:
+    slabs = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
+    return _range("row_tile * TILE_ROWS", "TILE_ROWS", "0", slabs)
+
+
+def _consumer_body(plan: SlabPlan) -> str:
+    """What a consumer does for a tile: its own slabs among those of the tile, then its epilogue."""
+    own = plan.has_masks and plan.s.consumers > 1
+    target = "tile_begin, whole_begin, whole_end, tile_end" if own else "begin, whole_begin, whole_end, end"
+    lines = [f"{target} = {_tile_range()}", "row = row_tile * TILE_ROWS + index * CONSUMER_ROWS"]
+    if own:
+        narrowed = _range("row", "CONSUMER_ROWS", "tile_begin", "tile_end")
+        lines.append(f"begin, whole_begin, whole_end, end = {narrowed}")
+    lines += [
+        f"origin = {'tile_begin' if own else 'begin'} - step",
+        "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SLAB_LAYOUT))",
+        *_before_loop(plan),
+    ]
+    if plan.inputs():
+        lines.append(inputs.input_loads(plan))
+    lines.append(text.write([WaitFull("resident", "visit", "RESIDENT_SETS")]))
+    lines += _passed(plan, "tile_begin", "begin") if own and plan.has_lower else []
+    lines += _loops(plan)
+    lines += _passed(plan, "end", "tile_end") if own else []
+    if plan.s.persistent:
+        lines.append(text.write([Release("resident", "visit", "RESIDENT_SETS")]))
+    return "\n".join([*lines, *_epilogue_calls(plan), "visit += 1"])
+
+
+def _passed(plan: SlabPlan, first: str, last: str) -> list[str]:
+    """Slabs that count for rows of other consumers alone: handed back as they come.
+
+    Not before: where a slab counts for nobody's rows, its slot would be filled again under the copy.
+    """
+    found: list[Instruction] = []
+    for ring in plan.rings():
+        depth = plan.depth_name(ring)
+        found += [WaitFull(ring.name, "step", depth), Release(ring.name, "step", depth)]
+    return [f"for _ in range({first}, {last}):\n" + text.block(text.write([*found, Advance(1)]))]
+
+
 def _fills(plan: SlabPlan) -> list[Instruction]:
     found: list[Instruction] = []
     for ring, loads in plan.slab_copies():
@@ -89,12 +147,13 @@ def _ring_names(plan: SlabPlan) -> list[str]:
 
 
 def _held(plan: SlabPlan) -> list[str]:
-    return [f"{box.name}_held" for box in plan.residents()] + ["resident_full"]
+    returned = ["resident_empty"] if plan.s.persistent else []
+    return [f"{box.name}_held" for box in plan.residents()] + ["resident_full", *returned]
 
 
 def _loader_parameters(plan: SlabPlan) -> list[str]:
     descriptors = [box.descriptor for box in plan.moved()]
-    return [*descriptors, *_held(plan), *_ring_names(plan), *plan.sizes()]
+    return [*descriptors, *_held(plan), *_ring_names(plan), *plan.walk(), *plan.sizes()]
 
 
 def _vectors(plan: SlabPlan, wanted: set[str]) -> list[str]:
@@ -128,6 +187,7 @@ def _consumer_parameters(plan: SlabPlan) -> list[str]:
         *vectors,
         *_buffers(plan),
         *_stores(plan),
+        *plan.walk(),
         *plan.sizes(),
     ]
     return [*names, "index: gl.constexpr"]
@@ -184,8 +244,7 @@ def _loops(plan: SlabPlan) -> list[str]:
     """The slabs of a tile: those at its beginning that masks touch, those that none does, and the last ones."""
     if not plan.has_masks:
         return _loop(plan, "begin", "end", masked=False)
-    lower = any(bound.stream > 0 for bound in plan.program.region.bounds)
-    lines = []
+    lower, lines = plan.has_lower, []
     if plan.overlapped():
         lines += ["if whole_end - whole_begin < LEAST:", "    whole_end = whole_begin"]
     if lower:
@@ -216,8 +275,9 @@ def _loop(plan: SlabPlan, first: str, last: str, *, masked: bool) -> list[str]:
 
 
 def _allocations(plan: SlabPlan) -> list[str]:
-    lines = [text.allocate(f"{box.name}_held", box.gluon, "CONSUMERS", box) for box in plan.residents()]
-    lines.append(text.barrier("resident_full", "1"))
+    sets = "RESIDENT_SETS * CONSUMERS" if plan.s.persistent else "CONSUMERS"
+    lines = [text.allocate(f"{box.name}_held", box.gluon, sets, box) for box in plan.residents()]
+    lines += [text.barrier(name, "RESIDENT_SETS") for name in _held(plan) if name.startswith("resident_")]
     for ring in plan.rings():
         depth = plan.depth_name(ring)
         count = depth if ring.per_slot == 1 else f"{depth} * CONSUMERS"
@@ -231,7 +291,8 @@ def _allocations(plan: SlabPlan) -> list[str]:
 
 
 def _barriers(plan: SlabPlan) -> list[tuple[str, list[tuple[str, int]]]]:
-    found: list[tuple[str, list[tuple[str, int]]]] = [("1", [("resident_full", 1)])]
+    resident = [("resident_full", 1)] + ([("resident_empty", plan.s.consumers)] if plan.s.persistent else [])
+    found: list[tuple[str, list[tuple[str, int]]]] = [("RESIDENT_SETS", resident)]
     for ring in plan.rings():
         pair = [(f"{ring.name}_full", 1), (f"{ring.name}_empty", plan.s.consumers)]
         found.append((plan.depth_name(ring), pair))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit.expressions import Operand, expression
+from wsopt.emit.choices import Comparison, comparisons, helper
+from wsopt.emit.expressions import Operand, broadcast, expression, number
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
 from wsopt.emit.tensors import GLUON
@@ -18,6 +19,7 @@ from wsopt.tile.types import (
     Reduction,
     Region,
     Role,
+    Scalar,
     Statement,
     Structure,
     TileOp,
@@ -106,8 +108,22 @@ class SlabWriter:
                 name = alias[name]
             if name in known and name not in needed:
                 needed.add(name)
-                wanted.extend(arguments(self._item(name)))
+                wanted.extend(self._read(self._item(name)))
         return needed
+
+    def _read(self, item: BodyItem) -> Iterator[str]:
+        """The values that an item's text names: a choice by comparisons names their operands."""
+        compared = self._compared(item)
+        if not compared:
+            yield from arguments(item)
+            return
+        assert isinstance(item, Statement)
+        named = [*item.args[1:], *(a for one in compared for a in (one.left, one.right))]
+        yield from (a for a in named if isinstance(a, str))
+
+    def _compared(self, item: BodyItem) -> tuple[Comparison, ...]:
+        known = {one.name: one for one in self.region.body}
+        return comparisons(item, known.get, lambda name: self._as_operand(name, 0).dtype is DType.I32)
 
     def phase(
         self, items: tuple[str, ...], age: Age, slab: str, tiles: Mapping[str, str], *, masked: bool
@@ -116,10 +132,10 @@ class SlabWriter:
         alias, needed = self._alias(masked=masked), self._needed(masked=masked)
         own: set[str] = set()
         chosen = [self._item(name) for name in items if name in needed]
-        if any(isinstance(i, Statement) and i.primitive in ("iota_stream", "inside_stream") for i in chosen):
+        if any(map(self._places_itself, chosen)):
             yield Assign(
                 "places",
-                f"(begin + {slab}) * TILE_DEPTH + gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, SLAB_LAYOUT))",
+                f"(origin + {slab}) * TILE_DEPTH + gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, SLAB_LAYOUT))",
             )
 
         yield from self._reads_of(chosen, tiles)
@@ -140,9 +156,14 @@ class SlabWriter:
             if name in alias:
                 yield Assign(self.name(name), operand(name).name)
 
+    def _places_itself(self, item: BodyItem) -> bool:
+        """Whether an item's text names the places of a slab's elements."""
+        own = isinstance(item, Statement) and item.primitive in ("iota_stream", "inside_stream")
+        return own or any(one.left is None for one in self._compared(item))
+
     def _reads_of(self, items: list[BodyItem], tiles: Mapping[str, str]) -> Iterator[Instruction]:
         """Streamed tensors' slots brought into registers, in the type that is computed with."""
-        names = {name for item in items for name in arguments(item)}
+        names = {name for item in items for name in self._read(item)}
         for source in (s for s in self.region.streamed_sources if s.name in names):
             layout = "SLAB_LAYOUT" if source.spans == SLAB else "gl.SliceLayout(0, SLAB_LAYOUT)"
             operand = self.sources[source.name]
@@ -159,8 +180,24 @@ class SlabWriter:
         return Operand(self.name(name, age), spans, dtype)
 
     def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> Instruction:
+        compared = self._compared(item)
+        if compared:
+            return Assign(self.name(item.name), self._choice(item, compared, operand))
         terms = [operand(a) if isinstance(a, str) else a for a in item.args]
         return Assign(self.name(item.name), expression(item, terms, self.s))
+
+    def _choice(
+        self, item: Statement, compared: tuple[Comparison, ...], operand: Callable[[str], Operand]
+    ) -> str:
+        def written(term: str | Scalar | None) -> str:
+            return broadcast(operand(term), SLAB, self.s) if isinstance(term, str) else number(term or 0)
+
+        chosen, other = (written(term) for term in item.args[1:])
+        for one in compared:
+            inside = ("gl.expand_dims(places, 0)", "stream_extent")
+            left, right = (written(one.left), written(one.right)) if one.left is not None else inside
+            chosen = f"{helper(one.name)}({left}, {right}, {chosen}, {other})"
+        return chosen
 
     def _register_operand(self, item: Statement) -> Iterator[Instruction]:
         for product in self.region.body:

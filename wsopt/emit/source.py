@@ -8,6 +8,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import inputs, text
+from wsopt.emit.choices import helper, helpers
 from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
@@ -234,7 +235,7 @@ def _extents(plan: KernelPlan) -> list[tuple[str, str, int]]:
 
 def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> list[str]:
     """What is passed for each of the kernel's arguments."""
-    values: dict[str, str] = {}
+    values: dict[str, str] = {"order_ptr": "order"}
     for row in plan.row_outputs():
         name = row.pointer.removesuffix("_ptr")
         values[row.pointer] = f'outputs["{row.output.name}"]'
@@ -291,6 +292,8 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,
+        "choices": (),
+        "order_lines": (),
         "uses_language": NAN_RULE in piece,
         "has_batch": plan.has_batch,
         "pieces": s.pieces,
@@ -356,6 +359,7 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
         "register_layouts": layouts,
         "constants": [*slab_constants(plan), *_numbers(written)],
         "uses_tanh": "tanh_approx(" in written,
+        "choices": [(helper(name), name) for name in helpers(written)],
         "uses_language": NAN_RULE in written,
         "tiles": batches + "row_tiles",
         "trips": "",

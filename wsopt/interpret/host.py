@@ -164,6 +164,14 @@ def zeros(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> Host
     return HostTensor(array, "output", Storage(array, "output"))
 
 
+def tensor(values: Any, *, dtype: TorchDType, device: Any = None) -> HostTensor:
+    """`torch.tensor`."""
+    given = np.asarray(values)
+    array = aligned(given.shape, dtype.element.numpy)
+    array[...] = given
+    return HostTensor(array, "tensor", Storage(array, "tensor"))
+
+
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an uninitialised array whose first element lies on a 16-byte boundary."""
     extents = tuple(int(extent) for extent in shape)
@@ -192,6 +200,7 @@ def torch_names(processors: int) -> dict[str, Any]:
         "Size": Shape,
         "empty": empty,
         "zeros": zeros,
+        "tensor": tensor,
         "empty_like": lambda tensor: empty(tensor.shape, dtype=tensor.dtype),
         "cuda": cuda,
     }

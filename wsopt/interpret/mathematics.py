@@ -69,6 +69,17 @@ INSTRUCTIONS: dict[str, Callable[..., Array]] = {
 }
 _KEEPING_NAN: dict[str, Callable[..., Array]] = {"max": np.maximum, "min": np.minimum}
 _MODIFIERS = {"approx", "ftz", "rn", "f32", "full", "NaN"}
+_CHOICE = re.compile(
+    r"^\{ \.reg \.pred p; setp\.(\w+)\.s32 p, \$1, \$2; selp\.f32 \$0, \$3, \$4, p; \}$",
+)
+_COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
 _INSTRUCTION = re.compile(r"^\s*([a-z0-9]+)((?:\.\w+)+)\s+\$0\s*,(?:\s*\$\d+\s*,?)+\s*;?\s*$")
 
 
@@ -153,7 +164,12 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 def inline_asm(
     asm: str, constraints: str, args: Any, dtype: DType, is_pure: bool = True, pack: int = 1
 ) -> Tensor:
-    """`gl.inline_asm_elementwise` for one known float32 instruction; InterpreterError otherwise."""
+    """`gl.inline_asm_elementwise` for one known float32 instruction, or a comparison of whole numbers and the choice
+    by it; InterpreterError otherwise.
+    """
+    choice = _CHOICE.match(asm)
+    if choice is not None and choice.group(1) in _COMPARISONS:
+        return _chosen(choice.group(1), args, dtype)
     match = _INSTRUCTION.match(asm)
     modifiers = set(match.group(2).split(".")[1:]) if match else set()
     if match is None or match.group(1) not in INSTRUCTIONS or not modifiers <= _MODIFIERS or int(pack) != 1:
@@ -168,3 +184,14 @@ def inline_asm(
     if match.group(1) not in instructions:
         raise InterpreterError(f"inline assembly {asm.strip()!r}: {match.group(1)} takes no .NaN")
     return Tensor(np.asarray(instructions[match.group(1)](*values), np.float32), dtype, layout)
+
+
+def _chosen(comparison: str, args: Any, dtype: DType) -> Tensor:
+    types = (dtypes.INT32, dtypes.INT32, FLOAT32, FLOAT32)
+    if dtype != FLOAT32 or any(
+        arg.dtype != wanted for arg, wanted in zip(args, types, strict=True) if isinstance(arg, Tensor)
+    ):
+        raise InterpreterError("a choice in inline assembly compares int32 and chooses float32")
+    left, right, value, other = (operand(arg, wanted) for arg, wanted in zip(args, types, strict=True))
+    data = np.where(_COMPARISONS[comparison](left, right), value, other)
+    return Tensor(np.asarray(data, np.float32), dtype, common_layout(tuple(args)))

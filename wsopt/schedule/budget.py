@@ -103,11 +103,11 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     s, cost = program.structure, program.epilogue
     slots = [depth] * len(program.rings) if isinstance(depth, int) else list(depth)
     ring = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
-    ring += program.resident_bytes
+    ring += program.resident_bytes * s.resident_sets
     epilogue = s.consumers * (cost.staged_bytes * buffers.staging + cost.input_bytes * buffers.inputs)
-    barriers = (
-        2 * sum(slots) + bool(program.resident_bytes) + s.consumers * full_inputs(program) * buffers.inputs
-    )
+    barriers = 2 * sum(slots) + s.consumers * full_inputs(program) * buffers.inputs
+    if program.resident_bytes:
+        barriers += 2 * s.resident_sets if s.persistent else 1
     if s.sharing is Sharing.TURNS:
         barriers += s.consumers
     return ring + epilogue + barriers * BARRIER_BYTES + SHARED_MEMORY_RESERVE

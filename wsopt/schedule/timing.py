@@ -26,7 +26,8 @@ class Rounds:
     """The parts of the time that no schedule of this tile program changes, in cycles.
 
     `energy` is what an SM takes on the average, in cycles of its tensor core; `crowded` is what an iteration
-    takes at least where units and threads wait for one another. Where device memory sets the pace, the clock of
+    takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
+    beside its epilogue and all iterations but one. Where device memory sets the pace, the clock of
     the SMs, and with it the energy, does not count: they are not `paced`.
     """
 
@@ -36,6 +37,7 @@ class Rounds:
     tail: float
     energy: float
     handover: float
+    between: float = 0.0
     crowded: float = 0.0
     paced: bool = True
 
@@ -49,7 +51,7 @@ def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuf
     cost, s = program.epilogue, program.structure
     if program.region.streams_rows:
         return 0
-    cycles = cost.together if s.sharing is Sharing.ROWS else cost.alone
+    cycles = cost.together if _together(program) else cost.alone
     drain = store_drain_cycles(program.region, s, machine)
     stall = max(0, drain - buffers.staging * cycles // cost.stores)
     total = cycles + max(0, cost.stores - buffers.staging) * stall
@@ -58,6 +60,16 @@ def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuf
         late = max(0, copy - (buffers.inputs - 1) * cycles // s.pieces)
         total += (s.pieces - buffers.inputs) * late
     return total
+
+
+def _together(program: TileProgram) -> bool:
+    """Whether all consumers of a block are in the epilogue at once.
+
+    Those that share rows are, unless each goes on to its next tile by itself: a loop that computes values has
+    consumers in every phase.
+    """
+    s = program.structure
+    return s.sharing is Sharing.ROWS and not (s.persistent and program.region.body)
 
 
 def longest_path(program: TileProgram) -> int:
@@ -80,15 +92,24 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     rounds = math.ceil(program.tiles / machine.sm_count)
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
     latency = machine.latency
+    fill = latency.tma_load_dram + sum(op.busy for op in loads) + _further_fill(program, machine)
+    handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
+    anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
     return Rounds(
         rounds=rounds,
         start=machine.block_start_cycles,
-        fill=latency.tma_load_dram + sum(op.busy for op in loads) + _further_fill(program, machine),
+        fill=fill,
         tail=latency.tma_store,
         energy=_energy(program, machine),
-        handover=latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier,
+        handover=handover,
+        between=_chain(program) + handover if program.structure.persistent else anew,
         crowded=crowded_interval(program, machine),
     )
+
+
+def _chain(program: TileProgram) -> int:
+    """Cycles from the first slab's arrival to the end of its last operation, at least."""
+    return longest_path(program) - max(op.latency for op in program.loop if op.kind is OpKind.TMA_LOAD)
 
 
 def _row_parts(program: TileProgram, machine: Machine) -> Rounds:
@@ -139,8 +160,7 @@ def _further_fill(program: TileProgram, machine: Machine) -> float:
     """Cycles before the first result of a loop that computes values: the tiles that it holds, and one pass."""
     if program.work is None:
         return 0.0
-    first = max(op.latency for op in program.loop if op.kind is OpKind.TMA_LOAD)
-    return load_cycles(program.resident_bytes, machine) + longest_path(program) - first
+    return load_cycles(program.resident_bytes, machine) + _chain(program)
 
 
 def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float) -> float:
@@ -161,8 +181,9 @@ def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: floa
         return fixed.start + fixed.fill + main + fixed.tail
     ii = max(ii, fixed.crowded)
     if program.work is not None:
-        turnover = fixed.start + machine.block_turnover_cycles + fixed.fill + epilogue
-        return program.work.tiles * turnover + (program.work.trips - program.work.tiles) * ii
+        once = fixed.start + fixed.fill - _chain(program) + fixed.tail if s.persistent else 0.0
+        tiles = program.work.tiles * (fixed.between + epilogue)
+        return once + tiles + (program.work.trips - program.work.tiles) * ii
     tile = tile_cycles(program, fixed, ii, epilogue)
     if not s.persistent:
         once = fixed.start + fixed.fill + tile + machine.block_turnover_cycles

@@ -19,7 +19,7 @@ from wsopt.schedule import budget, timing
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 from wsopt.solve.bound import ii_bounds, max_depth, slot_lifetime, time_unit
 from wsopt.tile.pace import iteration_pace
-from wsopt.tile.types import OpKind, RingPlan, Sharing, TileOp, TileProgram, Unit
+from wsopt.tile.types import Live, OpKind, RingPlan, Sharing, TileOp, TileProgram, Unit
 
 
 @dataclass(slots=True)
@@ -40,6 +40,7 @@ class Model:
     on: dict[tuple[str, str], cp_model.IntVar] = field(default_factory=dict)
     depth: dict[str, cp_model.IntVar] = field(default_factory=dict)
     buffers: dict[EpilogueBuffers, cp_model.IntVar] = field(default_factory=dict)
+    copied: dict[str, cp_model.IntVar] = field(default_factory=dict)
     time: cp_model.LinearExprT = 0
     horizon: int = 0
 
@@ -344,11 +345,22 @@ def _live_tiles(m: Model) -> None:
             length = m.cp.new_int_var(0, m.horizon, f"life[{name}]")
             m.cp.add(length == end - begin)
             m.cp.add(length <= 2 * m.ii)
+            _copied(m, tile, length)
             for copy in range(3):
                 lives.append(_later(m, begin, length, end, copy, f"life[{name}]+{copy}"))
                 demands.append(tile.registers)
         if lives:
             m.cp.add_cumulative(lives, demands, room)
+
+
+def _copied(m: Model, tile: Live, length: cp_model.IntVar) -> None:
+    """Whether a product's tile is still to be read when the product is issued again.
+
+    It needs other registers then, and ptxas does not rotate them: the loop copies the tile.
+    """
+    if m.program.op(tile.maker).kind is OpKind.MMA:
+        copied = m.copied[tile.value] = m.cp.new_bool_var(f"copied[{tile.value}]")
+        m.cp.add(length <= m.ii).only_enforce_if(~copied)
 
 
 def _later(
@@ -402,8 +414,8 @@ def _interval(m: Model, fixed: timing.Rounds) -> cp_model.IntVar:
 
 
 def ties(m: Model) -> cp_model.LinearExprT:
-    """Among equally fast schedules: the deepest of rings that are alike, the fewest epilogue buffers, the earliest
-    starts, those of operations that come first in the program before others'.
+    """Among equally fast schedules: the fewest tiles copied, the deepest of rings that are alike, the fewest
+    epilogue buffers, the earliest starts, those of operations that come first in the program before others'.
 
     The block has its shared memory to itself, so slots that nothing else needs buy tolerance of latency.
     """
@@ -414,12 +426,18 @@ def ties(m: Model) -> cp_model.LinearExprT:
     most_starts = most_first * (every * m.horizon + 1)
     counts = {b: b.staging + b.inputs for b in m.buffers}
     buffers = sum(counts[b] * chosen for b, chosen in m.buffers.items())
-    return starts + most_starts * (buffers - (max(counts.values()) + 1) * _slots(m))
+    slots = max(counts.values()) + 1
+    copied = slots * (_most_slots(m) + 1) ** 2
+    return starts + most_starts * (buffers - slots * _slots(m) + copied * sum(m.copied.values()))
+
+
+def _most_slots(m: Model) -> int:
+    return sum(max_depth(m.program, m.machine, number) for number in range(len(m.depth)))
 
 
 def _slots(m: Model) -> cp_model.LinearExprT:
     """More is better: slots of the shallowest ring first, then of all."""
-    most = sum(max_depth(m.program, m.machine, number) for number in range(len(m.depth)))
+    most = _most_slots(m)
     shallowest = m.cp.new_int_var(0, most, "shallowest ring")
     m.cp.add_min_equality(shallowest, list(m.depth.values()))
     return (most + 1) * shallowest + sum(m.depth.values())

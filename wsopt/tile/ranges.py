@@ -23,9 +23,9 @@ def _rows(bound: Bound, first: int, last: int) -> tuple[int, int]:
     return min(ends), max(ends)
 
 
-def slab_range(region: Region, s: Structure, first: int) -> tuple[int, int]:
-    """The slabs [begin, end) in which any element counts for the tile whose rows begin at `first`."""
-    last = min(first + s.tile_rows, region.extent(Role.ROW)) - 1
+def slab_range(region: Region, s: Structure, first: int, height: int) -> tuple[int, int]:
+    """The slabs [begin, end) in which any element counts for `height` rows that begin at `first`."""
+    last = min(first + height, region.extent(Role.ROW)) - 1
     begin, end = 0, math.ceil(region.extent(Role.STREAM) / s.depth)
     for bound in filter(splits, region.bounds):
         _, most = _rows(bound, first, last)
@@ -39,4 +39,21 @@ def slab_range(region: Region, s: Structure, first: int) -> tuple[int, int]:
 def trip_counts(region: Region, s: Structure) -> tuple[int, ...]:
     """Slabs that each tile of rows looks at."""
     firsts = range(0, region.extent(Role.ROW), s.tile_rows)
-    return tuple(end - begin for begin, end in (slab_range(region, s, first) for first in firsts))
+    ranges = (slab_range(region, s, first, s.tile_rows) for first in firsts)
+    return tuple(end - begin for begin, end in ranges)
+
+
+def own_trips(region: Region, s: Structure) -> tuple[float, ...]:
+    """Slabs of each tile that its consumers look at for their own rows, on the average of the consumers.
+
+    Without bounds there is nothing to leave out, and all look at all.
+    """
+    if not region.bounds:
+        return tuple(map(float, trip_counts(region, s)))
+    return tuple(_mean_trips(region, s, tile) for tile in range(0, region.extent(Role.ROW), s.tile_rows))
+
+
+def _mean_trips(region: Region, s: Structure, tile: int) -> float:
+    firsts = range(tile, min(tile + s.tile_rows, region.extent(Role.ROW)), s.rows)
+    ranges = (slab_range(region, s, first, s.rows) for first in firsts)
+    return sum(end - begin for begin, end in ranges) / s.consumers

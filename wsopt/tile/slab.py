@@ -7,13 +7,14 @@ through a ring of its own, because each is handed back as soon as its product ha
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.tile import costs, slab_costs
-from wsopt.tile.ranges import trip_counts
+from wsopt.tile.ranges import own_trips, trip_counts
 from wsopt.tile.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
 from wsopt.tile.types import (
     SLAB,
@@ -35,7 +36,7 @@ from wsopt.tile.types import (
     Work,
 )
 
-_OVERHEAD_TRIPS = 2.0
+_OVERHEAD_TRIPS = 1.0
 """What a tile costs beside its loop, in trips, when tiles of different length are dealt out to SMs."""
 
 
@@ -288,16 +289,19 @@ def _rings(cut: _Cut) -> tuple[RingPlan, ...]:
 
 
 def _work(cut: _Cut, tiles: int) -> Work:
-    """Tiles dealt out to SMs as they come free, longest first: the most that one gets."""
-    counts = trip_counts(cut.region, cut.s)
-    copies = tiles // len(counts)
+    """Tiles dealt out to SMs as they come free, in the order in which the kernel walks them: the most that one
+    gets. A tile's trips are its consumers' on the average: who is done goes on, and leaves the units to others.
+    """
+    s, region = cut.s, cut.region
+    counts = trip_counts(region, s)
+    own = own_trips(region, s)
+    order = range(len(counts))[::-1] if counts[-1] > counts[0] else range(len(counts))
     # By load, then by the SM's number: the first that comes free takes the next tile.
     loads = [(0.0, sm, 0, 0.0) for sm in range(min(cut.machine.sm_count, tiles))]
-    for trips in sorted(counts, reverse=True):
-        for _ in range(copies):
-            load, sm, taken, total = loads[0]
-            heapq.heapreplace(loads, (load + trips + _OVERHEAD_TRIPS, sm, taken + 1, total + trips))
-    _, _, taken, total = max(loads, key=lambda load: (load[0], -load[1]))
+    for _, tile in itertools.product(range(tiles // len(counts)), order):
+        load, sm, taken, total = loads[0]
+        heapq.heapreplace(loads, (load + counts[tile] + _OVERHEAD_TRIPS, sm, taken + 1, total + own[tile]))
+    _, _, taken, total = max(loads, key=lambda load: (load[3] + _OVERHEAD_TRIPS * load[2], -load[1]))
     return Work(taken, total)
 
 

@@ -161,9 +161,9 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
 
 
 def _slab_structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Structures of a loop that computes values: the column axis is held whole, blocks have one tile.
+    """Structures of a loop that computes values: the column axis is held whole.
 
-    emitter.v1: such a loop has no persistent blocks, and consumers share rows.
+    emitter.v1: consumers of such a loop share rows.
     """
     columns = max(_MIN_PIECE_COLUMNS, pow2(region.extent(Role.COLUMN)))
     if columns > machine.mma_columns_max:
@@ -177,9 +177,9 @@ def _slab_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     for rows, depth, consumers, warps in itertools.product(
         _CONSUMER_ROWS, (32, 64, 128, 256), _CONSUMERS, (least, 2 * least)
     ):
-        for pieces in _PIECES:
+        for persistent, pieces in itertools.product((True, False), _PIECES):
             found = Structure(
-                rows, columns, depth, consumers, warps, Sharing.ROWS, persistent=False, swap=False,
+                rows, columns, depth, consumers, warps, Sharing.ROWS, persistent, swap=False,
                 pieces=pieces, group=1,
             )  # fmt: skip
             spare = found.tile_rows - rows >= region.extent(Role.ROW) and consumers > 1

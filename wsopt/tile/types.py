@@ -358,6 +358,11 @@ class Structure:
         return self.rows * (self.consumers if self.sharing is Sharing.ROWS else 1)
 
     @property
+    def resident_sets(self) -> int:
+        """Sets of the tiles that a loop holds: with persistent blocks the next tile's come while it runs."""
+        return 2 if self.persistent else 1
+
+    @property
     def piece_columns(self) -> int:
         """Columns of one epilogue subtile."""
         return self.columns // self.pieces
@@ -519,8 +524,8 @@ class Work:
 class TileProgram:
     """A region cut to a structure: what a block does, with its costs. Nothing is scheduled yet.
 
-    `live` are the loop's tiles in registers beside the accumulators; `resident_bytes` the tiles in shared
-    memory that a block holds through its loop; `work` is the busiest SM's where tiles differ, else None.
+    `live` are the loop's tiles in registers beside the accumulators; `resident_bytes` one set of the tiles in
+    shared memory that a block holds through its loop; `work` is the busiest SM's where tiles differ, else None.
     """
 
     region: Region

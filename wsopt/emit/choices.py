@@ -1,0 +1,79 @@
+"""Choices between a tile's elements by comparisons of whole numbers, each written as one piece of assembly.
+
+Apart, a comparison does not wait for the product whose elements it chooses: ptxas moves all of them up before the
+product's end, has predicates for seven, and packs the others into registers and out again. Together they take
+two instructions an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from wsopt.graph.types import DType
+from wsopt.tile.steps import BodyItem
+from wsopt.tile.types import SLAB, Scalar, Statement
+
+COMPARISONS = {
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "equal": "eq",
+    "not_equal": "ne",
+}
+"""The comparisons that have an instruction, with its name."""
+
+_INSIDE = "inside_stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison of whole numbers; `name` is the instruction's. No operands stand for the streamed axis's end."""
+
+    name: str
+    left: str | Scalar | None
+    right: str | Scalar | None
+
+
+def helper(comparison: str) -> str:
+    """The name of the kernel's function that chooses by a comparison."""
+    return f"where_{comparison}"
+
+
+def helpers(written: str) -> list[str]:
+    """The comparisons whose functions a kernel's text calls."""
+    return [name for name in COMPARISONS.values() if f"{helper(name)}(" in written]
+
+
+def comparisons(
+    item: BodyItem, find: Callable[[str], BodyItem | None], whole: Callable[[str], bool]
+) -> tuple[Comparison, ...]:
+    """The comparisons that all have to hold where a statement chooses its first value; none if it is no such choice.
+
+    `find` gives the statement that computes a value, `whole` says whether a value is a whole number.
+    """
+    if not (isinstance(item, Statement) and item.primitive == "where"):
+        return ()
+    if item.spans != SLAB or item.dtype is not DType.F32 or not isinstance(item.args[0], str):
+        return ()
+    found = tuple(_conjuncts(item.args[0], find, whole))
+    return () if None in found else tuple(one for one in found if one is not None)
+
+
+def _conjuncts(
+    name: str, find: Callable[[str], BodyItem | None], whole: Callable[[str], bool]
+) -> Iterator[Comparison | None]:
+    """The comparisons that a condition is made of; None for what is no comparison of whole numbers."""
+    item = find(name)
+    if isinstance(item, Statement) and item.primitive == "logical_and":
+        for part in item.args:
+            yield from _conjuncts(part, find, whole) if isinstance(part, str) else (None,)
+    elif isinstance(item, Statement) and item.primitive == _INSIDE:
+        yield Comparison(COMPARISONS["less"], None, None)
+    elif isinstance(item, Statement) and item.primitive in COMPARISONS:
+        left, right = item.args
+        fits = all(whole(a) if isinstance(a, str) else isinstance(a, int) for a in (left, right))
+        yield Comparison(COMPARISONS[item.primitive], left, right) if fits else None
+    else:
+        yield None
