@@ -30,6 +30,7 @@ class Subject:
 SUBJECTS = {
     "plain": Subject(builds.plain, structure(consumers=2, pieces=2), 162, (7, 5)),
     "turns": Subject(builds.residual, structure(consumers=2, turns=True), 162, (5, 18)),
+    "in_place": Subject(builds.residual, structure(consumers=2, pieces=2), 76, (5, 4)),
     "promoted": Subject(builds.scaled, structure(copies=2), 92, (12, 11)),
     "transposed": Subject(builds.transposed, structure(persistent=False), 138, (9, 16)),
     "batched": Subject(builds.batched, structure(), 60, (4, 5)),
@@ -40,10 +41,8 @@ SUBJECTS = {
 TWICE = "a wait that has passed passes again"
 FEWER = "no more products than that are running"
 MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
-SHORT = "the piece's number is less than either depth"
 START = "the block's first slot is number 0 at any depth"
 ZERO = "the accumulator it starts from is zero"
-NOTHING = "the block's first store finds none before it"
 LAST = "nobody waits for the slots of the block's last tile"
 
 EMPTY = "mbarrier.wait(ring_empty.index(step % RING_DEPTH), ((step // RING_DEPTH) & 1) ^ 1)"
@@ -57,7 +56,11 @@ CONSUMER = (
     "column_tiles, trips, row_extent, column_extent, 0)),"
 )
 CONSUMER_TURNS = (
-    "(consumer, (x_ring, w_ring, ring_full, ring_empty, turn, r_desc, b_ptr, r_input_0, r_full_0, "
+    "(consumer, (x_ring, w_ring, ring_full, ring_empty, turn, r_desc, b_ptr, b_held_0, r_input_0, r_full_0, "
+    "h_desc, y_desc, row_tiles, column_tiles, trips, row_extent, column_extent, 0)),"
+)
+CONSUMER_IN_PLACE = (
+    "(consumer, (x_ring, w_ring, ring_full, ring_empty, r_desc, b_ptr, b_held_0, r_input_0, r_full_0, "
     "bf16_staging_0, h_desc, y_desc, row_tiles, column_tiles, trips, row_extent, column_extent, 0)),"
 )
 FIRST_T = (
@@ -72,8 +75,6 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("double-wait", FULL): (2, TWICE),
         ("drop-mma-wait", WAIT_P): (1, FEWER),
         ("weaken-mma-wait", WAIT_P): (1, FEWER),
-        ("depth+1", "tma_store(y_desc, [row, column], bf16_staging.index((piece) % 2))"): (1, SHORT),
-        ("depth+1", "bf16_staging.index((piece) % 2).store(y)"): (1, SHORT),
         ("swap-argument", CONSUMER): (2, MIRROR),
     },
     "turns": {
@@ -85,6 +86,12 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("weaken-mma-wait", WAIT_P): (1, FEWER),
         ("swap-argument", CONSUMER_TURNS): (4, MIRROR),
     },
+    "in_place": {
+        ("double-wait", EMPTY): (1, TWICE),
+        ("double-wait", FULL): (1, TWICE),
+        ("double-wait", "mbarrier.wait(r_full.index(piece), visit & 1)"): (1, TWICE),
+        ("swap-argument", CONSUMER_IN_PLACE): (5, MIRROR),
+    },
     "promoted": {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (1, TWICE),
@@ -93,7 +100,6 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
     "transposed": {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (2, TWICE),
-        ("drop-store_wait", "tma.store_wait(0)"): (1, NOTHING),
         ("drop-arrive", "mbarrier.arrive(ring_empty.index((step - 1) % RING_DEPTH), count=1)"): (1, LAST),
         ("early-arrive", "p = warpgroup_mma_wait(0, deps=(p,))"): (1, LAST),
         ("drop-mma-wait", WAIT_P): (1, FEWER),
@@ -156,6 +162,7 @@ def test_every_kind_is_made() -> None:
         "drop-gdc_wait",
         "drop-mma-wait", "double-wait", "double-arrive", "double-expect", "flip-phase", "count+1", "count-1",
         "bytes+16", "bytes-16", "arrivals+1", "arrivals-1", "depth+1", "depth-1", "shrink-allocation",
-        "weaken-mma-wait", "early-arrive", "shift-slot-wait", "shift-slot-load", "shift-slot-mma",
+        "weaken-mma-wait", "weaken-store-wait", "early-arrive",
+        "shift-slot-wait", "shift-slot-load", "shift-slot-mma", "shift-slot-epilogue",
         "swap-roles", "same-argument", "swap-argument", "keep-accumulator",
     }  # fmt: skip

@@ -90,7 +90,7 @@ def solved(region: Region, structure: Structure, slots: int | None, machine: Mac
     """The solver's schedule, which the checker has to accept."""
     program = lower(region, structure, machine)
     if slots is not None:
-        room = budget.shared_memory(program, slots, min(budget.buffer_options(program)))
+        room = budget.shared_memory(program, slots, budget.least_buffers(program))
         machine = replace(machine, shared_memory_per_block_bytes=room)
     schedule = solve(program, machine, MARGIN).schedule
     assert schedule is not None

@@ -84,7 +84,9 @@ def is_built(s: Schedule, e: Example) -> bool:
     threads = 128 * len(loaders) + sum(p.warps * 32 for p in consumers)
     dealt = sum(p.registers * p.warps * 32 for p in consumers) + sum(p.registers * 128 for p in loaders)
     need = e.program.accumulator_registers + e.program.epilogue.registers + MARGIN
-    per_consumer = e.program.epilogue.staged_bytes * s.buffers.staging
+    cost = e.program.epilogue
+    whole = bool(cost.lent_bytes) and s.buffers.inputs == cut.pieces
+    per_consumer = cost.staged_bytes * s.buffers.staging or cost.staged_bytes - cost.lent_bytes
     per_consumer += e.program.epilogue.input_bytes * s.buffers.inputs
     used = e.program.rings[0].slot_bytes * s.rings[0][1] + cut.consumers * per_consumer
     return (
@@ -96,7 +98,7 @@ def is_built(s: Schedule, e: Example) -> bool:
         and all(p.registers >= need for p in consumers)
         and dealt <= s.base_registers * threads <= card.registers_per_sm
         and used < s.shared_memory_bytes <= min(used + 2048, card.shared_memory_per_block_bytes)
-        and 1 <= s.buffers.staging <= e.program.epilogue.stores
+        and (not whole) <= s.buffers.staging <= cost.stores
     )
 
 

@@ -11,8 +11,9 @@ from schedule_examples import Example, attention, region, structure
 
 from wsopt.machine import Machine
 from wsopt.schedule import budget, timing
+from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import EpilogueBuffers
-from wsopt.tile.costs import store_drain_cycles
+from wsopt.tile.costs import mma_cycles
 from wsopt.tile.lower import lower
 from wsopt.tile.types import EpilogueCost, OpKind, Sharing, TileProgram
 
@@ -190,14 +191,65 @@ def test_waiting_leaves_power_for_a_higher_clock(card: Machine) -> None:
 
 
 def test_staging_buffers_hide_the_drain(card: Machine) -> None:
-    program = replace(toy(card), epilogue=replace(COST, stores=4))
-    drain = store_drain_cycles(program.region, program.structure, card)
-    with_one = timing.epilogue_cycles(program, card, ONE)
-    # One buffer is used again after a quarter of 700 cycles: three stores wait for what is left.
-    assert with_one == 700 + 3 * (drain - 175)
-    cycles = [timing.epilogue_cycles(program, card, EpilogueBuffers(b, 0)) for b in (1, 2, 3, 4)]
-    assert sorted(cycles, reverse=True) == cycles
-    assert cycles[3] == 700
+    cut = structure(64, 128, 64, 2, pieces=4)
+    program = lower(region(2048, 2048, 512), cut, card)
+    program = replace(program, epilogue=replace(program.epilogue, together=2000))
+
+    def cycles(rate: float, staging: int) -> int:
+        machine = replace(card, tma_store_bytes_per_cycle=rate)
+        return timing.epilogue_cycles(program, machine, EpilogueBuffers(staging, 0))
+
+    # Two consumers' pieces of 64 x 32 bf16 are 8192 bytes: 128 cycles of the stores' path, or 1024 of a slow one.
+    assert [cycles(64.0, staging) for staging in (1, 2, 3, 4)] == [2000] * 4
+    # A store starts after 500 cycles of work, and when the last one from its buffer has been read.
+    assert cycles(8.0, 1) == 500 + 3 * 1024
+    assert cycles(8.0, 2) == 500 + 2 * 1024
+    assert cycles(8.0, 3) == 2000
+    assert cycles(8.0, 4) == 2000
+
+
+def in_place(pieces: int, machine: Machine, *, persistent: bool = True) -> TileProgram:
+    """A product with a full tensor added to it, which has the output's type."""
+    cut = replace(structure(64, 128, 64, 2, pieces=pieces), persistent=persistent)
+    return lower(region(2048, 2048, 256, residual=True), cut, machine)
+
+
+def test_outputs_are_staged_where_inputs_were_read(h200: Machine) -> None:
+    program = in_place(2, h200)
+    both = tile_stores(program, EpilogueBuffers(0, 2))
+    (read,) = (source.name for source in program.region.full_sources)
+    places = [(one.buffer.source, one.buffer.number, one.pending) for one in both.stores]
+    assert places == [(read, 0, None), (read, 1, None)]
+    assert both.refill == 0
+    assert tile_stores(in_place(2, h200, persistent=False), EpilogueBuffers(0, 2)).refill is None
+    # With fewer buffers than pieces they are filled again while the epilogue runs, and nothing is staged there.
+    apart = tile_stores(program, EpilogueBuffers(1, 1))
+    assert [(one.buffer.source, one.buffer.number, one.pending) for one in apart.stores] == [("", 0, 0)] * 2
+    assert apart.refill is None
+    # A staging buffer comes first, so that the last store is from where nothing is copied to.
+    mixed = tile_stores(program, EpilogueBuffers(1, 2))
+    assert [one.buffer.source for one in mixed.stores] == ["", read]
+
+
+def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) -> None:
+    program = in_place(1, h200)
+    cost, cut = program.epilogue, program.structure
+    alone, lent = (timing.epilogue_cycles(program, h200, EpilogueBuffers(n, 1)) for n in (1, 0))
+    left = 2 * 64 * 128 * 2 / h200.tma_store_bytes_per_cycle
+    assert alone == cost.together
+    assert lent == math.ceil(cost.together + left - 2 * mma_cycles(program.region, cut, h200))
+
+
+def test_a_kind_that_no_input_lends_keeps_a_buffer(h200: Machine) -> None:
+    program = in_place(2, h200)
+    piece = 64 * 64 * 2
+    assert budget.buffer_bytes(program, EpilogueBuffers(0, 2)) == 2 * piece
+    assert min(budget.buffer_options(program)) == EpilogueBuffers(0, 2)
+    assert budget.least_buffers(program) == EpilogueBuffers(0, 2)
+    wide = replace(program, epilogue=replace(program.epilogue, staged_bytes=3 * piece, lent_bytes=piece))
+    assert budget.buffer_bytes(wide, EpilogueBuffers(0, 2)) == 2 * piece + 2 * piece
+    none = replace(program, epilogue=replace(program.epilogue, lent_bytes=0))
+    assert {b.staging for b in budget.buffer_options(none)} == {1, 2}
 
 
 def test_memory_bounds_the_time_from_below(card: Machine) -> None:

@@ -73,7 +73,7 @@ def drawn(seed: int, h200: Machine) -> tuple[TileProgram, Machine]:
     )
     program = replace(program, ops=ops, live=live)
     slots = rng.choice((1, 2, 3, 6))
-    least = min(budget.buffer_options(program))
+    least = budget.least_buffers(program)
     room = budget.shared_memory(program, slots, least)
     return program, replace(h200, shared_memory_per_block_bytes=room, consumer_knee=SHARP)
 

@@ -183,7 +183,7 @@ def test_the_card_that_binds_nothing(card: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("kib", "columns", "consumers", "pieces"),
-    [(60, 64, 1, 2), (90, 64, 2, 4), (116, 128, 2, 4), (130, 128, 1, 4)],
+    [(92, 64, 1, 1), (84, 64, 2, 4), (116, 128, 2, 4), (130, 128, 1, 4)],
 )
 def test_a_larger_interval_may_buy_a_shorter_epilogue(
     kib: int, columns: int, consumers: int, pieces: int, h200: Machine

@@ -213,6 +213,8 @@ FORMULAS: Mapping[str, Formula] = {
     "latency.tma_store": lambda v: v["store.128x64.0.few"],
     "tma_box_cycles": lambda v: v["load.l2.8x64.6.few"],
     "tma_bytes_per_cycle": lambda v: 128 * 64 * 2 / v["load.l2.128x64.6.few"],
+    "tma_store_box_cycles": lambda v: 2 * v["store.64x64.0.few"] - v["store.128x64.0.few"],
+    "tma_store_bytes_per_cycle": lambda v: 64 * 64 * 2 / (v["store.128x64.2.few"] - v["store.64x64.2.few"]),
     "l2_bandwidth": lambda v: v["load.same.128x64.6.all.rate"],
     "l2_distinct_bandwidth": lambda v: v["load.l2.128x64.6.all.rate"],
     "dram_sustained_bandwidth": lambda v: v["memory.copy.rate"],

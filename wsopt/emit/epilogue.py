@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import RowArgument, VectorArgument
 from wsopt.emit.expressions import Operand, expression
+from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import (
     Assign,
     Instruction,
@@ -18,6 +19,7 @@ from wsopt.emit.instructions import (
     WaitInput,
 )
 from wsopt.emit.names import Names
+from wsopt.emit.staging import StagedOutput
 from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
 from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
@@ -33,10 +35,9 @@ class PieceWriter:
     names: Names
     vectors: dict[str, VectorArgument]
     inputs: dict[str, Box]
-    outputs: dict[str, Box]
-    pools: dict[DType, str]
+    staged: dict[str, StagedOutput]
+    held: dict[str, HeldVector] = field(default_factory=dict)
     operands: dict[str, Operand] = field(default_factory=dict)
-    stored: dict[DType, int] = field(default_factory=dict)
 
     def _places(self, rows: str, columns: str) -> dict[Role, str]:
         s = self.verified.program.structure
@@ -59,6 +60,18 @@ class PieceWriter:
             text += f".to({GLUON[dtype]})"
         self.operands[source.name] = Operand(name, source.spans, dtype)
         yield Assign(name, text)
+
+    def _held(self, held: HeldVector) -> Iterator[Instruction]:
+        """A source that the consumer has loaded before: in registers, or in shared memory by columns."""
+        source, value = held.vector.source, held.value
+        dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
+        if source.view.dtype is not dtype:
+            value += f".to({GLUON[dtype]})"
+        name = held.name
+        if value != name:
+            name = self.names(source.name, f"{source.view.tensor}_tile")
+            yield Assign(name, value)
+        self.operands[source.name] = Operand(name, source.spans, dtype)
 
     def _inside(self, source: Source) -> str:
         """The condition that a row's or column's element is there; empty for a scalar."""
@@ -89,6 +102,8 @@ class PieceWriter:
         for source in self.verified.program.region.sources:
             if source.name in self.vectors:
                 yield from self._vector(self.vectors[source.name])
+        for held in self.held.values():
+            yield from self._held(held)
         for source in self.verified.program.region.sources:
             if source.name in self.inputs:
                 yield from self._full_input(source, self.inputs[source.name])
@@ -119,16 +134,15 @@ class PieceWriter:
     def store(self, output: Output) -> Iterator[Instruction]:
         """One output: wait for its buffer, stage the tile in the output's order, start the copy."""
         s = self.verified.program.structure
-        box = self.outputs[output.name]
+        staged = self.staged[output.name]
         dtype = output.view.dtype
-        number = self.stored.get(dtype, 0)
-        self.stored[dtype] = number + 1
-        buffer = f"{self.pools[dtype]}.index({self._buffer(number)})"
         operand = self.operands[output.value]
         value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
-        yield StoreWait(self._pending(output))
-        yield Stage(tile_view(buffer, box, row_role(s.swap)), value)
-        yield TmaStore(box.descriptor, coordinates(box.view, self._places("row", "column")), buffer)
+        if staged.pending:
+            yield StoreWait(staged.pending, staged.optional)
+        yield Stage(tile_view(staged.buffer, staged.box, row_role(s.swap)), value)
+        place = coordinates(staged.box.view, self._places("row", "column"))
+        yield TmaStore(staged.box.descriptor, place, staged.buffer)
 
     def store_row(self, argument: RowArgument) -> Instruction:
         """An output of one value a row, which the first piece stores by address."""
@@ -137,49 +151,3 @@ class PieceWriter:
         value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
         first = self.verified.program.structure.pieces == 1
         return RowStore(argument.at(self._places("rows", "columns")), value, "rows < row_extent", first)
-
-    def _buffer(self, number: int) -> str:
-        """The staging buffer of the number-th store of its type in a piece, over all pieces in turn."""
-        staging = self.verified.schedule.staging
-        if staging == 1:
-            return "0"
-        per_piece = self._per_piece()
-        start = "piece" if per_piece == 1 else f"piece * {per_piece}"
-        return f"({start} + {number}) % {staging}" if number else f"({start}) % {staging}"
-
-    def _per_piece(self) -> int:
-        """Stores of one type in a piece; where types differ in number the pool turns with the largest."""
-        counts: dict[DType, int] = {}
-        for output in self.verified.program.region.tile_outputs:
-            counts[output.view.dtype] = counts.get(output.view.dtype, 0) + 1
-        return max(counts.values())
-
-    def _pending(self, output: Output) -> int:
-        """Stores that may still be reading when this one's buffer is written: those of other buffers."""
-        return pending_stores(self.verified, output)
-
-
-def pending_stores(verified: VerifiedSchedule, output: Output) -> int:
-    """Stores issued since the last use of the buffer that `output` is staged in; the least over all pieces.
-
-    Counted on two tiles' worth of stores, in the order in which they are issued.
-    """
-    region, s = verified.program.region, verified.program.structure
-    per_piece: dict[DType, int] = {}
-    for one in region.tile_outputs:
-        per_piece[one.view.dtype] = per_piece.get(one.view.dtype, 0) + 1
-    most = max(per_piece.values())
-    issued: list[tuple[DType, int]] = []
-    gaps: list[int] = []
-    for tile in range(2):
-        for piece in range(s.pieces):
-            number: dict[DType, int] = {}
-            for one in region.tile_outputs:
-                dtype = one.view.dtype
-                place = (piece * most + number.get(dtype, 0)) % verified.schedule.staging
-                number[dtype] = number.get(dtype, 0) + 1
-                if tile == 1 and one is output:
-                    last = max(i for i, use in enumerate(issued) if use == (dtype, place))
-                    gaps.append(len(issued) - 1 - last)
-                issued.append((dtype, place))
-    return min(gaps)

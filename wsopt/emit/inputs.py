@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsopt.emit import text
-from wsopt.emit.instructions import Expect
+from wsopt.emit.instructions import Expect, StoreWait
 from wsopt.emit.plan import KernelPlan
 
 
@@ -23,10 +23,14 @@ def refilled_descriptors(plan: KernelPlan) -> list[str]:
 
 
 def input_loads(plan: KernelPlan) -> str:
-    """The copies that fill the buffers; empty where the epilogue reads no full tile."""
+    """The copies that fill the buffers, once stores have read what was staged in them for the tile before; empty
+    where the epilogue reads no full tile.
+    """
     if not plan.inputs():
         return ""
-    lines = ["for piece in gl.static_range(INPUT_BUFFERS):"]
+    pending = plan.staged().plan.refill
+    lines = [] if pending is None else text.write([StoreWait(str(pending))]).split("\n")
+    lines += ["for piece in gl.static_range(INPUT_BUFFERS):"]
     for box, load in plan.input_loads():
         lines.append(text.block(text.write([Expect(f"{box.name}_full.index(piece)", str(box.nbytes)), load])))
     return "\n".join(lines)

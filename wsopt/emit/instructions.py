@@ -130,10 +130,13 @@ class Zero(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class StoreWait(Instruction):
-    """Wait until at most `pending` stores still read their staging buffers."""
+    """Wait until at most `pending` stores still read their staging buffers; if it is `optional`, not where `pending`
+    is None.
+    """
 
     macro: ClassVar[str] = "store_wait"
-    pending: int
+    pending: str
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

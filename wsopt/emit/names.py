@@ -58,7 +58,8 @@ _KERNEL_WORDS = frozenset(
 
 
 _DERIVED = re.compile(
-    r".*_(desc|ptr|ring|held|depth|full|empty|input|staging|stride|strides|extents|layout)", re.IGNORECASE
+    r".*_(desc|ptr|ring|held|depth|full|empty|input|staging|buffer|pending|loaded|stride|strides|extents|layout)",
+    re.IGNORECASE,
 )
 _PIECE = re.compile(r".*_\d+")
 

@@ -12,11 +12,14 @@ from wsopt.emit.beside import BesideWriter
 from wsopt.emit.epilogue import PieceWriter
 from wsopt.emit.expressions import Operand
 from wsopt.emit.extents import parts_text
+from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad, Zero
 from wsopt.emit.names import Names
 from wsopt.emit.pipeline import Operands, consumer_loop
+from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
 from wsopt.graph.types import DType
+from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.beside import views_read
 from wsopt.tile.lower import load_name
@@ -31,15 +34,6 @@ class RingBuffer:
     name: str
     box: Box
     per_slot: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The staging buffers of one consumer for the outputs of one type."""
-
-    name: str
-    box: Box
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +120,16 @@ class KernelPlan:
         outputs = self.program.region.tile_outputs
         return {o.name: self.box("written", o.name, o.view, self.s.piece_columns) for o in outputs}
 
-    def pools(self) -> dict[DType, Pool]:
-        """Staging buffers by element type; outputs of one type share them."""
-        found: dict[DType, Pool] = {}
-        for output in self.program.region.tile_outputs:
-            box = self.outputs()[output.name]
-            name = f"{output.view.dtype.value}_staging"
-            found.setdefault(output.view.dtype, Pool(name, box, self.verified.schedule.staging))
-        return found
+    def staged(self) -> Staging:
+        """The buffers that tiles are staged in, and what a store waits for."""
+        buffers, outputs = self.verified.schedule.buffers, self.outputs()
+        plan = tile_stores(self.program, buffers)
+        pools = staging_pools(self.program, buffers, outputs)
+        return Staging(plan, staged_outputs(plan.stores, outputs), self.inputs(), pools)
+
+    def pools(self) -> tuple[Pool, ...]:
+        """A consumer's staging buffers, by kind of output."""
+        return tuple(self.staged().pools.values())
 
     def vectors(self) -> dict[str, VectorArgument]:
         """Sources that are rows, columns or scalars, by source, with their stride arguments."""
@@ -214,6 +210,10 @@ class KernelPlan:
             Role.BATCH: "batch",
         }
 
+    def vector_places(self) -> dict[Role, str]:
+        """The places of what is loaded by address for a whole tile."""
+        return self._place("rows", "columns") | {Role.GROUP: "group"}
+
     def slot_loads(self) -> tuple[Instruction, ...]:
         """The copies that fill one slot."""
         found = []
@@ -270,8 +270,8 @@ class KernelPlan:
             scope,
             self.epilogue_vectors(),
             self.inputs(),
-            self.outputs(),
-            {dtype: pool.name for dtype, pool in self.pools().items()},
+            self.staged().outputs,
+            self.held(),
         )
         writer.operands.update(known)
         found = list(writer.sources())
@@ -288,8 +288,12 @@ class KernelPlan:
         return {value: Operand(name, FULL, DType.F32) for value, name in names.items()} | rows
 
     def epilogue_vectors(self) -> dict[str, VectorArgument]:
-        """The rows, columns and scalars that the epilogue reads."""
-        return self.vectors()
+        """The rows, columns and scalars that the epilogue loads by itself."""
+        return {}
+
+    def held(self) -> dict[str, HeldVector]:
+        """Those that a consumer has loaded for it."""
+        return {name: HeldVector(vector, self.s) for name, vector in self.vectors().items()}
 
     def sums(self) -> tuple[str, ...]:
         """The accumulators that the epilogue reads, in the order of its arguments."""

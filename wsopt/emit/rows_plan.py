@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wsopt.emit.epilogue import PieceWriter
 from wsopt.emit.expressions import Operand
@@ -18,7 +18,8 @@ from wsopt.emit.instructions import (
     WaitFull,
 )
 from wsopt.emit.names import Names
-from wsopt.emit.plan import KernelPlan, Pool, RingBuffer, TensorRead
+from wsopt.emit.plan import KernelPlan, RingBuffer, TensorRead
+from wsopt.emit.staging import Pool
 from wsopt.emit.tensors import GLUON, Box, coordinates
 from wsopt.graph.types import DType
 from wsopt.tile.row_layout import RowLayout, row_layout
@@ -27,13 +28,15 @@ from wsopt.tile.types import Output, Role, Source, View
 
 @dataclass(slots=True)
 class RowWriter(PieceWriter):
-    """Writes one consumer's tile of rows. `tiles` are the expressions of its tensors in the ring, by source."""
+    """Writes one consumer's tile of rows. `outputs` are the boxes of what it stores, `tiles` the expressions of its
+    tensors in the ring, by source.
+    """
 
-    tiles: dict[str, str] | None = None
+    outputs: dict[str, Box] = field(default_factory=dict)
+    tiles: dict[str, str] = field(default_factory=dict)
 
     def reads(self) -> Iterator[Instruction]:
         """The tiles from their slot into registers; then the slot is free."""
-        assert self.tiles is not None, "rows come through a ring"
         yield WaitFull("ring", "step", "RING_DEPTH")
         for source in self.verified.program.region.row_sources:
             yield self._read(source, self.tiles[source.name])
@@ -62,7 +65,7 @@ class RowWriter(PieceWriter):
         buffer = f"{box.name}_staging.index({slot})"
         operand = self.operands[output.value]
         value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
-        yield StoreWait(len(region.outputs) * staging - 1)
+        yield StoreWait(str(len(region.outputs) * staging - 1))
         yield Stage(matrix(buffer, box), value)
         yield TmaStore(box.descriptor, row_coordinates(box, "row"), buffer)
 
@@ -129,7 +132,7 @@ class RowsPlan(KernelPlan):
             ring = rings[source.view]
             tiles[source.name] = matrix(f"{ring.name}.index({place})", ring.box)
         scope = Names(taken={"columns", "rows", "row"})
-        return RowWriter(self.verified, scope, self.vectors(), {}, self.outputs(), {}, tiles=tiles)
+        return RowWriter(self.verified, scope, self.vectors(), {}, {}, outputs=self.outputs(), tiles=tiles)
 
     def piece(self) -> tuple[Instruction, ...]:
         """What a consumer does with one tile."""

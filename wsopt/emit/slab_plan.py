@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.expressions import Operand
+from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import Expect, Instruction, Loop, TmaLoad, WaitEmpty
 from wsopt.emit.plan import KernelPlan, RingBuffer
 from wsopt.emit.slab_loop import SlabOperands, older_values, slab_loop
@@ -99,6 +100,10 @@ class SlabPlan(KernelPlan):
         }
         rows = frozenset({Role.ROW})
         return found | {i.name: Operand(writer.name(i.name), rows, DType.F32) for i in self.epilogue_rows()}
+
+    def held(self) -> dict[str, HeldVector]:
+        """None: what a loop that computes values leaves of the registers is little."""
+        return {}
 
     def epilogue_vectors(self) -> dict[str, VectorArgument]:
         """The rows, columns and scalars that the epilogue reads."""

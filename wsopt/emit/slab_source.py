@@ -167,7 +167,7 @@ def _vectors(plan: SlabPlan, wanted: set[str]) -> list[str]:
 
 def _buffers(plan: SlabPlan) -> list[str]:
     """Names of a consumer's own buffers and barriers."""
-    return inputs.input_names(plan) + [pool.name for pool in plan.pools().values()]
+    return inputs.input_names(plan) + [pool.name for pool in plan.pools()]
 
 
 def _stores(plan: SlabPlan) -> list[str]:
@@ -206,8 +206,8 @@ def _epilogue_parameters(plan: SlabPlan) -> list[str]:
         *(["stream_extent"] if plan.program.region.counts_stream else []),
     ]
     vectors = _vectors(plan, plan.epilogue_reads())
-    tensors = [*vectors, *inputs.refilled_descriptors(plan), *_buffers(plan), *_stores(plan)]
-    return [*plan.sums(), *rows, *tensors, *place, "piece: gl.constexpr"]
+    tensors = [*vectors, *inputs.refilled_descriptors(plan), *inputs.input_names(plan), *_stores(plan)]
+    return [*plan.sums(), *rows, *tensors, *place, "piece: gl.constexpr", *plan.staged().parameters()]
 
 
 def _epilogue_calls(plan: SlabPlan) -> list[str]:
@@ -217,6 +217,7 @@ def _epilogue_calls(plan: SlabPlan) -> list[str]:
     for piece in range(plan.s.pieces):
         sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
         given = {"column": f"{piece} * PIECE_COLUMNS" if piece else "0", "piece": str(piece)}
+        given |= plan.staged().given(piece)
         rest = [given.get(p.partition(":")[0], p) for p in _epilogue_parameters(plan)[len(sums) :]]
         lines.append(f"epilogue({', '.join([*sums, *rest])})")
     return lines
@@ -285,7 +286,7 @@ def _allocations(plan: SlabPlan) -> list[str]:
         lines += [text.barrier(f"{ring.name}_{what}", depth) for what in ("full", "empty")]
     for consumer in range(plan.s.consumers):
         lines += inputs.input_allocations(plan, consumer)
-        for pool in plan.pools().values():
+        for pool in plan.pools():
             lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
     return lines
 

@@ -11,6 +11,7 @@ from wsopt.emit import inputs, text
 from wsopt.emit.choices import helper, helpers
 from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit.extents import extent_texts, parts_text
+from wsopt.emit.held import layout_constants, load_lines, store_lines
 from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.rows_plan import RowsPlan
@@ -58,12 +59,18 @@ def _loader_body(plan: KernelPlan) -> str:
 def _loop_text(plan: KernelPlan) -> list[str]:
     """The streamed loop of a consumer, with its turn around it."""
     loop = plan.loop()
-    parts = [text.write([*plan.cleared(), *([TurnWait()] if plan.in_turns else []), *loop.prologue])]
+    vectors = load_lines(plan.held().values(), plan.vector_places())
+    copies = "\n".join(line for line in [*vectors, inputs.input_loads(plan)] if line)
+    begins = [*plan.cleared(), *([TurnWait()] if plan.in_turns else [])]
+    parts = [text.write([*begins, *loop.prologue]), copies]
+    if plan.in_turns or not any(isinstance(one, Mma) for one in loop.prologue):
+        parts.reverse()  # else products are under way while the last tile's stores are waited for
     variable = "k" if any("k > " in line for line in text.write(loop.steady).split("\n")) else "_"
     passes = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
     passes += f" - {loop.peeled}" if loop.peeled else ""
     parts.append(f"for {variable} in range({loop.first}, {passes}):\n" + text.block(text.write(loop.steady)))
     parts.append(text.write(_passing_turn(loop.drain) if plan.in_turns else loop.drain))
+    parts += store_lines(plan.held().values())
     return [part for part in parts if part]
 
 
@@ -85,6 +92,7 @@ def _epilogue_calls(plan: KernelPlan) -> list[str]:
         sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
         column = f"column + {piece} * PIECE_COLUMNS" if piece else "column"
         given = {"row": "row", "column": column, "piece": str(piece)}
+        given |= plan.staged().given(piece)
         rest = [given.get(p.partition(":")[0], p) for p in _epilogue_parameters(plan)[len(sums) :]]
         lines.append(f"epilogue({', '.join([*sums, *rest])})")
     return lines
@@ -95,8 +103,6 @@ def _consumer_body(plan: KernelPlan) -> str:
         "" if plan.in_turns or plan.s.consumers == 1 else " + index * CONSUMER_ROWS"
     )
     lines = [f"row = {place}", "column = column_tile * TILE_COLUMNS"]
-    if plan.inputs():
-        lines.append(inputs.input_loads(plan))
     lines += [*_loop_text(plan), *_epilogue_calls(plan), "visit += 1"]
     if plan.in_turns:
         lines.append("step += (CONSUMERS - 1) * trips")
@@ -112,7 +118,8 @@ def _vector_arguments(plan: KernelPlan) -> list[str]:
 
 def _buffers(plan: KernelPlan) -> list[str]:
     """Names of a consumer's own buffers and barriers."""
-    return inputs.input_names(plan) + [pool.name for pool in plan.pools().values()]
+    held = [one.name for one in plan.held().values() if one.along_columns]
+    return held + inputs.input_names(plan) + [pool.name for pool in plan.pools()]
 
 
 def _epilogue_parameters(plan: KernelPlan) -> list[str]:
@@ -120,8 +127,10 @@ def _epilogue_parameters(plan: KernelPlan) -> list[str]:
     place = (["batch"] if plan.has_batch else []) + ["row", "column", "row_extent", "column_extent", "visit"]
     place += ["stream_extent"] if plan.program.region.counts_stream else []
     refilled = inputs.refilled_descriptors(plan)
-    tensors = [*_vector_arguments(plan), *refilled, *_buffers(plan), *stores]
-    return [*plan.sums(), *plan.rows().values(), *tensors, *place, "piece: gl.constexpr"]
+    vectors = [one.name for one in plan.held().values()]
+    tensors = [*vectors, *refilled, *inputs.input_names(plan), *stores]
+    staged = plan.staged().parameters()
+    return [*plan.sums(), *plan.rows().values(), *tensors, *place, "piece: gl.constexpr", *staged]
 
 
 def _ring_names(plan: KernelPlan) -> list[str]:
@@ -151,8 +160,9 @@ def _allocations(plan: KernelPlan) -> list[str]:
     if plan.in_turns:
         lines.append(text.barrier("turn", "CONSUMERS"))
     for consumer in range(plan.s.consumers):
+        lines += [one.allocation(consumer) for one in plan.held().values() if one.along_columns]
         lines += inputs.input_allocations(plan, consumer)
-        for pool in plan.pools().values():
+        for pool in plan.pools():
             lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
     return lines
 
@@ -188,6 +198,8 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
         )
     if s.tail:
         found.append(("TAIL", str(s.tail), "of the last slab, what products take: the rest is zeros"))
+    if any(one.along_columns for one in plan.held().values()):
+        found += layout_constants(s, plan.verified.machine)
     return found + inputs.input_constants(plan)
 
 
@@ -344,7 +356,7 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
         ),
         "trips": _trips(plan),
         "least_trips": plan.loop().least,
-        "early_reads": bool(plan.inputs()),
+        "early_reads": bool(plan.inputs() or plan.held()),
     }
 
 

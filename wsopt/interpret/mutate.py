@@ -30,7 +30,7 @@ REMOVABLE = (
     *STORES,
 )
 DOUBLED = (WAIT, ARRIVE, EXPECT)
-SLOTTED = (WAIT, ARRIVE, EXPECT, "warpgroup_mma", *LOADS, *STORES)
+SLOTTED = (WAIT, ARRIVE, EXPECT, "warpgroup_mma", "epilogue", *LOADS, *STORES)
 WORDS = (
     dict.fromkeys(LOADS, "load")
     | dict.fromkeys(STORES, "store")
@@ -135,6 +135,14 @@ def _shifted(kind: str, names: tuple[str, ...], position: int, keyword: str, by:
                     yield _Change(f"{kind}{offset:+}", f"{offset:+} in {source.text(call)}", (edit,))
 
     return rule
+
+
+def _store_wait_weakened(source: Source) -> Iterator[_Change]:
+    for call in _calls(source, ("tma.store_wait",)):
+        pending = argument(call, 0, "pendings")
+        if pending is not None:
+            edit = Edit(pending, f"({source.text(pending)}) + 1")
+            yield _Change("weaken-store-wait", f"one more store outstanding in {source.text(call)}", (edit,))
 
 
 def _depth_shifted(source: Source) -> Iterator[_Change]:
@@ -252,6 +260,7 @@ _RULES: tuple[_Rule, ...] = (
     _depth_shifted,
     _allocation_shrunk,
     _mma_wait_weakened,
+    _store_wait_weakened,
     _early_arrivals,
     _slot_shifted,
     _roles_swapped,

@@ -189,6 +189,10 @@ class Machine:
     ]
     tma_box_cycles: Annotated[float, _real(0, 1e4, "a loader's cycles for one box: wait, expect, copy")]
     tma_bytes_per_cycle: Annotated[float, _real(1, 1e4, "L2 to one SM while few copy, bytes a cycle")]
+    tma_store_box_cycles: Annotated[
+        float, _real(0, 1e4, "a store's cycles until its buffer is free, less its bytes")
+    ]
+    tma_store_bytes_per_cycle: Annotated[float, _real(1, 1e4, "what an SM's stores read, bytes a cycle")]
     tma_box_extent_max: Annotated[int, _whole(1, 65536, "most elements along one extent of a TMA box")]
     tma_alignment_bytes: Annotated[int, _whole(1, 1024, "alignment of TMA addresses and strides, bytes")]
 

@@ -134,8 +134,12 @@ def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     parts = _ring_parts(verified)
     for consumer in range(verified.program.structure.consumers):
         owner = f"of consumer {consumer}"
-        parts.append(_buffers(f"staging {owner}", buffers.staging, cost.staged_bytes))
+        staged = budget.buffer_bytes(verified.program, buffers) - cost.input_bytes * buffers.inputs
+        staged -= cost.vector_bytes
+        count = max(1, buffers.staging)
+        parts.append(_buffers(f"staging {owner}", count, staged // count))
         parts.append(_buffers(f"epilogue inputs {owner}", buffers.inputs, cost.input_bytes))
+        parts.append(Part(f"vectors {owner}", cost.vector_bytes))
     known = sum(part.amount for part in parts) + budget.SHARED_MEMORY_RESERVE
     parts.append(Part("barriers", verified.schedule.shared_memory_bytes - known))
     parts.append(Part("reserve for the compiler", budget.SHARED_MEMORY_RESERVE))

@@ -9,6 +9,7 @@ from wsopt.report.gantt import Bar, Row, chart
 from wsopt.report.layout import counted, joined, percent, table, wrapped
 from wsopt.report.words import NamedOp, does, named_ops, unit_words
 from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.types import OpKind, Sharing, Unit
@@ -100,7 +101,10 @@ def _epilogue(verified: VerifiedSchedule) -> str:
         return f"Each output is stored through {counted(verified.schedule.staging, 'staging buffer')}."
     full = counted(p.structure.pieces, "piece")
     buffers = verified.schedule.buffers
-    words = counted(buffers.staging, "staging buffer")
+    staged = [counted(buffers.staging, "staging buffer")] if buffers.staging else []
+    if any(store.buffer.source for store in tile_stores(p, buffers).stores):
+        staged.append("the buffers of inputs that were read")
+    words = " and ".join(staged)
     if buffers.inputs:
         words += f", inputs through {counted(buffers.inputs, 'buffer')} each"
     return f"After {counted(p.trips, 'iteration')} the epilogue: {full} through {words}."

@@ -87,24 +87,37 @@ def full_inputs(program: TileProgram) -> int:
 def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     """Every choice of epilogue buffers: up to four for staging, a power of two up to a piece each for inputs.
 
-    Where rows stream, staging is by output: one buffer, or two in turns.
+    With inputs of a piece each, outputs are staged where an input was read, and need no buffers besides. Where
+    rows stream, staging is by output: one buffer, or two in turns.
     """
     most = 2 if program.region.streams_rows else min(program.epilogue.stores, _MOST_STAGING)
-    staging = range(1, most + 1)
     pieces = program.structure.pieces
     inputs = [n for n in (1, 2, 4, 8) if n <= pieces] if full_inputs(program) else [0]
-    return tuple(EpilogueBuffers(s, n) for s in staging for n in inputs)
+    lent = [EpilogueBuffers(0, pieces)] if program.epilogue.lent_bytes else []
+    return (*lent, *(EpilogueBuffers(s, n) for s in range(1, most + 1) for n in inputs))
+
+
+def least_buffers(program: TileProgram) -> EpilogueBuffers:
+    """The choice that takes the fewest bytes."""
+    return min(buffer_options(program), key=lambda option: (buffer_bytes(program, option), option))
+
+
+def buffer_bytes(program: TileProgram, buffers: EpilogueBuffers) -> int:
+    """Bytes of one consumer's epilogue buffers. Of a kind that no input lends there is one at least."""
+    cost = program.epilogue
+    staged = cost.staged_bytes * buffers.staging if buffers.staging else cost.staged_bytes - cost.lent_bytes
+    return staged + cost.input_bytes * buffers.inputs + cost.vector_bytes
 
 
 def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: EpilogueBuffers) -> int:
     """Bytes of shared memory of a block with these buffers a consumer, and rings of `depth` slots: one number
     for all rings, or one for each.
     """
-    s, cost = program.structure, program.epilogue
+    s = program.structure
     slots = [depth] * len(program.rings) if isinstance(depth, int) else list(depth)
     ring = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
     ring += program.resident_bytes * s.resident_sets
-    epilogue = s.consumers * (cost.staged_bytes * buffers.staging + cost.input_bytes * buffers.inputs)
+    epilogue = s.consumers * buffer_bytes(program, buffers)
     barriers = 2 * sum(slots) + s.consumers * full_inputs(program) * buffers.inputs
     if program.resident_bytes:
         barriers += 2 * s.resident_sets if s.persistent else 1

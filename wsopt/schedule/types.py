@@ -68,8 +68,9 @@ class Prediction:
 class EpilogueBuffers:
     """Shared-memory buffers of one consumer's epilogue.
 
-    `staging` of each output type; `inputs` of each full tile that it reads, a piece each. With fewer than
-    there are pieces a buffer is filled again while the epilogue runs.
+    `staging` of each kind of output; `inputs` of each full tile that it reads, a piece each. With fewer than
+    there are pieces a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
+    staged in those that were read (`schedule.stores`), and there may be no staging buffers of that kind.
     """
 
     staging: int

@@ -81,7 +81,7 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
     """The deepest ring that shared memory allows beside the fewest buffers, one slot of every other ring among
     them, and the emitter; 0 if not one slot fits.
     """
-    least = min(budget.buffer_options(program))
+    least = budget.least_buffers(program)
     slots = [int(number != ring) for number in range(len(program.rings))]
     empty = budget.shared_memory(program, slots, least)
     slots[ring] = 1
@@ -127,7 +127,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     """Which budget rules the structure out, with its numbers; empty if none does."""
     s = program.structure
     if max_depth(program, machine) < 1:
-        need = budget.shared_memory(program, 1, min(budget.buffer_options(program)))
+        need = budget.shared_memory(program, 1, budget.least_buffers(program))
         return f"shared memory: {need} bytes, a block has {machine.shared_memory_per_block_bytes}"
     need = budget.needed_registers(program, margin)
     have = budget.consumer_registers(s, machine)

@@ -12,10 +12,15 @@ from wsopt.machine.cost import InstructionMix, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.pipes import element_mix
+from wsopt.tile.staging import lent_bytes, staged_bytes
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import FULL, EpilogueCost, Reduction, Region, Role, Sharing, Structure, View
 
 _SWIZZLE_BYTES = 128
+_ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
+"""An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
+_LEAST_BITS = {"store": 8, "load": 16}
+"""Elements of fewer bits are counted as these: narrower ones were not measured."""
 
 
 def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
@@ -141,54 +146,98 @@ def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, 
     return alone, alone * (s.consumers if s.sharing is Sharing.ROWS else 1)
 
 
-def _shared_traffic(region: Region, s: Structure, machine: Machine) -> float:
-    """Cycles in which one consumer moves its outputs, and its full inputs, through shared memory."""
-    full = [source.view for source in region.full_sources]
-    views = [*full, *(output.view for output in region.tile_outputs)]
-    nbytes = sum(s.rows * s.columns * view.dtype.bits // 8 for view in views)
-    conflicts = 2 if s.swap else 1  # a transposed tile meets every bank twice
-    return conflicts * nbytes / machine.shared_memory_bytes_per_cycle
+def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, crowd: int) -> float:
+    """Cycles in which one consumer of `crowd` moves a piece between registers and shared memory.
+
+    Its warpgroups take rows of their own; a transposed tile meets every bank twice.
+    """
+    name, groups = f"shared_{what}_{max(view.dtype.bits, _LEAST_BITS[what])}", _warpgroups(s, machine)
+    columns = s.piece_columns * s.rows / machine.mma_rows / groups * (2 if s.swap else 1)
+    slowest = max(machine.tile_alone[name], crowd * groups * machine.tile_crowded[name])
+    return machine.tile_start[name] + columns * slowest
 
 
-def piece_bytes(region: Region, s: Structure) -> int:
-    """Bytes of one staging buffer: a piece of every type that the outputs have."""
-    bits = sum(dtype.bits for dtype in {output.view.dtype for output in region.tile_outputs})
-    return s.rows * s.piece_columns * bits // 8
+def _warpgroups(s: Structure, machine: Machine) -> int:
+    return s.consumer_warps // machine.warps_per_warpgroup
 
 
-def _piece_overhead(region: Region, machine: Machine) -> float:
-    """Cycles of one piece that no arithmetic fills: barriers, fence, the latency of its vector loads."""
-    latency = machine.latency
-    vectors = any(source.spans != FULL for source in region.sources)
-    per_store = 2 * latency.barrier + latency.fence + latency.smem_store
-    return len(region.tile_outputs) * per_store + (latency.tma_load_l2 / 2 if vectors else 0.0)
+def staging_cycles(view: View, s: Structure, machine: Machine, crowd: int) -> float:
+    """Cycles from a piece's values until its store is under way, while `crowd` consumers are at it: the tile's way
+    into shared memory, with its fence, the barrier behind it, and what a store takes beyond reading its bytes.
+    """
+    moved = _moved_cycles("store", view, s, machine, crowd)
+    return moved + machine.latency.barrier + machine.tma_store_box_cycles
+
+
+def _reading_cycles(view: View, s: Structure, machine: Machine, crowd: int) -> float:
+    """Cycles in which a full input's piece is waited for, though it is there, and read."""
+    return machine.latency.mbarrier_wait + _moved_cycles("load", view, s, machine, crowd)
+
+
+def column_vectors(region: Region, s: Structure) -> tuple[View, ...]:
+    """The vectors along the accumulator's columns that a consumer of products holds in shared memory."""
+    if region.body or region.streams_rows:
+        return ()
+    vectors = [source for source in region.sources if source.spans != FULL]
+    return tuple(source.view for source in vectors if column_role(s.swap) in source.spans)
+
+
+def held_registers(region: Region, s: Structure, machine: Machine) -> int:
+    """Registers a thread that rows, columns and scalars take, from the start of a loop of products on."""
+    if region.body or region.streams_rows:
+        return 0
+    row, column, found = row_role(s.swap), column_role(s.swap), 0
+    for source in (source for source in region.sources if source.spans != FULL):
+        threads = s.consumer_warps * machine.threads_per_warp
+        by_row = s.rows // s.consumer_warps // _ROWS_OF_A_MATRIX if row in source.spans else 1
+        found += max(1, s.columns // threads) if column in source.spans else by_row
+    return found
+
+
+def _vector_cycles(region: Region, s: Structure, machine: Machine, crowd: int) -> tuple[float, float]:
+    """Cycles that vectors take once a tile, and for each piece.
+
+    A loop of products has them loaded beforehand, those along the columns through shared memory, from which a
+    thread reads two neighbours at a time. Behind a loop that computes values their latency shows.
+    """
+    if region.body:
+        vectors = any(source.spans != FULL for source in region.sources)
+        return 0.0, machine.latency.tma_load_l2 / 2 if vectors else 0.0
+    count = len(column_vectors(region, s))
+    threads = s.consumer_warps * machine.threads_per_warp
+    reads = crowd * threads * s.piece_columns / _COLUMNS_OF_A_MATRIX / machine.scalar["ldst"]
+    once = machine.latency.smem_store + machine.latency.barrier
+    return count * once, count * (machine.latency.smem_load + reads)
+
+
+def _epilogue_cycles(region: Region, s: Structure, machine: Machine, arithmetic: float, crowd: int) -> int:
+    """Cycles of a consumer's epilogue while `crowd` are at theirs: by pieces, and once a tile."""
+    once, piece = _vector_cycles(region, s, machine, crowd)
+    piece += sum(_reading_cycles(source.view, s, machine, crowd) for source in region.full_sources)
+    piece += sum(staging_cycles(output.view, s, machine, crowd) for output in region.tile_outputs)
+    starts = (machine.tile_start[f"row_{i.kind}"] for i in region.statements if isinstance(i, Reduction))
+    once += machine.latency.wgmma_latency + s.rows / machine.mma_rows * sum(starts)
+    return math.ceil(arithmetic + s.pieces * piece + once)
 
 
 def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCost:
     """The epilogue of one consumer's tile."""
     alone, together = _arithmetic(region, s, machine)
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
-    traffic = _shared_traffic(region, s, machine)
-    fixed = s.pieces * _piece_overhead(region, machine) + machine.latency.wgmma_latency
-    starts = (machine.tile_start[f"row_{i.kind}"] for i in region.statements if isinstance(i, Reduction))
-    fixed += s.rows / machine.mma_rows * sum(starts)
     full = [source.view for source in region.full_sources]
     threads = s.consumer_warps * machine.threads_per_warp
     piece = s.rows * s.piece_columns // threads
     live = piece * (1 + len(full)) // 2 if s.pieces > 1 or full else piece // 4
     return EpilogueCost(
-        alone=math.ceil(alone + traffic + fixed),
-        together=math.ceil(together + traffic * crowd + fixed),
-        staged_bytes=piece_bytes(region, s),
+        alone=_epilogue_cycles(region, s, machine, alone, 1),
+        together=_epilogue_cycles(region, s, machine, together, crowd),
+        staged_bytes=staged_bytes(region, s),
         input_bytes=sum(s.rows * s.piece_columns * view.dtype.bits // 8 for view in full),
-        registers=min(live, 64),
+        registers=min(live, 64) + held_registers(region, s, machine),
         stores=s.pieces * len(region.tile_outputs),
+        lent_bytes=lent_bytes(region, s),
+        vector_bytes=sum(s.columns * view.dtype.bits // 8 for view in column_vectors(region, s)),
     )
-
-
-def store_drain_cycles(region: Region, s: Structure, machine: Machine) -> int:
-    """Cycles until a staging buffer that was handed to TMA may be written again."""
-    return math.ceil(machine.latency.tma_store / 2 + load_cycles(piece_bytes(region, s), machine))
 
 
 def _reloads(extent: int, tile: int, group: int) -> int:

@@ -126,9 +126,11 @@ def _between(region: Region, s: Structure, machine: Machine) -> float:
 
 
 def ring_slots(region: Region, s: Structure, machine: Machine) -> int:
-    """Slots of a ring that fit a block beside one epilogue buffer of each kind a consumer; at least one."""
+    """Slots of a ring that fit a block beside the fewest bytes of epilogue buffers a consumer; at least one."""
     cost = epilogue_cost(region, s, machine)
-    buffers = s.consumers * (cost.staged_bytes + cost.input_bytes) + machine.shared_memory_reserved_bytes
+    apart = cost.staged_bytes + cost.input_bytes
+    lent = cost.staged_bytes - cost.lent_bytes + s.pieces * cost.input_bytes
+    buffers = s.consumers * (cost.vector_bytes + min(apart, lent)) + machine.shared_memory_reserved_bytes
     return max(1, (machine.shared_memory_per_block_bytes - buffers) // slot_bytes(region, s))
 
 

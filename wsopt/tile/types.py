@@ -486,8 +486,9 @@ class EpilogueCost:
     """What one consumer's epilogue takes for one tile, and what the block's consumers share.
 
     `alone` is cycles when no other consumer runs its epilogue; `together` when all do. `staged_bytes` is
-    one staging buffer (a piece of every output type), `input_bytes` a piece of every full tile that the
-    epilogue reads; `registers` the live values beside the accumulators, a thread.
+    one staging buffer (a piece of every kind of output), `lent_bytes` those of it for which the full inputs'
+    buffers would do; `input_bytes` is a piece of every full tile that the epilogue reads; `registers` the live
+    values beside the accumulators, a thread. `vector_bytes` is what vectors along the columns take.
     """
 
     alone: int
@@ -496,6 +497,8 @@ class EpilogueCost:
     input_bytes: int
     registers: int
     stores: int
+    lent_bytes: int = 0
+    vector_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

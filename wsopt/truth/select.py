@@ -59,7 +59,7 @@ def held_to(program: TileProgram, machine: Machine, slots: int) -> Machine:
     """The machine with just the shared memory for a ring of so many slots, and the fewest buffers beside it."""
     if not slots:
         return machine
-    least = min(budget.buffer_options(program))
+    least = budget.least_buffers(program)
     return replace(machine, shared_memory_per_block_bytes=budget.shared_memory(program, slots, least))
 
 

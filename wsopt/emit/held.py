@@ -1,0 +1,90 @@
+"""Vectors and scalars of a product's epilogue, loaded by address under the first products of a tile.
+
+What varies along the accumulator's rows, or along neither side, stays in registers. What varies along its columns
+is loaded once by all threads together, a column or two each, and goes through shared memory: there each piece
+finds its columns, which every thread that has a part of them reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from wsopt.emit.addresses import VectorArgument
+from wsopt.emit.tensors import GLUON
+from wsopt.machine.types import Machine
+from wsopt.tile.structures import column_role, row_role
+from wsopt.tile.types import Role, Structure
+
+ROWS = "row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, PIECE_LAYOUT))"
+COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVector:
+    """A vector or scalar that a consumer holds from the start of a tile's loop to its epilogue."""
+
+    vector: VectorArgument
+    structure: Structure
+
+    @property
+    def name(self) -> str:
+        """What the epilogue is given: values, or along the columns a buffer in shared memory."""
+        return self.vector.pointer.removesuffix("_ptr") + "_held"
+
+    @property
+    def along_columns(self) -> bool:
+        """Whether it varies along the accumulator's columns."""
+        return column_role(self.structure.swap) in self.vector.source.spans
+
+    @property
+    def along_rows(self) -> bool:
+        """Whether it varies along the accumulator's rows."""
+        return row_role(self.structure.swap) in self.vector.source.spans
+
+    @property
+    def loaded(self) -> str:
+        """What it is called in registers before the epilogue."""
+        return self.vector.pointer.removesuffix("_ptr") + "_loaded" if self.along_columns else self.name
+
+    def load(self, places: Mapping[Role, str]) -> str:
+        """The line that loads it; nothing is computed with it, so that nothing waits for it."""
+        side = "columns < column_extent" if self.along_columns else "rows < row_extent"
+        mask = f", mask={side}, other=0" if self.along_columns or self.along_rows else ""
+        return f"{self.loaded} = gl.load({self.vector.at(places)}{mask})"
+
+    @property
+    def value(self) -> str:
+        """Its values in the epilogue of the piece numbered `piece`."""
+        if not self.along_columns:
+            return self.name
+        part = f"{self.name}.slice(piece * PIECE_COLUMNS, PIECE_COLUMNS)"
+        return f"{part}.load(gl.SliceLayout(0, PIECE_LAYOUT))"
+
+    def allocation(self, consumer: int) -> str:
+        """The buffer of one consumer."""
+        dtype = GLUON[self.vector.source.view.dtype]
+        return f"{self.name}_{consumer} = gl.allocate_shared_memory({dtype}, [TILE_COLUMNS], HELD_LAYOUT)"
+
+
+def load_lines(held: Iterable[HeldVector], places: Mapping[Role, str]) -> list[str]:
+    """The loads of a tile, with the places of its rows and columns where they are used."""
+    every = tuple(held)
+    lines = [f"rows = {ROWS}"] if any(one.along_rows for one in every) else []
+    lines += [f"columns = {COLUMNS}"] if any(one.along_columns for one in every) else []
+    return lines + [one.load(places) for one in every]
+
+
+def store_lines(held: Iterable[HeldVector]) -> list[str]:
+    """What goes into shared memory once the loop is over."""
+    return [f"{one.name}.store({one.loaded})" for one in held if one.along_columns]
+
+
+def layout_constants(s: Structure, machine: Machine) -> list[tuple[str, str, str]]:
+    """How the columns lie in registers while they are loaded, and in shared memory."""
+    each = max(1, s.columns // (s.consumer_warps * machine.threads_per_warp))
+    blocked = f"gl.BlockedLayout([{each}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0])"
+    return [
+        ("COLUMNS_LAYOUT", blocked, "how columns are loaded"),
+        ("HELD_LAYOUT", "gl.SwizzledSharedLayout(1, 1, 1, order=[0])", ""),
+    ]
