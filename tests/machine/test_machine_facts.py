@@ -79,7 +79,16 @@ def test_rates_agree_with_the_stated_tflops(machine: Machine) -> None:
 @pytest.mark.parametrize("machine", machines(), ids=lambda machine: machine.name)
 def test_every_figure_has_a_source(machine: Machine) -> None:
     plain = {"name", "title", "architecture", "emit_target", "refusal", "scalar_unit", "sources"}
-    tables = {"tensor", "dense_tflops", "scalar", "scalar_alone", "tile_start", "tile_alone", "tile_crowded"}
+    tables = {
+        "tensor",
+        "power_tensor",
+        "dense_tflops",
+        "scalar",
+        "scalar_alone",
+        "tile_start",
+        "tile_alone",
+        "tile_crowded",
+    }
     names = {item.name for item in dataclasses.fields(machine)} - plain - tables - {"latency"}
     names |= {f"{table}.{key}" for table in tables for key in getattr(machine, table)}
     names |= {f"latency.{item.name}" for item in dataclasses.fields(machine.latency)}
@@ -158,6 +167,15 @@ def test_the_power_limit_leaves_what_products_reach(h200: Machine) -> None:
     assert h200.sustained_tflops("bf16") > 714
     assert clock < h200.sustained_clock_mhz < h200.rated_clock_mhz
     assert h200.origin("sustained_clock_mhz") is h200.origin("power_clock_mhz") is Origin.MEASURED
+
+
+def test_products_of_some_types_take_more_power(h200: Machine) -> None:
+    assert h200.tensor_energy("bf16") == h200.tensor_energy("tf32") == 1
+    for dtype, energy in h200.power_tensor.items():
+        assert h200.tensor_energy(dtype) == energy > 1
+        clock = h200.power_clock_mhz / (energy + h200.power_idle) ** 0.5
+        rate = 132 * 2 * h200.tensor[dtype] * clock / 1e6
+        assert h200.sustained_tflops(dtype) == pytest.approx(rate, rel=1e-3)
 
 
 def test_a_card_that_power_leaves_alone_keeps_its_clock() -> None:

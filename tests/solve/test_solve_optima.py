@@ -26,9 +26,9 @@ from wsopt.tile.types import OpKind, TileProgram, Unit
 
 @pytest.fixture(scope="module")
 def card(h200: Machine) -> Machine:
-    """A card whose hand-over takes 5 cycles, and which copies and multiplies in no time.
+    """A card whose hand-over takes 5 cycles, and which copies and multiplies in next to no time.
 
-    With one slot its loops keep a pace just over 12 cycles: one of the path, one of the tensor core, 2 * 5 of
+    With one slot its loops keep a pace just over 13 cycles: two of the copy, one of the tensor core, 2 * 5 of
     hand-overs.
     """
     free = dict.fromkeys(("tma_load_l2", "wgmma_latency", "barrier", "mbarrier_wait"), 0.0)
@@ -37,6 +37,7 @@ def card(h200: Machine) -> Machine:
         sm_count=1,
         l2_bandwidth=1e15,
         l2_distinct_bandwidth=1e15,
+        tma_bytes_per_cycle=1e4,
         tensor=dict.fromkeys(h200.tensor, 1e6),
         latency=replace(h200.latency, mbarrier_wake=5.0, **free),
     )
@@ -109,12 +110,12 @@ def test_a_bound_that_is_not_reached(card: Machine) -> None:
 
 def test_a_real_product_runs_near_the_tensor_cores_rate(h200: Machine) -> None:
     program = lower(region(4096, 4096, 1024), structure(128, 128, 64, 2), h200)
-    # 256 x 128 x 64 multiply-adds at 2048 a cycle; a ring of three slots is just deep enough, which costs 6 %.
+    # 256 x 128 x 64 multiply-adds at 2048 a cycle; a ring of three slots is just deep enough, which costs 2 %.
     assert unit_load(program) == 1024
     schedule = optimal(program, h200)
     assert schedule.depth("ring") == 3
     assert schedule.ii == iteration_pace(program, h200, 3) == ii_lower_bound(program, h200)
-    assert 1.02 * 1024 < schedule.ii < 1.1 * 1024
+    assert 1.01 * 1024 < schedule.ii < 1.1 * 1024
     # With room for two slots more it would lose next to nothing.
     wide = replace(h200, shared_memory_per_block_bytes=h200.shared_memory_per_block_bytes + 2 * 49152 + 32)
     deep = optimal(program, wide)

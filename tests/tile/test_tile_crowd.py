@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from tile_graphs import plain
 
 from wsopt.machine import Machine
 from wsopt.tile.crowd import crowded_interval, iteration_energy
-from wsopt.tile.held import held_cycles
+from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
 from wsopt.tile.types import Sharing, Structure, TileProgram, Unit
@@ -78,6 +79,17 @@ def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> 
         assert (found - 1) ** 2 < squares <= found**2
 
 
+def test_adding_up_partial_sums_crowds(card: Machine) -> None:
+    cut = replace(CUT, columns=128, consumers=2)
+    program = lower(plain(4096, 4096, 1024, "f8e4m3"), cut, card)
+    held, thread = held_cycles(program), max(issue_cycles(program).values())
+    # Two products of 64 x 128 x 64 at 4096 a cycle; their sums, and a thread that issues both.
+    assert held[Unit.TENSOR] == 256
+    assert held[Unit.ALU] > 2 * 64 * 128 / 128
+    squares = sum(c * c for c in held.values()) + thread * thread
+    assert crowded_interval(program, card) == math.ceil(squares**0.5)
+
+
 def test_loops_of_plain_products_do_not_crowd(card: Machine) -> None:
     assert crowded_interval(lower(plain(4096, 4096, 1024), replace(CUT, consumers=2), card), card) == 0
 
@@ -95,6 +107,11 @@ def test_bytes_of_an_iteration_take_power(card: Machine, what: str, amount: int)
     # Two products of 64 x 64 x 64 for each of two consumers, of 128 cycles.
     hot = replace(card, **{f"power_cycles_per_{what}": 0.01})
     assert iteration_energy(cut(card, 2), hot) == pytest.approx(512 + 0.01 * amount)
+
+
+def test_products_of_some_types_take_more_power(card: Machine) -> None:
+    warm = replace(card, power_tensor={"bf16": 1.5})
+    assert iteration_energy(cut(card, 2), warm) == pytest.approx(768)
 
 
 def test_arithmetic_takes_power(card: Machine) -> None:

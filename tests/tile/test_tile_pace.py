@@ -40,9 +40,10 @@ MANY = 10**6
 def card(h200: Machine) -> Machine:
     """100 SMs at 1000 MHz, 64 bytes a cycle each from L2 and 32 as a share of a GPC; power costs nothing.
 
-    A slot's way back takes 60 + 20 + 2 * (30 + 40) = 220 cycles, a copy 500 on a path that nothing else is on.
+    A slot's way back takes 60 + 20 + 2 * (30 + 40) = 220 cycles, a copy's first bytes 500 on a path that nothing
+    else is on: the 16 KiB of the box that was timed take 256 more. One SM alone gets 64 bytes a cycle too.
     """
-    latency = replace(h200.latency, tma_load_l2=500.0, tma_load_dram=900.0, tma_store=700.0)
+    latency = replace(h200.latency, tma_load_l2=756.0, tma_load_dram=1156.0, tma_store=700.0)
     latency = replace(latency, wgmma_latency=60.0, barrier=20.0, mbarrier_wake=30.0, mbarrier_wait=40.0)
     power = {f"power_cycles_per_{what}_byte": 0.0 for what in ("shared", "l2", "gpc", "dram")}
     return replace(
@@ -53,6 +54,7 @@ def card(h200: Machine) -> Machine:
         sustained_clock_mhz=1000.0,
         l2_bandwidth=6.4e12,
         l2_distinct_bandwidth=3.2e12,
+        tma_bytes_per_cycle=64.0,
         block_start_cycles=1000.0,
         block_turnover_cycles=800.0,
         sector_split_factor=1.5,
@@ -94,6 +96,23 @@ def test_a_ring_bounds_a_loop(card: Machine) -> None:
     assert slab(demand(), free, 1) == pytest.approx(920, abs=0.25)
     assert slab(demand(), free, 4) == pytest.approx(230, abs=0.05)
     assert slab(demand(path=180, tensor=300), free, 2) == pytest.approx((500 + 180 + 300 + 220) / 2, abs=0.25)
+
+
+def test_a_copy_of_one_sm_has_the_rate_of_one_sm(card: Machine) -> None:
+    free = replace(card, copy_queue=0.0)
+    # Lines that hold the shared path for 100 cycles take one SM 200 at half the rate.
+    assert slab(demand(), replace(free, tma_bytes_per_cycle=32.0), 1) == pytest.approx(
+        756 - 512 + 200 + 100 + 220, abs=0.25
+    )
+    # What the GPC fetches bounds the loop, but is no part of a slot's life: 920 in one slot, not 1720.
+    assert slab(demand(gpc=900), free, 1) == pytest.approx(920, abs=15)
+    assert slab(demand(gpc=1500), free, 1) == pytest.approx(1500, abs=0.25)
+
+
+def test_a_timed_copy_has_its_bytes_in_it(card: Machine) -> None:
+    assert card.first_bytes(756) == 500
+    assert card.first_bytes(256) == card.first_bytes(200) == 0
+    assert replace(card, tma_bytes_per_cycle=128.0).first_bytes(756) == 628
 
 
 def test_a_copy_takes_longer_on_a_busy_path(card: Machine) -> None:
@@ -195,6 +214,10 @@ def test_what_a_slab_takes_of_the_power(card: Machine) -> None:
     for name, nbytes in counted.items():
         hot = replace(card, **{f"power_cycles_per_{name}": 0.01})
         assert slab_energy(region, CUT, hot) == pytest.approx(512 + 0.01 * nbytes)
+    # A type whose products take half as much again: of 512 cycles of the tensor core.
+    warm = replace(card, power_tensor={"f16": 1.5})
+    assert slab_energy(region, CUT, warm) == 512
+    assert slab_energy(plain(4096, 4096, 1024, "f16"), CUT, warm) == 768
     # What device memory takes is the kernel's, not a slab's.
     assert slab_energy(region, CUT, replace(card, power_cycles_per_dram_byte=0.01)) == 512
 

@@ -19,6 +19,7 @@ NAMES = ("name", "title", "architecture", "emit_target", "refusal")
 
 TABLES: Mapping[str, tuple[str, ...]] = {
     "tensor": OPERAND_DTYPES,
+    "power_tensor": OPERAND_DTYPES,
     "dense_tflops": OPERAND_DTYPES,
     "scalar": INSTRUCTION_KINDS,
     "scalar_alone": INSTRUCTION_KINDS,

@@ -42,6 +42,10 @@ before and the fence behind, `shared_load_N` reads them into the layout of an ac
 """
 
 
+TMA_PROBE_BYTES = 128 * 64 * 2
+"""Bytes of the box whose copy is timed for `Latency.tma_load_l2` and `tma_load_dram`, one at a time."""
+
+
 class Unit(StrEnum):
     """What the warps of an SM share: the issue slots, and the pipes that the instructions go to."""
 
@@ -93,6 +97,7 @@ _CONFIG = ConfigDict(extra="forbid")
 class Latency:
     """Latencies in cycles of the SM clock, each from issue to the moment a dependent one may start.
 
+    `tma_load_l2` and `tma_load_dram` are of one box of `TMA_PROBE_BYTES`, its bytes included.
     `mbarrier_wake` is from the arrival that completes a phase to the wake-up of a sleeping waiter,
     `mbarrier_wait` a wait that succeeds at once; `wgmma_issue` is what one tensor instruction holds its
     warpgroup for, `wgmma_latency` what a result takes beyond the time in the tensor core; `barrier` is a
@@ -131,7 +136,8 @@ class Machine:
     warpgroup alone `tile_start` cycles and `tile_alone` for each column; where all warpgroups keep at theirs,
     the SM takes `tile_crowded` for each column of one tile. A tensor instruction of few columns takes
     `mma_least_cycles` and `mma_least_cycles_per_column` for each of them, `mma_least_cycles_registers` with its
-    left operand in registers.
+    left operand in registers. `power_tensor` is the energy of a cycle of the tensor core by operand dtype, in
+    those of bf16; a dtype that it does not name takes as much as that.
     `dataclasses.replace` checks ranges again, but not what `check.py` asks of the figures together.
     """
 
@@ -247,6 +253,7 @@ class Machine:
     ]
 
     tensor: Rates
+    power_tensor: Rates
     dense_tflops: Annotated[Mapping[str, Tflops], AfterValidator(FrozenMap), _PLAIN]
     scalar: Rates
     scalar_alone: Rates
@@ -268,11 +275,19 @@ class Machine:
 
     def sustained_tflops(self, dtype: str) -> float:
         """TFLOP/s at the sustained clock: what a product that never waits reaches under the power limit."""
-        return self.tflops(dtype) * self.power_clock(1.0, 1.0) / self.rated_clock_mhz
+        return self.tflops(dtype) * self.power_clock(1.0, self.tensor_energy(dtype)) / self.rated_clock_mhz
+
+    def tensor_energy(self, dtype: str) -> float:
+        """Energy of a cycle of the tensor core with operands of `dtype`, in cycles of it with bf16."""
+        return self.power_tensor.get(dtype, 1.0)
 
     def ridge(self, dtype: str) -> float:
         """FLOP a byte at which tensor cores and device memory take equally long, both by the datasheet."""
         return self.tflops(dtype) * 1e12 / self.dram_bandwidth
+
+    def first_bytes(self, latency: float) -> float:
+        """Cycles from a copy's issue to its first bytes, of a latency that has those of the timed box in it."""
+        return max(0.0, latency - TMA_PROBE_BYTES / self.tma_bytes_per_cycle)
 
     def power_clock(self, cycles: float, energy: float) -> float:
         """The clock, in MHz, at which the power limit holds work that takes `cycles` and `energy`.

@@ -154,7 +154,7 @@ def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:
         str(s.pieces),
         str(s.group),
         _blocks(s),
-        f"{time_us:,.3f}",
+        microseconds(time_us),
         reason,
     )
 

@@ -124,7 +124,8 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     rounds = math.ceil(program.tiles / machine.sm_count)
     loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
     latency = machine.latency
-    fill = latency.tma_load_dram + sum(op.busy for op in loads) + _further_fill(program, machine)
+    first = machine.first_bytes(latency.tma_load_dram)
+    fill = first + sum(op.busy for op in loads) + _further_fill(program, machine)
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
     anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
     return Rounds(

@@ -393,10 +393,10 @@ def _time(m: Model) -> None:
         m.time = round(p.work.trips - p.work.tiles) * m.unit * _interval(m, fixed) + p.work.tiles * epilogue
         return
     if p.structure.sharing is Sharing.ROWS:
-        m.time = rounds * (main * m.ii + epilogue)
+        m.time = rounds * (main * _interval(m, fixed) + epilogue)
         return
     handover = shares * math.ceil(fixed.handover)
-    alone = main * m.ii + handover
+    alone = main * _interval(m, fixed) + handover
     limit = consumers * (main * ii_bounds(p, m.machine)[1] + handover)
     turn = m.cp.new_int_var(0, limit + max(cycles.values()), "turn")
     m.cp.add(turn >= consumers * alone)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from wsopt.machine.cost import InstructionMix, unit_cycles
+from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.pipes import element_mix
@@ -21,6 +21,9 @@ _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
 """An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
 _LEAST_BITS = {"store": 8, "load": 16}
 """Elements of fewer bits are counted as these: narrower ones were not measured."""
+
+PROMOTION = InstructionMix({"add": 1})
+"""What adding a partial sum takes, an element."""
 
 
 def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
@@ -39,6 +42,12 @@ def mma_instructions(region: Region, s: Structure, machine: Machine) -> int:
     groups = s.consumer_warps // machine.warps_per_warpgroup
     deep = s.depth * region.operand_dtype.bits // 8 // machine.mma_k_bytes
     return (s.rows // machine.mma_rows) * deep // groups
+
+
+def promotion_cycles(region: Region, s: Structure, machine: Machine) -> float:
+    """Cycles of the arithmetic units in which one consumer adds a slab's partial sums to its sums."""
+    promoted = sum(c.promote for c in region.contractions)
+    return promoted * alu_cycles(machine, PROMOTION, s.rows * s.columns)
 
 
 def load_cycles(nbytes: float, machine: Machine, clock_mhz: float | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What a loop that computes values settles at: its interval where units and threads wait for another; its energy."""
+"""What a loop whose consumers compute settles at: its interval where units and threads wait; its energy."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ _ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
 
 
 def crowded_interval(program: TileProgram, machine: Machine) -> int:
-    """Cycles that an iteration takes at least, in the long run; 0 for loops that compute no values.
+    """Cycles that an iteration takes at least, in the long run; 0 for loops of products alone.
 
-    A schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
+    Loops that compute values, and those that add up partial sums, have consumers with work of their own. A
+    schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
     drift, and who comes while a unit is held waits: what each unit takes by itself, and each consumer's own
     thread, add up as a norm.
     """
-    if not program.region.body:
+    if not program.region.body and all(op.kind is not OpKind.ACCUMULATE for op in program.loop):
         return 0
     thread = max(issue_cycles(program).values(), default=0)
     return math.ceil(norm((*held_cycles(program).values(), thread), machine.consumer_knee))
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:
-    """Energy of one iteration of a loop that computes values, in cycles of the tensor core."""
+    """Energy of one iteration of a loop that computes values, in cycles of the tensor core with bf16."""
     held = held_cycles(program)
     products = [op for op in program.loop if op.kind is OpKind.MMA]
     return (
-        sum(op.busy for op in products)
+        machine.tensor_energy(program.region.operand_dtype.value) * sum(op.busy for op in products)
         + machine.power_cycles_per_shared_byte * sum(_operand_bytes(program, op, machine) for op in products)
         + machine.power_cycles_per_l2_byte * sum(plan.slot_bytes for plan in program.rings)
         + machine.power_cycles_per_alu_cycle * sum(held[unit] for unit in _ARITHMETIC)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from wsopt.graph.types import DType
-from wsopt.machine.cost import InstructionMix, alu_cycles
+from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.tile import costs
 from wsopt.tile.beside import beside_cycles, views_read
@@ -78,7 +78,7 @@ def _load(cut: _Cut, view: View, consumer: int | None, copy: int, pace: Pace) ->
             unit=Unit.TMA,
             issue=math.ceil(cut.machine.latency.mbarrier_wait),
             busy=busy,
-            latency=math.ceil(cut.machine.latency.tma_load_l2) + busy,
+            latency=math.ceil(cut.machine.first_bytes(cut.machine.latency.tma_load_l2)) + busy,
             tensor=view.tensor,
             copy=copy,
         )
@@ -144,10 +144,11 @@ def _accumulate(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -
     """Adding a slab's partial sums to the sums, which all slabs of all iterations do one after another."""
     total = f"{contraction.name}@{consumer}"
     name = total + _slab(copy)
-    mix = InstructionMix({"add": 1})
     elements = cut.s.rows * cut.s.columns
     groups = cut.s.consumer_warps // cut.machine.warps_per_warpgroup
-    cycles = math.ceil(alu_cycles(cut.machine, mix, elements) / groups + cut.machine.latency.arithmetic)
+    cycles = math.ceil(
+        alu_cycles(cut.machine, costs.PROMOTION, elements) / groups + cut.machine.latency.arithmetic
+    )
     if copy == 0:
         shape = (cut.s.rows, cut.s.columns)
         cut.values.append(Value(f"sum:{total}", shape, DType.F32, Space.REGISTERS, consumer))
@@ -164,7 +165,7 @@ def _accumulate(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -
             busy=cycles,
             latency=cycles,
             copy=copy,
-            mix=mix,
+            mix=costs.PROMOTION,
             elements=elements,
         )
     )

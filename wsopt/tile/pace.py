@@ -13,6 +13,7 @@ from wsopt.tile.costs import (
     load_cycles,
     mma_cycles,
     operand_bytes,
+    promotion_cycles,
     slab_lines,
     slot_bytes,
 )
@@ -88,25 +89,31 @@ def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> flo
 
     Three things bound a loop: the way from L2, the tensor core, and the ring, whose slots each live as long
     as copy, product and return take. Copies come early and late, so a loop that two of them bound alike is
-    slower than each: the bounds add up as a norm. A copy takes longer the more of the time its path is busy.
+    slower than each: the bounds add up as a norm. A copy's bytes come as fast as to one SM alone; its first
+    ones come later the more of the time the path is busy.
     """
     latency = machine.latency
     back = latency.wgmma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
     knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
 
+    first = machine.first_bytes(latency.tma_load_l2)
+    bytes_alone = demand.lines / machine.tma_bytes_per_cycle
+
     pace: float = max(path, demand.tensor)
     for _ in range(_PACE_STEPS):
-        copy = latency.tma_load_l2 * (1 + machine.copy_queue * path / pace) + path
+        copy = first * (1 + machine.copy_queue * path / pace) + bytes_alone
         ring = (copy + demand.tensor + back) / slots
         pace = norm((path, demand.tensor, ring), knee)
     return pace
 
 
 def slab_energy(region: Region, s: Structure, machine: Machine) -> float:
-    """Energy of one slab of a block, in cycles of the tensor core."""
+    """Energy of one slab of a block, in cycles of the tensor core with bf16."""
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    products = mma_cycles(region, s, machine) * crowd * len(region.contractions)
     return (
-        mma_cycles(region, s, machine) * crowd * len(region.contractions)
+        machine.tensor_energy(region.operand_dtype.value) * products
+        + machine.power_cycles_per_alu_cycle * promotion_cycles(region, s, machine) * crowd
         + machine.power_cycles_per_shared_byte * operand_bytes(region, s, machine) * crowd
         + machine.power_cycles_per_l2_byte * slab_lines(region, s, machine)
         + machine.power_cycles_per_gpc_byte * gpc_bytes(region, s, machine)
@@ -118,7 +125,8 @@ def _between(region: Region, s: Structure, machine: Machine) -> float:
     row, column = row_role(s.swap), column_role(s.swap)
     tiles = math.ceil(region.extent(row) / s.tile_rows) * math.ceil(region.extent(column) / s.columns)
     rounds = math.ceil(region.extent(Role.BATCH) * tiles / machine.sm_count)
-    once = machine.block_start_cycles + machine.latency.tma_load_dram + machine.latency.tma_store
+    first = machine.first_bytes(machine.latency.tma_load_dram)
+    once = machine.block_start_cycles + first + machine.latency.tma_store
     cost = epilogue_cost(region, s, machine)
     each = cost.together if s.sharing is Sharing.ROWS else 0
     outside = once + rounds * each if s.persistent else rounds * (once + machine.block_turnover_cycles + each)

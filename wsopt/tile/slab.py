@@ -102,7 +102,7 @@ def _load(cut: _Cut, view: View) -> None:
             unit=Unit.TMA,
             issue=math.ceil(cut.machine.latency.mbarrier_wait),
             busy=busy,
-            latency=math.ceil(cut.machine.latency.tma_load_l2) + busy,
+            latency=math.ceil(cut.machine.first_bytes(cut.machine.latency.tma_load_l2)) + busy,
             tensor=view.tensor,
         )
     )
