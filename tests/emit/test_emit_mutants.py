@@ -121,8 +121,8 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
     "gated": {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (2, TWICE),
-        ("drop-mma-wait", WAIT_GATED): (2, FEWER),
-        ("weaken-mma-wait", WAIT_GATED): (2, FEWER),
+        ("drop-mma-wait", WAIT_GATED): (1, FEWER),
+        ("weaken-mma-wait", WAIT_GATED): (1, FEWER),
     },
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -12,15 +13,25 @@ from solve_examples import MARGIN, Times, hand_made, region, structure, with_dep
 
 from wsopt.errors import CheckError
 from wsopt.machine import Machine
+from wsopt.schedule import budget
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.solve import optimum
-from wsopt.solve.bound import ii_lower_bound, max_depth, recurrence, slot_lifetime, unit_load
+from wsopt.solve.bound import (
+    ii_lower_bound,
+    infeasible,
+    lower_bound_us,
+    max_depth,
+    recurrence,
+    slot_lifetime,
+    unit_load,
+)
 from wsopt.solve.model import build
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.tile.lower import lower
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.structures import structures
 from wsopt.tile.types import OpKind, TileProgram, Unit
 
 
@@ -194,20 +205,55 @@ def test_a_larger_interval_may_buy_a_shorter_epilogue(
     shape = region(1024, 1024, 128, residual=True)
     program = lower(shape, replace(structure(64, columns, 64, consumers), pieces=pieces), small)
 
-    def least(of: str) -> tuple[int, int]:
+    def least(of: str, longest: int | None = None) -> tuple[int, int]:
         m = build(program, small, MARGIN)
+        if longest is not None:
+            m.cp.add(m.time <= longest)
         m.cp.minimize(getattr(m, of))
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         assert solver.solve(m.cp) == cp_model.OPTIMAL
         return round(solver.objective_value), solver.value(m.ii)
 
-    time, ii = least("time")
+    time = least("time")[0]
+    ii = least("ii", time)[1]
     found = solve(program, small, MARGIN)
     assert found.outcome is Outcome.OPTIMAL
     assert found.objective == found.bound == time
     assert found.schedule is not None
     assert found.schedule.ii == ii > least("ii")[1]
+
+
+def cuts(h200: Machine) -> list[tuple[TileProgram, Machine]]:
+    """Programs whose last round is small or reaches over an end, with rings that hold few slots, or the most."""
+    found = []
+    for shape in (region(1000, 4104, 520), region(1536, 1536, 512), region(2048, 2048, 256, "f8e4m3")):
+        for s in itertools.islice(structures(shape, h200), 5, None, 397):
+            program = lower(shape, s, h200)
+            for slots in (1, 2, 5):
+                room = budget.shared_memory(program, slots, min(budget.buffer_options(program)))
+                small = replace(h200, shared_memory_per_block_bytes=min(232448, room))
+                held = lower(shape, s, small)
+                if not infeasible(held, small, MARGIN):
+                    found.append((held, small))
+    return found
+
+
+def test_the_models_time_is_the_formulas(h200: Machine) -> None:
+    programs = cuts(h200)
+    assert len(programs) > 20
+    kinds = {(p.structure.sharing, p.structure.persistent, p.structure.copies) for p, _ in programs}
+    assert len(kinds) >= 4
+    for program, small in programs:
+        s = program.structure
+        found = solve(program, small, MARGIN)
+        if found.schedule is None:
+            continue
+        shares = (s.depth // s.tail if s.tail else 1) * s.copies * s.consumers
+        p = found.schedule.prediction
+        assert found.objective / shares == pytest.approx(p.cycles - p.power, abs=1 + 1 / shares)
+        # And no schedule is faster than the bound that it was put in line by.
+        assert lower_bound_us(program, small) <= p.microseconds * (1 + 1e-9)
 
 
 def test_among_equals_the_ring_is_deep(card: Machine) -> None:

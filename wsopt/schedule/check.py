@@ -267,7 +267,8 @@ def _life(schedule: Schedule, program: TileProgram, tile: Live) -> tuple[int, in
 
 def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """The prediction is what the formula gives."""
-    again = timing.predict(program, machine, schedule.ii, schedule.buffers)
+    slots = schedule.rings[0][1] if schedule.rings else 0
+    again = timing.predict(program, machine, schedule.ii, schedule.buffers, slots)
     if again != schedule.prediction:
         given, derived = schedule.prediction.microseconds, again.microseconds
         yield f"predicted {given} us, the formula gives {derived} us, or their parts differ"

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
+from wsopt.schedule.laps import Laps, Line, laps
 from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 from wsopt.tile.costs import load_cycles, mma_cycles, staging_cycles
@@ -161,6 +162,11 @@ def _row_parts(program: TileProgram, machine: Machine) -> Rounds:
     )
 
 
+def streams_products(program: TileProgram) -> bool:
+    """Whether the loop has products alone, of which every tile has as many."""
+    return program.work is None and not program.region.streams_rows
+
+
 def row_interval(program: TileProgram) -> float:
     """Cycles a tile for which the SM itself is busy: its own units and its consumers, device memory left out."""
     units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.MEMORY]
@@ -196,33 +202,61 @@ def _further_fill(program: TileProgram, machine: Machine) -> float:
     return load_cycles(program.resident_bytes, machine) + _chain(program)
 
 
-def tile_cycles(program: TileProgram, fixed: Rounds, ii: float, epilogue: float) -> float:
-    """Cycles from one tile of a block to its next, in the steady state."""
-    s = program.structure
-    main = program.passes * ii
+def loop_line(program: TileProgram, fixed: Rounds, lap: Laps) -> Line:
+    """Cycles of all loops of products of the busiest SM, by the initiation interval."""
+    n, further = program.passes, fixed.rounds - 1
+    first, last = lap.loop(n), lap.last_loop(n)
+    if not further:
+        return last
+    if not program.structure.persistent:
+        return last.plus(first, further)
+    return first.plus(Line(n, 0.0), further - 1).plus(lap.last_lap, n)
+
+
+def total_lines(
+    program: TileProgram, fixed: Rounds, machine: Machine, epilogue: float, lap: Laps
+) -> tuple[Line, ...]:
+    """Cycles of the busiest SM in loops of products, all told, by the initiation interval: the largest counts.
+
+    A loader gets ahead while consumers that share a tile's rows are in its epilogue, and what of it is no longer
+    than that does not show. Consumers in turns take the longer of a loop and an epilogue's share of it.
+    """
+    s, n, rounds = program.structure, program.passes, fixed.rounds
+    once = fixed.start + fixed.fill
+    loops = loop_line(program, fixed, lap)
+    if not s.persistent:
+        return (loops.plus(Line(0.0, rounds * (once + epilogue + machine.block_turnover_cycles))),)
+    least = loops.plus(Line(0.0, once + epilogue + fixed.tail))
     if s.sharing is Sharing.ROWS:
-        return main + epilogue
-    alone = main + fixed.handover
-    return max(alone, (alone + epilogue) / s.consumers) if fixed.rounds > s.consumers else alone
+        late = Line(0.0, epilogue).plus(lap.slack(n), -1.0)
+        return least, least.plus(late, rounds - 1)
+    least = least.plus(Line(0.0, rounds * fixed.handover))
+    if rounds <= s.consumers:
+        return (least,)
+    alone = Line(n, fixed.handover)
+    shared = Line(alone.slope / s.consumers, (alone.base + epilogue) / s.consumers)
+    return least, least.plus(shared.plus(alone, -1.0), rounds)
 
 
-def total_cycles(program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float) -> float:
-    """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock."""
-    s = program.structure
+def total_cycles(
+    program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float, lap: Laps | None = None
+) -> float:
+    """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock.
+
+    `lap` is of the ring of a loop of products; others have none.
+    """
     if program.region.streams_rows:
         main = _row_main(program, fixed, machine, ii)
         return fixed.start + fixed.fill + main + fixed.tail
     ii = max(ii, fixed.crowded)
     if program.work is not None:
-        once = fixed.start + fixed.fill - _chain(program) + fixed.tail if s.persistent else 0.0
+        once = (
+            fixed.start + fixed.fill - _chain(program) + fixed.tail if program.structure.persistent else 0.0
+        )
         tiles = program.work.tiles * (fixed.between + epilogue)
         return once + tiles + (program.work.trips - program.work.tiles) * ii
-    tile = tile_cycles(program, fixed, ii, epilogue)
-    if not s.persistent:
-        once = fixed.start + fixed.fill + tile + machine.block_turnover_cycles
-        return fixed.rounds * once
-    last = epilogue if s.sharing is Sharing.TURNS else 0.0
-    return fixed.start + fixed.fill + fixed.rounds * tile + last + fixed.tail
+    assert lap is not None, "a loop of products has a ring"
+    return max(line.at(ii) for line in total_lines(program, fixed, machine, epilogue, lap))
 
 
 def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
@@ -255,21 +289,28 @@ def roofline_us(program: TileProgram, machine: Machine) -> float:
     return max(arithmetic, needed_bytes(region) / machine.dram_sustained_bandwidth * 1e6)
 
 
-def predict(program: TileProgram, machine: Machine, ii: float, buffers: EpilogueBuffers) -> Prediction:
-    """The predicted time of a schedule with this initiation interval and these epilogue buffers."""
+def predict(
+    program: TileProgram, machine: Machine, ii: float, buffers: EpilogueBuffers, slots: int
+) -> Prediction:
+    """The predicted time of a schedule with this initiation interval, these epilogue buffers, and so many slots
+    of its first ring.
+    """
     fixed = fixed_parts(program, machine)
     epilogue = epilogue_cycles(program, machine, buffers)
-    running = total_cycles(program, fixed, machine, ii, epilogue)
+    interval = max(ii, fixed.crowded)
+    lap = laps(program, machine, slots).held_to(interval) if streams_products(program) else None
+    running = total_cycles(program, fixed, machine, ii, epilogue, lap)
     power = power_cycles(fixed, machine, running)
     cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6
     dram_us, l2_us = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
-    interval = max(ii, fixed.crowded)
-    main = interval * (fixed.rounds * program.passes if program.work is None else program.work.trips)
-    if program.region.streams_rows:
-        main = _row_main(program, fixed, machine, ii)
+    main = _row_main(program, fixed, machine, ii) if program.region.streams_rows else 0.0
+    if program.work is not None:
+        main = interval * program.work.trips
+    if lap is not None:
+        main = loop_line(program, fixed, lap).at(interval)
     known = fixed.start + fixed.fill + main + fixed.tail
     return Prediction(
         rounds=fixed.rounds,

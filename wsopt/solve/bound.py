@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
+from wsopt.schedule.laps import Laps, laps
 from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.pace import iteration_pace
 from wsopt.tile.row_costs import ROW_GRAIN
@@ -145,6 +147,16 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     return ""
 
 
+def most_ahead(program: TileProgram, machine: Machine, ii: float) -> Laps:
+    """The shortest iterations outside the steady state that any ring has, where that takes `ii`.
+
+    They are those of the deepest ring. What the last round saves on II is the more the shallower the ring, but
+    leaves no iteration shorter than there.
+    """
+    deepest = laps(program, machine, max(1, max_depth(program, machine)))
+    return replace(deepest, least=ii)
+
+
 def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> float:
     """Microseconds that no schedule of this tile program can be faster than, within the model; `least` is a
     further bound of its II, in cycles.
@@ -152,7 +164,8 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     fixed = timing.fixed_parts(program, machine)
     epilogue = min(timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
     ii = max(least, ii_lower_bound(program, machine))
-    cycles = timing.total_cycles(program, fixed, machine, ii, epilogue)
+    lap = most_ahead(program, machine, ii) if timing.streams_products(program) else None
+    cycles = timing.total_cycles(program, fixed, machine, ii, epilogue, lap)
     cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)
     return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us

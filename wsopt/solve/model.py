@@ -16,10 +16,14 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
+from wsopt.schedule.laps import laps
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 from wsopt.solve.bound import ii_bounds, max_depth, slot_lifetime, time_unit
 from wsopt.tile.pace import iteration_pace
-from wsopt.tile.types import Live, OpKind, RingPlan, Sharing, TileOp, TileProgram, Unit
+from wsopt.tile.types import Live, OpKind, RingPlan, TileOp, TileProgram, Unit
+
+_LONGEST = 2**56
+"""Shares of a cycle that a kernel takes at most: days."""
 
 
 @dataclass(slots=True)
@@ -39,6 +43,7 @@ class Model:
     start: dict[str, cp_model.IntVar] = field(default_factory=dict)
     on: dict[tuple[str, str], cp_model.IntVar] = field(default_factory=dict)
     depth: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    slots: dict[tuple[str, int], cp_model.IntVar] = field(default_factory=dict)
     buffers: dict[EpilogueBuffers, cp_model.IntVar] = field(default_factory=dict)
     copied: dict[str, cp_model.IntVar] = field(default_factory=dict)
     time: cp_model.LinearExprT = 0
@@ -295,7 +300,7 @@ def _rings(m: Model) -> None:
         most = max_depth(m.program, m.machine, number)
         depth = m.depth[plan.name] = m.cp.new_int_var(1, most, f"depth[{plan.name}]")
         for d in range(1, most + 1):
-            is_d = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
+            is_d = m.slots[plan.name, d] = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
             m.cp.add(m.ii >= m.t(iteration_pace(m.program, m.machine, d))).only_enforce_if(is_d)
@@ -375,34 +380,35 @@ def _later(
 
 
 def _time(m: Model) -> None:
-    """The predicted time of the block's tiles, as a multiple of cycles; the rest of it is constant.
-
-    With consumers in turns a round takes the longer of a loop and an epilogue's share of it. Times count in
-    shares of a pass, so that one that ends early in its slab is a whole number of them.
-    """
+    """The predicted time, as a multiple of cycles; what no schedule changes may be left out of it."""
     p, fixed = m.program, timing.fixed_parts(m.program, m.machine)
-    shares = p.structure.depth // (p.structure.tail or p.structure.depth)
-    main = round(p.passes * shares)
-    cycles = {b: shares * timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
-    epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
-    rounds, consumers = fixed.rounds, p.structure.consumers
     if p.region.streams_rows:
         m.time = p.tiles * m.unit * m.ii
         return
+    cycles = {b: timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
     if p.work is not None:
+        epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
         m.time = round(p.work.trips - p.work.tiles) * m.unit * _interval(m, fixed) + p.work.tiles * epilogue
         return
-    if p.structure.sharing is Sharing.ROWS:
-        m.time = rounds * (main * _interval(m, fixed) + epilogue)
-        return
-    handover = shares * math.ceil(fixed.handover)
-    alone = main * _interval(m, fixed) + handover
-    limit = consumers * (main * ii_bounds(p, m.machine)[1] + handover)
-    turn = m.cp.new_int_var(0, limit + max(cycles.values()), "turn")
-    m.cp.add(turn >= consumers * alone)
-    if rounds > consumers:
-        m.cp.add(turn >= alone + epilogue)
-    m.time = rounds * turn + consumers * epilogue
+    _time_of_products(m, fixed, cycles)
+
+
+def _time_of_products(m: Model, fixed: timing.Rounds, cycles: dict[EpilogueBuffers, int]) -> None:
+    """The largest of the lines of the ring's depth and of the epilogue's buffers.
+
+    Times count in shares of a cycle, in which a pass that ends early in its slab, a slab of an iteration and a
+    consumer's part of a turn are whole numbers.
+    """
+    s = m.program.structure
+    shares = (s.depth // s.tail if s.tail else 1) * s.copies * s.consumers
+    interval = _interval(m, fixed)
+    time = m.time = m.cp.new_int_var(0, _LONGEST, "time")
+    for (_, slots), is_slots in m.slots.items():
+        lap = laps(m.program, m.machine, slots)
+        for buffers, chosen in m.buffers.items():
+            for line in timing.total_lines(m.program, fixed, m.machine, cycles[buffers], lap):
+                least = round(shares * line.slope) * interval + math.ceil(shares * line.base)
+                m.cp.add(time >= least).only_enforce_if(is_slots, chosen)
 
 
 def _interval(m: Model, fixed: timing.Rounds) -> cp_model.IntVar:

@@ -43,7 +43,7 @@ class _Attempt:
     @property
     def value(self) -> int:
         """The time found, in the model's units."""
-        return round(float(self.solver.objective_value))
+        return int(self.solver.value(self.model.time))
 
     @property
     def interval(self) -> int:
@@ -104,18 +104,31 @@ class _Optimum:
         return model
 
     def _attempt(self, least: int, most: int) -> _Attempt:
-        """Minimize the time. In a range of II, what is no better than what was found already does not count."""
+        """Minimize the time. In a range of II, what is no better than what was found already does not count; and
+        the least II of that time is taken, for where a ring feeds a whole tile, time does not depend on it.
+        """
         model = self.model(least, most)
         if self.best is not None and least < most:
             model.cp.add(model.time <= self.best.value - 1)
         model.cp.minimize(model.time)
         attempt = self._run(model, _DETERMINISTIC_LIMIT - self.spent)
         self.spent += work(attempt.solver)
+        if attempt.status == cp_model.OPTIMAL and least < most:
+            attempt = self._least_interval(attempt, least, most)
         if attempt.found:
             self.last = attempt
             if self.best is None or attempt.value < self.best.value:
                 self.best, self.bound = attempt, attempt.value
         return attempt
+
+    def _least_interval(self, found: _Attempt, least: int, most: int) -> _Attempt:
+        """The attempt of this range with the least II among those that take as long."""
+        model = self.model(least, most)
+        model.cp.add(model.time <= found.value)
+        model.cp.minimize(model.ii)
+        attempt = self._run(model, _DETERMINISTIC_LIMIT - self.spent)
+        self.spent += work(attempt.solver)
+        return attempt if attempt.status == cp_model.OPTIMAL else found
 
     def _run(self, model: Model, limit: float) -> _Attempt:
         """Solve. A model that OR-Tools calls invalid is a fault of this program and raises RuntimeError."""

@@ -115,6 +115,12 @@ def slab_lines(region: Region, s: Structure, machine: Machine) -> float:
     return sum(view_lines(s, view, machine) * count for view, count in _copies(region, s))
 
 
+def side_lines(region: Region, s: Structure, machine: Machine, side: Role) -> float:
+    """Bytes of those that are of the operands along a tile's rows, or along its columns, by the axis' role."""
+    copies = _copies(region, s)
+    return sum(view_lines(s, view, machine) * count for view, count in copies if side in view.roles)
+
+
 def slot_bytes(region: Region, s: Structure) -> int:
     """Bytes of one slot of a block's ring."""
     return sum(math.prod(tile_shape(s, v)) * v.dtype.bits // 8 * count for v, count in _copies(region, s))

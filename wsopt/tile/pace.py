@@ -28,10 +28,14 @@ _PACE_STEPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The clock that the power limit leaves a loop, and the cycles from one slab to the next at that clock."""
+    """The clock that the power limit leaves a loop, and the cycles from one slab to the next at that clock.
+
+    `ahead` are those where no slab waits for a slot.
+    """
 
     clock_mhz: float
     slab: float
+    ahead: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,8 @@ class Demand:
     """What one slab of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
 
     `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its slabs.
-    `alone` where one consumer at a time has products under way: what it waits for, nobody fills.
+    `alone` where one consumer at a time has products under way: what it waits for, nobody fills. `active` is the
+    share of the SMs that are at work.
     """
 
     lines: float
@@ -48,10 +53,20 @@ class Demand:
     energy: float
     between: float
     alone: bool
+    active: float = 1.0
 
     def path(self, machine: Machine, clock_mhz: float) -> int:
-        """Cycles for which the slab's copies hold the way from L2: the SM's own, or its share of the GPC's."""
-        return max(load_cycles(self.lines, machine, clock_mhz), gpc_cycles(self.gpc, machine, clock_mhz))
+        """Cycles for which the slab's copies hold the way from L2: the SM's own, or its share of the GPC's.
+
+        Few SMs have a larger share, up to the rate of one alone. They need not be neighbours, so a GPC's may have
+        to fetch all that each of them reads.
+        """
+        own, gpc = load_cycles(self.lines, machine, clock_mhz), gpc_cycles(self.gpc, machine, clock_mhz)
+        if self.active == 1.0:
+            return max(own, gpc)
+        apart = gpc_cycles(self.lines * self.active, machine, clock_mhz)
+        alone = self.lines / machine.tma_bytes_per_cycle
+        return math.ceil(min(max(own, gpc), max(own * self.active, min(gpc, apart), alone)))
 
 
 def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
@@ -81,7 +96,8 @@ def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
         clock = machine.power_clock(slab + demand.between, demand.energy)
         if demand.path(machine, clock) == path:
             break
-    return Pace(clock, slab)
+    knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
+    return Pace(clock, slab, norm((path, demand.tensor), knee))
 
 
 def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
