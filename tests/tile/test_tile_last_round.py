@@ -65,6 +65,7 @@ def test_the_last_tiles_end_with_the_tensor(
     assert found.active == 0.1
     assert found.lines == pytest.approx((down + across) * TILE)
     assert found.gpc / whole.gpc == pytest.approx(found.lines / whole.lines)
+    assert found.data / whole.data == pytest.approx(found.lines / whole.lines)
     assert (found.tensor, found.energy) == (whole.tensor, whole.energy)
 
 
@@ -79,7 +80,9 @@ def test_the_last_tiles_end_with_the_tensor(
     ],
 )
 def test_few_sms_have_a_larger_share_of_the_paths(card: Machine, active: float, cycles: int) -> None:
-    demand = Demand(lines=2 * TILE, gpc=0, tensor=1, energy=0, between=0, alone=False, active=active)
+    demand = Demand(
+        lines=2 * TILE, data=2 * TILE, gpc=0, tensor=1, energy=0, between=0, alone=False, active=active
+    )
     assert demand.path(card, 1000.0) == cycles
     # Neighbours that are gone share no copies: a GPC's SMs fetch all that each of them reads, but not more.
     wide = replace(demand, gpc=TILE)

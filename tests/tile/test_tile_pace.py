@@ -69,7 +69,8 @@ def card(h200: Machine) -> Machine:
 
 def demand(path: float = 100, tensor: float = 100, *, gpc: float = 0, energy: float = 0) -> Demand:
     """A slab whose lines hold the path for so many cycles of 1000 MHz, and nothing outside the loop."""
-    return Demand(lines=64 * path, gpc=32 * gpc, tensor=tensor, energy=energy, between=0, alone=False)
+    lines = 64 * path
+    return Demand(lines=lines, data=lines, gpc=32 * gpc, tensor=tensor, energy=energy, between=0, alone=False)
 
 
 def slab(asked: Demand, card: Machine, slots: int) -> float:
@@ -104,6 +105,8 @@ def test_a_copy_of_one_sm_has_the_rate_of_one_sm(card: Machine) -> None:
     assert slab(demand(), replace(free, tma_bytes_per_cycle=32.0), 1) == pytest.approx(
         756 - 512 + 200 + 100 + 220, abs=0.25
     )
+    # Of half lines it is the bytes that come at that rate: 50 cycles less.
+    assert slab(replace(demand(), data=3200), free, 1) == pytest.approx(870, abs=0.25)
     # What the GPC fetches bounds the loop, but is no part of a slot's life: 920 in one slot, not 1720.
     assert slab(demand(gpc=900), free, 1) == pytest.approx(920, abs=15)
     assert slab(demand(gpc=1500), free, 1) == pytest.approx(1500, abs=0.25)
@@ -146,6 +149,7 @@ def test_deeper_rings_are_never_slower(h200: Machine) -> None:
     for _ in range(400):
         ends = {
             "lines": (4e3, 1e5),
+            "data": (4e3, 1e5),
             "gpc": (1e3, 3e4),
             "tensor": (64, 2048),
             "energy": (0, 4e3),
@@ -301,7 +305,8 @@ def test_an_iteration_has_all_its_slabs(card: Machine) -> None:
     # Rows of 64 bytes are half a line each: 128 lines hold the path for 256 cycles.
     assert iteration_pace(one, card, MANY) == 256
     assert iteration_pace(two, card, MANY) == 512
-    life = 500 + 256 + 64 * 64 * 64 // 4096 + 220
+    # Their bytes come to one SM alone in half of that.
+    life = 500 + 128 + 64 * 64 * 64 // 4096 + 220
     free = replace(card, copy_queue=0.0)
     assert iteration_pace(one, free, 2) == pytest.approx(life / 2, abs=1)
     assert iteration_pace(two, free, 2) == pytest.approx(life, abs=1)

@@ -31,8 +31,13 @@ def last_demand(region: Region, s: Structure, machine: Machine) -> Demand:
     down, across = (sum(part) / active for part in zip(*inside, strict=True))
     lines = down * side_lines(region, s, machine, row_role(s.swap))
     lines += across * side_lines(region, s, machine, column_role(s.swap))
+    share = lines / demand.lines
     return replace(
-        demand, lines=lines, gpc=demand.gpc * lines / demand.lines, active=active / machine.sm_count
+        demand,
+        lines=lines,
+        data=demand.data * share,
+        gpc=demand.gpc * share,
+        active=active / machine.sm_count,
     )
 
 

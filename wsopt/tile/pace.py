@@ -42,12 +42,14 @@ class Pace:
 class Demand:
     """What one slab of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
 
+    `data` are the bytes themselves, which one SM alone gets at its own rate, of whatever lines they are a part;
     `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its slabs.
     `alone` where one consumer at a time has products under way: what it waits for, nobody fills. `active` is the
     share of the SMs that are at work.
     """
 
     lines: float
+    data: float
     gpc: float
     tensor: float
     energy: float
@@ -65,7 +67,7 @@ class Demand:
         if self.active == 1.0:
             return max(own, gpc)
         apart = gpc_cycles(self.lines * self.active, machine, clock_mhz)
-        alone = self.lines / machine.tma_bytes_per_cycle
+        alone = self.data / machine.tma_bytes_per_cycle
         return math.ceil(min(max(own, gpc), max(own * self.active, min(gpc, apart), alone)))
 
 
@@ -74,6 +76,7 @@ def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
     return Demand(
         lines=slab_lines(region, s, machine),
+        data=slot_bytes(region, s),
         gpc=gpc_bytes(region, s, machine),
         tensor=mma_cycles(region, s, machine) * crowd * len(region.contractions),
         energy=slab_energy(region, s, machine),
@@ -113,7 +116,7 @@ def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> flo
     knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
 
     first = machine.first_bytes(latency.tma_load_l2)
-    bytes_alone = demand.lines / machine.tma_bytes_per_cycle
+    bytes_alone = demand.data / machine.tma_bytes_per_cycle
 
     pace: float = max(path, demand.tensor)
     for _ in range(_PACE_STEPS):
