@@ -108,7 +108,7 @@ def consistent(s: Schedule, e: Example) -> Schedule:
     return replace(
         s,
         shared_memory_bytes=used,
-        prediction=timing.predict(e.program, e.machine, s.ii, s.buffers, s.rings[0][1]),
+        prediction=timing.predict(e.program, e.machine, s.ii, s.buffers, [depth for _, depth in s.rings]),
     )
 
 
@@ -189,7 +189,7 @@ def test_mutants_are_refused_or_run_as_well(name: str, examples: dict[str, Examp
         alive += 1
         assert runs_in_time(mutant, e), what
         assert is_built(mutant, e), what
-        slots = mutant.rings[0][1]
+        slots = [depth for _, depth in mutant.rings]
         again = timing.predict(e.program, e.machine, mutant.ii, mutant.buffers, slots)
         assert mutant.prediction == again, what
     assert refused >= 40

@@ -54,7 +54,7 @@ def toy(card: Machine, sharing: Sharing = Sharing.ROWS, *, persistent: bool = Tr
 
 
 def test_persistent_blocks_start_once(card: Machine) -> None:
-    found = timing.predict(toy(card), card, 512, ONE, 1)
+    found = timing.predict(toy(card), card, 512, ONE, (1,))
     # 250 tiles on 100 SMs are three rounds; start, fill, rounds of loop and epilogue, last store.
     assert found.rounds == 3
     assert found.cycles == 1000 + (900 + 100) + 3 * (10 * 512 + 700) + 700
@@ -66,12 +66,12 @@ def test_persistent_blocks_start_once(card: Machine) -> None:
 
 
 def test_one_tile_a_block_turns_over_every_round(card: Machine) -> None:
-    found = timing.predict(toy(card, persistent=False), card, 512, ONE, 1)
+    found = timing.predict(toy(card, persistent=False), card, 512, ONE, (1,))
     assert found.cycles == 3 * (1000 + 1000 + 5120 + 700 + 3000)
 
 
 def test_turns_hide_the_epilogue_under_the_loop(card: Machine) -> None:
-    found = timing.predict(toy(card, Sharing.TURNS), card, 512, ONE, 1)
+    found = timing.predict(toy(card, Sharing.TURNS), card, 512, ONE, (1,))
     # A turn is the loop and the hand-over (60 + 20 + 30); only the last epilogue is seen. Of the first iteration,
     # whose copies are in the fill, it is the product alone that counts: one consumer's 256.
     assert found.cycles == 1000 + 1000 + 3 * (5120 + 110) - (512 - 256) + 500 + 700
@@ -79,7 +79,7 @@ def test_turns_hide_the_epilogue_under_the_loop(card: Machine) -> None:
 
 def test_turns_wait_for_an_epilogue_that_is_longer_than_the_loop(card: Machine) -> None:
     program = replace(toy(card, Sharing.TURNS), epilogue=replace(COST, alone=9000))
-    found = timing.predict(program, card, 512, ONE, 1)
+    found = timing.predict(program, card, 512, ONE, (1,))
     # Two consumers share a loop and an epilogue each: (5230 + 9000) / 2 a tile.
     assert found.cycles == 1000 + 1000 + 3 * 7115 - (512 - 256) + 9000 + 700
 
@@ -87,12 +87,15 @@ def test_turns_wait_for_an_epilogue_that_is_longer_than_the_loop(card: Machine) 
 @pytest.mark.parametrize("sharing", list(Sharing))
 def test_time_grows_with_the_interval_and_the_trips(card: Machine, sharing: Sharing) -> None:
     program = toy(card, sharing)
-    times = [timing.predict(program, card, ii, ONE, 1).microseconds for ii in range(300, 900, 50)]
+    times = [timing.predict(program, card, ii, ONE, (1,)).microseconds for ii in range(300, 900, 50)]
     assert all(a < b for a, b in itertools.pairwise(times))
-    times = [timing.predict(replace(program, trips=t), card, 512, ONE, 1).microseconds for t in range(1, 20)]
+    times = [
+        timing.predict(replace(program, trips=t), card, 512, ONE, (1,)).microseconds for t in range(1, 20)
+    ]
     assert all(a < b for a, b in itertools.pairwise(times))
     tiles = [
-        timing.predict(replace(program, tiles=t), card, 512, ONE, 1).cycles for t in (1, 100, 101, 200, 201)
+        timing.predict(replace(program, tiles=t), card, 512, ONE, (1,)).cycles
+        for t in (1, 100, 101, 200, 201)
     ]
     assert tiles[0] == tiles[1] < tiles[2] == tiles[3] < tiles[4]
 
@@ -170,12 +173,12 @@ def test_energy_of_a_loop_that_computes_values(card: Machine) -> None:
 
 def test_the_power_limit_holds_the_clock(card: Machine) -> None:
     program = toy(card)
-    cool = timing.predict(program, card, 512, ONE, 1)
+    cool = timing.predict(program, card, 512, ONE, (1,))
     assert (cool.cycles, cool.power) == (20160, 0)
     # 20160 cycles with 25 * 512 of energy: the clock of 800 MHz goes with the root of their ratio.
     hot = replace(card, power_clock_mhz=600.0)
     clock = 600 * (20160 / 12800) ** 0.5
-    found = timing.predict(program, hot, 512, ONE, 1)
+    found = timing.predict(program, hot, 512, ONE, (1,))
     assert 700 < clock < 1000
     assert found.sm_us == pytest.approx(20160 / clock)
     assert found.power == pytest.approx(20160 * (1000 / clock - 1))
@@ -184,20 +187,20 @@ def test_the_power_limit_holds_the_clock(card: Machine) -> None:
     parts = ("start", "fill", "main", "epilogue", "tail")
     assert [getattr(found, part) for part in parts] == [getattr(cool, part) for part in parts]
     # Beside an SM that takes three quarters of it by itself: 600 / sqrt(12800 / 20160 + 3 / 4).
-    idle = timing.predict(program, replace(hot, power_idle=0.75), 512, ONE, 1)
+    idle = timing.predict(program, replace(hot, power_idle=0.75), 512, ONE, (1,))
     assert idle.sm_us == pytest.approx(20160 / (600 / (12800 / 20160 + 0.75) ** 0.5))
 
 
 def test_waiting_leaves_power_for_a_higher_clock(card: Machine) -> None:
     program, hot = toy(card), replace(card, power_clock_mhz=600.0)
-    short, long = (timing.predict(program, hot, ii, ONE, 1) for ii in (512, 600))
+    short, long = (timing.predict(program, hot, ii, ONE, (1,)) for ii in (512, 600))
     # 3 * 9 * 88 cycles more, for in each tile an iteration has its slot from before, and is as long as its
     # products; but at a higher clock: time goes with the root of cycles.
     assert long.sm_us / short.sm_us == pytest.approx((22536 / 20160) ** 0.5)
     # But never less of it, and at last the sustained clock is reached.
-    times = [timing.predict(program, hot, ii, ONE, 1).sm_us for ii in range(512, 3000, 64)]
+    times = [timing.predict(program, hot, ii, ONE, (1,)).sm_us for ii in range(512, 3000, 64)]
     assert all(one < other for one, other in itertools.pairwise(times))
-    assert timing.predict(program, hot, 3000, ONE, 1).power == 0
+    assert timing.predict(program, hot, 3000, ONE, (1,)).power == 0
 
 
 def test_staging_buffers_hide_the_drain(card: Machine) -> None:
@@ -265,7 +268,7 @@ def test_a_kind_that_no_input_lends_keeps_a_buffer(h200: Machine) -> None:
 def test_memory_bounds_the_time_from_below(card: Machine) -> None:
     slow = replace(card, dram_sustained_bandwidth=1e11)
     program = toy(slow)
-    found = timing.predict(program, slow, 512, ONE, 1)
+    found = timing.predict(program, slow, 512, ONE, (1,))
     # Two operands of 2 MiB and an output of 8 MiB.
     assert program.dram_bytes == 12 * 2**20
     assert found.bound_by == "device memory"
@@ -275,7 +278,7 @@ def test_memory_bounds_the_time_from_below(card: Machine) -> None:
 def test_l2_bounds_the_time_from_below(card: Machine) -> None:
     slow = replace(card, l2_bandwidth=1e10)
     program = toy(slow)
-    found = timing.predict(program, slow, 512, ONE, 1)
+    found = timing.predict(program, slow, 512, ONE, (1,))
     through = 250 * program.tile_l2_bytes + 2048 * 2048 * 2
     assert (found.bound_by, found.l2_us) == ("L2", pytest.approx(through / 1e10 * 1e6))
 

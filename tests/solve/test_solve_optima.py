@@ -23,7 +23,6 @@ from wsopt.solve.bound import (
     lower_bound_us,
     max_depth,
     recurrence,
-    slot_lifetime,
     unit_load,
 )
 from wsopt.solve.model import build
@@ -31,6 +30,7 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.tile.lower import lower
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.ring import slot_lifetime
 from wsopt.tile.structures import structures
 from wsopt.tile.types import OpKind, TileProgram, Unit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from wsopt.tile.crowd import crowded_interval, iteration_energy
 from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
+from wsopt.tile.ring import slot_lifetime
 from wsopt.tile.types import Sharing, Structure, TileProgram, Unit
 
 CUT = Structure(64, 64, 64, 1, 4, Sharing.ROWS, False, False, 1, 1)
@@ -64,6 +66,30 @@ def test_of_the_threads_the_longest_counts(card: Machine) -> None:
     two = cut(card, 2)
     assert crowded_interval(holding(two, {Unit.TENSOR: 300}, 400, 100), card) == 500
     assert crowded_interval(holding(two, {Unit.TENSOR: 300}, 100, 400), card) == 500
+
+
+def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
+    program = cut(card)
+    keys, values = program.rings
+    # Products have their latencies still; a slot of values lives longer, for its product comes later.
+    lives = {plan.name: slot_lifetime(program, card, plan) for plan in (keys, values)}
+    found = {
+        slots: crowded_interval(program, card, slots) for slots in itertools.product((0, 1, 4), repeat=2)
+    }
+    alone = crowded_interval(program, card)
+    assert found[0, 0] == alone
+    squares = sum(c * c for c in (*held_cycles(program).values(), *issue_cycles(program).values()))
+    for (first, second), interval in found.items():
+        waits = [
+            math.ceil(lives[plan.name] / depth) for plan, depth in ((keys, first), (values, second)) if depth
+        ]
+        assert interval == math.ceil(math.sqrt(squares + max(waits, default=0) ** 2))
+    assert found[1, 4] > found[4, 4] > alone
+
+
+def test_the_ring_of_products_keeps_its_own_pace(card: Machine) -> None:
+    partial = lower(plain(4096, 4096, 1024, "f8e4m3"), replace(CUT, columns=128, consumers=2), card)
+    assert crowded_interval(partial, card, (1,)) == crowded_interval(partial, card)
 
 
 def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from attention_graphs import attention
-from tile_graphs import plain, region_of
+from tile_graphs import plain
 
 from wsopt.machine import Machine
 from wsopt.schedule.timing import fixed_parts
@@ -25,7 +25,6 @@ from wsopt.tile.pace import (
     slab_energy,
 )
 from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
 from wsopt.tile.types import Sharing, Structure, TileProgram
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
@@ -320,13 +319,3 @@ def test_loops_that_compute_values_have_no_pace_but_their_crowding(h200: Machine
     assert settled > max(held_cycles(program).values()) > 0
     assert [iteration_pace(program, h200, slots) for slots in (1, 4)] == [0, 0]
     assert fixed_parts(program, h200).crowded == settled
-
-
-def test_rows_that_stream_have_no_pace_of_their_own(h200: Machine) -> None:
-    region = region_of(
-        lambda g: g.cast(g.softmax(g.input("x", (96, 512), "bf16"), axis=-1), dtype="bf16", name="y")
-    )
-    program = lower(region, next(iter(structures(region, h200))), h200)
-    assert region.streams_rows
-    assert crowded_interval(program, h200) == 0
-    assert [iteration_pace(program, h200, slots) for slots in (1, 4)] == [0, 0]

@@ -172,16 +172,17 @@ class _Unroller:
         return max(at for at, one in enumerate(self.issued) if one == (name, iteration))
 
     def _wait_for(self, place: int) -> Iterator[Instruction]:
-        """Wait for a product and all before it, once."""
+        """Wait for a product and all before it, once.
+
+        Its operand's registers are not named: as results of the wait they would be 16-bit halves that live round
+        the loop, which ptxas packs anew. That they are kept until the product ends is seen in the machine code.
+        """
         if place < self.waited:
             return
         names: list[str] = []
         for name, iteration in self.issued[self.waited : place + 1]:
             age = self._age_of(iteration)
             names.append(self.writer.name(name, age(name)))
-            product = self.writer.product(name)
-            if isinstance(product.left, str):
-                names.append(self.writer.operand(product, age))
         self.waited = place + 1
         yield MmaWait(len(self.issued) - 1 - place, tuple(dict.fromkeys(names)))
 

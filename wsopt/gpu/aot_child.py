@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from wsopt.gpu.aot import CompiledKernel
+from wsopt.gpu.async_reads import overwritten_operands
 from wsopt.gpu.errors import CompileError
 from wsopt.gpu.kernel_file import load_kernel_file, torch_or_stand_in
 from wsopt.gpu.quiet import captured_output
@@ -154,6 +155,7 @@ def _measure(
         spill_loads=counts.get(SPILL_LOAD, 0),
         spill_stores=counts.get(SPILL_STORE, 0),
         spills_in_loop=spills_in_main_loops(instructions),
+        overwritten_operands=overwritten_operands(instructions),
         wgmma=sum(counts.get(opcode, 0) for opcode in TENSOR_OPCODES),
         tensor_registers=tuple(part.registers for part in parts if part.tensor),
         copy_registers=tuple(part.registers for part in parts if not part.tensor),

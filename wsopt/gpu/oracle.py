@@ -22,6 +22,10 @@ def verdict(compiled: CompiledKernel, expectation: Expectation) -> tuple[str, ..
         complaints.append(f"{compiled.spills_in_loop} spill accesses inside the main loop")
     if compiled.spill_loads or compiled.spill_stores:
         complaints.append(f"spills: {compiled.spill_loads} loads and {compiled.spill_stores} stores")
+    if compiled.overwritten_operands:
+        complaints.append(
+            f"{compiled.overwritten_operands} writes to registers that a product under way still reads"
+        )
     if compiled.stack_bytes:
         complaints.append(f"a stack of {compiled.stack_bytes} bytes a thread, expected none")
     if compiled.wgmma != expectation.wgmma:

@@ -23,12 +23,15 @@ SPILL_LOAD, SPILL_STORE = "LDL", "STL"
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: byte address, mnemonic without modifiers, where it branches to, if it may not."""
+    """One instruction: byte address, mnemonic without modifiers, where it branches to, if it may not, and the
+    modifiers and operands behind the mnemonic.
+    """
 
     address: int
     opcode: str
     target: int | None
     predicated: bool
+    operands: str = ""
 
     @property
     def is_spill(self) -> bool:
@@ -47,7 +50,13 @@ def parse_sass(text: str) -> tuple[Instruction, ...]:
     for address, guard, opcode, operands in _LINE.findall(text):
         target = _TARGET.search(operands) if opcode == "BRA" else None
         found.append(
-            Instruction(int(address, 16), opcode, int(target[1], 16) if target else None, bool(guard))
+            Instruction(
+                int(address, 16),
+                opcode,
+                int(target[1], 16) if target else None,
+                bool(guard),
+                operands.rstrip(),
+            )
         )
     return tuple(found)
 

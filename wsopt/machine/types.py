@@ -245,6 +245,18 @@ class Machine:
     copy_knee_alone: Annotated[
         float, _real(1, 100, "the same where one consumer at a time has products under way")
     ]
+    stream_knee: Annotated[
+        float, _real(1, 100, "exponent of the norm in which device memory and ring bound rows that stream")
+    ]
+    stream_bytes_few: Annotated[
+        float, _real(1, 1e6, "bytes on the way to each SM up to which device memory is not slowed")
+    ]
+    stream_bytes_many: Annotated[
+        float, _real(1, 1e6, "bytes on the way to each SM from which it is slowed no further")
+    ]
+    stream_loss: Annotated[
+        float, _real(0, 10, "how much longer a byte takes there, in times, where rows are read and written")
+    ]
 
     kernel_launch_us: Annotated[float, _real(0, 1000, "one launch, microseconds")]
     block_start_cycles: Annotated[float, _real(0, 1e6, "from block start to first load, cycles")]

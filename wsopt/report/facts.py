@@ -13,8 +13,9 @@ from wsopt.report.words import operand, unit_words
 from wsopt.schedule import budget
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.bound import promotion, recurrence, ring_bound, slot_lifetime
+from wsopt.solve.bound import promotion, recurrence
 from wsopt.tile.held import held_cycles
+from wsopt.tile.ring import ring_bound, slot_lifetime
 from wsopt.tile.types import RingPlan, Structure, TileOp, Unit
 
 

@@ -267,7 +267,7 @@ def _life(schedule: Schedule, program: TileProgram, tile: Live) -> tuple[int, in
 
 def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """The prediction is what the formula gives."""
-    slots = schedule.rings[0][1] if schedule.rings else 0
+    slots = [depth for _, depth in schedule.rings]
     again = timing.predict(program, machine, schedule.ii, schedule.buffers, slots)
     if again != schedule.prediction:
         given, derived = schedule.prediction.microseconds, again.microseconds

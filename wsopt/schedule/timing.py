@@ -9,6 +9,7 @@ the sustained clock. No kernel is faster than its bytes through L2 and device me
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
@@ -179,10 +180,8 @@ def _row_main(program: TileProgram, fixed: Rounds, machine: Machine, ii: float) 
     As in a loop of products (`tile.pace`) copies come early and late, so that two bounds that are alike add up
     as a norm.
     """
-    alone = program.structure.consumers == 1
-    knee = machine.copy_knee_alone if alone else machine.copy_knee
     memory, own = program.tiles / machine.sm_count * ii, fixed.rounds * row_interval(program)
-    return norm((memory, own), knee)
+    return norm((memory, own), machine.copy_knee)
 
 
 def _energy(program: TileProgram, machine: Machine) -> float:
@@ -290,16 +289,18 @@ def roofline_us(program: TileProgram, machine: Machine) -> float:
 
 
 def predict(
-    program: TileProgram, machine: Machine, ii: float, buffers: EpilogueBuffers, slots: int
+    program: TileProgram, machine: Machine, ii: float, buffers: EpilogueBuffers, slots: Sequence[int]
 ) -> Prediction:
     """The predicted time of a schedule with this initiation interval, these epilogue buffers, and so many slots
-    of its first ring.
+    of each ring.
     """
     fixed = fixed_parts(program, machine)
     epilogue = epilogue_cycles(program, machine, buffers)
-    interval = max(ii, fixed.crowded)
-    lap = laps(program, machine, slots).held_to(interval) if streams_products(program) else None
-    running = total_cycles(program, fixed, machine, ii, epilogue, lap)
+    interval = max(ii, fixed.crowded, crowded_interval(program, machine, slots))
+    lap = (
+        laps(program, machine, max(slots, default=0)).held_to(interval) if streams_products(program) else None
+    )
+    running = total_cycles(program, fixed, machine, interval, epilogue, lap)
     power = power_cycles(fixed, machine, running)
     cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6

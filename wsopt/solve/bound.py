@@ -8,10 +8,12 @@ from dataclasses import replace
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.laps import Laps, laps
+from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.ring import releases, ring_bound
 from wsopt.tile.row_costs import ROW_GRAIN
-from wsopt.tile.types import OpKind, RingPlan, TileProgram
+from wsopt.tile.types import OpKind, TileProgram
 
 _COARSE = 16
 II_SLACK = 4
@@ -55,28 +57,9 @@ def promotion(program: TileProgram) -> int:
     found = [0]
     for add in adds:
         product = products[add.inputs[0]]
-        release = program.op(_releases(program, product.name)[0])
+        release = program.op(releases(program, product.name)[0])
         found.append(product.copy * product.busy + product.latency + add.issue + release.issue)
     return max(found)
-
-
-def _releases(program: TileProgram, product: str) -> list[str]:
-    """The operations that hand back what a product has read."""
-    found = [e.target for e in program.edges if e.source == product]
-    return [name for name in found if program.op(name).kind is OpKind.RELEASE]
-
-
-def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
-    """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
-    lifetimes = [0]
-    handover = math.ceil(machine.latency.mbarrier_wake)
-    for edge in program.edges:
-        source, target = program.op(edge.source), program.op(edge.target)
-        if source.name in plan.loads:
-            for name in _releases(program, target.name):
-                release = program.op(name)
-                lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
-    return max(lifetimes)
 
 
 def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
@@ -97,9 +80,17 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
         ring_bound(program, machine, plan, max(1, max_depth(program, machine, number)))
         for number, plan in enumerate(program.rings)
     ]
-    deepest = iteration_pace(program, machine, max(1, max_depth(program, machine))) if program.rings else 0
-    least = max(unit_load(program), recurrence(program), promotion(program), deepest, *slots)
+    least = max(
+        unit_load(program), recurrence(program), promotion(program), _best_pace(program, machine), *slots
+    )
     return math.ceil(least / time_unit(program)) * time_unit(program)
+
+
+def _best_pace(program: TileProgram, machine: Machine) -> int:
+    """The pace of the best ring: of products the deepest, where rows stream one that device memory likes."""
+    deepest = max(1, max_depth(program, machine)) if program.rings else 0
+    depths = range(1, deepest + 1) if program.region.streams_rows else range(deepest, deepest + 1)
+    return min((iteration_pace(program, machine, depth) for depth in depths if depth), default=0)
 
 
 def time_unit(program: TileProgram) -> int:
@@ -107,16 +98,6 @@ def time_unit(program: TileProgram) -> int:
     if program.region.streams_rows:
         return ROW_GRAIN
     return _COARSE if program.region.body else 1
-
-
-def ring_bound(program: TileProgram, machine: Machine, plan: RingPlan, depth: int) -> int:
-    """Cycles an iteration that a ring of this depth takes: the least lives of an iteration's slabs over it.
-
-    A slot of slab c goes on to slab (c + depth) mod copies, (c + depth) div copies iterations later. That
-    renames the slabs, and the iterations add up to `depth`: so the slabs' lives add up to at most depth * II,
-    at odd depths too, where the life of one slab may be longer and that of another has to be shorter.
-    """
-    return math.ceil(slot_lifetime(program, machine, plan) * program.structure.copies / depth)
 
 
 def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
@@ -163,7 +144,8 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     """
     fixed = timing.fixed_parts(program, machine)
     epilogue = min(timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
-    ii = max(least, ii_lower_bound(program, machine))
+    deepest = [max_depth(program, machine, number) for number in range(len(program.rings))]
+    ii = max(least, ii_lower_bound(program, machine), crowded_interval(program, machine, deepest))
     lap = most_ahead(program, machine, ii) if timing.streams_products(program) else None
     cycles = timing.total_cycles(program, fixed, machine, ii, epilogue, lap)
     cycles += timing.power_cycles(fixed, machine, cycles)

@@ -18,8 +18,10 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.laps import laps
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
-from wsopt.solve.bound import ii_bounds, max_depth, slot_lifetime, time_unit
+from wsopt.solve.bound import ii_bounds, max_depth, time_unit
+from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.ring import slot_lifetime
 from wsopt.tile.types import Live, OpKind, RingPlan, TileOp, TileProgram, Unit
 
 _LONGEST = 2**56
@@ -412,10 +414,14 @@ def _time_of_products(m: Model, fixed: timing.Rounds, cycles: dict[EpilogueBuffe
 
 
 def _interval(m: Model, fixed: timing.Rounds) -> cp_model.IntVar:
-    """What an iteration takes: II, or longer where units and threads wait for one another."""
-    crowded = m.t(math.ceil(fixed.crowded))
-    interval = m.cp.new_int_var(0, max(crowded, m.t(m.interval[1])), "interval")
-    m.cp.add_max_equality(interval, [m.ii, crowded])
+    """What an iteration takes: II, or longer where units, threads and rings wait for one another."""
+    depths = [[int(ring == name) * slots for name in m.depth] for ring, slots in m.slots]
+    crowded = [m.t(crowded_interval(m.program, m.machine, depth)) for depth in depths]
+    least = m.t(math.ceil(fixed.crowded))
+    interval = m.cp.new_int_var(least, max(least, m.t(m.interval[1]), *crowded), "interval")
+    m.cp.add(interval >= m.ii)
+    for longer, is_slots in zip(crowded, m.slots.values(), strict=True):
+        m.cp.add(interval >= longer).only_enforce_if(is_slots)
     return interval
 
 

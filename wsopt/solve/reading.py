@@ -44,5 +44,5 @@ def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
         buffers=buffers,
         base_registers=budget.base_registers(m.program.structure, m.machine),
         shared_memory_bytes=budget.shared_memory(m.program, [slots for _, slots in rings], buffers),
-        prediction=timing.predict(m.program, m.machine, ii, buffers, rings[0][1] if rings else 0),
+        prediction=timing.predict(m.program, m.machine, ii, buffers, [depth for _, depth in rings]),
     )

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
 from wsopt.tile.held import held_cycles, issue_cycles, norm
+from wsopt.tile.ring import ring_bound
 from wsopt.tile.types import OpKind, TileOp, TileProgram, Unit
 
 _ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
 
 
-def crowded_interval(program: TileProgram, machine: Machine) -> int:
+def crowded_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:
     """Cycles that an iteration takes at least, in the long run; 0 for loops of products alone.
+
+    `slots` are those of each ring; a ring of 0, or all where they are left out, keeps nobody waiting.
 
     Loops that compute values, and those that add up partial sums, have consumers with work of their own. A
     schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
     drift, and who comes while a unit is held waits: what each unit takes by itself, and each consumer's own
-    thread, add up as a norm.
+    thread, add up as a norm. So does the ring that is waited for the longest, where the loop computes values;
+    that of products keeps a pace of its own (`tile.pace`).
     """
     if not program.region.body and all(op.kind is not OpKind.ACCUMULATE for op in program.loop):
         return 0
     thread = max(issue_cycles(program).values(), default=0)
-    return math.ceil(norm((*held_cycles(program).values(), thread), machine.consumer_knee))
+    ring = _ring_cycles(program, machine, slots) if program.region.body else 0
+    return math.ceil(norm((*held_cycles(program).values(), thread, ring), machine.consumer_knee))
+
+
+def _ring_cycles(program: TileProgram, machine: Machine, slots: Sequence[int]) -> int:
+    """Cycles an iteration that the ring takes which keeps its slots the longest."""
+    depths = zip(program.rings, slots, strict=bool(slots))
+    return max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:

@@ -18,6 +18,7 @@ from wsopt.tile.costs import (
     slot_bytes,
 )
 from wsopt.tile.held import norm
+from wsopt.tile.stream import stream_pace
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Region, Role, Sharing, Structure, TileProgram
 
@@ -162,10 +163,10 @@ def ring_slots(region: Region, s: Structure, machine: Machine) -> int:
 
 
 def iteration_pace(program: TileProgram, machine: Machine, slots: int) -> int:
-    """Cycles that an iteration takes at least with a ring of so many slots; 0 where a loop computes values and
-    where rows stream.
-    """
-    if program.region.body or program.region.streams_rows:
+    """Cycles that an iteration takes at least with a ring of so many slots; 0 where a loop computes values."""
+    if program.region.streams_rows:
+        return stream_pace(program, machine, slots)
+    if program.region.body:
         return 0
     s = program.structure
     return math.ceil(s.copies * loop_pace(slab_demand(program.region, s, machine), machine, slots).slab)

@@ -76,19 +76,11 @@ class _Cut:
         )  # fmt: skip
 
 
-def _work_cycles(cut: _Cut) -> int:
-    """Cycles that a consumer's arithmetic for one tile takes alone."""
-    return sum(row_costs.phase_cycles(cut.region, p, cut.s, cut.machine)[0] for p in cut.phases)
-
-
 def _load(cut: _Cut, view: View, consumer: int) -> None:
-    """One consumer's rows of a tensor. The path from device memory is a queue, as that from L2 is."""
+    """One consumer's rows of a tensor; how they fare among all that are on the way is the ring's (`tile.stream`)."""
     machine, name = cut.machine, f"{cut.region.operand_name(view)}@{consumer}"
     nbytes = cut.nbytes(view)
     cut.values.append(Value(f"tile:{name}", (cut.s.rows, cut.s.columns), view.dtype, Space.SHARED, consumer))
-    views = [*cut.region.operands, *(output.view for output in cut.region.outputs)]
-    turn = sum(row_costs.memory_cycles(cut.nbytes(v), cut.tiles, machine) for v in views) * cut.s.consumers
-    queue = 1 + machine.copy_queue * turn / max(turn, _work_cycles(cut))
     busy = costs.load_cycles(nbytes, machine)
     cut.ops.append(
         TileOp(
@@ -101,7 +93,7 @@ def _load(cut: _Cut, view: View, consumer: int) -> None:
             unit=Unit.TMA,
             issue=math.ceil(machine.latency.mbarrier_wait),
             busy=busy,
-            latency=math.ceil(machine.latency.tma_load_dram * queue) + busy,
+            latency=math.ceil(machine.latency.tma_load_dram) + busy,
             tensor=view.tensor,
             pipes=((Unit.MEMORY, row_costs.memory_cycles(nbytes, cut.tiles, machine)),),
         )
