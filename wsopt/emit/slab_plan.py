@@ -14,6 +14,7 @@ from wsopt.emit.slab_values import SlabWriter
 from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
 from wsopt.graph.types import DType
 from wsopt.schedule.types import PartitionRole
+from wsopt.tile.lanes import lane_sums
 from wsopt.tile.ranges import splits, trip_counts
 from wsopt.tile.slab_costs import inner_extent
 from wsopt.tile.steps import arguments
@@ -111,7 +112,8 @@ class SlabPlan(KernelPlan):
 
     def writer(self) -> SlabWriter:
         """The writer of the loop's arithmetic."""
-        return SlabWriter(self.program.region, self.s, self.names, self._loop_sources())
+        apart = lane_sums(self.program.region, self.s, self.verified.machine)
+        return SlabWriter(self.program.region, self.s, self.names, apart, self._loop_sources())
 
     def _loop_sources(self) -> dict[str, Operand]:
         found = {}

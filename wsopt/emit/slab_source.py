@@ -212,8 +212,11 @@ def _epilogue_parameters(plan: SlabPlan) -> list[str]:
 
 def _epilogue_calls(plan: SlabPlan) -> list[str]:
     lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
-    rows = [plan.writer().name(item.name) for item in plan.epilogue_rows()]
-    lines += [f"{name} = gl.convert_layout({name}, gl.SliceLayout(1, PIECE_LAYOUT))" for name in rows]
+    writer = plan.writer()
+    for item in plan.epilogue_rows():
+        name = writer.name(item.name)
+        whole = f"gl.sum({name}, axis=1)" if item.name in writer.apart else name
+        lines.append(f"{name} = gl.convert_layout({whole}, gl.SliceLayout(1, PIECE_LAYOUT))")
     for piece in range(plan.s.pieces):
         sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
         given = {"column": f"{piece} * PIECE_COLUMNS" if piece else "0", "piece": str(piece)}

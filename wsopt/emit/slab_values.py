@@ -32,11 +32,14 @@ _ZEROS = {**GLUON, DType.BOOL: "gl.int1"}
 
 @dataclass(slots=True)
 class SlabWriter:
-    """Writes phases and rescalings. `sources` are the tensors that the loop's values read, as operands."""
+    """Writes phases and rescalings. `sources` are the tensors that the loop's values read, as operands, `apart` the
+    sums that each thread keeps of its own columns.
+    """
 
     region: Region
     s: Structure
     names: Names
+    apart: frozenset[str]
     sources: dict[str, Operand] = field(default_factory=dict)
 
     def name(self, value: str, age: int = 0) -> str:
@@ -213,6 +216,10 @@ class SlabWriter:
         if item.kind == "max":
             yield Assign(name, f"gl.maximum({name}, gl.max({value}, axis=1))")
             return
+        if item.name in self.apart:
+            kept = name if item.decay is None else f"by_lanes({name}, {operand(item.decay).name})"
+            yield Assign(name, f"{kept} + lane_sums({value})")
+            return
         kept = name if item.decay is None else f"{name} * {operand(item.decay).name}"
         yield Assign(name, f"{kept} + gl.sum({value}, axis=1)")
 
@@ -240,6 +247,8 @@ class SlabWriter:
             return f"gl.zeros([CONSUMER_ROWS, {columns}], gl.float32, {layout})"
         if isinstance(item, Statement) and Role.STREAM in item.spans:
             return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[item.dtype]}, SLAB_LAYOUT)"
+        if item.name in self.apart:
+            return "lane_sums(gl.zeros([CONSUMER_ROWS, TILE_DEPTH], gl.float32, SLAB_LAYOUT))"
         start = 'float("-inf")' if isinstance(item, Reduction) and item.kind == "max" else "0"
         dtype = _ZEROS[item.dtype] if isinstance(item, Statement) else "gl.float32"
         return f"gl.full([CONSUMER_ROWS], {start}, {dtype}, gl.SliceLayout(1, SLAB_LAYOUT))"

@@ -372,6 +372,7 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
         "constants": [*slab_constants(plan), *_numbers(written)],
         "uses_tanh": "tanh_approx(" in written,
         "choices": [(helper(name), name) for name in helpers(written)],
+        "uses_lane_sums": "lane_sums(" in written,
         "uses_language": NAN_RULE in written,
         "tiles": batches + "row_tiles",
         "trips": "",

@@ -10,6 +10,7 @@ import math
 
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
+from wsopt.tile.lanes import lane_sums, saved_cycles
 from wsopt.tile.pipes import element_mix, pipe_cycles
 from wsopt.tile.steps import BodyItem, arguments
 from wsopt.tile.types import SLAB, Reduction, Region, Role, Source, Statement, Structure, Unit
@@ -77,6 +78,8 @@ def phase_cycles(
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     busiest = max(*alone.values(), mix.instructions * elements / slots, 0.0)
     starts = sum(machine.tile_start[f"row_{i.kind}"] for i in items if isinstance(i, Reduction))
+    apart = lane_sums(region, s, machine)
+    starts -= saved_cycles(machine) * sum(item.name in apart for item in items)
     chain = machine.latency.arithmetic * sum(isinstance(i, Statement) for i in items)
     chain += machine.latency.special * sum(isinstance(i, Statement) and "exp" in i.primitive for i in items)
     reading, ports = _reading(region, items, s, machine)
