@@ -305,6 +305,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,
         "choices": (),
+        "uses_lane_sums": False,
         "order_lines": (),
         "uses_language": NAN_RULE in piece,
         "has_batch": plan.has_batch,
