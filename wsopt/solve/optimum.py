@@ -16,7 +16,8 @@ from wsopt.schedule import timing
 from wsopt.schedule.types import Schedule
 from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, time_unit
-from wsopt.solve.intervals import least_interval
+from wsopt.solve.floor import floor_of_time
+from wsopt.solve.intervals import Least, least_interval
 from wsopt.solve.model import Model, build, stretches, ties
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.reading import read
@@ -25,6 +26,8 @@ from wsopt.solve.worker import deterministic, work
 from wsopt.tile.types import TileProgram
 
 _DETERMINISTIC_LIMIT = 20.0
+_TIGHT_LIMIT = 1.0
+"""Work after which the tightest order among equals is no longer looked for."""
 
 
 @dataclass(slots=True)
@@ -83,13 +86,37 @@ class _Optimum:
         low, most = ii_bounds(self.program, self.machine)
         low = max(low, consumers_interval(self.program, self.machine, self.margin))
         unit = time_unit(self.program)
-        least = least_interval(self._probe, low, most, unit, steady=stretches(self.program))
+        least = self._tightest(low, most, unit)
+        if least is None:
+            return
         left = least.bound + unit if least.found else least.bound
         if left > most or (least.found and self.last is not None and self.last.ends_soonest):
             return
         rest = self._attempt(left, most)
         if rest.status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
             self.proved, self.bound = False, rest.solver.best_objective_bound
+
+    def _tightest(self, low: int, most: int, unit: int) -> Least | None:
+        """The least II, or None where it is hard to find and would buy nothing: the time is at its floor without it.
+
+        Where a loop computes values, units and rings keep it from taking less than some interval, and an II below
+        that is the tighter order among equals.
+        """
+        steady = stretches(self.program)
+        if self.program.work is None:
+            return least_interval(self._probe, low, most, unit, steady=steady)
+        floor = floor_of_time(self.program, self.machine)
+
+        def easy(interval: int) -> bool | None:
+            return None if self.spent > _TIGHT_LIMIT and interval < floor.interval else self._probe(interval)
+
+        least = least_interval(easy, low, most, unit, steady=steady)
+        if least.found or least.bound >= floor.interval:
+            return least
+        self._attempt(floor.interval, floor.interval)
+        if self.best is not None and self.best.value <= floor.time:
+            return None
+        return least_interval(self._probe, least.bound, most, unit, steady=steady)
 
     def _probe(self, interval: int) -> bool | None:
         """Whether this II has a schedule. None if that, or which buffers are best with it, is not decided."""

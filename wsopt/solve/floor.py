@@ -1,0 +1,45 @@
+"""What shared memory alone leaves a loop that computes values: the least time of any rings and buffers that fit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from wsopt.machine.types import Machine
+from wsopt.schedule import budget, timing
+from wsopt.solve.bound import max_depth, time_unit
+from wsopt.tile.crowd import crowded_interval
+from wsopt.tile.types import TileProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """No schedule takes less than `time`, as the model counts it; an II up to `interval` cycles costs no more."""
+
+    time: float
+    interval: int
+
+
+def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
+    """The least over all depths of the rings and all choices of epilogue buffers that shared memory has room for.
+
+    What is placed where is left out. Infinite where nothing fits.
+    """
+    assert program.work is not None, "loops that compute values have work"
+    unit = time_unit(program)
+    most = [max_depth(program, machine, number) for number in range(len(program.rings))]
+    options = {b: timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program)}
+    best = Floor(math.inf, 0)
+    for depths in itertools.product(*(range(1, deepest + 1) for deepest in most)):
+        fitting = [
+            cycles
+            for buffers, cycles in options.items()
+            if budget.shared_memory(program, depths, buffers) <= machine.shared_memory_per_block_bytes
+        ]
+        if fitting:
+            crowded = crowded_interval(program, machine, depths)
+            loops = round(program.work.trips - program.work.tiles) * math.ceil(crowded / unit) * unit
+            found = Floor(loops + program.work.tiles * min(fitting), crowded // unit * unit)
+            best = min(best, found, key=lambda floor: floor.time)
+    return best
