@@ -17,6 +17,8 @@ from wsopt.report.words import operand
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.solve.bound import max_depth
+from wsopt.tile.stream import stream_pace
 from wsopt.tile.types import OpKind, Reduction, Sharing, Structure, TileOp, Unit
 
 _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
@@ -211,7 +213,21 @@ def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
         f"Device memory is busy for {memory} of the time.",
         f"{each} reads, reduces and stores {s.rows} of a tile's {s.tile_rows} rows in {work:,} of {ii:,} cycles, "
         f"and waits for the rest; loads run up to {depth} tiles ahead.",
+        *_on_the_way(verified, depth),
     )
+
+
+def _on_the_way(verified: VerifiedSchedule, depth: int) -> Iterator[str]:
+    """Why the ring of rows has as many slots as it has: what a shorter and the deepest one would take."""
+    program, machine = verified.program, verified.machine
+    (ring,) = program.rings
+    others = sorted({depth - 1, max_depth(program, machine)} - {0, depth})
+    paces = [f"{stream_pace(program, machine, slots):,} with {slots}" for slots in others]
+    if paces:
+        yield (
+            f"Up to {depth * ring.slot_bytes:,} bytes are on the way to each SM: by that alone a tile takes "
+            f"{stream_pace(program, machine, depth):,} cycles, {joined(paces)} slots."
+        )
 
 
 def sentences(verified: VerifiedSchedule) -> tuple[str, ...]:

@@ -1,0 +1,40 @@
+"""What is said of rows that stream: the ring's depth is explained by what other depths would take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wsopt.graph.parse import parse_graph
+from wsopt.machine import load_machine
+from wsopt.report.sentences import sentences
+from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.solve.bound import max_depth
+from wsopt.solve.search import Search
+from wsopt.tile.region import find_region
+from wsopt.tile.stream import stream_pace
+
+PROBLEM = Path(__file__).parents[2] / "problems" / "softmax_rows.json"
+
+
+@pytest.fixture(scope="module")
+def rows() -> VerifiedSchedule:
+    graph = parse_graph(json.loads(PROBLEM.read_text()), PROBLEM.stem)
+    verified, _ = Search(find_region(graph), load_machine("h200")).run()
+    return verified
+
+
+def test_a_ring_is_told_with_what_others_would_take(rows: VerifiedSchedule) -> None:
+    program, machine, depth = rows.program, rows.machine, rows.schedule.depth("ring")
+    (told,) = [text for text in sentences(rows) if "on the way to each SM" in text]
+    (ring,) = program.rings
+    assert f"{depth * ring.slot_bytes:,} bytes" in told
+    deepest = max_depth(program, machine)
+    assert 1 < depth < deepest
+    own = stream_pace(program, machine, depth)
+    for other in (depth - 1, deepest):
+        assert stream_pace(program, machine, other) > own
+        assert f"{stream_pace(program, machine, other):,} with {other}" in told
+    assert f"{own:,} cycles" in told
