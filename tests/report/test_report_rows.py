@@ -10,12 +10,21 @@ import pytest
 from wsopt.graph.parse import parse_graph
 from wsopt.machine import load_machine
 from wsopt.report.sentences import sentences
+from wsopt.report.text import inspect_text
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
 from wsopt.solve.search import Search
 from wsopt.tile.region import find_region
 from wsopt.tile.stream import stream_pace
+from wsopt.tile.types import Unit
 
+F32_ROWS = {
+    "format": "wsopt.graph/1",
+    "name": "rows",
+    "inputs": [{"name": "x", "shape": [4096, 2048], "dtype": "f32"}],
+    "nodes": [{"name": "y", "op": "softmax", "inputs": ["x"]}],
+    "outputs": ["y"],
+}
 PROBLEM = Path(__file__).parents[2] / "problems" / "softmax_rows.json"
 
 
@@ -38,3 +47,11 @@ def test_a_ring_is_told_with_what_others_would_take(rows: VerifiedSchedule) -> N
         assert stream_pace(program, machine, other) > own
         assert f"{stream_pace(program, machine, other):,} with {other}" in told
     assert f"{own:,} cycles" in told
+
+
+def test_what_takes_no_cycles_has_no_bar() -> None:
+    # f32 needs no widening: reading a tile holds the port of shared memory alone.
+    verified, certificate = Search(find_region(parse_graph(F32_ROWS, "rows")), load_machine("h200")).run()
+    (read,) = [op for op in verified.program.loop if op.name == "read@0"]
+    assert [unit for unit, _ in read.held] == [Unit.SHARED]
+    assert "read the rows" in inspect_text(verified, certificate)

@@ -454,8 +454,8 @@ class TileOp:
     @property
     def held(self) -> tuple[tuple[Unit, int], ...]:
         """Every unit that the operation holds, with the cycles."""
-        own = ((self.unit, self.busy),) if self.unit is not None and self.busy else ()
-        return own + self.pipes
+        own = ((self.unit, self.busy),) if self.unit is not None else ()
+        return tuple((unit, cycles) for unit, cycles in own + self.pipes if cycles)
 
 
 @dataclass(frozen=True, slots=True)
