@@ -55,7 +55,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _device: device)
     shutil.copy(FIXTURES / "torch_kernel.py", tmp_path / "kernel.py")
     (tmp_path / "graph.json").write_text(GRAPH)
-    (tmp_path / "schedule.json").write_text('{"prediction": {"predicted_us": 3.5, "bound_us": 2}}')
+    (tmp_path / "schedule.json").write_text(
+        '{"prediction": {"predicted_us": 3.5, "bound_us": 2, "roofline_us": 1.5}}'
+    )
     return tmp_path
 
 
@@ -63,7 +65,7 @@ def test_a_good_kernel(folder: Path) -> None:
     row = bench_folder.bench_folder(folder, OPTIONS, device="cpu")
     assert (row.name, row.folder, row.status, row.message) == ("tiny", folder.name, "ok", "")
     assert (row.flops, row.bytes) == (2 * 32 * 48 * 64, 2 * (32 * 64 + 48 * 64 + 32 * 48))
-    assert (row.predicted_us, row.bound_us) == (3.5, 2.0)
+    assert (row.predicted_us, row.bound_us, row.roofline_us) == (3.5, 2.0, 1.5)
     assert dict(row.errors)["y"] < 1e-2
     statuses = {item.name: item.status for item in row.baselines}
     assert statuses == {"cublas": "ok", "eager": "ok", "scaled_mm": "inapplicable"}

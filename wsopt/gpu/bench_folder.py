@@ -91,6 +91,7 @@ def _row(folder: BuildFolder, path: Path) -> Row:
         bytes=work.get("bytes") or compulsory_bytes(folder.graph),
         predicted_us=find_number(folder.schedule, "predicted_us"),
         bound_us=find_number(folder.schedule, "bound_us"),
+        roofline_us=find_number(folder.schedule, "roofline_us"),
     )
 
 
@@ -225,7 +226,7 @@ def _with_times(row: Row, entries: Sequence[_Entry], times: Times) -> Row:
         row,
         tflops=row.flops / best / 1e6,
         gbs=row.bytes / best / 1e3,
-        roofline=row.bound_us / best if row.bound_us else None,
+        roofline=row.roofline_us / best if row.roofline_us else None,
     )
 
 

@@ -25,10 +25,12 @@ round: above 1 the kernel is faster. Turns of 10 ms share a clock, for it follow
 of a second: such a ratio compares cycles. Behind a stroke stands the ratio where each settles, untimed, for
 that long before its samples: then each is at the clock that its own power leaves it. Where a kernel is short,
 time and ratio are those of launches replayed out of a CUDA graph, with the ratio of plain launches, host time
-and all, in brackets. GB/s count each input and output once, TFLOP/s the products alone; neither counts what a
-mask leaves out. `cublas` is the matrix products of the graph alone, without what surrounds them, `copy` a
-copy that reads and writes as many bytes as the graph. `sdpa_cudnn`, `sdpa_flash`, `flex` and `flash_attn_4`
-are an attention by SDPA's back ends, compiled FlexAttention and flash-attn-4, in so far as they can say it.
+and all, in brackets. The roofline is the time of the arithmetic at the clock that it would settle at by itself, or of
+the compulsory bytes where they take longer, and the column has its share of the kernel's time. GB/s count each input
+and output once, TFLOP/s the products alone; neither counts what a mask leaves out. `cublas` is the matrix products of
+the graph alone, without what surrounds them, `copy` a copy that reads and writes as many bytes as the graph.
+`sdpa_cudnn`, `sdpa_flash`, `flex` and `flash_attn_4` are an attention by SDPA's back ends, compiled FlexAttention and
+flash-attn-4, in so far as they can say it.
 """
 
 

@@ -55,8 +55,9 @@ class Row:
     """One build folder. `errors` are relative, by output, the worse of before and after timing.
 
     `flops` of the matmuls and `bytes` read and written at least, a launch, less what masks leave out; rates
-    follow from the time in a CUDA graph where there is one. `predicted_us` and `bound_us` are the schedule's,
-    `roofline` is `bound_us` over the time. `message` says what went wrong.
+    follow from the time in a CUDA graph where there is one. `predicted_us`, `bound_us` (no schedule is faster,
+    within the model) and `roofline_us` (neither arithmetic nor compulsory bytes are) are the schedule's;
+    `roofline` is `roofline_us` over the time. `message` says what went wrong.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Row:
     gbs: float | None = None
     predicted_us: float | None = None
     bound_us: float | None = None
+    roofline_us: float | None = None
     roofline: float | None = None
     baselines: tuple[BaselineRow, ...] = ()
 
