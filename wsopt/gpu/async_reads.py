@@ -43,7 +43,7 @@ def _overwritten(loop: Sequence[Instruction]) -> int:
                 groups, current = [*groups, current], set()
         elif item.opcode == "WARPGROUP" and (wait := _WAIT.search(item.operands)):
             left = int(wait[1], 16)
-            groups = groups[len(groups) - left :] if left else []
+            groups = groups[max(0, len(groups) - left) :]
         elif current.union(*groups) & set(_written(item)):
             found.add(item.address)
     return len(found)
