@@ -60,3 +60,16 @@ def test_what_an_iteration_leaves_under_way_counts_in_the_next() -> None:
     text = "".join(f"        /*{16 * number:04x}*/   {line} ;\n" for number, line in enumerate(lines))
     assert overwritten_operands(parse_sass(text)) == 1
     assert found(a="MOV R125, R1") == 0
+
+
+def test_a_loop_that_waits_in_a_loop_of_its_own_is_looked_at() -> None:
+    spin = "SYNCS.PHASECHK.TRANS64.TRYWAIT P2, [UR4], R1\n@!P2 BRA 0x10"
+    assert found(a=spin) == 0
+    assert found(a=spin, c="F2FP.BF16.F32.PACK_AB R121, R1, R2") == 1
+
+
+def test_a_wait_for_fewer_products_than_run_keeps_all_of_them() -> None:
+    more = LOOP.replace("gsb0, 0x1", "gsb0, 0x7")
+    lines = more.format(a=FREE, b=FREE, c="MOV R120, R1", d=FREE).strip().splitlines()
+    text = "".join(f"        /*{16 * number:04x}*/   {line} ;\n" for number, line in enumerate(lines))
+    assert overwritten_operands(parse_sass(text)) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from wsopt.gpu.sass import Instruction, innermost_loops
+from wsopt.gpu.sass import Instruction, main_loops
 
 _OPERAND_REGISTERS = 4
 """Registers of a 64-row left operand a thread, of one instruction: 64 rows of 32 bytes over 128 threads."""
@@ -24,9 +24,8 @@ _WIDE = (("128", 4), ("64", 2), ("WIDE", 2))
 
 
 def overwritten_operands(instructions: Sequence[Instruction]) -> int:
-    """Writes, in innermost loops with tensor-core instructions, to registers that one under way reads."""
-    loops = [loop for loop in innermost_loops(instructions) if any(item.is_tensor for item in loop)]
-    return sum(_overwritten(loop) for loop in loops)
+    """Writes, in the innermost loops with tensor-core instructions, to registers that one under way reads."""
+    return sum(_overwritten(loop) for loop in main_loops(instructions))
 
 
 def _overwritten(loop: Sequence[Instruction]) -> int:

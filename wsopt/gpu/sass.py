@@ -68,19 +68,33 @@ def opcode_counts(instructions: Sequence[Instruction]) -> tuple[tuple[str, int],
 
 def spills_in_main_loops(instructions: Sequence[Instruction]) -> int:
     """Local-memory accesses inside the innermost loops that hold tensor-core instructions."""
+    blocks = {block for body in _main_loops(instructions) for block in body}
+    return sum(item.is_spill for block in blocks for item in block)
+
+
+def main_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruction, ...], ...]:
+    """The instructions of the innermost loops that hold tensor-core instructions, each in order of address.
+
+    Such a loop may hold others, in which it waits for a barrier.
+    """
+    return _in_order(_main_loops(instructions))
+
+
+def _main_loops(instructions: Sequence[Instruction]) -> list[frozenset[_Block]]:
     loops = _natural_loops(_blocks(instructions))
     busy = {body for body in loops if any(item.is_tensor for block in body for item in block)}
-    inner = [body for body in busy if not any(other < body for other in busy)]
-    blocks = {block for body in inner for block in body}
-    return sum(item.is_spill for block in blocks for item in block)
+    return [body for body in busy if not any(other < body for other in busy)]
 
 
 def innermost_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruction, ...], ...]:
     """The instructions of every loop that holds no other, each in order of address."""
     loops = _natural_loops(_blocks(instructions))
-    inner = [body for body in loops if not any(other < body for other in loops)]
+    return _in_order([body for body in loops if not any(other < body for other in loops)])
+
+
+def _in_order(loops: Sequence[frozenset[_Block]]) -> tuple[tuple[Instruction, ...], ...]:
     whole = [
-        sorted((item for block in body for item in block), key=lambda item: item.address) for body in inner
+        sorted((item for block in body for item in block), key=lambda item: item.address) for body in loops
     ]
     return tuple(sorted((tuple(items) for items in whole), key=lambda items: items[0].address))
 
