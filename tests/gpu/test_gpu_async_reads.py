@@ -23,13 +23,13 @@ EXIT
 FREE = "FADD R20, R21, R22"
 
 
-def listing(**places: str) -> str:
-    lines = LOOP.format(**{"a": FREE, "b": FREE, "c": FREE, "d": FREE} | places).strip().splitlines()
+def listing(loop: str = LOOP, **places: str) -> str:
+    lines = loop.format(**{"a": FREE, "b": FREE, "c": FREE, "d": FREE} | places).strip().splitlines()
     return "".join(f"        /*{16 * number:04x}*/   {line} ;\n" for number, line in enumerate(lines))
 
 
-def found(**places: str) -> int:
-    return overwritten_operands(parse_sass(listing(**places)))
+def found(loop: str = LOOP, **places: str) -> int:
+    return overwritten_operands(parse_sass(listing(loop, **places)))
 
 
 def test_what_is_kept_apart_is_not_found() -> None:
@@ -56,9 +56,7 @@ def test_wide_results_and_those_with_predicates_count() -> None:
 
 def test_what_an_iteration_leaves_under_way_counts_in_the_next() -> None:
     waits_for_one = LOOP.replace("gsb0, 0x0", "gsb0, 0x1")
-    lines = waits_for_one.format(a="MOV R125, R1", b=FREE, c=FREE, d=FREE).strip().splitlines()
-    text = "".join(f"        /*{16 * number:04x}*/   {line} ;\n" for number, line in enumerate(lines))
-    assert overwritten_operands(parse_sass(text)) == 1
+    assert found(waits_for_one, a="MOV R125, R1") == 1
     assert found(a="MOV R125, R1") == 0
 
 
@@ -70,6 +68,4 @@ def test_a_loop_that_waits_in_a_loop_of_its_own_is_looked_at() -> None:
 
 def test_a_wait_for_fewer_products_than_run_keeps_all_of_them() -> None:
     more = LOOP.replace("gsb0, 0x1", "gsb0, 0x7")
-    lines = more.format(a=FREE, b=FREE, c="MOV R120, R1", d=FREE).strip().splitlines()
-    text = "".join(f"        /*{16 * number:04x}*/   {line} ;\n" for number, line in enumerate(lines))
-    assert overwritten_operands(parse_sass(text)) == 1
+    assert found(more, c="MOV R120, R1") == 1

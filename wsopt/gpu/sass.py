@@ -68,8 +68,8 @@ def opcode_counts(instructions: Sequence[Instruction]) -> tuple[tuple[str, int],
 
 def spills_in_main_loops(instructions: Sequence[Instruction]) -> int:
     """Local-memory accesses inside the innermost loops that hold tensor-core instructions."""
-    blocks = {block for body in _main_loops(instructions) for block in body}
-    return sum(item.is_spill for block in blocks for item in block)
+    loops = main_loops(instructions)
+    return len({item.address for loop in loops for item in loop if item.is_spill})
 
 
 def main_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruction, ...], ...]:
@@ -77,24 +77,20 @@ def main_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruction, 
 
     Such a loop may hold others, in which it waits for a barrier.
     """
-    return _in_order(_main_loops(instructions))
-
-
-def _main_loops(instructions: Sequence[Instruction]) -> list[frozenset[_Block]]:
     loops = _natural_loops(_blocks(instructions))
-    busy = {body for body in loops if any(item.is_tensor for block in body for item in block)}
-    return [body for body in busy if not any(other < body for other in busy)]
+    return _inner({body for body in loops if any(item.is_tensor for block in body for item in block)})
 
 
 def innermost_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruction, ...], ...]:
     """The instructions of every loop that holds no other, each in order of address."""
-    loops = _natural_loops(_blocks(instructions))
-    return _in_order([body for body in loops if not any(other < body for other in loops)])
+    return _inner(_natural_loops(_blocks(instructions)))
 
 
-def _in_order(loops: Sequence[frozenset[_Block]]) -> tuple[tuple[Instruction, ...], ...]:
+def _inner(loops: set[frozenset[_Block]]) -> tuple[tuple[Instruction, ...], ...]:
+    """Those that hold no other of these loops."""
+    inner = [body for body in loops if not any(other < body for other in loops)]
     whole = [
-        sorted((item for block in body for item in block), key=lambda item: item.address) for body in loops
+        sorted((item for block in body for item in block), key=lambda item: item.address) for body in inner
     ]
     return tuple(sorted((tuple(items) for items in whole), key=lambda items: items[0].address))
 

@@ -296,7 +296,7 @@ def predict(
     """
     fixed = fixed_parts(program, machine)
     epilogue = epilogue_cycles(program, machine, buffers)
-    interval = max(ii, fixed.crowded, crowded_interval(program, machine, slots))
+    interval = max(ii, crowded_interval(program, machine, slots))
     lap = (
         laps(program, machine, max(slots, default=0)).held_to(interval) if streams_products(program) else None
     )

@@ -74,11 +74,16 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
     return max(0, min(budget.MOST_SLOTS, (machine.shared_memory_per_block_bytes - empty) // slot))
 
 
+def max_depths(program: TileProgram, machine: Machine) -> list[int]:
+    """The deepest of each ring, with one slot of every other."""
+    return [max_depth(program, machine, number) for number in range(len(program.rings))]
+
+
 def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
     """The least II: unit loads, recurrences, and what the deepest ring allows."""
     slots = [
-        ring_bound(program, machine, plan, max(1, max_depth(program, machine, number)))
-        for number, plan in enumerate(program.rings)
+        ring_bound(program, machine, plan, max(1, deepest))
+        for plan, deepest in zip(program.rings, max_depths(program, machine), strict=True)
     ]
     least = max(
         unit_load(program), recurrence(program), promotion(program), _best_pace(program, machine), *slots
@@ -88,9 +93,11 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
 
 def _best_pace(program: TileProgram, machine: Machine) -> int:
     """The pace of the best ring: of products the deepest, where rows stream one that device memory likes."""
-    deepest = max(1, max_depth(program, machine)) if program.rings else 0
-    depths = range(1, deepest + 1) if program.region.streams_rows else range(deepest, deepest + 1)
-    return min((iteration_pace(program, machine, depth) for depth in depths if depth), default=0)
+    if not program.rings:
+        return 0
+    deepest = max(1, max_depth(program, machine))
+    depths = range(1, deepest + 1) if program.region.streams_rows else (deepest,)
+    return min(iteration_pace(program, machine, depth) for depth in depths)
 
 
 def time_unit(program: TileProgram) -> int:
@@ -144,8 +151,8 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     """
     fixed = timing.fixed_parts(program, machine)
     epilogue = min(timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
-    deepest = [max_depth(program, machine, number) for number in range(len(program.rings))]
-    ii = max(least, ii_lower_bound(program, machine), crowded_interval(program, machine, deepest))
+    crowded = crowded_interval(program, machine, max_depths(program, machine))
+    ii = max(least, ii_lower_bound(program, machine), crowded)
     lap = most_ahead(program, machine, ii) if timing.streams_products(program) else None
     cycles = timing.total_cycles(program, fixed, machine, ii, epilogue, lap)
     cycles += timing.power_cycles(fixed, machine, cycles)

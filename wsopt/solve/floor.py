@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
-from wsopt.solve.bound import max_depth, time_unit
+from wsopt.solve.bound import max_depths, time_unit
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.types import TileProgram
 
@@ -21,6 +22,7 @@ class Floor:
     interval: int
 
 
+@functools.lru_cache(maxsize=64)
 def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     """The least over all depths of the rings and all choices of epilogue buffers that shared memory has room for.
 
@@ -28,10 +30,9 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     """
     assert program.work is not None, "loops that compute values have work"
     unit = time_unit(program)
-    most = [max_depth(program, machine, number) for number in range(len(program.rings))]
     options = {b: timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program)}
     best = Floor(math.inf, 0)
-    for depths in itertools.product(*(range(1, deepest + 1) for deepest in most)):
+    for depths in itertools.product(*(range(1, deepest + 1) for deepest in max_depths(program, machine))):
         fitting = [
             cycles
             for buffers, cycles in options.items()

@@ -18,7 +18,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
 from wsopt.schedule.laps import laps
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
-from wsopt.solve.bound import ii_bounds, max_depth, time_unit
+from wsopt.solve.bound import ii_bounds, max_depth, max_depths, time_unit
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.pace import iteration_pace
 from wsopt.tile.ring import slot_lifetime
@@ -444,7 +444,7 @@ def ties(m: Model) -> cp_model.LinearExprT:
 
 
 def _most_slots(m: Model) -> int:
-    return sum(max_depth(m.program, m.machine, number) for number in range(len(m.depth)))
+    return sum(max_depths(m.program, m.machine))
 
 
 def _slots(m: Model) -> cp_model.LinearExprT:

@@ -105,13 +105,18 @@ class _Optimum:
         steady = stretches(self.program)
         if self.program.work is None:
             return least_interval(self._probe, low, most, unit, steady=steady)
-        floor = floor_of_time(self.program, self.machine)
 
         def easy(interval: int) -> bool | None:
-            return None if self.spent > _TIGHT_LIMIT and interval < floor.interval else self._probe(interval)
+            hard = self.spent > _TIGHT_LIMIT
+            if hard and interval < floor_of_time(self.program, self.machine).interval:
+                return None
+            return self._probe(interval)
 
         least = least_interval(easy, low, most, unit, steady=steady)
-        if least.found or least.bound >= floor.interval:
+        if least.found:
+            return least
+        floor = floor_of_time(self.program, self.machine)
+        if least.bound >= floor.interval:
             return least
         self._attempt(floor.interval, floor.interval)
         if self.best is not None and self.best.value <= floor.time:

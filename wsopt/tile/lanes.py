@@ -10,10 +10,9 @@ from wsopt.machine.types import Machine
 from wsopt.tile.steps import BEFORE, arguments
 from wsopt.tile.types import Reduction, Region, Structure
 
-QUAD = 4
-"""Threads that share a row of an accumulator, each with two columns in a run of eight."""
-
 QUAD_COLUMNS = 8
+"""Columns of a run in which each of the four threads that share a row has two."""
+
 _EXCHANGES = 2
 
 

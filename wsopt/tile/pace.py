@@ -71,6 +71,10 @@ class Demand:
         alone = self.data / machine.tma_bytes_per_cycle
         return math.ceil(min(max(own, gpc), max(own * self.active, min(gpc, apart), alone)))
 
+    def knee(self, machine: Machine) -> float:
+        """The exponent of the norm in which what bounds the loop adds up."""
+        return machine.copy_knee_alone if self.alone else machine.copy_knee
+
 
 def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
     """What one slab of a block asks for."""
@@ -100,8 +104,7 @@ def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
         clock = machine.power_clock(slab + demand.between, demand.energy)
         if demand.path(machine, clock) == path:
             break
-    knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
-    return Pace(clock, slab, norm((path, demand.tensor), knee))
+    return Pace(clock, slab, norm((path, demand.tensor), demand.knee(machine)))
 
 
 def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
@@ -114,8 +117,6 @@ def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> flo
     """
     latency = machine.latency
     back = latency.wgmma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
-    knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
-
     first = machine.first_bytes(latency.tma_load_l2)
     bytes_alone = demand.data / machine.tma_bytes_per_cycle
 
@@ -123,7 +124,7 @@ def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> flo
     for _ in range(_PACE_STEPS):
         copy = first * (1 + machine.copy_queue * path / pace) + bytes_alone
         ring = (copy + demand.tensor + back) / slots
-        pace = norm((path, demand.tensor, ring), knee)
+        pace = norm((path, demand.tensor, ring), demand.knee(machine))
     return pace
 
 
