@@ -11,6 +11,7 @@ from schedule_examples import Example, attention, region, structure
 
 from wsopt.machine import Machine
 from wsopt.schedule import budget, timing
+from wsopt.schedule.epilogue import epilogue_cycles, refill_passes
 from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.tile.costs import mma_cycles
@@ -210,7 +211,7 @@ def test_staging_buffers_hide_the_drain(card: Machine) -> None:
 
     def cycles(rate: float, staging: int) -> int:
         machine = replace(card, tma_store_bytes_per_cycle=rate)
-        return timing.epilogue_cycles(program, machine, EpilogueBuffers(staging, 0))
+        return epilogue_cycles(program, machine, EpilogueBuffers(staging, 0))
 
     # Two consumers' pieces of 64 x 32 bf16 are 8192 bytes: 128 cycles of the stores' path, or 1024 of a slow one.
     assert [cycles(64.0, staging) for staging in (1, 2, 3, 4)] == [2000] * 4
@@ -221,10 +222,10 @@ def test_staging_buffers_hide_the_drain(card: Machine) -> None:
     assert cycles(8.0, 4) == 2000
 
 
-def in_place(pieces: int, machine: Machine, *, persistent: bool = True) -> TileProgram:
+def in_place(pieces: int, machine: Machine, *, persistent: bool = True, deep: int = 256) -> TileProgram:
     """A product with a full tensor added to it, which has the output's type."""
     cut = replace(structure(64, 128, 64, 2, pieces=pieces), persistent=persistent)
-    return lower(region(2048, 2048, 256, residual=True), cut, machine)
+    return lower(region(2048, 2048, deep, residual=True), cut, machine)
 
 
 def test_outputs_are_staged_where_inputs_were_read(h200: Machine) -> None:
@@ -247,10 +248,31 @@ def test_outputs_are_staged_where_inputs_were_read(h200: Machine) -> None:
 def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) -> None:
     program = in_place(1, h200)
     cost, cut = program.epilogue, program.structure
-    alone, lent = (timing.epilogue_cycles(program, h200, EpilogueBuffers(n, 1)) for n in (1, 0))
+    alone, lent = (epilogue_cycles(program, h200, EpilogueBuffers(n, 1)) for n in (1, 0))
     left = 2 * 64 * 128 * 2 / h200.tma_store_bytes_per_cycle
     assert alone == cost.together
     assert lent == math.ceil(cost.together + left - 2 * mma_cycles(program.region, cut, h200))
+    # With four passes inputs that were asked for any later would be late; with many all stores are read before.
+    assert refill_passes(program, h200, EpilogueBuffers(0, 1)) == 0
+    program = in_place(1, h200, deep=2048)
+    read = 2 * (h200.tma_store_box_cycles + 64 * 128 * 2 / h200.tma_store_bytes_per_cycle)
+    product = 2 * mma_cycles(program.region, cut, h200)
+    assert refill_passes(program, h200, EpilogueBuffers(0, 1)) == math.ceil(read / product) == 3
+    assert epilogue_cycles(program, h200, EpilogueBuffers(0, 1)) == cost.together
+    # Nothing is lent, or it is copied while another consumer has the tensor core: nothing is put off.
+    assert refill_passes(in_place(2, h200, deep=2048), h200, EpilogueBuffers(1, 1)) == 0
+    turns = replace(cut, rows=128, sharing=Sharing.TURNS)
+    taking = lower(region(2048, 2048, 2048, residual=True), turns, h200)
+    assert tile_stores(taking, EpilogueBuffers(0, 1)).refill is not None
+    assert refill_passes(taking, h200, EpilogueBuffers(0, 1)) == 0
+
+
+def test_short_loops_ask_for_inputs_at_once(h200: Machine) -> None:
+    cuts = [in_place(1, h200, deep=deep) for deep in (256, 320, 384, 1024)]
+    passes = [refill_passes(cut, h200, EpilogueBuffers(0, 1)) for cut in cuts]
+    waits = [epilogue_cycles(cut, h200, EpilogueBuffers(0, 1)) - cut.epilogue.together for cut in cuts]
+    assert passes == [0, 1, 2, 3]  # later ones would be late in the shorter loops
+    assert waits == [512, 0, 0, 0]
 
 
 def test_a_kind_that_no_input_lends_keeps_a_buffer(h200: Machine) -> None:

@@ -62,4 +62,11 @@ def input_constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
     return [
         ("PIECES", str(plan.s.pieces), ""),
         ("INPUT_BUFFERS", str(plan.verified.schedule.buffers.inputs), "pieces of an input at a time"),
+        *_refill_constant(plan),
     ]
+
+
+def _refill_constant(plan: KernelPlan) -> list[tuple[str, str, str]]:
+    passes = plan.refill_passes
+    what = "passes under which the last tile's stores are read, before inputs are copied to their buffers"
+    return [("REFILL_PASSES", str(passes), what)] if passes else []

@@ -54,7 +54,17 @@ _KERNEL_WORDS = frozenset(
         *("batch", "batches", "row", "column", "rows", "columns", "row_tile", "column_tile", "row_tiles"),
         *("column_tiles", "row_extent", "column_extent", "stream_extent", "ring", "ring_full", "ring_empty"),
         *("outputs", "tensors", "device", "low", "high", "split", "value", "INF", "NEG_INF", "NAN"),
-        *("OPTIONS", "SIGNATURE", "VERSION", "PIECES", "INPUT_BUFFERS", "GROUP", "TAIL", "ROW_LENGTH"),
+        *(
+            "OPTIONS",
+            "SIGNATURE",
+            "VERSION",
+            "PIECES",
+            "INPUT_BUFFERS",
+            "REFILL_PASSES",
+            "GROUP",
+            "TAIL",
+            "ROW_LENGTH",
+        ),
     )
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +10,10 @@ from wsopt.emit import inputs, text
 from wsopt.emit.choices import helper, helpers
 from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit.extents import extent_texts, parts_text
-from wsopt.emit.held import layout_constants, load_lines, store_lines
-from wsopt.emit.instructions import Advance, Expect, Instruction, Mma, TurnPass, TurnWait, WaitEmpty
+from wsopt.emit.held import layout_constants
+from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
+from wsopt.emit.product_body import consumer_body, coordinates, epilogue_parameters
 from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.rows_source import rows_constants, rows_context
 from wsopt.emit.slab_plan import SlabPlan
@@ -56,59 +56,6 @@ def _loader_body(plan: KernelPlan) -> str:
     return "for k in range(trips):\n    slot = step % RING_DEPTH\n" + text.block(text.write(fill))
 
 
-def _loop_text(plan: KernelPlan) -> list[str]:
-    """The streamed loop of a consumer, with its turn around it."""
-    loop = plan.loop()
-    vectors = load_lines(plan.held().values(), plan.vector_places())
-    copies = "\n".join(line for line in [*vectors, inputs.input_loads(plan)] if line)
-    begins = [*plan.cleared(), *([TurnWait()] if plan.in_turns else [])]
-    parts = [text.write([*begins, *loop.prologue]), copies]
-    if plan.in_turns or not any(isinstance(one, Mma) for one in loop.prologue):
-        parts.reverse()  # else products are under way while the last tile's stores are waited for
-    variable = "k" if any("k > " in line for line in text.write(loop.steady).split("\n")) else "_"
-    passes = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
-    passes += f" - {loop.peeled}" if loop.peeled else ""
-    parts.append(f"for {variable} in range({loop.first}, {passes}):\n" + text.block(text.write(loop.steady)))
-    parts.append(text.write(_passing_turn(loop.drain) if plan.in_turns else loop.drain))
-    parts += store_lines(plan.held().values())
-    return [part for part in parts if part]
-
-
-def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
-    """The drain with the hand-over of the turn, once the last slab is there and its products are issued.
-
-    The next consumer may go round the ring to that slab's slot: before its copy has ended the barrier's phase
-    would be taken for the one after it.
-    """
-    issued = max((place for place, one in enumerate(drain, 1) if isinstance(one, Mma)), default=0)
-    return [*drain[:issued], TurnPass(), *drain[issued:]]
-
-
-def _epilogue_calls(plan: KernelPlan) -> list[str]:
-    lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
-    rows = plan.rows().values()
-    lines += [f"{name} = gl.convert_layout({name}, gl.SliceLayout(1, PIECE_LAYOUT))" for name in rows]
-    for piece in range(plan.s.pieces):
-        sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
-        column = f"column + {piece} * PIECE_COLUMNS" if piece else "column"
-        given = {"row": "row", "column": column, "piece": str(piece)}
-        given |= plan.staged().given(piece)
-        rest = [given.get(p.partition(":")[0], p) for p in _epilogue_parameters(plan)[len(sums) :]]
-        lines.append(f"epilogue({', '.join([*sums, *rest])})")
-    return lines
-
-
-def _consumer_body(plan: KernelPlan) -> str:
-    place = "row_tile * TILE_ROWS" + (
-        "" if plan.in_turns or plan.s.consumers == 1 else " + index * CONSUMER_ROWS"
-    )
-    lines = [f"row = {place}", "column = column_tile * TILE_COLUMNS"]
-    lines += [*_loop_text(plan), *_epilogue_calls(plan), "visit += 1"]
-    if plan.in_turns:
-        lines.append("step += (CONSUMERS - 1) * trips")
-    return "\n".join(lines)
-
-
 def _vector_arguments(plan: KernelPlan) -> list[str]:
     found = []
     for vector in plan.vectors().values():
@@ -120,17 +67,6 @@ def _buffers(plan: KernelPlan) -> list[str]:
     """Names of a consumer's own buffers and barriers."""
     held = [one.name for one in plan.held().values() if one.along_columns]
     return held + inputs.input_names(plan) + [pool.name for pool in plan.pools()]
-
-
-def _epilogue_parameters(plan: KernelPlan) -> list[str]:
-    stores = [box.descriptor for box in plan.outputs().values()]
-    place = (["batch"] if plan.has_batch else []) + ["row", "column", "row_extent", "column_extent", "visit"]
-    place += ["stream_extent"] if plan.program.region.counts_stream else []
-    refilled = inputs.refilled_descriptors(plan)
-    vectors = [one.name for one in plan.held().values()]
-    tensors = [*vectors, *refilled, *inputs.input_names(plan), *stores]
-    staged = plan.staged().parameters()
-    return [*plan.sums(), *plan.rows().values(), *tensors, *place, "piece: gl.constexpr", *staged]
 
 
 def _ring_names(plan: KernelPlan) -> list[str]:
@@ -339,13 +275,13 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
         "operand_layout": False,
         "constants": [*_constants(plan), *_numbers(text.write(plan.piece()))],
         "tiles": ("batches * " if plan.has_batch else "") + "row_tiles * column_tiles",
-        "coordinates_target": ("batch, " if plan.has_batch else "") + "row_tile, column_tile",
+        "coordinates": coordinates(plan),
         "body_indent": 8 if plan.s.persistent else 4,
         "loader_parameters": _loader_parameters(plan),
         "loader_body": _loader_body(plan),
-        "epilogue_parameters": _epilogue_parameters(plan),
+        "epilogue_parameters": epilogue_parameters(plan),
         "consumer_parameters": _consumer_parameters(plan),
-        "consumer_body": _consumer_body(plan),
+        "consumer_body": consumer_body(plan),
         "first_step": "index * trips" if plan.in_turns else "0",
         "first_tile": "gl.program_id(0)" + (" + index * gl.num_programs(0)" if plan.in_turns else ""),
         "tile_stride": ("CONSUMERS * " if plan.in_turns else "") + "gl.num_programs(0)",
@@ -417,7 +353,8 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     if isinstance(plan, SlabPlan):
         return _slab_wgmma(plan)
     loop = plan.loop()
-    products = sum(isinstance(one, Mma) for one in (*loop.prologue, *loop.steady, *loop.drain))
+    steady = loop.steady * (2 if plan.refill_passes else 1)
+    products = sum(isinstance(one, Mma) for one in (*loop.prologue, *steady, *loop.drain))
     region, s = plan.program.region, plan.s
     whole = mma_instructions(region, s, verified.machine)
     count = products * whole

@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
+from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.schedule.laps import Laps, Line, laps
-from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import EpilogueBuffers, Prediction
-from wsopt.tile.costs import load_cycles, mma_cycles, staging_cycles
+from wsopt.tile.costs import load_cycles
 from wsopt.tile.crowd import crowded_interval, iteration_energy
 from wsopt.tile.held import held_cycles, issue_cycles, norm
 from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.pace import slab_energy
-from wsopt.tile.staging import kind, kind_bytes
 from wsopt.tile.types import OpKind, Sharing, TileProgram, Unit
 
 
@@ -44,66 +43,6 @@ class Rounds:
     between: float = 0.0
     crowded: float = 0.0
     paced: bool = True
-
-
-def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
-    """Cycles of one tile's epilogue.
-
-    Stores wait for those that still read their buffers; a piece whose input had to wait for a buffer waits for
-    what is left of the copy.
-    """
-    cost, s = program.epilogue, program.structure
-    if program.region.streams_rows:
-        return 0
-    cycles = cost.together if _together(program) else cost.alone
-    total = stored_cycles(program, machine, buffers, cycles)
-    if buffers.inputs:
-        copy = math.ceil(machine.latency.tma_load_dram) + load_cycles(cost.input_bytes, machine)
-        late = max(0, copy - (buffers.inputs - 1) * cycles // s.pieces)
-        total += (s.pieces - buffers.inputs) * late
-    return total
-
-
-def _together(program: TileProgram) -> bool:
-    """Whether all consumers of a block are in the epilogue at once.
-
-    Those that share rows are, unless each goes on to its next tile by itself: a loop that computes values has
-    consumers in every phase.
-    """
-    s = program.structure
-    return s.sharing is Sharing.ROWS and not (s.persistent and program.region.body)
-
-
-def stored_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers, cycles: int) -> int:
-    """Cycles of an epilogue that takes `cycles` without waits for stores.
-
-    A piece's outputs are staged one after the other, behind its arithmetic. An SM's stores read their buffers one
-    after the other, those of consumers that share rows side by side. A piece whose first store has to wait for
-    another lets the other consumers go ahead, so that its wait counts from where its staging would have ended; for
-    its further stores nothing is left to do but to wait and then to stage. What the tile before has left has been
-    read by the end of this one's loop; before the next tile's inputs are copied a consumer waits for what this one
-    leaves, under its first product where that is in a pass of its own.
-    """
-    region, s = program.region, program.structure
-    plan, crowd = tile_stores(program, buffers), s.consumers if _together(program) else 1
-    views = {output.name: output.view for output in region.tile_outputs}
-    stage = {name: staging_cycles(view, s, machine, crowd) for name, view in views.items()}
-    rate = machine.tma_store_bytes_per_cycle / crowd
-    drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
-    before = max(0.0, cycles / s.pieces - sum(stage.values()))
-    now, read = 0.0, list[float]()
-    for number, store in enumerate(plan.stores):
-        waits = store.pending is not None and store.pending < len(read)
-        free = read[-1 - (store.pending or 0)] if waits else 0.0
-        if number % len(views):
-            now = max(now, free) + stage[store.output]
-        else:
-            now = max(now + before + stage[store.output], free)
-        read.append(max([now, *read[-1:]]) + drain[store.output])
-    if plan.refill is not None and s.sharing is Sharing.ROWS:
-        product = 0 if region.promote or region.body else crowd * mma_cycles(region, s, machine)
-        now = max(now, read[-1 - plan.refill] - product)
-    return max(cycles, math.ceil(now))
 
 
 def longest_path(program: TileProgram) -> int:

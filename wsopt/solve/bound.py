@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
+from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.schedule.laps import Laps, laps
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.held import held_cycles, issue_cycles
@@ -150,7 +151,7 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     further bound of its II, in cycles.
     """
     fixed = timing.fixed_parts(program, machine)
-    epilogue = min(timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
+    epilogue = min(epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
     crowded = crowded_interval(program, machine, max_depths(program, machine))
     ii = max(least, ii_lower_bound(program, machine), crowded)
     lap = most_ahead(program, machine, ii) if timing.streams_products(program) else None

@@ -8,7 +8,8 @@ import math
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
-from wsopt.schedule import budget, timing
+from wsopt.schedule import budget
+from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.solve.bound import max_depths, time_unit
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.types import TileProgram
@@ -30,7 +31,7 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     """
     assert program.work is not None, "loops that compute values have work"
     unit = time_unit(program)
-    options = {b: timing.epilogue_cycles(program, machine, b) for b in budget.buffer_options(program)}
+    options = {b: epilogue_cycles(program, machine, b) for b in budget.buffer_options(program)}
     best = Floor(math.inf, 0)
     for depths in itertools.product(*(range(1, deepest + 1) for deepest in max_depths(program, machine))):
         fitting = [

@@ -16,6 +16,7 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
+from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.schedule.laps import laps
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 from wsopt.solve.bound import ii_bounds, max_depth, max_depths, time_unit
@@ -387,7 +388,7 @@ def _time(m: Model) -> None:
     if p.region.streams_rows:
         m.time = p.tiles * m.unit * m.ii
         return
-    cycles = {b: timing.epilogue_cycles(p, m.machine, b) for b in m.buffers}
+    cycles = {b: epilogue_cycles(p, m.machine, b) for b in m.buffers}
     if p.work is not None:
         epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
         m.time = round(p.work.trips - p.work.tiles) * m.unit * _interval(m, fixed) + p.work.tiles * epilogue

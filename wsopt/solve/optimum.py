@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
-from wsopt.schedule import timing
+from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.schedule.types import Schedule
 from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, time_unit
@@ -57,7 +57,7 @@ class _Attempt:
     def ends_soonest(self) -> bool:
         """Whether no other buffers have a shorter epilogue: then a larger II buys nothing."""
         m = self.model
-        cycles = {b: timing.epilogue_cycles(m.program, m.machine, b) for b in m.buffers}
+        cycles = {b: epilogue_cycles(m.program, m.machine, b) for b in m.buffers}
         return all(cycles[b] == min(cycles.values()) for b in m.buffers if self.solver.value(m.buffers[b]))
 
 

@@ -1,0 +1,103 @@
+"""Cycles of one tile's epilogue: its arithmetic, and its waits for buffers and for the copies of inputs."""
+
+from __future__ import annotations
+
+import math
+
+from wsopt.machine.types import Machine
+from wsopt.schedule.stores import tile_stores
+from wsopt.schedule.types import EpilogueBuffers
+from wsopt.tile.costs import load_cycles, mma_cycles, staging_cycles
+from wsopt.tile.staging import kind, kind_bytes
+from wsopt.tile.types import Sharing, TileProgram
+
+
+def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
+    """Cycles of one tile's epilogue.
+
+    Stores wait for those that still read their buffers; a piece whose input had to wait for a buffer waits for
+    what is left of the copy.
+    """
+    cost, s = program.epilogue, program.structure
+    if program.region.streams_rows:
+        return 0
+    cycles = cost.together if _together(program) else cost.alone
+    total = stored_cycles(program, machine, buffers, cycles)
+    if buffers.inputs:
+        copy = _copy_cycles(program, machine)
+        late = max(0, copy - (buffers.inputs - 1) * cycles // s.pieces)
+        total += (s.pieces - buffers.inputs) * late
+    return total
+
+
+def _together(program: TileProgram) -> bool:
+    """Whether all consumers of a block are in the epilogue at once.
+
+    Those that share rows are, unless each goes on to its next tile by itself: a loop that computes values has
+    consumers in every phase.
+    """
+    s = program.structure
+    return s.sharing is Sharing.ROWS and not (s.persistent and program.region.body)
+
+
+def stored_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers, cycles: int) -> int:
+    """Cycles of an epilogue that takes `cycles` without waits for stores.
+
+    A piece's outputs are staged one after the other, behind its arithmetic. An SM's stores read their buffers one
+    after the other, those of consumers that share rows side by side. A piece whose first store has to wait for
+    another lets the other consumers go ahead, so that its wait counts from where its staging would have ended; for
+    its further stores nothing is left to do but to wait and then to stage. What the tile before has left has been
+    read by the end of this one's loop; before the next tile's inputs are copied a consumer waits for what this one
+    leaves, under the first passes of its loop.
+    """
+    region, s = program.region, program.structure
+    plan, crowd = tile_stores(program, buffers), s.consumers if _together(program) else 1
+    views = {output.name: output.view for output in region.tile_outputs}
+    stage = {name: staging_cycles(view, s, machine, crowd) for name, view in views.items()}
+    rate = machine.tma_store_bytes_per_cycle / crowd
+    drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
+    before = max(0.0, cycles / s.pieces - sum(stage.values()))
+    now, read = 0.0, list[float]()
+    for number, store in enumerate(plan.stores):
+        waits = store.pending is not None and store.pending < len(read)
+        free = read[-1 - (store.pending or 0)] if waits else 0.0
+        if number % len(views):
+            now = max(now, free) + stage[store.output]
+        else:
+            now = max(now + before + stage[store.output], free)
+        read.append(max([now, *read[-1:]]) + drain[store.output])
+    if plan.refill is not None and s.sharing is Sharing.ROWS:
+        under = 0 if region.promote or region.body else 1
+        under += refill_passes(program, machine, buffers)
+        now = max(now, read[-1 - plan.refill] - under * _pass_products(program, machine))
+    return max(cycles, math.ceil(now))
+
+
+def refill_passes(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
+    """Steady passes of a tile's loop before its epilogue's inputs are copied, where the stores of the tile before
+    may still be reading their buffers: under so many products all of them have been read.
+
+    Fewer where the copies would then come late. None where consumers work in turns, for they copy while another
+    has the tensor core; and none in a loop that computes values, which has the copies before it.
+    """
+    region, s = program.region, program.structure
+    if region.body or s.sharing is Sharing.TURNS or tile_stores(program, buffers).refill is None:
+        return 0
+    rate, box = machine.tma_store_bytes_per_cycle, machine.tma_store_box_cycles
+    stores = [box + kind_bytes(kind(output.view), s) / rate for output in region.tile_outputs]
+    product = _pass_products(program, machine)
+    needed = math.ceil(s.consumers * s.pieces * sum(stores) / product)
+    copies = math.ceil(_copy_cycles(program, machine) / product)
+    return max(0, min(needed, program.trips - 1 - copies))
+
+
+def _pass_products(program: TileProgram, machine: Machine) -> int:
+    """Cycles for which the products of one pass of all consumers that share rows hold the tensor core."""
+    region, s = program.region, program.structure
+    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    return s.copies * crowd * len(region.contractions) * mma_cycles(region, s, machine)
+
+
+def _copy_cycles(program: TileProgram, machine: Machine) -> int:
+    """Cycles from asking for a piece of the epilogue's inputs until it is there."""
+    return math.ceil(machine.latency.tma_load_dram) + load_cycles(program.epilogue.input_bytes, machine)
