@@ -7,20 +7,18 @@ no overlap of slabs, for each fills the tensor core while others compute.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import pytest
 from emit_builds import MARGIN, Emitted, case, graph_of, h200
-from ortools.sat.python import cp_model
 from test_emit_slabs import attention, structure
 
 from wsopt.emit.source import emit
 from wsopt.report.sentences import sentences, tensor_shares, unders
 from wsopt.schedule.check import verify
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.solve.model import Model, build
-from wsopt.solve.reading import read
-from wsopt.solve.worker import deterministic
+from wsopt.solve.optimum import solve
+from wsopt.solve.overlap import Overlap
+from wsopt.solve.result import Outcome
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
 
@@ -29,34 +27,17 @@ WIDE = 128
 """Head dimension of the published figures; keys and queries are few."""
 
 QK, PV, SOFTMAX = "mma:matmul_0@0", "mma:matmul_1@0", "phase1@0"
-Wanted = Callable[[Model], None]
-
-
-def as_found(m: Model) -> None:
-    """Nothing beyond the model."""
-
-
-def first_product_first(m: Model) -> None:
-    """The next slab's first product is issued before this slab's softmax."""
-    m.cp.add(m.start[QK] + m.ii <= m.start[SOFTMAX])
-
-
-def plain(m: Model) -> None:
-    """A slab's first product is issued after all of the slab before, its second product's end included."""
-    m.cp.add(m.start[QK] + m.ii >= m.start[PV] + m.t(m.program.op(PV).latency))
 
 
 @functools.cache
-def made(consumers: int, depth: int, wanted: Wanted) -> Emitted:
-    """The best schedule of a structure with what is wanted of it, checked as any other."""
+def made(consumers: int, depth: int, overlap: Overlap) -> Emitted:
+    """The best schedule of a structure with this overlap, checked as any other."""
     graph = graph_of(lambda g: attention(g, "causal", wide=WIDE))
     program = lower(find_region(graph), structure(WIDE, depth, consumers), h200())
-    model = build(program, h200(), MARGIN)
-    wanted(model)
-    model.cp.minimize(model.ii)
-    solver = deterministic(60.0)
-    assert solver.solve(model.cp) == cp_model.OPTIMAL
-    verified = verify(read(model, solver), program, h200(), MARGIN)
+    solved = solve(program, h200(), MARGIN, overlap=overlap)
+    assert solved.outcome is Outcome.OPTIMAL
+    assert solved.schedule is not None
+    verified = verify(solved.schedule, program, h200(), MARGIN)
     return Emitted(graph, verified, emit(verified))
 
 
@@ -72,11 +53,11 @@ def overlapped(verified: VerifiedSchedule) -> bool:
     return when[QK] + verified.schedule.ii <= when[SOFTMAX]
 
 
-CASES = [(2, 128, first_product_first), (3, 64, as_found), (3, 64, plain)]
+CASES = [(2, 128, Overlap.NEXT_FIRST), (3, 64, Overlap.ANY), (3, 64, Overlap.NONE)]
 
 
 def test_two_consumers_issue_the_next_product_before_the_softmax() -> None:
-    found = made(2, 128, first_product_first).verified
+    found = made(2, 128, Overlap.NEXT_FIRST).verified
     assert overlapped(found)
     under = {(u.product.name, u.arithmetic.name, u.slabs) for u in unders(found, 0)}
     assert (QK, SOFTMAX, 1) in under
@@ -85,9 +66,9 @@ def test_two_consumers_issue_the_next_product_before_the_softmax() -> None:
     )
 
 
-@pytest.mark.parametrize("wanted", [as_found, plain])
-def test_three_consumers_do_without(wanted: Wanted) -> None:
-    found = made(3, 64, wanted).verified
+@pytest.mark.parametrize("overlap", [Overlap.ANY, Overlap.NONE])
+def test_three_consumers_do_without(overlap: Overlap) -> None:
+    found = made(3, 64, overlap).verified
     assert not overlapped(found)
     assert all(u.slabs <= 0 for u in unders(found, 0))
     told = " ".join(sentences(found))
@@ -96,17 +77,17 @@ def test_three_consumers_do_without(wanted: Wanted) -> None:
 
 
 def test_plain_consumers_fill_the_tensor_core_for_each_other() -> None:
-    found = made(3, 64, plain).verified
+    found = made(3, 64, Overlap.NONE).verified
     assert not unders(found, 0)
     assert "Nothing of the same warpgroup runs under matmul_0 and matmul_1" in " ".join(sentences(found))
     none, *_ = tensor_shares(found)
     assert none < 0.1
-    assert found.schedule.ii >= made(3, 64, as_found).verified.schedule.ii
+    assert found.schedule.ii >= made(3, 64, Overlap.ANY).verified.schedule.ii
 
 
-@pytest.mark.parametrize(("consumers", "depth", "wanted"), CASES)
-def test_computes(consumers: int, depth: int, wanted: Wanted) -> None:
-    found = made(consumers, depth, wanted)
+@pytest.mark.parametrize(("consumers", "depth", "overlap"), CASES)
+def test_computes(consumers: int, depth: int, overlap: Overlap) -> None:
+    found = made(consumers, depth, overlap)
     assert case(found.graph).fault(found.source, SEEDS) is None
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
 from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.solve.bound import max_depth
+from wsopt.solve.optimum import solve
+from wsopt.solve.overlap import Overlap
 from wsopt.tile.region import find_region
 from wsopt.tile.types import Region
 from wsopt.truth.select import (
     NEXT_BEST,
+    PUBLISHED,
     REACH,
     SHALLOW_RING,
     SPREAD,
@@ -38,6 +43,18 @@ def region() -> Region:
 @pytest.fixture(scope="module")
 def entries(region: Region) -> tuple[Entry, ...]:
     return pool(region, MACHINE, MARGIN)
+
+
+def attention(g: GraphBuilder) -> None:
+    q, k, v = (g.input(name, (16, 4096, 128), "bf16") for name in "qkv")
+    scores = g.matmul(q, k, transpose_b=True, name="scores")
+    g.output(g.cast(g.matmul(g.cast(g.softmax(scores, axis=-1), dtype="bf16"), v), dtype="bf16", name="o"))
+
+
+def graph_of(build: Callable[[GraphBuilder], None]) -> Graph:
+    g = GraphBuilder("attention")
+    build(g)
+    return g.build()
 
 
 def chosen(entries: tuple[Entry, ...], count: int) -> list[Entry]:
@@ -90,6 +107,37 @@ def test_spread_over_the_range(entries: tuple[Entry, ...]) -> None:
 def test_places(count: int, kinds: tuple[int, int, int]) -> None:
     found = [wish.why for wish in wishes(count, 10.0)]
     assert tuple(found.count(why) for why in (NEXT_BEST, SPREAD, SHALLOW_RING)) == kinds
+
+
+def test_published_schedules_come_first() -> None:
+    found = wishes(11, 10.0, computes=True)
+    assert [wish.overlap for wish in found[:2]] == [overlap for _, overlap in PUBLISHED]
+    assert all(wish.overlap is Overlap.ANY for wish in found[2:])
+    assert len(found) == 11
+    assert wishes(1, 10.0, computes=True) == found[:1]
+
+
+def test_published_schedules_are_candidates_of_loops_that_compute() -> None:
+    region = find_region(graph_of(attention))
+    entries = pool(region, MACHINE, MARGIN)
+    for (consumers, overlap), wish in zip(PUBLISHED, wishes(2, 0.0, computes=True), strict=True):
+        found = choose(entries, [], wish)
+        assert found is not None
+        assert found.overlap is overlap
+        assert found.structure.consumers == consumers
+        assert not found.free
+        assert found.describe.endswith(f", {overlap}")
+        asked = solve(found.program, MACHINE, MARGIN, overlap=overlap)
+        assert asked.schedule is not None
+        when = {one.op: one.stage * asked.schedule.ii + one.cycle for one in asked.schedule.of("consumer0")}
+        first = next(name for name in when if name.startswith("mma:scores"))
+        values = min(start for name, start in when.items() if name.startswith("phase"))
+        later = when[first] + asked.schedule.ii
+        assert (later <= values) is (overlap is Overlap.NEXT_FIRST)
+
+
+def test_loops_of_products_have_no_published_form(entries: tuple[Entry, ...]) -> None:
+    assert all(entry.overlap is Overlap.ANY for entry in entries)
 
 
 def test_nothing_left() -> None:

@@ -20,6 +20,7 @@ from wsopt.solve.floor import floor_of_time
 from wsopt.solve.intervals import Least, least_interval
 from wsopt.solve.model import Model, build, stretches, ties
 from wsopt.solve.orders import ask_for_another
+from wsopt.solve.overlap import Overlap, ask_for
 from wsopt.solve.reading import read
 from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.worker import deterministic, work
@@ -74,6 +75,7 @@ class _Optimum:
     machine: Machine
     margin: int
     others: tuple[Schedule, ...]
+    overlap: Overlap = Overlap.ANY
     best: _Attempt | None = None
     last: _Attempt | None = None
     bound: float = math.inf
@@ -131,6 +133,7 @@ class _Optimum:
     def model(self, least: int, most: int) -> Model:
         """The model with an II of this range, without the orders of the others."""
         model = build(self.program, self.machine, self.margin, (least, most))
+        ask_for(model, self.overlap)
         for schedule in self.others:
             ask_for_another(model.cp, model.ii, model.start, model.on, schedule)
         return model
@@ -183,15 +186,22 @@ class _Optimum:
         return read(chosen.model, chosen.solver)
 
 
-def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule) -> Solved:
+def solve(
+    program: TileProgram,
+    machine: Machine,
+    margin: int,
+    *found: Schedule,
+    overlap: Overlap = Overlap.ANY,
+) -> Solved:
     """Solve one tile program's model; a schedule that does in another order what those `found` do.
 
+    With an `overlap` the best among those that have it.
     A budget that rules the structure out proves it infeasible at once.
     """
     ruled_out = infeasible(program, machine, margin)
     if ruled_out:
         return Solved(Outcome.INFEASIBLE, None, math.inf, math.inf, ruled_out, 0.0)
-    optimum = _Optimum(program, machine, margin, found)
+    optimum = _Optimum(program, machine, margin, found, overlap)
     optimum.run()
     best = optimum.best
     if best is not None:

@@ -9,6 +9,7 @@ from wsopt.errors import CheckError
 from wsopt.graph.parse import parse_graph
 from wsopt.machine.types import Machine
 from wsopt.solve.optimum import solve
+from wsopt.solve.overlap import Overlap
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
@@ -43,9 +44,10 @@ def _predicted(region: Region, one: Candidate, machine: Machine, graph: str) -> 
     fields = dict(one.structure)
     structure = Structure(**{**fields, "sharing": Sharing(fields["sharing"])})
     limited = held_to(lower(region, structure, machine), machine, one.slots)
-    solved = solve(lower(region, structure, limited), limited, DEFAULT_MARGIN)
+    overlap = Overlap(one.overlap)
+    solved = solve(lower(region, structure, limited), limited, DEFAULT_MARGIN, overlap=overlap)
     if solved.schedule is None:
         raise CheckError(
             f"graph {graph}, {one.name}: the present model has no schedule for it: {solved.reason}"
         )
-    return candidate(one.name, one.why, solved.schedule, one.slots)
+    return candidate(one.name, one.why, solved.schedule, one.slots, overlap)

@@ -30,7 +30,8 @@ class Candidate:
     """One schedule: why it was chosen, what it is, what the model predicts, and of what parts.
 
     `name` is its folder below the graph's. `structure` has the fields of `tile.types.Structure`; `slots` is
-    the depth that its ring was held to, 0 for as deep as fits. `parts` are `schedule.types.Prediction`'s.
+    the depth that its ring was held to, 0 for as deep as fits, `overlap` what was asked of the order of its slabs.
+    `parts` are `schedule.types.Prediction`'s.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Candidate:
     ii: int
     predicted_us: float
     parts: Mapping[str, Any]
+    overlap: str = "any"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.optimum import solve
+from wsopt.solve.overlap import Overlap
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.tile.region import find_region
 from wsopt.truth.files import (
@@ -96,11 +97,11 @@ def _of_graph(
     region = find_region(graph)
     left = list(pool(region, machine, DEFAULT_MARGIN))
     considered = len(left)
-    taken = [entry for entry in left if entry.structure == first.structure and not entry.slots]
+    taken = [entry for entry in left if entry.structure == first.structure and entry.free]
     left = [entry for entry in left if entry not in taken]
     candidates, refused = [candidate("00", FIRST, first, 0)], list[tuple[str, str]]()
     dropped: list[Entry] = []
-    for done, wish in enumerate(wishes(count - 1, taken[0].bound_us)):
+    for done, wish in enumerate(wishes(count - 1, taken[0].bound_us, computes=bool(region.body))):
         progress(f"{graph.name}: candidate", done + 1, count)
         for _ in range(_TRIES):
             entry = choose(left, [*taken, *dropped], wish)
@@ -111,11 +112,12 @@ def _of_graph(
             if isinstance(made, str):
                 dropped.append(entry)
                 refused.append((entry.describe, made))
+                left = [one for one in left if entry.overlap is Overlap.ANY or one.loop != entry.loop]
                 continue
             taken.append(entry)
             name = f"{len(candidates):02}"
             _write(folder / name, graph, made.source)
-            candidates.append(candidate(name, wish.why, made.verified.schedule, entry.slots))
+            candidates.append(candidate(name, wish.why, made.verified.schedule, entry.slots, entry.overlap))
             break
     document = graph_to_json(graph)
     return GraphCandidates(graph.name, document, considered, tuple(refused), tuple(candidates))
@@ -131,7 +133,7 @@ def _first_choice(graph: Graph, machine: Machine, folder: Path, progress: Progre
 def _make(graph: Graph, entry: Entry, machine: Machine) -> Kernel | str:
     """The kernel of an entry, or why there is none."""
     limited = held_to(entry.program, machine, entry.slots)
-    found = solve(entry.program, limited, DEFAULT_MARGIN)
+    found = solve(entry.program, limited, DEFAULT_MARGIN, overlap=entry.overlap)
     if found.schedule is None:
         return f"schedule: {found.reason}"
     verified = verify(found.schedule, entry.program, limited, DEFAULT_MARGIN)
@@ -158,7 +160,9 @@ def _write(folder: Path, graph: Graph, source: str) -> None:
     (folder / "kernel.py").write_text(source, encoding="utf-8")
 
 
-def candidate(name: str, why: str, schedule: Schedule, slots: int) -> Candidate:
+def candidate(
+    name: str, why: str, schedule: Schedule, slots: int, overlap: Overlap = Overlap.ANY
+) -> Candidate:
     """A schedule as it stands in the index."""
     structure: dict[str, Any] = dataclasses.asdict(schedule.structure)
     depth = max(depth for _, depth in schedule.rings)
@@ -168,6 +172,7 @@ def candidate(name: str, why: str, schedule: Schedule, slots: int) -> Candidate:
         what=f"{schedule.structure.describe()}, ring of {depth}",
         structure={key: str(value) if key == "sharing" else value for key, value in structure.items()},
         slots=slots,
+        overlap=overlap,
         depth=depth,
         ii=schedule.ii,
         predicted_us=schedule.prediction.microseconds,

@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass, replace
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget
 from wsopt.solve.bound import infeasible, lower_bound_us, max_depth
+from wsopt.solve.overlap import Overlap
 from wsopt.tile.lower import lower
 from wsopt.tile.structures import structures
 from wsopt.tile.types import Region, Structure, TileProgram
@@ -26,22 +27,45 @@ SHALLOW = (1, 2, 3)
 """Slots that a ring is held to: one does not overlap anything, two is the least that does."""
 
 NEXT_BEST, SPREAD, SHALLOW_RING = "next best", "spread", "shallow ring"
+
+PUBLISHED = ((2, Overlap.NEXT_FIRST), (3, Overlap.NONE))
+"""Consumers and their overlap in the schedules of attention that experts have published.
+
+Each consumer has the rows of one tensor instruction.
+"""
+
 _LEAST_APART = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A structure, the depth that its ring is held to (0: as deep as fits), and the bound of its time."""
+    """A structure, the depth that its ring is held to (0: as deep as fits), and the bound of its time.
+
+    `overlap` is what is asked of the order of a consumer's slabs.
+    """
 
     structure: Structure
     slots: int
     program: TileProgram
     bound_us: float
+    overlap: Overlap = Overlap.ANY
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is asked of it that the search does not ask."""
+        return not self.slots and self.overlap is Overlap.ANY
+
+    @property
+    def loop(self) -> tuple[int, int, int, int, int, Overlap]:
+        """What its loop is: where that of one entry is refused, so is that of another with the same."""
+        s = self.structure
+        return s.rows, s.columns, s.depth, s.consumers, self.slots, self.overlap
 
     @property
     def describe(self) -> str:
         """One line for people."""
-        return self.structure.describe() + (f", ring held to {self.slots}" if self.slots else "")
+        asked = "" if self.overlap is Overlap.ANY else f", {self.overlap}"
+        return self.structure.describe() + asked + (f", ring held to {self.slots}" if self.slots else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +77,7 @@ class Wish:
     low_us: float
     high_us: float
     best_first: bool
+    overlap: Overlap = Overlap.ANY
 
 
 def held_to(program: TileProgram, machine: Machine, slots: int) -> Machine:
@@ -79,21 +104,26 @@ def _entries(region: Region, s: Structure, machine: Machine, margin: int) -> Ite
         limited = held_to(program, machine, slots)
         held = lower(region, s, limited) if slots else program
         yield Entry(s, slots, held, lower_bound_us(held, limited))
+    for consumers, overlap in PUBLISHED if region.body and s.rows == machine.mma_rows else ():
+        if s.consumers == consumers:
+            yield Entry(s, 0, program, lower_bound_us(program, machine), overlap)
 
 
-def wishes(count: int, best_us: float) -> tuple[Wish, ...]:
+def wishes(count: int, best_us: float, *, computes: bool = False) -> tuple[Wish, ...]:
     """The places of `count` candidates beside the first choice, whose bound is `best_us`.
 
     A quarter are the next best, a sixth have shallow rings, the rest are spread in even steps of the
-    logarithm of the time.
+    logarithm of the time. Where the loop `computes` values, the published schedules come first.
     """
+    asked = [overlap for _, overlap in PUBLISHED] if computes else []
+    shown = [Wish(f"published: {one}", False, best_us, math.inf, True, one) for one in asked]
     near, shallow = math.ceil(count / 4), math.ceil(count / 6)
-    rest = max(0, count - near - shallow)
+    rest = max(0, count - near - shallow - len(shown))
     steps = [best_us * REACH ** (step / max(1, rest)) for step in range(rest + 1)]
     found = [Wish(NEXT_BEST, False, best_us, best_us * REACH, True) for _ in range(min(near, count))]
     found += [Wish(SPREAD, False, low, high, False) for low, high in itertools.pairwise(steps)]
     found += [Wish(SHALLOW_RING, True, best_us, best_us * REACH, False) for _ in range(shallow)]
-    return tuple(found[:count])
+    return (*shown, *found)[:count]
 
 
 def choose(entries: Iterable[Entry], taken: Sequence[Entry], wish: Wish) -> Entry | None:
@@ -103,8 +133,14 @@ def choose(entries: Iterable[Entry], taken: Sequence[Entry], wish: Wish) -> Entr
     that is least like those taken; among equals the least bound.
     """
     fitting = [
-        e for e in entries if bool(e.slots) == wish.shallow and wish.low_us <= e.bound_us <= wish.high_us
+        e
+        for e in entries
+        if bool(e.slots) == wish.shallow
+        and e.overlap is wish.overlap
+        and wish.low_us <= e.bound_us <= wish.high_us
     ]
+    if wish.overlap is not Overlap.ANY:
+        return next(iter(fitting), None)
     if wish.best_first:
         return next((e for e in fitting if _apart(e, taken)[0] >= _LEAST_APART), None)
     return max(fitting, key=lambda e: _apart(e, taken), default=None)
@@ -119,4 +155,4 @@ def _apart(entry: Entry, taken: Sequence[Entry]) -> tuple[int, int]:
 def _distance(one: Entry, other: Entry) -> int:
     pairs = zip(astuple(one.structure), astuple(other.structure), strict=True)
     fields = sum(1 for a, b in pairs if a != b)
-    return fields + (1 if one.slots != other.slots else 0)
+    return fields + (1 if one.slots != other.slots else 0) + (1 if one.overlap != other.overlap else 0)

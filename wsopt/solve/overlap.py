@@ -1,0 +1,45 @@
+"""How a consumer's slabs overlap, where that is asked for: the constraints of the forms that experts have published.
+
+Two consumers hide the softmax of a slab under the next slab's first product, which each issues before it; three
+treat slab after slab, and the tensor core is filled by the others. The search needs neither: it takes what is best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from wsopt.solve.model import Model
+from wsopt.tile.types import OpKind, TileOp
+
+
+class Overlap(StrEnum):
+    """What is asked of a consumer's order."""
+
+    ANY = "any"
+    NEXT_FIRST = "next product first"
+    NONE = "slab by slab"
+
+
+def ask_for(m: Model, overlap: Overlap) -> None:
+    """Constrain the model to an overlap. Where a loop computes nothing from products there is none to ask for."""
+    if overlap is Overlap.ANY:
+        return
+    for product, value in _first_products(m):
+        if overlap is Overlap.NEXT_FIRST:
+            m.cp.add(m.start[product.name] + m.ii <= m.start[value.name])
+            continue
+        for other in m.program.loop:
+            if other.kind is OpKind.MMA and other.consumer == product.consumer:
+                m.cp.add(m.start[product.name] + m.ii >= m.start[other.name] + m.t(other.latency))
+
+
+def _first_products(m: Model) -> Iterator[tuple[TileOp, TileOp]]:
+    """Products that need no value of their slab, each with a value that is computed from it."""
+    ops = {op.name: op for op in m.program.loop}
+    edges = [(ops[e.source], ops[e.target]) for e in m.program.edges if e.distance == 0]
+    later = {target.name for source, target in edges if source.kind is OpKind.ELEMENTWISE}
+    for source, target in edges:
+        first = source.kind is OpKind.MMA and source.name not in later
+        if first and target.kind is OpKind.ELEMENTWISE:
+            yield source, target
