@@ -64,14 +64,12 @@ class _Unroller:
                 found.extend(self._operation(slot, iteration, number))
         kinds = [type(one) for one in found if isinstance(one, Mma | MmaWait)]
         if kinds and kinds[-1] is Mma:  # a loop carries plain tiles, not products under way
-            running = sum(isinstance(one, Mma) for one in found)
-            found.append(MmaWait(running, tuple(self.writer.name(value) for value in self._results())))
+            running = self.issued[self.waited :]
+            names = dict.fromkeys(self.writer.name(name) for name, _ in running)
+            found.append(MmaWait(len(running), tuple(names)))
         if number < self.trips:
             found.append(Advance(1))
         return tuple(found)
-
-    def _results(self) -> tuple[str, ...]:
-        return tuple(slot.op.items[0] for slot in self.order if slot.op.kind is OpKind.MMA)
 
     def _operation(self, slot: _Slot, iteration: int, number: int) -> Iterator[Instruction]:
         offset = iteration - min(number, self.trips)

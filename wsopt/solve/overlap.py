@@ -30,8 +30,9 @@ def ask_for(m: Model, overlap: Overlap) -> None:
             m.cp.add(m.start[product.name] + m.ii <= m.start[value.name])
             continue
         for other in m.program.loop:
-            if other.kind is OpKind.MMA and other.consumer == product.consumer:
-                m.cp.add(m.start[product.name] + m.ii >= m.start[other.name] + m.t(other.latency))
+            if other.consumer == product.consumer and other is not product:
+                ends = other.latency if other.kind is OpKind.MMA else other.issue
+                m.cp.add(m.start[product.name] + m.ii >= m.start[other.name] + m.t(ends))
 
 
 def _first_products(m: Model) -> Iterator[tuple[TileOp, TileOp]]:
