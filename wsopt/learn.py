@@ -2,7 +2,8 @@
 
 Each graph is compiled as `wsopt compile` does, and the kernels that ptxas was asked about are recorded. For the
 one that was handed over, and for those whose live tiles leave fewest registers, the least limit is found with
-which ptxas still has no spill: what the code names when it may have more says little.
+which ptxas still has no spill: what the code names when it may have more says little. Graphs go by the key that
+`wsopt tune` knows them by.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from wsopt.tile.lower import lower
 from wsopt.tile.region import find_region
 from wsopt.tile.structures import structures
 from wsopt.tile.types import Region, Structure, TileProgram
-from wsopt.tune.tuned import triton_version
+from wsopt.tune.tuned import graph_key, triton_version
 
 _TIGHTEST = 2
 """Schedules of each graph, beside those of the compile loop, that are looked at."""
@@ -97,11 +98,11 @@ def tightest(region: Region, machine: Machine) -> Iterator[VerifiedSchedule]:
             yield verify(schedule, program, machine, 0)
 
 
-def _row(asked: Asked) -> dict[str, Any]:
+def _row(asked: Asked, graph: str) -> dict[str, Any]:
     program, structure = asked.verified.program, asked.verified.schedule.structure
     compiled = asked.compiled
     return {
-        "graph": asked.verified.schedule.name,
+        "graph": graph,
         "structure": structure_fields(structure),
         "accumulators": program.accumulator_registers,
         "epilogue": program.epilogue.registers,
@@ -120,14 +121,14 @@ def learn(paths: Sequence[Path], machine: Machine) -> dict[str, Any]:
     rows, contests = [], []
     for path in paths:
         graph = load_graph(path)
-        contest = Contest(find_region(graph), machine)
-        contests.append((graph.name, contest))
+        contest, key = Contest(find_region(graph), machine), graph_key(graph)
+        contests.append((key, contest))
         for asked in _worth_learning(contest, machine):
-            rows.append(_row(asked))
+            rows.append(_row(asked, key))
             print(f"{path.name}: {rows[-1]['least']} registers for {rows[-1]['named']}", file=sys.stderr)
     reasons = [
-        {"graph": name, "structure": structure.describe(), "complaint": why}
-        for name, contest in contests
+        {"graph": key, "structure": structure.describe(), "complaint": why}
+        for key, contest in contests
         for structure, why in contest.rejected.items()
     ]
     return {

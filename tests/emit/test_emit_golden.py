@@ -142,7 +142,9 @@ def test_no_room_names_a_problem() -> None:
     words = {path.stem for path in (ROOT / "problems").glob("*.json")} - set(OPS) | {"gemm"}
     pattern = re.compile("|".join(sorted(map(re.escape, words), key=len, reverse=True)), re.IGNORECASE)
     folders = [ROOT / "templates", *(ROOT / "wsopt" / room for room in ("emit", "solve", "tile"))]
-    files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".jinja")]
+    files = [
+        path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".jinja", ".json")
+    ]
     assert len(files) > 10
     named = [
         f"{path.relative_to(ROOT)}:{number}: {line}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,18 @@ def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(CheckError, match=r"pip install 'wsopt\[plot\]'"):
         plot_svg(validation())
+
+
+def test_the_page_shows_published_schedules_beside_the_first_choice() -> None:
+    found = validation()
+    assert "Published" not in docs.page([("model/fake.json", found)])
+    graph = found.graphs[0]
+    first, other, *rest = graph.made.candidates
+    asked = replace(other, overlap="slab by slab", structure={"columns": 128, "consumers": 3})
+    made = replace(graph.made, candidates=(first, asked, *rest))
+    shown = replace(found, graphs=(replace(graph, made=made), *found.graphs[1:]))
+    line = "- one: first choice 10.0 (10.0), slab by slab, 3 consumers 12.5 (12.0)"
+    assert line in docs.page([("model/fake.json", shown)]).splitlines()
 
 
 def test_page(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def _section(name: str, found: Validation) -> str:
         "",
         f"Errors go with: {told}." if told else "Errors go with no part of the predictions.",
         "",
+        *_published(found),
         "The worst predictions:",
         "",
         "```",
@@ -58,6 +59,26 @@ def _section(name: str, found: Validation) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _published(found: Validation) -> list[str]:
+    """Lines on the schedules that experts have published, where they are among those measured."""
+    lines = []
+    for graph in found.graphs:
+        shown = [point for point in graph.points if point.candidate.overlap != "any"]
+        if shown:
+            told = (
+                f"{p.candidate.overlap}, {p.candidate.structure['consumers']} consumers {p.measured_us:.1f} "
+                f"({p.candidate.predicted_us:.1f})"
+                for p in shown
+            )
+            first = graph.points[0]
+            lines.append(
+                f"- {graph.name}: first choice {first.measured_us:.1f} ({first.candidate.predicted_us:.1f}), "
+                + ", ".join(told)
+            )
+    head = "Published schedules beside the first choice, measured (predicted), us:"
+    return [head, "", *lines, ""] if lines else []
 
 
 def main(arguments: Sequence[str]) -> int:
