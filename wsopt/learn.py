@@ -32,9 +32,10 @@ from wsopt.solve.margin import DATA, FORMAT, margin_of
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import live_set
 from wsopt.tile.lower import lower
+from wsopt.tile.program import TileProgram
 from wsopt.tile.region import find_region
 from wsopt.tile.structures import structures
-from wsopt.tile.types import Region, Structure, TileProgram
+from wsopt.tile.types import Region, Structure
 from wsopt.tune.tuned import graph_key, triton_version
 
 _TIGHTEST = 2

@@ -23,9 +23,10 @@ from wsopt.schedule.budget import MOST_SLOTS
 from wsopt.schedule.check import faults
 from wsopt.solve.bound import max_depth
 from wsopt.tile.lower import lower
+from wsopt.tile.program import OpKind, Unit
 from wsopt.tile.region import find_region
 from wsopt.tile.structures import structures
-from wsopt.tile.types import OpKind, Sharing, Structure, Unit
+from wsopt.tile.types import Sharing, Structure
 
 SEEDS = 20
 SIZES = Sizes(batch=2, heads=2, queries=136, keys=200, inner=32, column=32)

@@ -12,25 +12,8 @@ from wsopt.machine.types import Machine
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Prediction, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
-from wsopt.tile.types import (
-    Contraction,
-    Edge,
-    EpilogueCost,
-    OpKind,
-    Output,
-    Placement,
-    Region,
-    RingPlan,
-    Role,
-    Sharing,
-    Space,
-    Structure,
-    TileOp,
-    TileProgram,
-    Unit,
-    Value,
-    View,
-)
+from wsopt.tile.program import Edge, EpilogueCost, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
+from wsopt.tile.types import Contraction, Output, Placement, Region, Role, Sharing, Space, Structure, View
 
 GOLDENS = Path(__file__).parent / "goldens"
 _NAMES = {Role.ROW: 0, Role.COLUMN: 1, Role.STREAM: 2}

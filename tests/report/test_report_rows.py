@@ -14,9 +14,9 @@ from wsopt.report.text import inspect_text
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
 from wsopt.solve.search import Search
+from wsopt.tile.program import Unit
 from wsopt.tile.region import find_region
 from wsopt.tile.stream import stream_pace
-from wsopt.tile.types import Unit
 
 F32_ROWS = {
     "format": "wsopt.graph/1",

@@ -11,7 +11,8 @@ from wsopt.report.sentences import differences, sentences, tensor_shares, unders
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
-from wsopt.tile.types import Edge, EpilogueCost, OpKind, Placement, Sharing, Structure, TileOp, Unit
+from wsopt.tile.program import Edge, EpilogueCost, OpKind, TileOp, Unit
+from wsopt.tile.types import Placement, Sharing, Structure
 
 
 def moved(**places: tuple[int, int]) -> VerifiedSchedule:

@@ -13,8 +13,9 @@ from wsopt.schedule.check import faults
 from wsopt.schedule.types import PlacedOp, Schedule
 from wsopt.solve.optimum import solve
 from wsopt.tile.lower import lower
+from wsopt.tile.program import OpKind, TileProgram
 from wsopt.tile.region import find_region
-from wsopt.tile.types import OpKind, Region, Sharing, Structure, TileProgram
+from wsopt.tile.types import Region, Sharing, Structure
 
 MARGIN = 24
 

@@ -14,8 +14,9 @@ from wsopt.schedule.check import verify
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.program import OpKind, Unit
 from wsopt.tile.structures import structures
-from wsopt.tile.types import OpKind, Sharing, Unit
+from wsopt.tile.types import Sharing
 
 
 def refuse(example: Example, schedule: Schedule, *fragments: str) -> None:

@@ -15,7 +15,7 @@ from schedule_examples import EXAMPLES, MARGIN, Example
 
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole, PlacedOp, Schedule
-from wsopt.tile.types import OpKind, Unit
+from wsopt.tile.program import OpKind, Unit
 
 Spans = list[tuple[int, int]]
 

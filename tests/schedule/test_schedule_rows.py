@@ -15,8 +15,9 @@ from wsopt.schedule.check import faults
 from wsopt.schedule.types import EpilogueBuffers, Schedule
 from wsopt.solve.optimum import solve
 from wsopt.tile.lower import lower
+from wsopt.tile.program import OpKind
 from wsopt.tile.region import find_region
-from wsopt.tile.types import OpKind, Sharing, Structure
+from wsopt.tile.types import Sharing, Structure
 
 
 def example(machine: Machine) -> Example:

@@ -16,7 +16,8 @@ from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.tile.costs import mma_cycles
 from wsopt.tile.lower import lower
-from wsopt.tile.types import EpilogueCost, OpKind, Sharing, TileProgram
+from wsopt.tile.program import EpilogueCost, OpKind, TileProgram
+from wsopt.tile.types import Sharing
 
 ONE = EpilogueBuffers(1, 0)
 COST = EpilogueCost(alone=500, together=700, staged_bytes=1024, input_bytes=0, registers=16, stores=1)

@@ -8,8 +8,9 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.machine import Machine
 from wsopt.schedule import budget
 from wsopt.tile.lower import lower
+from wsopt.tile.program import EpilogueCost, OpKind, TileOp, TileProgram
 from wsopt.tile.region import find_region
-from wsopt.tile.types import EpilogueCost, OpKind, Region, Sharing, Structure, TileOp, TileProgram
+from wsopt.tile.types import Region, Sharing, Structure
 
 MARGIN = 24
 

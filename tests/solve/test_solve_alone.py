@@ -24,7 +24,8 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.solve.search import Search
 from wsopt.tile.lower import lower
-from wsopt.tile.types import OpKind, Structure, TileOp, TileProgram
+from wsopt.tile.program import OpKind, TileOp, TileProgram
+from wsopt.tile.types import Structure
 
 DRAWN = 48
 SHARP = 100.0

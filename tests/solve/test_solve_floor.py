@@ -16,7 +16,7 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.lower import lower
-from wsopt.tile.types import TileProgram
+from wsopt.tile.program import TileProgram
 
 
 @pytest.fixture(scope="module")

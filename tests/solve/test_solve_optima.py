@@ -30,9 +30,9 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.tile.lower import lower
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.program import OpKind, TileProgram, Unit
 from wsopt.tile.ring import slot_lifetime
 from wsopt.tile.structures import structures
-from wsopt.tile.types import OpKind, TileProgram, Unit
 
 
 @pytest.fixture(scope="module")

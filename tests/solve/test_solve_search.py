@@ -19,8 +19,9 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.search import Search
 from wsopt.tile.lower import lower
+from wsopt.tile.program import TileProgram
 from wsopt.tile.structures import structures
-from wsopt.tile.types import Region, Sharing, Structure, TileProgram
+from wsopt.tile.types import Region, Sharing, Structure
 
 Narrow = Callable[[Iterable[Structure]], None]
 

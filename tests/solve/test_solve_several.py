@@ -23,8 +23,9 @@ from wsopt.solve.orders import order
 from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.search import Search
 from wsopt.tile.lower import lower
+from wsopt.tile.program import TileProgram
 from wsopt.tile.structures import structures
-from wsopt.tile.types import Region, TileProgram
+from wsopt.tile.types import Region
 
 REGIONS = {
     "plain": region(2048, 2048, 512),

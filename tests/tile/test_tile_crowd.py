@@ -14,9 +14,10 @@ from wsopt.machine import Machine
 from wsopt.tile.crowd import crowded_interval, iteration_energy
 from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.lower import lower
+from wsopt.tile.program import TileProgram, Unit
 from wsopt.tile.region import find_region
 from wsopt.tile.ring import slot_lifetime
-from wsopt.tile.types import Sharing, Structure, TileProgram, Unit
+from wsopt.tile.types import Sharing, Structure
 
 CUT = Structure(64, 64, 64, 1, 4, Sharing.ROWS, False, False, 1, 1)
 POWER = ("shared_byte", "l2_byte", "gpc_byte", "dram_byte", "alu_cycle")

@@ -13,9 +13,10 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
 from wsopt.machine import Machine
 from wsopt.tile.lower import lower
+from wsopt.tile.program import OpKind
 from wsopt.tile.region import find_region
 from wsopt.tile.structures import structures
-from wsopt.tile.types import Contraction, OpKind, Reduction, Sharing, Statement, Structure, View
+from wsopt.tile.types import Contraction, Reduction, Sharing, Statement, Structure, View
 
 PROBLEM = Path(__file__).parents[2] / "problems" / "rms_norm_matmul.json"
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 1)

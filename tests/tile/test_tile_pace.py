@@ -24,8 +24,9 @@ from wsopt.tile.pace import (
     slab_demand,
     slab_energy,
 )
+from wsopt.tile.program import TileProgram
 from wsopt.tile.region import find_region
-from wsopt.tile.types import Sharing, Structure, TileProgram
+from wsopt.tile.types import Sharing, Structure
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
 SHARP = 100.0

@@ -14,12 +14,13 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
 from wsopt.machine import Machine
 from wsopt.tile.lower import lower
+from wsopt.tile.program import Unit
 from wsopt.tile.reduced import reduced
 from wsopt.tile.region import find_region
 from wsopt.tile.row_costs import held_between, row_phases
 from wsopt.tile.row_layout import RowLayout, row_layout
 from wsopt.tile.structures import structures
-from wsopt.tile.types import FULL, Reduction, Role, Sharing, Statement, Structure, Unit
+from wsopt.tile.types import FULL, Reduction, Role, Sharing, Statement, Structure
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
 CUT = Structure(4, 512, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)

@@ -12,11 +12,11 @@ from wsopt.machine import Machine
 from wsopt.tile.held import held_cycles
 from wsopt.tile.lower import lower
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.program import TileProgram, Unit
 from wsopt.tile.ring import slot_lifetime
 from wsopt.tile.row_costs import ROW_GRAIN
 from wsopt.tile.stream import stream_pace
 from wsopt.tile.structures import structures
-from wsopt.tile.types import TileProgram, Unit
 
 LATENCY = 3000.0
 

@@ -14,8 +14,9 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.machine import Machine
 from wsopt.tile.lower import lower
+from wsopt.tile.program import OpKind, TileProgram, Unit
 from wsopt.tile.structures import column_role, row_role, structures
-from wsopt.tile.types import OpKind, Placement, Region, Role, Sharing, Space, Structure, TileProgram, Unit
+from wsopt.tile.types import Placement, Region, Role, Sharing, Space, Structure
 
 
 def residual(m: int, n: int, k: int) -> Region:

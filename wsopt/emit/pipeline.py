@@ -14,7 +14,7 @@ from wsopt.emit.instructions import Accumulate, Advance, Instruction, Loop, Mma,
 from wsopt.errors import CheckError
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.types import OpKind, TileOp
+from wsopt.tile.program import OpKind, TileOp
 
 STEP = "step"
 _UNROLLED = 3

@@ -24,8 +24,9 @@ from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.beside import views_read
 from wsopt.tile.lower import load_name
+from wsopt.tile.program import TileProgram
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, Role, Sharing, Space, Structure, TileProgram, View
+from wsopt.tile.types import FULL, Role, Sharing, Space, Structure, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from wsopt.emit.slab_values import SlabWriter
 from wsopt.errors import CheckError
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.types import OpKind, TileOp
+from wsopt.tile.program import OpKind, TileOp
 
 _UNROLLED = 4
 

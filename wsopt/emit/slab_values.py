@@ -11,19 +11,9 @@ from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
+from wsopt.tile.program import OpKind, TileOp
 from wsopt.tile.steps import BEFORE, BodyItem, arguments, is_scores
-from wsopt.tile.types import (
-    SLAB,
-    Contraction,
-    OpKind,
-    Reduction,
-    Region,
-    Role,
-    Scalar,
-    Statement,
-    Structure,
-    TileOp,
-)
+from wsopt.tile.types import SLAB, Contraction, Reduction, Region, Role, Scalar, Statement, Structure
 
 Age = Callable[[str], int]
 _ROW = frozenset({Role.ROW})

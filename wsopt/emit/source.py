@@ -22,8 +22,9 @@ from wsopt.emit.tensors import TORCH, Box
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.beside import slab_layout
 from wsopt.tile.costs import mma_instructions
+from wsopt.tile.program import OpKind
 from wsopt.tile.slab_costs import inner_extent, product_instructions
-from wsopt.tile.types import SLAB, OpKind, Output, Role
+from wsopt.tile.types import SLAB, Output, Role
 
 
 def printable_lines(foreign: str) -> list[str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from wsopt.emit.tensors import Box
 from wsopt.schedule.stores import Buffer, Store, Stores, staging_buffers
 from wsopt.schedule.types import EpilogueBuffers
+from wsopt.tile.program import TileProgram
 from wsopt.tile.staging import Kind, kind
-from wsopt.tile.types import TileProgram
 
 
 @dataclass(frozen=True, slots=True)

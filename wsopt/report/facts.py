@@ -15,8 +15,9 @@ from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import promotion, recurrence
 from wsopt.tile.held import held_cycles
+from wsopt.tile.program import RingPlan, TileOp, Unit
 from wsopt.tile.ring import ring_bound, slot_lifetime
-from wsopt.tile.types import RingPlan, Structure, TileOp, Unit
+from wsopt.tile.types import Structure
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.types import OpKind, Sharing, Unit
+from wsopt.tile.program import OpKind, Unit
+from wsopt.tile.types import Sharing
 
 _NOTE = (
     "A bar on a unit is the time that it is held, on a partition the time that issue takes. P1·2 is P1 in "

@@ -7,7 +7,8 @@ from wsopt.report.layout import counted, difference, joined, microseconds, perce
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.needed import needed_bytes, needed_flops
-from wsopt.tile.types import Sharing, Structure, Unit
+from wsopt.tile.program import Unit
+from wsopt.tile.types import Sharing, Structure
 
 _NO_DIFFERENCE_US = 5e-4
 

@@ -18,8 +18,9 @@ from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
+from wsopt.tile.program import OpKind, TileOp, Unit
 from wsopt.tile.stream import stream_pace
-from wsopt.tile.types import OpKind, Reduction, Sharing, Structure, TileOp, Unit
+from wsopt.tile.types import Reduction, Sharing, Structure
 
 _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
 

@@ -16,7 +16,8 @@ from wsopt.report.sentences import words_section
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.needed import kept, needed_bytes, needed_flops
-from wsopt.tile.types import Region, Role, TileProgram
+from wsopt.tile.program import TileProgram
+from wsopt.tile.types import Region, Role
 
 MIN_WIDTH = 90
 """A narrower report is written at this width: its chart and tables would not be readable."""

@@ -8,7 +8,8 @@ from typing import assert_never
 from wsopt.report.layout import clean
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.types import OpKind, Reduction, Sharing, TileOp, TileProgram, Unit
+from wsopt.tile.program import OpKind, TileOp, TileProgram, Unit
+from wsopt.tile.types import Reduction, Sharing
 
 _LETTERS = {
     OpKind.TMA_LOAD: "L",

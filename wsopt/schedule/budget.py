@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import EpilogueBuffers
-from wsopt.tile.types import Sharing, Structure, TileProgram
+from wsopt.tile.program import TileProgram
+from wsopt.tile.types import Sharing, Structure
 
 SHARED_MEMORY_RESERVE = 1024
 """Bytes kept for what the compiler adds: barriers' padding, partition state, alignment. Seen: 144 to 340."""

@@ -15,7 +15,7 @@ from wsopt.schedule import budget, timing
 from wsopt.schedule.types import PartitionRole, PlacedOp, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
 from wsopt.tile.pace import iteration_pace
-from wsopt.tile.types import Live, OpKind, RingPlan, TileProgram, Unit
+from wsopt.tile.program import Live, OpKind, RingPlan, TileProgram, Unit
 
 Faults = Iterator[str]
 

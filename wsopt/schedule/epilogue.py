@@ -8,8 +8,9 @@ from wsopt.machine.types import Machine
 from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.tile.costs import load_cycles, mma_cycles, staging_cycles
+from wsopt.tile.program import TileProgram
 from wsopt.tile.staging import kind, kind_bytes
-from wsopt.tile.types import Sharing, TileProgram
+from wsopt.tile.types import Sharing
 
 
 def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:

@@ -14,7 +14,7 @@ from wsopt.machine.types import Machine
 from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.last_round import last_demand
 from wsopt.tile.pace import loop_pace, slab_demand
-from wsopt.tile.types import TileProgram, Unit
+from wsopt.tile.program import TileProgram, Unit
 
 
 @dataclass(frozen=True, slots=True)

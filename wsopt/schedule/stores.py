@@ -12,8 +12,8 @@ import functools
 from dataclasses import dataclass
 
 from wsopt.schedule.types import EpilogueBuffers
+from wsopt.tile.program import TileProgram
 from wsopt.tile.staging import Kind, input_kinds, output_kinds
-from wsopt.tile.types import TileProgram
 
 _TILES = 3
 """Tiles after which waits repeat: each finds the stores of the one before it."""

@@ -21,7 +21,8 @@ from wsopt.tile.crowd import crowded_interval, iteration_energy
 from wsopt.tile.held import held_cycles, issue_cycles, norm
 from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.pace import slab_energy
-from wsopt.tile.types import OpKind, Sharing, TileProgram, Unit
+from wsopt.tile.program import OpKind, TileProgram, Unit
+from wsopt.tile.types import Sharing
 
 
 @dataclass(frozen=True, slots=True)

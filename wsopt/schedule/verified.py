@@ -6,7 +6,7 @@ from dataclasses import InitVar, dataclass
 
 from wsopt.machine.types import Machine
 from wsopt.schedule.types import Schedule
-from wsopt.tile.types import TileProgram
+from wsopt.tile.program import TileProgram
 
 
 class _Seal:

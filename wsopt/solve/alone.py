@@ -18,7 +18,7 @@ from wsopt.solve.bound import ii_bounds, time_unit
 from wsopt.solve.intervals import least_interval
 from wsopt.solve.model import CONSUMER_FAMILIES, Model, stretches
 from wsopt.solve.worker import deterministic, work
-from wsopt.tile.types import EpilogueCost, TileProgram
+from wsopt.tile.program import EpilogueCost, TileProgram
 
 _LIMIT = 4.0
 """Deterministic time for the bound of one loop: what is proved until then holds."""

@@ -12,9 +12,9 @@ from wsopt.schedule.laps import Laps, laps
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.program import OpKind, TileProgram
 from wsopt.tile.ring import releases, ring_bound
 from wsopt.tile.row_costs import ROW_GRAIN
-from wsopt.tile.types import OpKind, TileProgram
 
 _COARSE = 16
 II_SLACK = 4

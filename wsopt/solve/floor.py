@@ -12,7 +12,7 @@ from wsopt.schedule import budget
 from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.solve.bound import max_depths, time_unit
 from wsopt.tile.crowd import crowded_interval
-from wsopt.tile.types import TileProgram
+from wsopt.tile.program import TileProgram
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 from wsopt.solve.bound import ii_bounds, max_depth, max_depths, time_unit
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.pace import iteration_pace
+from wsopt.tile.program import Live, OpKind, RingPlan, TileOp, TileProgram, Unit
 from wsopt.tile.ring import slot_lifetime
-from wsopt.tile.types import Live, OpKind, RingPlan, TileOp, TileProgram, Unit
 
 _LONGEST = 2**56
 """Shares of a cycle that a kernel takes at most: days."""

@@ -24,7 +24,7 @@ from wsopt.solve.overlap import Overlap, ask_for
 from wsopt.solve.reading import read
 from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.worker import deterministic, work
-from wsopt.tile.types import TileProgram
+from wsopt.tile.program import TileProgram
 
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0

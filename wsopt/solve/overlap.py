@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from wsopt.solve.model import Model
-from wsopt.tile.types import OpKind, TileOp
+from wsopt.tile.program import OpKind, TileOp
 
 
 class Overlap(StrEnum):

@@ -20,8 +20,9 @@ from wsopt.solve.margin import learned
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome, Solved
 from wsopt.tile.lower import lower
+from wsopt.tile.program import TileProgram
 from wsopt.tile.structures import structures
-from wsopt.tile.types import Region, Structure, TileProgram
+from wsopt.tile.types import Region, Structure
 
 DEFAULT_MARGIN = learned().registers
 """Registers a thread beyond the live tiles before ptxas has been asked: addresses, barriers, temporaries."""

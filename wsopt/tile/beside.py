@@ -13,8 +13,9 @@ from wsopt.machine.cost import InstructionMix, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.tile.expand import PRIMITIVES
 from wsopt.tile.pipes import PIPES
+from wsopt.tile.program import Unit
 from wsopt.tile.row_layout import ACCESS_BITS, RowLayout
-from wsopt.tile.types import SLAB, Reduction, Region, Role, Structure, Unit, View
+from wsopt.tile.types import SLAB, Reduction, Region, Role, Structure, View
 
 _WIDENING = InstructionMix({"logic": 1})
 """A 16-bit number in a register of its own, as f32: a shift, a mask or a permutation."""

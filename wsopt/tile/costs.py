@@ -12,9 +12,10 @@ from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.pipes import element_mix
+from wsopt.tile.program import EpilogueCost
 from wsopt.tile.staging import lent_bytes, staged_bytes
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, EpilogueCost, Reduction, Region, Role, Sharing, Structure, View
+from wsopt.tile.types import FULL, Reduction, Region, Role, Sharing, Structure, View
 
 _SWIZZLE_BYTES = 128
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8

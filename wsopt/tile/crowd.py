@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
 from wsopt.tile.held import held_cycles, issue_cycles, norm
+from wsopt.tile.program import OpKind, TileOp, TileProgram, Unit
 from wsopt.tile.ring import ring_bound
-from wsopt.tile.types import OpKind, TileOp, TileProgram, Unit
 
 _ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
 

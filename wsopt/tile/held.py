@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsopt.tile.types import TileProgram, Unit
+from wsopt.tile.program import TileProgram, Unit
 
 
 def held_cycles(program: TileProgram) -> dict[Unit, int]:

@@ -11,26 +11,11 @@ from wsopt.machine.types import Machine
 from wsopt.tile import costs
 from wsopt.tile.beside import beside_cycles, views_read
 from wsopt.tile.pace import Pace, loop_pace, ring_slots, slab_demand
+from wsopt.tile.program import Edge, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
 from wsopt.tile.row_cut import lower_rows
 from wsopt.tile.slab import lower_slabs
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import (
-    Contraction,
-    Edge,
-    OpKind,
-    Placement,
-    Region,
-    RingPlan,
-    Role,
-    Sharing,
-    Space,
-    Structure,
-    TileOp,
-    TileProgram,
-    Unit,
-    Value,
-    View,
-)
+from wsopt.tile.types import Contraction, Placement, Region, Role, Sharing, Space, Structure, View
 
 
 @dataclass(slots=True)

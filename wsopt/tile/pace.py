@@ -18,9 +18,10 @@ from wsopt.tile.costs import (
     slot_bytes,
 )
 from wsopt.tile.held import norm
+from wsopt.tile.program import TileProgram
 from wsopt.tile.stream import stream_pace
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import Region, Role, Sharing, Structure, TileProgram
+from wsopt.tile.types import Region, Role, Sharing, Structure
 
 _CLOCK_STEPS = 12
 _PACE_STEPS = 5

@@ -8,7 +8,8 @@ from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.tile.expand import PRIMITIVES
-from wsopt.tile.types import Reduction, Role, Statement, Unit
+from wsopt.tile.program import Unit
+from wsopt.tile.types import Reduction, Role, Statement
 
 PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 """The units of the model that are pipes of the arithmetic."""

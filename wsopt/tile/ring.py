@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from wsopt.machine.types import Machine
-from wsopt.tile.types import OpKind, RingPlan, TileProgram
+from wsopt.tile.program import OpKind, RingPlan, TileProgram
 
 
 def releases(program: TileProgram, product: str) -> list[str]:

@@ -12,9 +12,10 @@ from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.tile import costs
 from wsopt.tile.pipes import element_mix, pipe_cycles
+from wsopt.tile.program import Unit
 from wsopt.tile.row_layout import RowLayout, row_layout
 from wsopt.tile.steps import arguments
-from wsopt.tile.types import FULL, Reduction, Region, Role, Statement, Structure, Unit
+from wsopt.tile.types import FULL, Reduction, Region, Role, Statement, Structure
 
 RowItem = Statement | Reduction
 _MEASURED_EXCHANGES = 2

@@ -12,25 +12,9 @@ from dataclasses import dataclass, field
 
 from wsopt.machine.types import Machine
 from wsopt.tile import costs, row_costs
+from wsopt.tile.program import Edge, EpilogueCost, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
 from wsopt.tile.row_layout import thread_registers
-from wsopt.tile.types import (
-    Edge,
-    EpilogueCost,
-    Live,
-    OpKind,
-    Placement,
-    Reduction,
-    Region,
-    RingPlan,
-    Role,
-    Space,
-    Structure,
-    TileOp,
-    TileProgram,
-    Unit,
-    Value,
-    View,
-)
+from wsopt.tile.types import Placement, Reduction, Region, Role, Space, Structure, View
 
 
 @dataclass(slots=True)

@@ -14,27 +14,10 @@ from dataclasses import dataclass, field, replace
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.tile import costs, slab_costs
+from wsopt.tile.program import Edge, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value, Work
 from wsopt.tile.ranges import own_trips, trip_counts
 from wsopt.tile.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
-from wsopt.tile.types import (
-    SLAB,
-    Edge,
-    Live,
-    OpKind,
-    Placement,
-    Reduction,
-    Region,
-    RingPlan,
-    Role,
-    Space,
-    Structure,
-    TileOp,
-    TileProgram,
-    Unit,
-    Value,
-    View,
-    Work,
-)
+from wsopt.tile.types import SLAB, Placement, Reduction, Region, Role, Space, Structure, View
 
 _OVERHEAD_TRIPS = 1.0
 """What a tile costs beside its loop, in trips, when tiles of different length are dealt out to SMs."""

@@ -12,8 +12,9 @@ from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.tile.lanes import lane_sums, saved_cycles
 from wsopt.tile.pipes import element_mix, pipe_cycles
+from wsopt.tile.program import Unit
 from wsopt.tile.steps import BodyItem, arguments
-from wsopt.tile.types import SLAB, Reduction, Region, Role, Source, Statement, Structure, Unit
+from wsopt.tile.types import SLAB, Reduction, Region, Role, Source, Statement, Structure
 
 
 def pow2(extent: int) -> int:

@@ -10,9 +10,9 @@ import math
 
 from wsopt.machine.types import Machine
 from wsopt.tile.held import held_cycles, norm
+from wsopt.tile.program import TileProgram, Unit
 from wsopt.tile.ring import slot_lifetime
 from wsopt.tile.row_costs import ROW_GRAIN
-from wsopt.tile.types import TileProgram, Unit
 
 
 def stream_pace(program: TileProgram, machine: Machine, slots: int) -> int:

@@ -17,8 +17,9 @@ from wsopt.schedule import budget
 from wsopt.solve.bound import infeasible, lower_bound_us, max_depth
 from wsopt.solve.overlap import Overlap
 from wsopt.tile.lower import lower
+from wsopt.tile.program import TileProgram
 from wsopt.tile.structures import structures
-from wsopt.tile.types import Region, Structure, TileProgram
+from wsopt.tile.types import Region, Structure
 
 REACH = 3.0
 """Structures whose bound is more than this many times the best are no choice that a search would waver at."""
