@@ -16,13 +16,14 @@ from solve_examples import MARGIN, attention, region, structure
 from wsopt.machine import Machine
 from wsopt.schedule import budget
 from wsopt.schedule.check import faults, verify
-from wsopt.solve import alone, model, search
+from wsopt.solve import alone, emitter, model, search
 from wsopt.solve.alone import consumers_alone, consumers_interval, one_consumer
 from wsopt.solve.bound import ii_bounds, ii_lower_bound, infeasible, lower_bound_us
 from wsopt.solve.intervals import Least, least_interval
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.solve.search import Search
+from wsopt.solve.variables import Model
 from wsopt.tile.lower import lower
 from wsopt.tile.program import OpKind, TileOp, TileProgram
 from wsopt.tile.types import Structure
@@ -79,7 +80,7 @@ def drawn(seed: int, h200: Machine) -> tuple[TileProgram, Machine]:
     return program, replace(h200, shared_memory_per_block_bytes=room, consumer_knee=SHARP)
 
 
-def any_order(m: model.Model) -> None:
+def any_order(m: Model) -> None:
     """Consumers may come in any order, at any distance."""
 
 
@@ -184,7 +185,7 @@ def test_a_schedule_stands_at_a_larger_interval_where_it_is_said_to(seed: int, h
             for p, m in (drawn(s, h200) for s in itertools.count(seed * 7))
             if p.structure.consumers == 1
         )
-    assert model.stretches(program)
+    assert emitter.stretches(program)
     schedule = solve(program, h200, MARGIN).schedule
     assert schedule is not None
     for more in (1, 7, schedule.ii):
@@ -194,8 +195,8 @@ def test_a_schedule_stands_at_a_larger_interval_where_it_is_said_to(seed: int, h
 
 
 def test_consumers_that_run_one_program_are_not_said_to_stretch(h200: Machine) -> None:
-    assert not model.stretches(lower(attention(), in_slabs(2), h200))
-    assert model.stretches(lower(attention(), in_slabs(1), h200))
+    assert not emitter.stretches(lower(attention(), in_slabs(2), h200))
+    assert emitter.stretches(lower(attention(), in_slabs(1), h200))
 
 
 @pytest.mark.parametrize("steady", [True, False])

@@ -15,8 +15,10 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.solve.bound import ii_bounds, time_unit
+from wsopt.solve.emitter import stretches
 from wsopt.solve.intervals import least_interval
-from wsopt.solve.model import CONSUMER_FAMILIES, Model, stretches
+from wsopt.solve.model import CONSUMER_FAMILIES
+from wsopt.solve.variables import Model
 from wsopt.solve.worker import deterministic, work
 from wsopt.tile.program import EpilogueCost, TileProgram
 

@@ -11,6 +11,7 @@ from wsopt.machine.types import Machine
 from wsopt.schedule import budget
 from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.solve.bound import max_depths, time_unit
+from wsopt.solve.objective import time_of_values
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.program import TileProgram
 
@@ -41,7 +42,7 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
         ]
         if fitting:
             crowded = crowded_interval(program, machine, depths)
-            loops = round(program.work.trips - program.work.tiles) * math.ceil(crowded / unit) * unit
-            found = Floor(loops + program.work.tiles * min(fitting), crowded // unit * unit)
+            time = time_of_values(program.work, unit, math.ceil(crowded / unit), min(fitting))
+            found = Floor(time, crowded // unit * unit)
             best = min(best, found, key=lambda floor: floor.time)
     return best

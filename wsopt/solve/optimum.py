@@ -16,13 +16,16 @@ from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.schedule.types import Schedule
 from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, time_unit
+from wsopt.solve.emitter import stretches
 from wsopt.solve.floor import floor_of_time
 from wsopt.solve.intervals import Least, least_interval
-from wsopt.solve.model import Model, build, stretches, ties
+from wsopt.solve.model import build
+from wsopt.solve.objective import ties
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.overlap import Overlap, ask_for
 from wsopt.solve.reading import read
 from wsopt.solve.result import Outcome, Solved
+from wsopt.solve.variables import Model
 from wsopt.solve.worker import deterministic, work
 from wsopt.tile.program import TileProgram
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from wsopt.solve.model import Model
+from wsopt.solve.variables import Model
 from wsopt.tile.program import OpKind, TileOp
 
 

@@ -6,7 +6,7 @@ from ortools.sat.python import cp_model
 
 from wsopt.schedule import budget, timing
 from wsopt.schedule.types import Partition, PartitionRole, PlacedOp, Schedule
-from wsopt.solve.model import Model
+from wsopt.solve.variables import Model
 
 
 def _partitions(m: Model) -> tuple[Partition, ...]:

@@ -1,0 +1,89 @@
+"""What a schedule of one tile program leaves open: the variables of its CP-SAT model.
+
+Time is in SM cycles, or in units of a few where a loop computes values. An operation of iteration i starts at
+(i + stage) * II + cycle; II is a variable. Every variable has a name, so a dump of the model can be read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ortools.sat.python import cp_model
+
+from wsopt.machine.types import Machine
+from wsopt.schedule.types import EpilogueBuffers, PartitionRole
+from wsopt.solve.bound import time_unit
+from wsopt.tile.program import TileProgram
+
+
+@dataclass(slots=True)
+class Model:
+    """The variables of one tile program's model, by operation name. II is of the range `interval`, in cycles."""
+
+    program: TileProgram
+    machine: Machine
+    margin: int
+    interval: tuple[int, int]
+    stages: int
+    cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    ii: cp_model.IntVar = field(init=False)
+    stage: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    cycle: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    again: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    start: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    on: dict[tuple[str, str], cp_model.IntVar] = field(default_factory=dict)
+    depth: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    slots: dict[tuple[str, int], cp_model.IntVar] = field(default_factory=dict)
+    buffers: dict[EpilogueBuffers, cp_model.IntVar] = field(default_factory=dict)
+    copied: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    time: cp_model.LinearExprT = 0
+    horizon: int = 0
+
+    @property
+    def unit(self) -> int:
+        """Cycles of one unit of the model's time."""
+        return time_unit(self.program)
+
+    def t(self, cycles: float) -> int:
+        """A duration in units, rounded up: what holds in units holds in cycles."""
+        return math.ceil(cycles / self.unit)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Names of the block's partitions that take part in the loop's model."""
+        consumers = len({op.consumer for op in self.program.loop if op.consumer is not None})
+        return (*(f"{PartitionRole.CONSUMER}{c}" for c in range(consumers)), f"{PartitionRole.LOADER}0")
+
+
+def variables(m: Model) -> None:
+    """II, and for every operation stage, cycle and start; start = stage * II + cycle.
+
+    The product is linear in one Boolean a stage: stage = k implies start = k II + cycle.
+    """
+    low, high = (m.t(cycles) for cycles in m.interval)
+    stages = m.stages
+    m.horizon = stages * high
+    m.ii = m.cp.new_int_var(low, high, "II")
+    for op in m.program.loop:
+        m.stage[op.name] = m.cp.new_int_var(0, stages - 1, f"stage[{op.name}]")
+        m.cycle[op.name] = m.cp.new_int_var(0, high - 1, f"cycle[{op.name}]")
+        m.start[op.name] = m.cp.new_int_var(0, m.horizon, f"start[{op.name}]")
+        m.again[op.name] = m.cp.new_int_var(0, 2 * high, f"cycle+II[{op.name}]")
+        m.cp.add(m.cycle[op.name] < m.ii)
+        m.cp.add(m.again[op.name] == m.cycle[op.name] + m.ii)
+        for k in range(stages):
+            is_k = m.cp.new_bool_var(f"stage[{op.name}]={k}")
+            m.cp.add(m.stage[op.name] == k).only_enforce_if(is_k)
+            m.cp.add(m.stage[op.name] != k).only_enforce_if(~is_k)
+            m.cp.add(m.start[op.name] == k * m.ii + m.cycle[op.name]).only_enforce_if(is_k)
+
+
+def placement(m: Model) -> None:
+    """Every operation is on exactly one partition; a consumer's own operations are on that consumer."""
+    for op in m.program.loop:
+        for name in m.partitions:
+            m.on[op.name, name] = m.cp.new_bool_var(f"on[{op.name},{name}]")
+        m.cp.add_exactly_one(m.on[op.name, name] for name in m.partitions)
+        if op.consumer is not None:
+            m.cp.add(m.on[op.name, f"{PartitionRole.CONSUMER}{op.consumer}"] == 1)
