@@ -7,6 +7,9 @@ no overlap of slabs, for each fills the tensor core while others compute.
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from emit_builds import MARGIN, Emitted, case, graph_of, h200
@@ -15,7 +18,8 @@ from test_emit_slabs import attention, structure
 from wsopt.emit.source import emit
 from wsopt.report.sentences import sentences, tensor_shares, unders
 from wsopt.schedule.check import verify
-from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.schedule.types import PlacedOp
+from wsopt.schedule.verified import VerifiedSchedule, for_trial
 from wsopt.solve.optimum import solve
 from wsopt.solve.overlap import Overlap
 from wsopt.solve.result import Outcome
@@ -94,3 +98,44 @@ def test_computes(consumers: int, depth: int, overlap: Overlap) -> None:
 def test_words_follow_the_schedule() -> None:
     told = [sentences(made(*one).verified) for one in CASES]
     assert len(set(told)) == len(told)
+
+
+def handed_back_late(verified: VerifiedSchedule) -> VerifiedSchedule:
+    """The same with the values' slots handed back behind the next slab's first product, so that a pass ends with
+    one product under way while the other has been waited for.
+    """
+
+    def moved(placed: PlacedOp) -> PlacedOp:
+        if not placed.op.startswith("release:v@"):
+            return placed
+        consumer = placed.op.partition("@")[2]
+        product = next(p for p in verified.schedule.placed if p.op == f"mma:matmul_0@{consumer}")
+        return replace(placed, stage=product.stage + 1, cycle=product.cycle + 112)
+
+    changed = replace(verified.schedule, placed=tuple(map(moved, verified.schedule.placed)))
+    return for_trial(verified, schedule=changed)
+
+
+def waits(source: str) -> Iterator[tuple[list[str], list[str]]]:
+    """The products under way at each wait, and those that it names."""
+    running: list[str] = []
+    for line in source.splitlines():
+        if issued := re.match(r" +(\w+) = warpgroup_mma\(", line):
+            running.append(issued[1])
+        elif waited := re.search(r"warpgroup_mma_wait\((\d+), deps=\(([^)]*),\)\)", line):
+            yield running.copy(), waited[2].split(", ")
+            running = running[-int(waited[1]) :] if int(waited[1]) else []
+
+
+@pytest.mark.parametrize(("consumers", "depth", "overlap"), CASES)
+def test_waits_name_products_under_way_alone(consumers: int, depth: int, overlap: Overlap) -> None:
+    found = list(waits(made(consumers, depth, overlap).source))
+    assert len(found) >= 4
+    assert all(set(named) <= set(running) for running, named in found)
+
+
+def test_a_pass_ends_with_what_is_under_way() -> None:
+    late = handed_back_late(made(3, 64, Overlap.NONE).verified)
+    found = list(waits(emit(late)))
+    assert (["matmul_1_", "matmul_0_"], ["matmul_1_"]) in found  # the last slab's, under the next one's first
+    assert all(set(named) <= set(running) for running, named in found)
