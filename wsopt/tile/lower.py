@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 from wsopt.graph.types import DType
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.tile import costs
 from wsopt.tile.beside import beside_cycles, views_read
+from wsopt.tile.cut import Cut
 from wsopt.tile.pace import Pace, loop_pace, ring_slots, slab_demand
 from wsopt.tile.program import Edge, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
 from wsopt.tile.row_cut import lower_rows
 from wsopt.tile.slab import lower_slabs
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Contraction, Placement, Region, Role, Sharing, Space, Structure, View
-
-
-@dataclass(slots=True)
-class _Cut:
-    """Collects a tile program while a region is cut."""
-
-    region: Region
-    s: Structure
-    machine: Machine
-    values: list[Value] = field(default_factory=list)
-    ops: list[TileOp] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
-
-    @property
-    def row_consumers(self) -> int:
-        """Consumers in the loop at a time, whose rows one slot holds; with consumers in turns it is one."""
-        return self.s.consumers if self.s.sharing is Sharing.ROWS else 1
 
 
 def load_name(region: Region, view: View, consumer: int | None, copy: int = 0) -> str:
@@ -46,36 +29,25 @@ def _slab(copy: int) -> str:
     return f"#{copy}" if copy else ""
 
 
-def _load(cut: _Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
+def _row_consumers(s: Structure) -> int:
+    """Consumers in the loop at a time, whose rows one slot holds; with consumers in turns it is one."""
+    return s.consumers if s.sharing is Sharing.ROWS else 1
+
+
+def _load(cut: Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
     """One TMA load of a slab of a streamed tensor."""
-    name = load_name(cut.region, view, consumer, copy)
-    value = Value(f"tile:{name}", costs.tile_shape(cut.s, view), view.dtype, Space.SHARED, consumer)
-    busy = costs.load_cycles(costs.view_lines(cut.s, view, cut.machine), cut.machine, pace.clock_mhz)
-    cut.values.append(value)
-    cut.ops.append(
-        TileOp(
-            name=f"load:{name}",
-            kind=OpKind.TMA_LOAD,
-            placement=Placement.LOOP,
-            inputs=(),
-            output=value.name,
-            consumer=None,
-            unit=Unit.TMA,
-            issue=math.ceil(cut.machine.latency.mbarrier_wait),
-            busy=busy,
-            latency=math.ceil(cut.machine.first_bytes(cut.machine.latency.tma_load_l2)) + busy,
-            tensor=view.tensor,
-            copy=copy,
-        )
-    )
+    name, machine = load_name(cut.region, view, consumer, copy), cut.machine
+    busy = costs.load_cycles(costs.view_lines(cut.s, view, machine), machine, pace.clock_mhz)
+    first = machine.first_bytes(machine.latency.tma_load_l2)
+    cut.load(name, view, costs.tile_shape(cut.s, view), busy, first, consumer=consumer, copy=copy)
 
 
-def _loads(cut: _Cut, copy: int, pace: Pace) -> None:
+def _loads(cut: Cut, copy: int, pace: Pace) -> None:
     """The streamed tensors: along the accumulator's rows one tile a consumer, along its columns one for all."""
     row = row_role(cut.s.swap)
     for view in cut.region.operands:
         if row in view.roles:
-            for consumer in range(cut.row_consumers):
+            for consumer in range(_row_consumers(cut.s)):
                 _load(cut, view, consumer, copy, pace)
         else:
             _load(cut, view, None, copy, pace)
@@ -93,7 +65,7 @@ def operand_tiles(
     return f"tile:{load_name(region, rows, slot, copy)}", f"tile:{load_name(region, columns, None, copy)}"
 
 
-def _mma(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -> None:
+def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
     """One product of a slab; with promotion into partial sums, which a second operation adds up."""
     name = f"{contraction.name}@{consumer}{_slab(copy)}"
     busy = costs.mma_cycles(cut.region, cut.s, cut.machine)
@@ -102,7 +74,7 @@ def _mma(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -> None:
     out = f"partial:{name}" if contraction.promote else f"sum:{contraction.name}@{consumer}"
     cut.values.append(Value(out, shape, DType.F32, Space.REGISTERS, consumer))
     # The tensor core is shared fairly: a product takes as long as all products of its slab together.
-    crowd = cut.row_consumers * len(cut.region.contractions)
+    crowd = _row_consumers(cut.s) * len(cut.region.contractions)
     cut.ops.append(
         TileOp(
             name=f"mma:{name}",
@@ -125,7 +97,7 @@ def _mma(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -> None:
         _accumulate(cut, contraction, consumer, copy)
 
 
-def _accumulate(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -> None:
+def _accumulate(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
     """Adding a slab's partial sums to the sums, which all slabs of all iterations do one after another."""
     total = f"{contraction.name}@{consumer}"
     name = total + _slab(copy)
@@ -164,7 +136,7 @@ def _accumulate(cut: _Cut, contraction: Contraction, consumer: int, copy: int) -
         cut.edges.append(Edge(last, f"add:{total}", 1))
 
 
-def _beside(cut: _Cut, consumer: int, copy: int) -> None:
+def _beside(cut: Cut, consumer: int, copy: int) -> None:
     """What a consumer computes from its operand's tiles beside the products; slab after slab adds to it."""
     name = f"beside@{consumer}{_slab(copy)}"
     cycles, pipes = beside_cycles(cut.region, cut.s, cut.machine)
@@ -197,25 +169,11 @@ def release_name(consumer: int, copy: int) -> str:
     return f"release@{consumer}{_slab(copy)}"
 
 
-def _release(cut: _Cut, consumer: int, copy: int) -> None:
+def _release(cut: Cut, consumer: int, copy: int) -> None:
     """Handing a slot back: after every product of this consumer that reads it."""
-    name = release_name(consumer, copy)
-    cut.ops.append(
-        TileOp(
-            name=name,
-            kind=OpKind.RELEASE,
-            placement=Placement.LOOP,
-            inputs=tuple(op.output or "" for op in cut.ops if _is_mma_of(op, consumer, copy)),
-            output=None,
-            consumer=consumer,
-            unit=None,
-            issue=math.ceil(cut.machine.latency.barrier + cut.machine.latency.mbarrier_arrive),
-            busy=0,
-            latency=math.ceil(cut.machine.latency.mbarrier_wake),
-            copy=copy,
-        )
-    )
-    cut.edges.extend(Edge(op.name, name, 0) for op in cut.ops if _is_mma_of(op, consumer, copy))
+    name, latency = release_name(consumer, copy), cut.machine.latency
+    readers = (op for op in cut.ops if _is_mma_of(op, consumer, copy))
+    cut.release(name, consumer, latency.barrier + latency.mbarrier_arrive, readers, copy=copy)
     if cut.region.beside:
         cut.edges.append(Edge(f"beside@{consumer}{_slab(copy)}", name, 0))
 
@@ -224,22 +182,21 @@ def _is_mma_of(op: TileOp, consumer: int, copy: int) -> bool:
     return op.kind is OpKind.MMA and op.consumer == consumer and op.copy == copy
 
 
-def _dependences(cut: _Cut) -> None:
+def _dependences(cut: Cut) -> None:
     """Every product waits for its tiles."""
-    made = {op.output: op.name for op in cut.ops if op.kind is OpKind.TMA_LOAD}
-    for op in cut.ops:
-        if op.kind is OpKind.MMA:
-            cut.edges.extend(Edge(made[tile], op.name, 0) for tile in op.inputs)
+    made = {op.output: op.name for op in cut.of(OpKind.TMA_LOAD)}
+    for op in cut.of(OpKind.MMA):
+        cut.edges.extend(Edge(made[tile], op.name, 0) for tile in op.inputs)
 
 
-def _ring(cut: _Cut) -> RingPlan:
+def _ring(cut: Cut) -> RingPlan:
     """All streamed tiles have the same readers, so they share one ring."""
-    loads = [op for op in cut.ops if op.kind is OpKind.TMA_LOAD]
+    loads = cut.of(OpKind.TMA_LOAD)
     slot = [op.output for op in loads if op.copy == 0]
     return RingPlan(
         name="ring",
         loads=tuple(op.name for op in loads),
-        releases=tuple(op.name for op in cut.ops if op.kind is OpKind.RELEASE),
+        releases=tuple(op.name for op in cut.of(OpKind.RELEASE)),
         slot_bytes=sum(v.nbytes for v in cut.values if v.name in slot),
     )
 
@@ -261,11 +218,11 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
         return lower_slabs(region, s, machine)
     if region.streams_rows:
         return lower_rows(region, s, machine)
-    cut = _Cut(region, s, machine)
+    cut = Cut(region, s, machine)
     pace = loop_pace(slab_demand(region, s, machine), machine, ring_slots(region, s, machine))
     for copy in range(s.copies):
         _loads(cut, copy, pace)
-    for consumer in range(cut.row_consumers):
+    for consumer in range(_row_consumers(cut.s)):
         for copy in range(s.copies):
             for contraction in region.contractions:
                 _mma(cut, contraction, consumer, copy)

@@ -12,23 +12,17 @@ from dataclasses import dataclass, field
 
 from wsopt.machine.types import Machine
 from wsopt.tile import costs, row_costs
-from wsopt.tile.program import Edge, EpilogueCost, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
+from wsopt.tile.cut import Cut
+from wsopt.tile.program import Edge, EpilogueCost, Live, OpKind, RingPlan, TileOp, TileProgram, Unit
 from wsopt.tile.row_layout import thread_registers
-from wsopt.tile.types import Placement, Reduction, Region, Role, Space, Structure, View
+from wsopt.tile.types import Placement, Reduction, Region, Role, Structure, View
 
 
 @dataclass(slots=True)
-class _Cut:
-    """Collects a tile program while a region is cut; `phases` are those of a tile's arithmetic."""
+class _RowCut(Cut):
+    """The same where rows stream; `phases` are those of a tile's arithmetic."""
 
-    region: Region
-    s: Structure
-    machine: Machine
-    phases: tuple[tuple[row_costs.RowItem, ...], ...]
-    values: list[Value] = field(default_factory=list)
-    ops: list[TileOp] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
-    live: list[Live] = field(default_factory=list)
+    phases: tuple[tuple[row_costs.RowItem, ...], ...] = field(kw_only=True)
 
     @property
     def tiles(self) -> int:
@@ -60,31 +54,23 @@ class _Cut:
         )  # fmt: skip
 
 
-def _load(cut: _Cut, view: View, consumer: int) -> None:
+def _load(cut: _RowCut, view: View, consumer: int) -> None:
     """One consumer's rows of a tensor; how they fare among all that are on the way is the ring's (`tile.stream`)."""
     machine, name = cut.machine, f"{cut.region.operand_name(view)}@{consumer}"
     nbytes = cut.nbytes(view)
-    cut.values.append(Value(f"tile:{name}", (cut.s.rows, cut.s.columns), view.dtype, Space.SHARED, consumer))
-    busy = costs.load_cycles(nbytes, machine)
-    cut.ops.append(
-        TileOp(
-            name=f"load:{name}",
-            kind=OpKind.TMA_LOAD,
-            placement=Placement.LOOP,
-            inputs=(),
-            output=f"tile:{name}",
-            consumer=None,
-            unit=Unit.TMA,
-            issue=math.ceil(machine.latency.mbarrier_wait),
-            busy=busy,
-            latency=math.ceil(machine.latency.tma_load_dram) + busy,
-            tensor=view.tensor,
-            pipes=((Unit.MEMORY, row_costs.memory_cycles(nbytes, cut.tiles, machine)),),
-        )
+    pipes = ((Unit.MEMORY, row_costs.memory_cycles(nbytes, cut.tiles, machine)),)
+    cut.load(
+        name,
+        view,
+        (cut.s.rows, cut.s.columns),
+        costs.load_cycles(nbytes, machine),
+        machine.latency.tma_load_dram,
+        consumer=consumer,
+        pipes=pipes,
     )
 
 
-def _read(cut: _Cut, consumer: int) -> None:
+def _read(cut: _RowCut, consumer: int) -> None:
     """A consumer's tiles from the slot into registers, after which the slot is handed back."""
     latency = cut.machine.latency
     cycles = row_costs.shared_cycles(sum(cut.nbytes(v) for v in cut.region.operands), cut.machine)
@@ -93,12 +79,12 @@ def _read(cut: _Cut, consumer: int) -> None:
     issue = latency.mbarrier_wait + latency.smem_load + max(cycles, widening)
     pipes = ((Unit.ALU, widening), (Unit.SHARED, cycles))
     cut.consumer_op(name, OpKind.ELEMENTWISE, consumer, issue, pipes=pipes)
-    cut.consumer_op(release, OpKind.RELEASE, consumer, latency.mbarrier_arrive, latency=latency.mbarrier_wake)
+    cut.release(release, consumer, latency.mbarrier_arrive)
     loads = [f"load:{cut.region.operand_name(view)}@{consumer}" for view in cut.region.operands]
     cut.edges += [Edge(load, name, 0) for load in loads] + [Edge(name, release, 0)]
 
 
-def _store(cut: _Cut, consumer: int) -> None:
+def _store(cut: _RowCut, consumer: int) -> None:
     """The outputs' tiles into staging buffers and on their way; the buffers are held until they were read."""
     machine, latency, outputs = cut.machine, cut.machine.latency, cut.region.outputs
     nbytes = sum(cut.nbytes(output.view) for output in outputs)
@@ -112,7 +98,7 @@ def _store(cut: _Cut, consumer: int) -> None:
     cut.consumer_op(f"store@{consumer}", OpKind.TMA_STORE, consumer, issue, issue + drain, pipes)
 
 
-def _consumer(cut: _Cut, consumer: int) -> None:
+def _consumer(cut: _RowCut, consumer: int) -> None:
     _read(cut, consumer)
     for number, items in enumerate(cut.phases):
         cycles, pipes = row_costs.phase_cycles(cut.region, items, cut.s, cut.machine)
@@ -126,7 +112,7 @@ def _consumer(cut: _Cut, consumer: int) -> None:
     _live(cut, consumer, chain)
 
 
-def _live(cut: _Cut, consumer: int, chain: list[str]) -> None:
+def _live(cut: _RowCut, consumer: int, chain: list[str]) -> None:
     """Tiles in registers from one step of a consumer to a later one."""
     for name, made, last, dtype in row_costs.held_between(cut.region, cut.phases):
         cut.live.append(
@@ -143,17 +129,17 @@ def _live(cut: _Cut, consumer: int, chain: list[str]) -> None:
 
 def lower_rows(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """Cut a region without products to a structure. Costs are in cycles of `machine`."""
-    cut = _Cut(region, s, machine, row_costs.row_phases(region))
+    cut = _RowCut(region, s, machine, phases=row_costs.row_phases(region))
     for consumer in range(s.consumers):
         for view in region.operands:
             _load(cut, view, consumer)
     for consumer in range(s.consumers):
         _consumer(cut, consumer)
-    loads = tuple(op.name for op in cut.ops if op.kind is OpKind.TMA_LOAD)
+    loads = tuple(op.name for op in cut.of(OpKind.TMA_LOAD))
     ring = RingPlan(
         name="ring",
         loads=loads,
-        releases=tuple(op.name for op in cut.ops if op.kind is OpKind.RELEASE),
+        releases=tuple(op.name for op in cut.of(OpKind.RELEASE)),
         slot_bytes=sum(value.nbytes for value in cut.values),
     )
     rows = sum(isinstance(item, Reduction) for item in region.statements)

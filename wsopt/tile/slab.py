@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.tile import costs, slab_costs
+from wsopt.tile.cut import Cut
 from wsopt.tile.program import Edge, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value, Work
 from wsopt.tile.ranges import own_trips, trip_counts
 from wsopt.tile.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
@@ -24,17 +25,10 @@ _OVERHEAD_TRIPS = 1.0
 
 
 @dataclass(slots=True)
-class _Cut:
-    """Collects a tile program while a region is cut."""
+class _SlabCut(Cut):
+    """The same where slabs are computed with, in `steps`."""
 
-    region: Region
-    s: Structure
-    machine: Machine
-    steps: tuple[Step, ...]
-    values: list[Value] = field(default_factory=list)
-    ops: list[TileOp] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
-    live: list[Live] = field(default_factory=list)
+    steps: tuple[Step, ...] = field(kw_only=True)
 
     def extent(self, role: Role) -> int:
         """Elements of a tile along an axis."""
@@ -46,10 +40,6 @@ class _Cut:
             Role.INNER: inner,
         }[role]
 
-    def op(self, name: str) -> TileOp:
-        """An operation that is there already."""
-        return next(op for op in self.ops if op.name == name)
-
 
 def tile_shape(view: View, s: Structure, inner: int) -> tuple[int, ...]:
     """Extents of a tensor's tile, batch axes left out."""
@@ -57,7 +47,7 @@ def tile_shape(view: View, s: Structure, inner: int) -> tuple[int, ...]:
     return tuple(extents[role] for role in view.roles if role in extents)
 
 
-def _copy_cycles(cut: _Cut, view: View) -> int:
+def _copy_cycles(cut: _SlabCut, view: View) -> int:
     *rows, columns = _slot_shape(cut, view)
     width = view.dtype.bits // 8
     pitch = view.strides[-2] if rows else columns
@@ -65,30 +55,14 @@ def _copy_cycles(cut: _Cut, view: View) -> int:
     return costs.load_cycles(lines, cut.machine)
 
 
-def _slot_shape(cut: _Cut, view: View) -> tuple[int, ...]:
+def _slot_shape(cut: _SlabCut, view: View) -> tuple[int, ...]:
     """Extents of what one slab's slot holds of a tensor: the rows of all consumers."""
     return tile_shape(view, replace(cut.s, rows=cut.s.tile_rows), cut.extent(Role.INNER))
 
 
-def _load(cut: _Cut, view: View) -> None:
-    name = cut.region.operand_name(view)
-    cut.values.append(Value(f"tile:{name}", _slot_shape(cut, view), view.dtype, Space.SHARED))
-    busy = _copy_cycles(cut, view)
-    cut.ops.append(
-        TileOp(
-            name=f"load:{name}",
-            kind=OpKind.TMA_LOAD,
-            placement=Placement.LOOP,
-            inputs=(),
-            output=f"tile:{name}",
-            consumer=None,
-            unit=Unit.TMA,
-            issue=math.ceil(cut.machine.latency.mbarrier_wait),
-            busy=busy,
-            latency=math.ceil(cut.machine.first_bytes(cut.machine.latency.tma_load_l2)) + busy,
-            tensor=view.tensor,
-        )
-    )
+def _load(cut: _SlabCut, view: View) -> None:
+    first = cut.machine.first_bytes(cut.machine.latency.tma_load_l2)
+    cut.load(cut.region.operand_name(view), view, _slot_shape(cut, view), _copy_cycles(cut, view), first)
 
 
 def _step_name(step: Step, consumer: int) -> str:
@@ -98,7 +72,7 @@ def _step_name(step: Step, consumer: int) -> str:
     return f"{kind}:{step.name}@{consumer}" if kind else f"{step.name}@{consumer}"
 
 
-def _product(cut: _Cut, step: Step, consumer: int) -> None:
+def _product(cut: _SlabCut, step: Step, consumer: int) -> None:
     """A product, its tiles' loads, and what the rows' side of it comes from."""
     product, s, machine = step.product, cut.s, cut.machine
     held = isinstance(product.left, str)
@@ -130,7 +104,7 @@ def _product(cut: _Cut, step: Step, consumer: int) -> None:
     cut.edges.append(Edge(f"load:{cut.region.operand_name(product.right)}", name, 0))
 
 
-def _arithmetic(cut: _Cut, step: Step, consumer: int) -> None:
+def _arithmetic(cut: _SlabCut, step: Step, consumer: int) -> None:
     """A phase, or a rescaling of sums."""
     if step.kind is StepKind.RESCALE:
         cycles = slab_costs.rescale_cycles(cut.s, cut.machine)
@@ -159,7 +133,7 @@ def _arithmetic(cut: _Cut, step: Step, consumer: int) -> None:
     )
 
 
-def _makers(cut: _Cut) -> dict[str, Step]:
+def _makers(cut: _SlabCut) -> dict[str, Step]:
     """Which step computes each value of the loop."""
     return {item.name: step for step in cut.steps if step.kind is not StepKind.RESCALE for item in step.items}
 
@@ -173,7 +147,7 @@ def _needs(step: Step) -> list[str]:
     return [n for item in step.items for n in arguments(item) if not n.endswith(BEFORE)]
 
 
-def _dependences(cut: _Cut, consumer: int) -> None:
+def _dependences(cut: _SlabCut, consumer: int) -> None:
     """Steps wait for those whose values they read; sums are rescaled after the last product and before the next."""
     makers = _makers(cut)
     for step in cut.steps:
@@ -192,29 +166,15 @@ def _dependences(cut: _Cut, consumer: int) -> None:
             cut.edges += [Edge(name, sums, 0), Edge(sums, name, 1)]
 
 
-def _released(cut: _Cut, view: View, consumer: int) -> None:
+def _released(cut: _SlabCut, view: View, consumer: int) -> None:
     """Handing back a streamed tensor's slot after the last product or phase of this consumer that reads it."""
     tile = f"tile:{cut.region.operand_name(view)}"
     readers = [op for op in cut.ops if op.consumer == consumer and tile in op.inputs]
     name = f"release:{cut.region.operand_name(view)}@{consumer}"
-    cut.ops.append(
-        TileOp(
-            name=name,
-            kind=OpKind.RELEASE,
-            placement=Placement.LOOP,
-            inputs=tuple(op.output or "" for op in readers),
-            output=None,
-            consumer=consumer,
-            unit=None,
-            issue=math.ceil(cut.machine.latency.mbarrier_arrive),
-            busy=0,
-            latency=math.ceil(cut.machine.latency.mbarrier_wake),
-        )
-    )
-    cut.edges.extend(Edge(op.name, name, 0) for op in readers)
+    cut.release(name, consumer, cut.machine.latency.mbarrier_arrive, readers)
 
 
-def _live(cut: _Cut, consumer: int) -> None:
+def _live(cut: _SlabCut, consumer: int) -> None:
     """Values of a slab that one step leaves to a later one, in this consumer's registers."""
     threads = cut.s.consumer_warps * cut.machine.threads_per_warp
     for value, maker in _makers(cut).items():
@@ -237,7 +197,7 @@ def _live(cut: _Cut, consumer: int) -> None:
         )
 
 
-def _row_registers(cut: _Cut) -> int:
+def _row_registers(cut: _SlabCut) -> int:
     """Registers a thread of the row values that the loop carries or one step leaves to another.
 
     A thread has two rows of every tensor instruction's; a row's value is there in four threads.
@@ -261,7 +221,7 @@ def _row_registers(cut: _Cut) -> int:
     )
 
 
-def _rings(cut: _Cut) -> tuple[RingPlan, ...]:
+def _rings(cut: _SlabCut) -> tuple[RingPlan, ...]:
     found = []
     for view in cut.region.streams:
         name = cut.region.operand_name(view)
@@ -271,7 +231,7 @@ def _rings(cut: _Cut) -> tuple[RingPlan, ...]:
     return tuple(found)
 
 
-def _work(cut: _Cut, tiles: int) -> Work:
+def _work(cut: _SlabCut, tiles: int) -> Work:
     """Tiles dealt out to SMs as they come free, in the order in which the kernel walks them: the most that one
     gets. A tile's trips are its consumers' on the average: who is done goes on, and leaves the units to others.
     """
@@ -290,7 +250,7 @@ def _work(cut: _Cut, tiles: int) -> Work:
 
 def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """Cut a region whose loop computes values to a structure. Costs are in cycles of `machine`."""
-    cut = _Cut(region, s, machine, steps(region))
+    cut = _SlabCut(region, s, machine, steps=steps(region))
     for view in region.streams:
         _load(cut, view)
     for consumer in range(s.consumers):
