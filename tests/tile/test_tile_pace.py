@@ -22,7 +22,6 @@ from wsopt.tile.pace import (
     loop_pace,
     ring_slots,
     slab_demand,
-    slab_energy,
 )
 from wsopt.tile.program import TileProgram
 from wsopt.tile.region import find_region
@@ -217,13 +216,13 @@ def test_what_a_slab_takes_of_the_power(card: Machine) -> None:
     counted = {"shared_byte": 2 * (64 + 128) * 128, "l2_byte": 256 * 128, "gpc_byte": 8 * 16384 // 16}
     for name, nbytes in counted.items():
         hot = replace(card, **{f"power_cycles_per_{name}": 0.01})
-        assert slab_energy(region, CUT, hot) == pytest.approx(512 + 0.01 * nbytes)
+        assert slab_demand(region, CUT, hot).energy == pytest.approx(512 + 0.01 * nbytes)
     # A type whose products take half as much again: of 512 cycles of the tensor core.
     warm = replace(card, power_tensor={"f16": 1.5})
-    assert slab_energy(region, CUT, warm) == 512
-    assert slab_energy(plain(4096, 4096, 1024, "f16"), CUT, warm) == 768
+    assert slab_demand(region, CUT, warm).energy == 512
+    assert slab_demand(plain(4096, 4096, 1024, "f16"), CUT, warm).energy == 768
     # What device memory takes is the kernel's, not a slab's.
-    assert slab_energy(region, CUT, replace(card, power_cycles_per_dram_byte=0.01)) == 512
+    assert slab_demand(region, CUT, replace(card, power_cycles_per_dram_byte=0.01)).energy == 512
 
 
 @pytest.mark.parametrize(

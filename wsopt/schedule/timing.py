@@ -20,7 +20,7 @@ from wsopt.tile.costs import load_cycles
 from wsopt.tile.crowd import crowded_interval, iteration_energy
 from wsopt.tile.held import held_cycles, issue_cycles, norm
 from wsopt.tile.needed import needed_bytes, needed_flops
-from wsopt.tile.pace import slab_energy
+from wsopt.tile.pace import slab_demand
 from wsopt.tile.program import OpKind, TileProgram, Unit
 from wsopt.tile.types import Sharing
 
@@ -130,7 +130,7 @@ def _energy(program: TileProgram, machine: Machine) -> float:
     s = program.structure
     if program.work is None:
         passes = program.tiles * program.passes * s.copies / machine.sm_count
-        return passes * slab_energy(program.region, s, machine) + memory
+        return passes * slab_demand(program.region, s, machine).energy + memory
     return program.work.trips * iteration_energy(program, machine) + memory
 
 

@@ -80,12 +80,21 @@ class Demand:
 def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
     """What one slab of a block asks for."""
     crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    lines, gpc = slab_lines(region, s, machine), gpc_bytes(region, s, machine)
+    tensor = mma_cycles(region, s, machine) * crowd * len(region.contractions)
+    energy = (
+        machine.tensor_energy(region.operand_dtype.value) * tensor
+        + machine.power_cycles_per_alu_cycle * promotion_cycles(region, s, machine) * crowd
+        + machine.power_cycles_per_shared_byte * operand_bytes(region, s, machine) * crowd
+        + machine.power_cycles_per_l2_byte * lines
+        + machine.power_cycles_per_gpc_byte * gpc
+    )
     return Demand(
-        lines=slab_lines(region, s, machine),
+        lines=lines,
         data=slot_bytes(region, s),
-        gpc=gpc_bytes(region, s, machine),
-        tensor=mma_cycles(region, s, machine) * crowd * len(region.contractions),
-        energy=slab_energy(region, s, machine),
+        gpc=gpc,
+        tensor=tensor,
+        energy=energy,
         between=_between(region, s, machine),
         alone=s.sharing is Sharing.TURNS or s.consumers == 1,
     )
@@ -127,19 +136,6 @@ def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> flo
         ring = (copy + demand.tensor + back) / slots
         pace = norm((path, demand.tensor, ring), demand.knee(machine))
     return pace
-
-
-def slab_energy(region: Region, s: Structure, machine: Machine) -> float:
-    """Energy of one slab of a block, in cycles of the tensor core with bf16."""
-    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
-    products = mma_cycles(region, s, machine) * crowd * len(region.contractions)
-    return (
-        machine.tensor_energy(region.operand_dtype.value) * products
-        + machine.power_cycles_per_alu_cycle * promotion_cycles(region, s, machine) * crowd
-        + machine.power_cycles_per_shared_byte * operand_bytes(region, s, machine) * crowd
-        + machine.power_cycles_per_l2_byte * slab_lines(region, s, machine)
-        + machine.power_cycles_per_gpc_byte * gpc_bytes(region, s, machine)
-    )
 
 
 def _between(region: Region, s: Structure, machine: Machine) -> float:
