@@ -58,6 +58,16 @@ def test_one_fails_its_check(
     assert sorted(statuses(found).values()) == sorted([status, *["ok"] * 8])
 
 
+def test_one_without_room_beside_others_is_checked_alone(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TRUTH_CROWD", str(tmp_path / "before"))
+    found = measured_with(monkeypatch, folder, check={"one/01": "crowded"})
+    assert (tmp_path / "before").exists()
+    assert set(statuses(found).values()) == {"ok"}
+    assert len(found.rows) == 9
+
+
 def test_one_hangs_while_it_is_timed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     found = statuses(measured_with(monkeypatch, folder, time={"two/02": "hang"}))
     assert found.pop("two/02") == "hang"
