@@ -30,7 +30,7 @@ class Subject:
 SUBJECTS = {
     "plain": Subject(builds.plain, structure(consumers=2, pieces=2), 162, (7, 5)),
     "turns": Subject(builds.residual, structure(consumers=2, turns=True), 162, (5, 18)),
-    "in_place": Subject(builds.residual, structure(consumers=2, pieces=2), 76, (5, 4)),
+    "in_place": Subject(builds.residual, structure(consumers=2, pieces=2), 76, (14, 13, 5)),
     "promoted": Subject(builds.scaled, structure(copies=2), 92, (12, 11)),
     "transposed": Subject(builds.transposed, structure(persistent=False), 138, (9, 16)),
     "batched": Subject(builds.batched, structure(), 60, (4, 5)),
@@ -43,12 +43,17 @@ FEWER = "no more products than that are running"
 MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
 START = "the block's first slot is number 0 at any depth"
 ZERO = "the accumulator it starts from is zero"
+NOT_FIRST = "the loop behind the copies never works on the first slab"
 LAST = "nobody waits for the slots of the block's last tile"
 
 EMPTY = "mbarrier.wait(ring_empty.index(step % RING_DEPTH), ((step // RING_DEPTH) & 1) ^ 1)"
 FULL = "mbarrier.wait(ring_full.index(step % RING_DEPTH), (step // RING_DEPTH) & 1)"
 FULL_1 = "mbarrier.wait(ring_full.index((step + 1) % RING_DEPTH), ((step + 1) // RING_DEPTH) & 1)"
 TURN = "mbarrier.wait(turn.index(index), (visit & 1) ^ (1 if index == 0 else 0))"
+LATER_P = (
+    "p = warpgroup_mma(x_ring.index((step % RING_DEPTH) * 2 + index), w_ring.index(step % "
+    "RING_DEPTH).permute((1, 0)), p, use_acc=k > 0, is_async=True)"
+)
 WAIT_P = "p = warpgroup_mma_wait(1, deps=(p,))"
 WAIT_GATED = "gate, up = warpgroup_mma_wait(2, deps=(gate, up,))"
 CONSUMER = (
@@ -88,7 +93,8 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
     },
     "in_place": {
         ("double-wait", EMPTY): (1, TWICE),
-        ("double-wait", FULL): (1, TWICE),
+        ("double-wait", FULL): (2, TWICE),
+        ("keep-accumulator", LATER_P): (1, NOT_FIRST),
         ("double-wait", "mbarrier.wait(r_full.index(piece), visit & 1)"): (1, TWICE),
         ("swap-argument", CONSUMER_IN_PLACE): (5, MIRROR),
     },

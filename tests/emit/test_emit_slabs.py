@@ -64,6 +64,22 @@ def test_computes(mask: str, depth: int, consumers: int, persistent: bool) -> No
     assert small_case(made).fault(made.source, 5) is None
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_computes_where_nothing_bounds_the_slabs(persistent: bool) -> None:
+    """relu(q k') v: every slab counts for every row, and a slab beyond the keys adds nothing."""
+
+    def weighted(g: GraphBuilder) -> Symbol:
+        q = g.input("q", (1, 2, 200, 64), "bf16")
+        k, v = (g.input(name, (1, 2, 328, 64), "bf16") for name in "kv")
+        weights = g.cast(g.relu(g.matmul(q, k, transpose_b=True)), dtype="bf16")
+        return g.cast(g.matmul(weights, v), dtype="bf16", name="o")
+
+    made = build(graph_of(weighted), structure(64, persistent=persistent))
+    assert not made.verified.program.region.bounds
+    assert case(made.graph).fault(made.source, 5) is None
+    assert small_case(made).fault(made.source, 5) is None
+
+
 @pytest.mark.parametrize("mask", ["causal", "window"])
 def test_consumers_beyond_the_last_row_hand_slabs_on(mask: str) -> None:
     """Of the last tile's three consumers one has rows, and of those of the first tiles some need fewer slabs."""

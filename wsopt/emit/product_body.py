@@ -59,8 +59,8 @@ def _loop_text(plan: KernelPlan) -> list[str]:
     return [part for part in parts if part]
 
 
-def _steady_text(plan: KernelPlan, loop: Loop, copies: str, before: int) -> list[str]:
-    """The steady passes: one loop, or with `before` passes ahead of `copies` two loops around those."""
+def _steady_text(plan: KernelPlan, loop: Loop, copies: str, passes: int) -> list[str]:
+    """The steady passes: one loop, or with `passes` of them before `copies` two loops around those."""
     body = text.write(loop.steady)
     variable = "k" if any("k > " in line for line in body.split("\n")) else "_"
     end = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
@@ -69,9 +69,10 @@ def _steady_text(plan: KernelPlan, loop: Loop, copies: str, before: int) -> list
     def passing(begin: str, end: str) -> str:
         return f"for {variable} in range({begin}, {end}):\n" + text.block(body)
 
-    if not before:
+    if not passes:
         return [passing(str(loop.first), end)]
-    pause = f"pause = gl.minimum({end}, {loop.first} + REFILL_PASSES)"
+    before = f"{loop.first} + REFILL_PASSES" if loop.first else "REFILL_PASSES"
+    pause = f"pause = gl.minimum({end}, {before})"
     return [pause, passing(str(loop.first), "pause"), copies, passing("pause", end)]
 
 

@@ -20,6 +20,7 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "has_group": plan.has_group,
         "longest_last": plan.longest_last,
         "range_lines": plan.range_lines(),
+        "deals": plan.s.persistent,
         "order_lines": plan.order_lines() if plan.s.persistent else (),
         "loader_parameters": _loader_parameters(plan),
         "body_indent": 8 if plan.s.persistent else 4,

@@ -243,6 +243,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "uses_tanh": "tanh_approx(" in piece,
         "choices": (),
         "uses_lane_sums": False,
+        "deals": False,
         "order_lines": (),
         "uses_language": NAN_RULE in piece,
         "has_batch": plan.has_batch,
