@@ -1,4 +1,4 @@
-"""Loops that compute values: overlapped and plain schedules are executed, compiled, and mutants of them found."""
+"""Loops that compute values: overlapped and plain schedules are executed and compiled."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from emit_builds import Case, Emitted, build, case, graph_of, lets_the_next_kernel_in_last, small_case
+from emit_builds import Emitted, build, case, graph_of, lets_the_next_kernel_in_last, small_case
 
 from wsopt.emit.source import expected_wgmma
 from wsopt.gpu import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.interpret import mutants
 from wsopt.schedule.types import PartitionRole
 from wsopt.tile.types import Sharing, Structure
 
@@ -143,50 +142,3 @@ def test_the_solver_overlaps_iterations() -> None:
     placed = made.verified.schedule.of(f"{PartitionRole.CONSUMER}0")
     assert max(p.stage for p in placed) == 1
     assert "warpgroup_mma_wait(1" in made.source or "_old" in made.source or "step - 1" in made.source
-
-
-def survives(cases: list[Case], source: str, seeds: int) -> bool:
-    return all(one.check(source, seed) is None for seed in range(seeds) for one in cases)
-
-
-SYNCHRONIZATION = (
-    "drop-wait",
-    "drop-arrive",
-    "drop-expect",
-    "drop-gdc_wait",
-    "drop-load",
-    "flip-phase",
-    "count",
-)
-
-
-def handed_on(source: str) -> tuple[int, int]:
-    """The first and the last line of the loop over slabs that count for other consumers alone."""
-    lines = source.split("\n")
-    first = next(n for n, line in enumerate(lines, 1) if "range(end, tile_end)" in line)
-    return first, next(n for n in range(first, len(lines)) if "step += 1" in lines[n - 1])
-
-
-@pytest.mark.parametrize("persistent", [False, True])
-def test_mutants_of_synchronization_are_found(persistent: bool) -> None:
-    """All have to die but two kinds: where a block has one tile nobody waits for the slots of its last slabs; and
-    of the waits for a slab that is handed on, the one for the last copy says that the others' slots were free.
-    """
-    graph = graph_of(lambda g: attention(g, "causal"))
-    made = build(graph, structure(64, persistent=persistent), 96 if persistent else 64)
-    assert max(slots for _, slots in made.verified.schedule.rings) <= 3
-    sizes = [(728, 600), (688, 560)]  # the last tile's second consumer has few rows, and none
-    cases = [case(graph_of(lambda g, n=n, m=m: attention(g, "causal", n, m))) for n, m in sizes]
-    assert survives(cases, made.source, 3)
-    main_loop = made.source.index("for _ in range(begin")
-    after = made.source.count("\n", 0, made.source.index("step += 1\n", main_loop)) + 1
-    first, last = handed_on(made.source)
-    alive = [
-        mutant
-        for mutant in mutants(made.source)
-        if mutant.name.startswith(SYNCHRONIZATION) and survives(cases, mutant.source, 6)
-    ]
-    redundant = [m for m in alive if m.name.startswith("drop-wait") and first < m.line < last - 2]
-    unwaited = [m for m in alive if m.name.startswith("drop-arrive") and m.line > after and not persistent]
-    assert [m.name for m in alive if m not in redundant + unwaited] == []
-    assert len(alive) <= 6

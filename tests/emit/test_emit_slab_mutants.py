@@ -1,0 +1,105 @@
+"""Every single mistake in a kernel whose loop computes values is found, but for those that change nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from emit_builds import Case, build, case, graph_of
+from test_emit_slabs import attention, structure
+
+from wsopt.interpret import Mutant, mutants
+
+SEEDS = 20
+SEEDS_OF_EQUIVALENTS = 5
+SHORT_RING_KIB = {False: 64, True: 96}
+SIZES = [(728, 600), (688, 560)]
+"""Keys and queries: the last tile's second consumer has few rows, and none."""
+
+TWICE = "a wait that has passed passes again"
+START = "a block's first slot is number 0 at any depth"
+LAST = "nobody waits for the slots of a block's last slabs"
+ONCE = "of the waits for a slab that is handed on, the one for the last copy says that the others' slots were free"
+ORDER = "the loader comes to the slot after one of the other ring, which is handed back later"
+ZERO = "the accumulator it starts from is zero"
+MIRROR = "the consumers' own buffers, and their numbers, are interchangeable"
+
+K_EMPTY, V_EMPTY = "mbarrier.wait(k__ring_empty.index(step", "mbarrier.wait(v_ring_empty.index(step"
+K_FULL, V_FULL = "mbarrier.wait(k__ring_full.index(step", "mbarrier.wait(v_ring_full.index(step"
+V_FULL_BEFORE = "mbarrier.wait(v_ring_full.index((step - 1)"
+K_BACK = "mbarrier.arrive(k__ring_empty.index(step"
+HELD_FULL = "mbarrier.wait(resident_full.index(visit"
+HELD_EMPTY = "mbarrier.wait(resident_empty.index(visit"
+SCORES = "warpgroup_mma(q_held.index(index).reshape((64, 64)), k__ring"
+SCORES_OF_SET = "warpgroup_mma(q_held.index((visit"
+SCORES_DONE, SUMS_DONE = (
+    "warpgroup_mma_wait(0, deps=(matmul_0_,))",
+    "warpgroup_mma_wait(0, deps=(matmul_1_,))",
+)
+
+# Mutants that mean the same as the kernel, by whether blocks are persistent: kind, line, how many, and why.
+EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
+    False: {
+        ("double-wait", K_EMPTY): (1, TWICE),
+        ("double-wait", V_EMPTY): (1, TWICE),
+        ("double-wait", K_FULL): (4, TWICE),
+        ("double-wait", V_FULL): (2, TWICE),
+        ("double-wait", V_FULL_BEFORE): (2, TWICE),
+        ("double-wait", HELD_FULL): (1, TWICE),
+        ("depth+1", "mbarrier.expect(resident_full.index(visit"): (1, START),
+        ("depth+1", "tma_load(q_desc, [batch, row, 0], resident_full.index(visit"): (1, START),
+        ("depth+1", "tma_load(q_desc, [batch, row + 1 * CONSUMER_ROWS, 0], reside"): (1, START),
+        ("depth+1", HELD_FULL): (2, START),
+        ("depth+1", K_FULL): (2, START),
+        ("depth-1", K_FULL): (2, START),
+        ("depth+1", SCORES): (1, START),
+        ("depth-1", SCORES): (1, START),
+        ("depth+1", K_BACK): (1, START),
+        ("depth-1", K_BACK): (2, f"{START}; {LAST}"),
+        ("drop-arrive", K_BACK): (1, LAST),
+        ("double-arrive", K_BACK): (1, LAST),
+        ("drop-wait", K_FULL): (1, ONCE),
+        ("early-arrive", SCORES_DONE): (3, ORDER),
+        ("keep-accumulator", SCORES): (1, ZERO),
+        ("swap-argument", "(consumer, (q_held, resident_full, k__ring, k__ring_full, k_"): (2, MIRROR),
+    },
+    True: {
+        ("double-wait", K_EMPTY): (1, TWICE),
+        ("double-wait", V_EMPTY): (1, TWICE),
+        ("double-wait", K_FULL): (4, TWICE),
+        ("double-wait", V_FULL): (2, TWICE),
+        ("double-wait", V_FULL_BEFORE): (2, TWICE),
+        ("double-wait", HELD_FULL): (1, TWICE),
+        ("double-wait", HELD_EMPTY): (1, TWICE),
+        ("early-arrive", SUMS_DONE): (2, ORDER),
+        ("keep-accumulator", SCORES_OF_SET): (1, ZERO),
+        ("swap-argument", "(consumer, (q_held, resident_full, resident_empty, k__ring, "): (2, MIRROR),
+    },
+}
+
+
+def key(source: str, mutant: Mutant) -> tuple[str, str]:
+    """The kind of a mutant, and how its line begins, the name of a product's result left out."""
+    line = source.splitlines()[mutant.line - 1].strip()
+    line = line.removeprefix("matmul_0_ = ").removeprefix("matmul_1_ = ")
+    return mutant.name.partition("@")[0], line.partition(" % ")[0][:60]
+
+
+def survives(cases: list[Case], source: str, seeds: int) -> bool:
+    return all(one.check(source, seed) is None for seed in range(seeds) for one in cases)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_every_mutant_is_found(persistent: bool) -> None:
+    graph = graph_of(lambda g: attention(g, "causal"))
+    made = build(graph, structure(64, persistent=persistent), SHORT_RING_KIB[persistent])
+    assert max(slots for _, slots in made.verified.schedule.rings) <= 3
+    cases = [case(graph_of(lambda g, n=n, m=m: attention(g, "causal", n, m))) for n, m in SIZES]
+    assert survives(cases, made.source, SEEDS)
+    table = EQUIVALENT[persistent]
+    survivors: Counter[tuple[str, str]] = Counter()
+    for mutant in mutants(made.source):
+        place = key(made.source, mutant)
+        if survives(cases, mutant.source, SEEDS_OF_EQUIVALENTS if place in table else SEEDS):
+            survivors[place] += 1
+    assert survivors == {place: count for place, (count, _) in table.items()}
