@@ -41,7 +41,6 @@ _BROKEN = (
     RecursionError,
     TypeError,
     ValueError,
-    diskcache.Timeout,
 )
 """What reading a damaged store has been seen to raise, or may."""
 
@@ -72,9 +71,11 @@ def _sources_digest() -> bytes:
     digest = hashlib.sha256()
     root = Path(__file__).parent
     templates = root / "templates" if (root / "templates").is_dir() else root.parent / "templates"
-    for path in sorted([*root.rglob("*.py"), *templates.glob("*.jinja")]):
+    rooms = [(root, path) for kind in ("*.py", "*.json", "*.toml") for path in root.rglob(kind)]
+    for base, path in sorted([*rooms, *((templates, path) for path in templates.glob("*.jinja"))]):
         status = path.stat()
-        digest.update(f"{path.name}:{status.st_size}:{status.st_mtime_ns};".encode())
+        name = path.relative_to(base).as_posix()
+        digest.update(f"{name}:{status.st_size}:{status.st_mtime_ns};".encode())
     return digest.digest()
 
 
@@ -109,17 +110,23 @@ class BuildCache:
                     return None
                 files: dict[str, str] = entry["files"]
                 return files if _checksum(files) == entry["checksum"] else None
+        except diskcache.Timeout:  # another process has it: nothing is broken
+            return None
         except _BROKEN:
             self._begin_again()
             return None
 
     def put(self, key: str, files: Mapping[str, str]) -> None:
-        """Keep a build. A store that cannot be written is begun again; if that fails too, nothing is kept."""
+        """Keep a build. A store that cannot be written is begun again; nothing is kept if that fails too, or while
+        another process does not let go of it.
+        """
         entry = {"checksum": _checksum(files), "files": dict(files)}
         for _ in range(2):
             try:
                 with self._open() as store:
                     store[key] = entry
+                return
+            except diskcache.Timeout:
                 return
             except _BROKEN:
                 self._begin_again()

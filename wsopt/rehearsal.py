@@ -12,8 +12,10 @@ from wsopt.interpret import execute
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.reduced import reduced
 
-TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 5e-2, DType.F8E5M2: 1e-1}
-"""Largest relative error of an output, by its type: a few roundings of it, in the norm."""
+TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
+"""Largest relative error of an output, by its type, in the norm. The reference rounds where the graph does, so
+that but few elements of an f8 output are rounded to another side.
+"""
 
 _PROCESSORS = 2
 

@@ -141,4 +141,4 @@ def test_the_solver_overlaps_iterations() -> None:
     made = emitted("full", 64, 2)
     placed = made.verified.schedule.of(f"{PartitionRole.CONSUMER}0")
     assert max(p.stage for p in placed) == 1
-    assert "warpgroup_mma_wait(1" in made.source or "_old" in made.source or "step - 1" in made.source
+    assert "warpgroup_mma_wait(1" in made.source  # the next slab's product is under way at a wait

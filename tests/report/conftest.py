@@ -16,7 +16,9 @@ from wsopt.tile.region import find_region
 PROBLEMS = Path(__file__).parents[2] / "problems"
 
 
-@pytest.fixture(scope="session", params=["gemm_small_k", "gemm_bias_gelu", "gemm_f8", "gemm_residual"])
+@pytest.fixture(
+    scope="session", params=["gemm_small_k", "gemm_bias_gelu", "gemm_f8", "gemm_residual", "cross_attention"]
+)
 def solved(request: pytest.FixtureRequest) -> tuple[VerifiedSchedule, Certificate]:
     region = find_region(load_graph(PROBLEMS / f"{request.param}.json"))
     return Search(region, load_machine("h200")).run()

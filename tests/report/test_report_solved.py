@@ -54,6 +54,13 @@ def test_sums_are_those_of_the_schedule(solved: Solved) -> None:
     assert f"{schedule.shared_memory_bytes:,} of" in inspect_text(*solved)
 
 
+def test_tiles_that_a_loop_holds_are_named(solved: Solved) -> None:
+    verified, _ = solved
+    held = [part for part in shared_memory_parts(verified) if part.name.startswith("tiles held")]
+    resident = verified.program.resident_bytes * verified.program.structure.resident_sets
+    assert [part.amount for part in held] == ([resident] if resident else [])
+
+
 def test_what_is_left_for_barriers_is_barriers(solved: Solved) -> None:
     (barriers,) = [part for part in shared_memory_parts(solved[0]) if part.name == "barriers"]
     assert 0 < barriers.amount < 1024

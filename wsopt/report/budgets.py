@@ -10,7 +10,10 @@ from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 
 _BAR_COLUMNS = 60
-_REGISTER_KEYS = "a accumulators, e epilogue, m margin, + beyond the need, . not given to the partition"
+_REGISTER_KEYS = (
+    "a accumulators, e epilogue or s a tile computed from a slab, m margin, + beyond the need, "
+    ". not given to the partition"
+)
 
 
 def _keys(count: int) -> str:
@@ -22,7 +25,7 @@ def register_section(verified: VerifiedSchedule, certificate: Certificate, width
     """Registers a thread by partition: live tiles, the margin, what it has, and the limit."""
     facts = register_facts(verified, certificate.margin)
     machine, limit = verified.machine, verified.machine.setmaxnreg_max_registers
-    header = ("partition", "warps", "accumulators", "epilogue", "margin", "needs", "has", "limit")
+    header = ("partition", "warps", "accumulators", "tiles", "margin", "needs", "has", "limit")
     rows = [_register_row(one, limit) for one in facts]
     taken = register_file(verified)
     return [

@@ -112,7 +112,11 @@ def register_facts(verified: VerifiedSchedule, margin: int) -> tuple[RegisterFac
     program = verified.program
     live = (
         Part("accumulators", program.accumulator_registers),
-        Part("epilogue", program.epilogue.registers),
+        max(
+            Part("epilogue", program.epilogue.registers),
+            Part("slab", budget.slab_registers(program)),
+            key=lambda part: part.amount,
+        ),
         Part("margin", margin),
     )
     return tuple(
@@ -132,18 +136,19 @@ def register_file(verified: VerifiedSchedule) -> int:
 
 def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     """Bytes of shared memory by buffer, without empty ones; they add up to what the schedule takes."""
-    buffers, cost = verified.schedule.buffers, verified.program.epilogue
-    parts = _ring_parts(verified)
-    for consumer in range(verified.program.structure.consumers):
+    buffers, program = verified.schedule.buffers, verified.program
+    cost, s = program.epilogue, program.structure
+    parts = [*_ring_parts(verified), _buffers("tiles held", s.resident_sets, program.resident_bytes)]
+    for consumer in range(s.consumers):
         owner = f"of consumer {consumer}"
-        staged = budget.buffer_bytes(verified.program, buffers) - cost.input_bytes * buffers.inputs
+        staged = budget.buffer_bytes(program, buffers) - cost.input_bytes * buffers.inputs
         staged -= cost.vector_bytes
         count = max(1, buffers.staging)
         parts.append(_buffers(f"staging {owner}", count, staged // count))
         parts.append(_buffers(f"epilogue inputs {owner}", buffers.inputs, cost.input_bytes))
         parts.append(Part(f"vectors {owner}", cost.vector_bytes))
-    known = sum(part.amount for part in parts) + budget.SHARED_MEMORY_RESERVE
-    parts.append(Part("barriers", verified.schedule.shared_memory_bytes - known))
+    slots = [depth for _, depth in verified.schedule.rings]
+    parts.append(Part("barriers", budget.barrier_bytes(program, slots, buffers)))
     parts.append(Part("reserve for the compiler", budget.SHARED_MEMORY_RESERVE))
     return tuple(part for part in parts if part.amount)
 

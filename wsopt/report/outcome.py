@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsopt.report.facts import Part, ii_limits, kernel_limits, register_facts, time_parts, unit_load
 from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
+from wsopt.schedule import budget
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.needed import needed_bytes, needed_flops
@@ -117,11 +118,15 @@ def _budgets(verified: VerifiedSchedule, margin: int) -> str:
     schedule, limit = verified.schedule, verified.machine.shared_memory_per_block_bytes
     held = [one for one in register_facts(verified, margin) if one.parts]
     tight = max(held, key=lambda one: one.needs / one.partition.registers)
-    slot = sum(plan.slot_bytes for plan in verified.program.rings)
-    deeper = "no deeper ring fits" if schedule.shared_memory_bytes + slot > limit else "a deeper ring fits"
+    deeper = any(
+        schedule.depth(plan.name) < budget.MOST_SLOTS
+        and schedule.shared_memory_bytes + plan.slot_bytes + 2 * budget.BARRIER_BYTES <= limit
+        for plan in verified.program.rings
+    )
+    told = "a deeper ring fits" if deeper else "no deeper ring fits"
     return (
         f"Budgets: {tight.needs} of {tight.partition.registers} registers needed on {tight.partition.name}; "
-        f"{schedule.shared_memory_bytes:,} of {limit:,} bytes of shared memory, {deeper}."
+        f"{schedule.shared_memory_bytes:,} of {limit:,} bytes of shared memory, {told}."
     )
 
 

@@ -76,8 +76,12 @@ def next_in_slot(slab: int, depth: int, copies: int) -> tuple[int, int]:
 
 def needed_registers(program: TileProgram, margin: int) -> int:
     """Registers a thread that a consumer's live tiles take, with `margin` for addresses and temporaries."""
-    live = max((tile.registers for tile in program.live), default=0)
-    return program.accumulator_registers + max(program.epilogue.registers, live) + margin
+    return program.accumulator_registers + max(program.epilogue.registers, slab_registers(program)) + margin
+
+
+def slab_registers(program: TileProgram) -> int:
+    """Registers a thread of the largest tile that a consumer computes from a slab; how many meet, the model sees."""
+    return max((tile.registers for tile in program.live), default=0)
 
 
 def full_inputs(program: TileProgram) -> int:
@@ -119,9 +123,15 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     ring = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
     ring += program.resident_bytes * s.resident_sets
     epilogue = s.consumers * buffer_bytes(program, buffers)
+    return ring + epilogue + barrier_bytes(program, slots, buffers) + SHARED_MEMORY_RESERVE
+
+
+def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
+    """Bytes of a block's barriers: two a slot of each ring, of inputs and of held tiles, and one for each turn."""
+    s = program.structure
     barriers = 2 * sum(slots) + s.consumers * full_inputs(program) * buffers.inputs
     if program.resident_bytes:
         barriers += 2 * s.resident_sets if s.persistent else 1
     if s.sharing is Sharing.TURNS:
         barriers += s.consumers
-    return ring + epilogue + barriers * BARRIER_BYTES + SHARED_MEMORY_RESERVE
+    return barriers * BARRIER_BYTES
