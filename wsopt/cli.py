@@ -191,8 +191,9 @@ def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
 
     if importlib.util.find_spec("torch") is None:
         raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
-    from wsopt.gpu.launch import run_folder
+    from wsopt.gpu.launch import require_gpu, run_folder
 
+    require_gpu()
     worst = 0.0
     for seed in range(seeds):
         result = run_folder(folder, seed=seed)

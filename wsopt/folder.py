@@ -14,7 +14,9 @@ from wsopt.errors import InputError, Problem
 from wsopt.exchange import clear_up, replacement
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
+from wsopt.machine.check import cross_faults
 from wsopt.machine.types import Machine
+from wsopt.report.tuned import Tuned
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
@@ -30,6 +32,10 @@ FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
 _MACHINE = TypeAdapter(Machine)
+_SUMMARY = TypeAdapter(dict[str, Any])
+_TUNED = TypeAdapter(Tuned)
+_LEAST_MARGIN = -64
+"""Registers by which live tiles may be overrated at most: a build that claims more passes no register check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +177,15 @@ def read_folder(path: Path) -> BuildFolder:
     graph = load_graph(path / "graph.json")
     machine = _validated(where, _MACHINE, data, "machine")
     schedule = _validated(where, _SCHEDULE, data, "schedule")
+    for fault in cross_faults(data["machine"]):
+        raise InputError(str(where), [Problem(f"/machine{fault.pointer}", fault.message)])
     certificate = _validated(where, _CERTIFICATE, data, "certificate")
+    if certificate.margin < _LEAST_MARGIN:
+        told = f"is {certificate.margin}; it is at least {_LEAST_MARGIN}"
+        raise InputError(str(where), [Problem("/certificate/margin", told)])
+    summary = _validated(where, _SUMMARY, {"summary": {}, **data}, "summary")
+    if "tuned" in summary:
+        _validated(where, _TUNED, summary, "tuned")
     verified = _verified(where, graph, schedule, machine, certificate.margin)
     kernel = _read_text(path / "kernel.py")
-    return BuildFolder(path, graph, verified, certificate, kernel, data.get("summary", {}))
+    return BuildFolder(path, graph, verified, certificate, kernel, summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -33,6 +34,28 @@ def test_a_foreign_folder_is_left_alone(warm: Path) -> None:
     assert_says(wsopt(warm, "compile", "small.json", "-o", "mine"), 2, "mine", "thesis.txt")
     assert contents(warm / "mine") == {"thesis.txt": b"years", "kernel.py": b"by hand"}
     assert names(warm) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (("summary",), None, "/summary"),
+        (("summary", "tuned"), {"rank": 2}, "/tuned/card"),
+        (("machine", "tensor"), {}, "/machine"),
+        (("machine", "tile_start"), {}, "/machine"),
+        (("certificate", "margin"), -1000, "/certificate/margin"),
+    ],
+)
+def test_a_damaged_schedule_is_told(warm: Path, place: tuple[str, ...], value: object, told: str) -> None:
+    file = warm / "small.wsopt" / "schedule.json"
+    data = json.loads(file.read_text())
+    *outer, last = place
+    inner = data
+    for key in outer:
+        inner = inner[key]
+    inner[last] = value
+    file.write_text(json.dumps(data))
+    assert_says(wsopt(warm, "inspect", "small.wsopt"), 2, "schedule.json", told)
 
 
 def test_a_build_is_replaced(compiled: Compiled, warm: Path) -> None:

@@ -123,7 +123,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     "batches": (two_batches, "the products have 2 batch axes that do not lie contiguously in every tensor"),
     "no matmul": (
         elementwise_only,
-        "the graph has no matmul; only kernels around products are lowered today",
+        "the graph has neither a matmul nor a reduction of rows; without one it is not lowered",
     ),
     "f32 operands": (
         lambda g: g.matmul(

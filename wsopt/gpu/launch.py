@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wsopt.errors import InputError, Problem
+from wsopt.errors import CheckError, InputError, Problem
 from wsopt.gpu import cuda_clock
 from wsopt.gpu.inputs import poison, poisoned, random_inputs
 from wsopt.gpu.kernel_file import load_kernel_file
@@ -69,17 +69,30 @@ class Prepared:
         return tuple((key, relative_error(self.outputs[key], expected[key])) for key in expected)
 
 
+def require_gpu() -> None:
+    """Raise CheckError where torch sees no GPU."""
+    if not torch.cuda.is_available():
+        raise CheckError("torch sees no GPU here; --device cpu executes the kernel in the interpreter")
+
+
 def load_folder(path: Path) -> BuildFolder:
     """Read a build folder. Raises InputError if it is none, CompileError if its kernel does not load."""
     missing = [name for name in ("graph.json", "kernel.py") if not (path / name).is_file()]
     if missing:
         raise InputError(str(path), [Problem("", f"not a build folder: no {' and no '.join(missing)}")])
     schedule_file = path / "schedule.json"
-    schedule = json.loads(schedule_file.read_text(encoding="utf-8")) if schedule_file.is_file() else {}
-    schedule = schedule if isinstance(schedule, dict) else {}
+    schedule = _read_schedule(schedule_file) if schedule_file.is_file() else {}
     return BuildFolder(
         path, load_raw_graph(path / "graph.json"), schedule, load_kernel_file(path / "kernel.py")
     )
+
+
+def _read_schedule(path: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        raise InputError(str(path), [Problem("", f"is not JSON: {error}")]) from error
+    return data if isinstance(data, dict) else {}
 
 
 def prepare(folder: BuildFolder, inputs: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Prepared:

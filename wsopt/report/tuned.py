@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from wsopt.report.layout import clean, wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What a tuned build's summary says: of how many candidates, measured where, it is the one of this rank, so
+    many times as fast as the first.
+    """
+
+    card: str
+    triton: str
+    date: str
+    measured: int
+    candidates: int
+    rank: int
+    ratio: float | None = None
+    spread: float | None = None
 
 
 def tuned_text(note: Mapping[str, Any], *, width: int = 100) -> str:

@@ -224,7 +224,9 @@ def products_region(graph: Graph) -> Region:
     """
     builder = _Builder(find_axes(graph))
     if not any(node.op == "matmul" for node in builder.axes.live):
-        raise LoweringError("the graph has no matmul; only kernels around products are lowered today")
+        raise LoweringError(
+            "the graph has neither a matmul nor a reduction of rows; without one it is not lowered"
+        )
     builder.narrow = narrow_nodes(builder.graph, builder.axes.live)
     for node in builder.axes.live:
         _visit(builder, node)
