@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from wsopt.emit.source import emit, expected_wgmma
@@ -13,12 +13,12 @@ from wsopt.gpu.aot import compile_kernel
 from wsopt.gpu.errors import CompileError
 from wsopt.gpu.oracle import Expectation, verdict
 from wsopt.machine.types import Machine
+from wsopt.schedule.certificate import Certificate, Spoiled
 from wsopt.solve.search import Search, Solutions, live_set
 from wsopt.tile.types import Region, Structure
 
 if TYPE_CHECKING:
     from wsopt.gpu.aot import CompiledKernel
-    from wsopt.schedule.certificate import Certificate
     from wsopt.schedule.verified import VerifiedSchedule
 
 _ORACLE_ROUNDS = 8
@@ -79,12 +79,21 @@ class Contest:
             if len(self.rejected) == dropped:
                 break
         if whole:
-            return whole
+            return tuple(replace(one, certificate=self._told(one.certificate)) for one in whole)
         last, why = list(self.rejected.items())[-1]
         raise CheckError(
             f"graph {self.region.name}: the compiler spoils each of the {len(self.rejected)} best schedules; "
             f"the last one, {last.describe()}: {why}"
         )
+
+    def _told(self, certificate: Certificate) -> Certificate:
+        """The certificate with what the compiler spoiled, in the order in which it was asked."""
+        spoiled = (
+            Spoiled(a.verified.schedule.structure, a.verified.schedule.prediction.microseconds, a.complaint)
+            for a in self.asked.values()
+            if a.complaint
+        )
+        return replace(certificate, spoiled=tuple(spoiled))
 
     def _round(self) -> tuple[Contender, ...]:
         """Search without what was rejected, and ask the compiler about each schedule found."""

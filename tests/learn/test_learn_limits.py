@@ -11,6 +11,7 @@ from wsopt.contenders import Asked, Contest, ask
 from wsopt.emit.source import emit
 from wsopt.graph.builder import GraphBuilder
 from wsopt.machine import Machine, load_machine
+from wsopt.report.text import inspect_text
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -110,3 +111,9 @@ def test_a_spill_drops_all_with_the_same_live_set(
     spilled, kept = first[0].schedule.structure, found.verified.schedule.structure
     assert live_set(region, kept) != live_set(region, spilled)
     assert dict(found.certificate.infeasible)["ptxas"] > 1
+    (told,) = found.certificate.spoiled
+    assert (told.structure, told.why) == (spilled, "spills: 3 loads and 0 stores")
+    assert told.microseconds == first[0].schedule.prediction.microseconds
+    shown = inspect_text(found.verified, found.certificate)
+    assert "Solved, and spoiled by the compiler:" in shown
+    assert "us by the model; spills: 3 loads and 0 stores" in " ".join(shown.split())

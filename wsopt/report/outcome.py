@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wsopt.report.facts import Part, ii_limits, kernel_limits, register_facts, time_parts, unit_load
 from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
 from wsopt.schedule import budget
-from wsopt.schedule.certificate import Certificate, RunnerUp
+from wsopt.schedule.certificate import Certificate, RunnerUp, Spoiled
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.needed import needed_bytes, needed_flops
 from wsopt.tile.program import Unit
@@ -149,7 +151,20 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
     if c.rank > 1:
         least = microseconds(c.rank_bound_us)
         bound += f" All schedules but the {c.rank - 1} before it take {least} us at least."
-    return [*wrapped(counts, width), *wrapped(bound, width), "", *table(header, rows, "<<>><><", width)]
+    shown = [*wrapped(counts, width), *wrapped(bound, width), "", *table(header, rows, "<<>><><", width)]
+    return [*shown, *_spoiled_lines(c.spoiled, width)]
+
+
+def _spoiled_lines(spoiled: Sequence[Spoiled], width: int) -> list[str]:
+    """What was solved and is no kernel, since the compiler spoils it."""
+    if not spoiled:
+        return []
+    lines = ["", "Solved, and spoiled by the compiler:"]
+    for one in spoiled:
+        why = one.why.partition(";")[0]
+        told = f"{one.structure.describe()}: {microseconds(one.microseconds)} us by the model; {why}"
+        lines += wrapped(told, width)
+    return lines
 
 
 def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:

@@ -17,6 +17,15 @@ class RunnerUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Spoiled:
+    """A structure that was solved and that the compiler spoiled: its predicted time, and what came of it."""
+
+    structure: Structure
+    microseconds: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """Counts of a search. `bound_us` is what no schedule within the model can be faster than.
 
@@ -25,6 +34,8 @@ class Certificate:
 
     A search that keeps several schedules gives each a `rank`, from 1: every schedule that is not among those
     before it takes `rank_bound_us` at least, within the model. `gap` is always to `bound_us`.
+
+    `spoiled` are structures that count as infeasible because the compiler was asked about them.
     """
 
     considered: int
@@ -38,6 +49,7 @@ class Certificate:
     runners_up: tuple[RunnerUp, ...]
     rank: int = 1
     rank_bound_us: float = 0.0
+    spoiled: tuple[Spoiled, ...] = ()
 
     @property
     def status(self) -> str:
