@@ -10,6 +10,7 @@ import pytest
 from attention_graphs import Sizes, attention, causal
 from region_numpy import Counts, evaluate_region
 
+from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import Graph
 from wsopt.tile.region import find_region
@@ -111,3 +112,27 @@ def test_forms(form: str) -> None:
     graph, skips = FORMS[form]
     counts = check(graph)
     assert bool(counts.skipped) == skips
+
+
+def zero_one(large: float, *, reversed_: bool) -> Graph:
+    """Attention under a mask of zeros and ones, which becomes a large negative number where it is zero."""
+    g = GraphBuilder("masked")
+    q, k, v = (g.input(name, (1, 2, 48, 16), "bf16") for name in "qkv")
+    mask = g.input("mask", (1, 1, 1, 48), "f32")
+    off = g.mul(g.sub(mask, 1.0), large) if reversed_ else g.mul(g.sub(1.0, mask), -large)
+    scores = g.add(g.mul(g.matmul(q, k, transpose_b=True), 0.25), off)
+    weights = g.cast(g.softmax(scores, axis=-1), dtype="bf16")
+    g.output(g.cast(g.matmul(weights, v), dtype="bf16", name="o"))
+    return g.build()
+
+
+@pytest.mark.parametrize("large", [1e4, 1e9, 3.4028234663852886e38])
+@pytest.mark.parametrize("reversed_", [False, True])
+def test_scores_keep_their_digits_under_masks_of_zeros_and_ones(large: float, reversed_: bool) -> None:
+    graph = zero_one(large, reversed_=reversed_)
+    region, inputs = find_region(graph), random_inputs(graph, 0)
+    inputs["mask"] = (np.arange(48) % 3 != 0).astype(np.float32).reshape(1, 1, 1, 48)
+    wanted = evaluate(graph, inputs)["o"].astype(np.float32)
+    for split in (False, True):
+        found, _ = evaluate_region(graph, region, inputs, split=split)
+        assert relative_error(found["o"].astype(np.float32), wanted) < TOLERANCE["bf16"]

@@ -72,6 +72,29 @@ def _is_finite(pool: Pool, term: Term, depth: int = 16) -> bool:
     return kept and depth > 0 and all(_is_finite(pool, a, depth - 1) for a in value.args)
 
 
+def _size(pool: Pool, term: Term) -> float:
+    """How large a finite term is at most, where indices and what tensors hold count as one."""
+    if not isinstance(term, str):
+        return abs(term)
+    value = pool[term]
+    sizes = [_size(pool, a) for a in value.args] if value.primitive in ("add", "sub", "mul", "neg") else []
+    if value.primitive in ("add", "sub"):
+        return sum(sizes)
+    return math.prod(sizes)
+
+
+def _is_small(pool: Pool, off: Term) -> bool:
+    """Whether something of order one may be added before this is: with a large number it would lose its digits.
+
+    `s + (mask - 1) * 1e9` must not become `(s + mask * 1e9) - 1e9`.
+    """
+    return _size(pool, off) <= _LARGE
+
+
+_LARGE = 2.0**10
+"""From here on f32 has less than fourteen bits left for what is of order one, and bf16 keeps eight of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Offset:
     """A term as `base` plus or minus something constant along the stream (`sign` is the primitive)."""
@@ -156,7 +179,7 @@ def _add(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
         return None
     for x, y in (args, args[::-1]):
         found = _finite_offset(pool, y)
-        if found is not None and pool.streams(x):
+        if found is not None and pool.streams(x) and _is_small(pool, found.off):
             return found.on(pool, pool.make("add", (x, found.base), dtype, node), node)
     return None
 

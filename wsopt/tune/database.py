@@ -105,13 +105,12 @@ class Database:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """An open database that was looked through. Raises _Damaged if it is not one of ours."""
-    store = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None)
-    try:
+    with contextlib.ExitStack() as undo:
+        store = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None)
+        undo.callback(store.close)
         with _damage_told():
             _prepare(store)
-    except BaseException:
-        store.close()
-        raise
+        undo.pop_all()
     return store
 
 
