@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from emit_builds import build, graph_of, structure
+from emit_builds import build, graph_of, small_case, structure
 
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.rehearsal import rehearse
@@ -111,3 +111,18 @@ def test_computes_what_the_graph_means(seed: int) -> None:
     kernel = build(graph, cut(rng, narrow=narrow, two=promoted))
     result = rehearse(graph, kernel.verified, kernel.source, SEEDS)
     assert result.seeds == SEEDS
+
+
+def residual_of_itself(g: GraphBuilder) -> Symbol:
+    """y = x w' + x: the contracted axis and the columns are one dimension of x."""
+    x, w = g.input("x", (1024, 1024), "bf16"), g.input("w", (1024, 1024), "bf16", constant=True)
+    return g.cast(g.add(g.matmul(x, w, transpose_b=True), x), dtype="bf16", name="y")
+
+
+def test_an_input_whose_dimension_is_two_axes_keeps_one_extent() -> None:
+    made = build(graph_of(residual_of_itself), structure(consumers=2))
+    small = small_case(made)
+    rows, columns = small.inputs["x"].shape
+    assert small.inputs["w"].shape == (columns, columns)
+    assert rows < 1024 > columns
+    assert small.fault(made.source, 3) is None

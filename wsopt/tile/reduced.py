@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wsopt.graph.parse import parse_graph
@@ -52,6 +52,29 @@ def _extents(axes: Axes, s: Structure, trips: int) -> dict[Dim, int]:
         if role is Role.ROW and merged:
             target = -(-target // (_BATCHES * _ALIGNMENT)) * _ALIGNMENT
         found[axis] = target
+    return _alike(found, _dimensions(axes))
+
+
+def _dimensions(axes: Axes) -> list[set[Dim]]:
+    """For every dimension of every input the axes that it is in its uses."""
+    known: dict[tuple[str, int], set[Dim]] = {}
+    for use, layout in axes.layouts.items():
+        for position, dim in enumerate(layout.origin):
+            known.setdefault((layout.tensor, dim), set()).add(axes.axis(use, position))
+    return list(known.values())
+
+
+def _alike(extents: Mapping[Dim, int], groups: Iterable[Iterable[Dim]]) -> dict[Dim, int]:
+    """The extents, with axes that are one dimension of one input as long as the longest of them."""
+    found, changed = dict(extents), True
+    together = [[axis for axis in group if axis in found] for group in groups]
+    while changed:
+        changed = False
+        for group in together:
+            for axis in group:
+                longest = max(found[a] for a in group)
+                changed |= found[axis] != longest
+                found[axis] = longest
     return found
 
 
@@ -185,7 +208,7 @@ def _product_extents(axes: LoopAxes, s: Structure, whole: tuple[Role, ...], trip
     for role in whole:
         new.pop(role)
     found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
-    return found | dict.fromkeys(axes.batches[1:], 1)
+    return _alike(found, _shared_axes(axes)) | dict.fromkeys(axes.batches[1:], 1)
 
 
 def _reduced_loop(graph: Graph, axes: LoopAxes, extents: Mapping[Dim, int]) -> Graph:
