@@ -7,6 +7,7 @@ import random
 import pytest
 from emit_builds import build, graph_of, small_case, structure
 
+from wsopt.gpu import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.rehearsal import rehearse
 from wsopt.tile.types import Structure
@@ -126,3 +127,21 @@ def test_an_input_whose_dimension_is_two_axes_keeps_one_extent() -> None:
     assert small.inputs["w"].shape == (columns, columns)
     assert rows < 1024 > columns
     assert small.fault(made.source, 3) is None
+
+
+def limited(g: GraphBuilder) -> Symbol:
+    """Columns from 1000 on are zero, and so is what lies behind the diagonal."""
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+    rows, columns = (g.iota(shape=[1024, 1024], axis=axis) for axis in (0, 1))
+    inside = g.logical_and(g.less(columns, 1000), g.less_equal(columns, rows))
+    return g.cast(g.where(inside, g.matmul(x, w, transpose_b=True), 0.0), dtype="bf16", name="y")
+
+
+def test_a_product_is_masked_by_indices_after_its_end() -> None:
+    """Comparison and choice are one piece: apart, ptxas compares before the product's end and runs products alone."""
+    made = build(graph_of(limited), structure(consumers=2))
+    assert "where_lt(" in made.source
+    assert "where_le(" in made.source
+    assert small_case(made).fault(made.source, 3) is None
+    found = compile_kernel(made.source)
+    assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())

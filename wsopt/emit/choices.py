@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from wsopt.graph.types import DType
 from wsopt.tile.steps import BodyItem
-from wsopt.tile.types import SLAB, Scalar, Statement
+from wsopt.tile.types import SLAB, Role, Scalar, Statement
 
 COMPARISONS = {
     "less": "lt",
@@ -47,18 +47,36 @@ def helpers(written: str) -> list[str]:
 
 
 def comparisons(
-    item: BodyItem, find: Callable[[str], BodyItem | None], whole: Callable[[str], bool]
+    item: BodyItem,
+    find: Callable[[str], BodyItem | None],
+    whole: Callable[[str], bool],
+    tile: frozenset[Role] = SLAB,
 ) -> tuple[Comparison, ...]:
-    """The comparisons that all have to hold where a statement chooses its first value; none if it is no such choice.
+    """The comparisons that all have to hold where a statement chooses its first value; none if it is no such choice
+    between elements of a `tile`.
 
     `find` gives the statement that computes a value, `whole` says whether a value is a whole number.
     """
     if not (isinstance(item, Statement) and item.primitive == "where"):
         return ()
-    if item.spans != SLAB or item.dtype is not DType.F32 or not isinstance(item.args[0], str):
+    if item.spans != tile or item.dtype is not DType.F32 or not isinstance(item.args[0], str):
         return ()
     found = tuple(_conjuncts(item.args[0], find, whole))
     return () if None in found else tuple(one for one in found if one is not None)
+
+
+def choice(
+    compared: tuple[Comparison, ...],
+    chosen: str,
+    other: str,
+    written: Callable[[str | Scalar], str],
+    end: tuple[str, str],
+) -> str:
+    """The calls that choose. `written` gives an operand as text, `end` both sides of what stands for an axis's end."""
+    for one in compared:
+        sides = end if one.left is None or one.right is None else (written(one.left), written(one.right))
+        chosen = f"{helper(one.name)}({sides[0]}, {sides[1]}, {chosen}, {other})"
+    return chosen
 
 
 def _conjuncts(

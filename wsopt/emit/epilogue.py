@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import RowArgument, VectorArgument
-from wsopt.emit.expressions import Operand, expression
+from wsopt.emit.choices import Comparison, choice, comparisons
+from wsopt.emit.expressions import Operand, broadcast, expression, number
 from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import (
     Assign,
@@ -24,7 +25,7 @@ from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
 from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import Output, Reduction, Role, Source, Statement
+from wsopt.tile.types import FULL, Output, Reduction, Role, Scalar, Source, Statement
 
 
 @dataclass(slots=True)
@@ -112,12 +113,49 @@ class PieceWriter:
         """One scalar operation on tiles, or a reduction of their rows."""
         if isinstance(statement, Reduction):
             return self._reduction(statement)
-        operands = [self.operands[a] if isinstance(a, str) else a for a in statement.args]
-        s = self.verified.program.structure
+        s, compared = self.verified.program.structure, self._compared(statement)
+        if compared:
+            text = self._choice(statement, compared)
+        else:
+            operands = [self.operands[a] if isinstance(a, str) else a for a in statement.args]
+            text = expression(statement, operands, s)
         node, _, number = statement.name.partition("$")
         name = self.names(statement.name, node if self._is_last(statement) else f"{node}_{number}")
         self.operands[statement.name] = Operand(name, statement.spans, statement.dtype)
-        return Assign(name, expression(statement, operands, s))
+        return Assign(name, text)
+
+    def _compared(self, item: Statement | Reduction) -> tuple[Comparison, ...]:
+        """The comparisons by which a product's elements are chosen, where they are of whole numbers."""
+        region = self.verified.program.region
+        if not region.contractions:
+            return ()
+        known = {one.name: one for one in region.statements}
+        types = {one.name: one.dtype for one in region.statements if isinstance(one, Statement)}
+        types |= {name: operand.dtype for name, operand in self.operands.items()}
+        return comparisons(item, known.get, lambda name: types.get(name) is DType.I32, FULL)
+
+    def _choice(self, item: Statement, compared: tuple[Comparison, ...]) -> str:
+        s = self.verified.program.structure
+
+        def written(term: str | Scalar) -> str:
+            return broadcast(self.operands[term], FULL, s) if isinstance(term, str) else number(term)
+
+        chosen, other = (written(t) if isinstance(t, str) else number(float(t)) for t in item.args[1:])
+        return choice(compared, chosen, other, written, ("", ""))
+
+    def needed(self) -> tuple[Statement | Reduction, ...]:
+        """The statements that an output needs, those left out whose comparison is a part of a choice."""
+        region, found = self.verified.program.region, list[Statement | Reduction]()
+        wanted = {output.value for output in region.outputs}
+        for item in reversed(region.statements):
+            if item.name not in wanted:
+                continue
+            found.append(item)
+            compared = self._compared(item)
+            terms = item.args[1 if compared else 0 :] if isinstance(item, Statement) else (item.value,)
+            sides = [side for one in compared for side in (one.left, one.right)]
+            wanted |= {term for term in (*terms, *sides) if isinstance(term, str)}
+        return tuple(reversed(found))
 
     def _reduction(self, item: Reduction) -> Instruction:
         """One value a row, of all columns of the tile."""

@@ -283,7 +283,7 @@ class KernelPlan:
         )
         writer.operands.update(known)
         found = list(writer.sources())
-        found.extend(writer.statement(statement) for statement in self.program.region.statements)
+        found.extend(writer.statement(statement) for statement in writer.needed())
         found.extend(writer.store_row(argument) for argument in self.row_outputs())
         for output in self.program.region.tile_outputs:
             found.extend(writer.store(output))

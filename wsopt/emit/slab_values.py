@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit.choices import Comparison, comparisons, helper
+from wsopt.emit.choices import Comparison, choice, comparisons
 from wsopt.emit.expressions import Operand, broadcast, expression, number
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
@@ -182,15 +182,11 @@ class SlabWriter:
     def _choice(
         self, item: Statement, compared: tuple[Comparison, ...], operand: Callable[[str], Operand]
     ) -> str:
-        def written(term: str | Scalar | None) -> str:
-            return broadcast(operand(term), SLAB, self.s) if isinstance(term, str) else number(term or 0)
+        def written(term: str | Scalar) -> str:
+            return broadcast(operand(term), SLAB, self.s) if isinstance(term, str) else number(term)
 
         chosen, other = (written(term) for term in item.args[1:])
-        for one in compared:
-            inside = ("gl.expand_dims(places, 0)", "stream_extent")
-            left, right = (written(one.left), written(one.right)) if one.left is not None else inside
-            chosen = f"{helper(one.name)}({left}, {right}, {chosen}, {other})"
-        return chosen
+        return choice(compared, chosen, other, written, ("gl.expand_dims(places, 0)", "stream_extent"))
 
     def _register_operand(self, item: Statement) -> Iterator[Instruction]:
         for product in self.region.body:

@@ -241,7 +241,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,
-        "choices": (),
+        "choices": [(helper(name), name) for name in helpers(piece)],
         "uses_lane_sums": False,
         "deals": False,
         "order_lines": (),
