@@ -145,3 +145,18 @@ def test_a_product_is_masked_by_indices_after_its_end() -> None:
     assert small_case(made).fault(made.source, 3) is None
     found = compile_kernel(made.source)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
+
+
+@pytest.mark.parametrize("function", ["sin", "cos"])
+def test_functions_of_an_angle_need_no_stack(function: str) -> None:
+    """Angles of many turns: the product's elements are some twenty, and they are multiplied by ten."""
+
+    def turned(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+        angle = g.mul(g.matmul(x, w, transpose_b=True), 10.0)
+        return g.cast(getattr(g, function)(angle), dtype="bf16", name="y")
+
+    made = build(graph_of(turned), structure(consumers=2))
+    assert small_case(made).fault(made.source, 3) is None
+    found = compile_kernel(made.source)
+    assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())

@@ -30,6 +30,8 @@ _KERNEL_WORDS = frozenset(
             "warpgroup_mma",
             "warpgroup_mma_wait",
             "tanh_approx",
+            "sin_approx",
+            "cos_approx",
             "lane_sums",
             "by_lanes",
             *(helper(comparison) for comparison in COMPARISONS.values()),

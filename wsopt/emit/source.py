@@ -149,6 +149,11 @@ def _numbers(written: str) -> list[tuple[str, str, str]]:
     return found
 
 
+def _turns(written: str) -> list[str]:
+    """Functions of an angle that a kernel's text calls; those of Triton need a stack, for angles of any size."""
+    return [name for name in ("sin", "cos") if f"{name}_approx(" in written]
+
+
 def _boxes(plan: KernelPlan) -> list[Box]:
     return [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()]
 
@@ -241,6 +246,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         "uses_tanh": "tanh_approx(" in piece,
+        "turns": _turns(piece),
         "choices": [(helper(name), name) for name in helpers(piece)],
         "uses_lane_sums": False,
         "deals": False,
@@ -310,6 +316,7 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
         "register_layouts": layouts,
         "constants": [*slab_constants(plan), *_numbers(written)],
         "uses_tanh": "tanh_approx(" in written,
+        "turns": _turns(written),
         "choices": [(helper(name), name) for name in helpers(written)],
         "uses_lane_sums": "lane_sums(" in written,
         "uses_language": NAN_RULE in written,
