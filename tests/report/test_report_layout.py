@@ -39,6 +39,8 @@ def test_shares_add_up(amounts: list[float]) -> None:
 
 def test_shares_of_nothing_are_zero() -> None:
     assert shares([0.0, 0.0]) == ("0.0", "0.0")
+    assert shares([103.0, -3.0, 0.0]) == ("103.0", "-3.0", "0.0")
+    assert shares([102.86, -2.86]) == ("102.9", "-2.9")
 
 
 @pytest.mark.parametrize(

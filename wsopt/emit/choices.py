@@ -72,7 +72,7 @@ def choice(
     written: Callable[[str | Scalar], str],
     end: tuple[str, str],
 ) -> str:
-    """The calls that choose. `written` gives an operand as text, `end` the two sides that stand for the axis's end."""
+    """The calls that choose: `written` gives an operand as text, `end` the two sides that say where an axis ends."""
     for one in compared:
         sides = end if one.left is None or one.right is None else (written(one.left), written(one.right))
         chosen = f"{helper(one.name)}({sides[0]}, {sides[1]}, {chosen}, {other})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 import unicodedata
 from collections.abc import Sequence
@@ -77,11 +78,11 @@ def shares(amounts: Sequence[float]) -> tuple[str, ...]:
     if total <= 0:
         return tuple("0.0" for _ in amounts)
     exact = [1000 * amount / total for amount in amounts]
-    whole = [int(share) for share in exact]
+    whole = [math.floor(share) for share in exact]
     order = sorted(range(len(exact)), key=lambda i: (whole[i] - exact[i], i))
     for place in order[: 1000 - sum(whole)]:
         whole[place] += 1
-    return tuple(f"{share // 10}.{share % 10}" for share in whole)
+    return tuple(f"{share / 10:.1f}" for share in whole)
 
 
 def bar(parts: Sequence[tuple[str, float]], limit: float, width: int) -> str:
