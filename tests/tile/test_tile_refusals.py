@@ -50,6 +50,11 @@ def two_streams(g: GraphBuilder) -> Symbol:
     return product(g) + g.matmul(a, b, name="q")
 
 
+def two_weights(g: GraphBuilder) -> tuple[Symbol, ...]:
+    x = g.input("x", (64, 64), "bf16")
+    return tuple(g.matmul(x, g.input(w, (64, 64), "bf16"), name=name) for name, w in (("p", "u"), ("q", "v")))
+
+
 def two_row_axes(g: GraphBuilder) -> tuple[Symbol, Symbol]:
     return product(g), g.matmul(g.input("a", (64, 128), "bf16"), g.input("b", (128, 512), "bf16"), name="q")
 
@@ -118,6 +123,11 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         "node s: transpose is not lowered",
     ),
     "streams": (two_streams, "matmuls p, q do not share their streamed axis; they cannot share one loop"),
+    "weights": (
+        two_weights,
+        "matmuls p, q multiply x by weights of their own, and nothing combines them; put the weights (u, v) into "
+        "one tensor",
+    ),
     "rows": (two_row_axes, "matmuls p, q do not share their row axis"),
     "types": (two_types, "matmuls p, q have operands of different types; one kernel takes one"),
     "batches": (two_batches, "the products have 2 batch axes that do not lie contiguously in every tensor"),

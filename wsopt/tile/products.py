@@ -207,7 +207,19 @@ def _check_products(builder: _Builder) -> None:
     for what, found in (("streamed axis", streams), ("row axis", rows), ("column axis", columns)):
         if len(found) > 1:
             names = ", ".join(name for name, *_ in builder.products)
-            raise LoweringError(f"matmuls {names} do not share their {what}; they cannot share one loop")
+            raise LoweringError(_apart(builder, names, what))
+
+
+def _apart(builder: _Builder, names: str, what: str) -> str:
+    """Why products cannot be one kernel; products of one tensor with several weights could be one product."""
+    left = {builder.raw[left].tensor for _, left, _, _ in builder.products}
+    right = {builder.raw[right].tensor for _, _, right, _ in builder.products}
+    if len(left) == 1 < len(right):
+        return (
+            f"matmuls {names} multiply {left.pop()} by weights of their own, and nothing combines them; put the "
+            f"weights ({', '.join(sorted(right))}) into one tensor, for one matmul with all their columns"
+        )
+    return f"matmuls {names} do not share their {what}; they cannot share one loop"
 
 
 def _node(builder: _Builder, name: str) -> Node:
