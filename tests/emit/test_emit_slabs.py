@@ -12,9 +12,12 @@ import pytest
 from emit_builds import Emitted, build, case, graph_of, lets_the_next_kernel_in_last, small_case
 
 from wsopt.emit.source import expected_wgmma
+from wsopt.errors import CheckError
 from wsopt.gpu import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.rehearsal import rehearse
 from wsopt.schedule.types import PartitionRole
+from wsopt.tile.reduced import reaching, reduced
 from wsopt.tile.types import Sharing, Structure
 
 SEEDS = 20
@@ -142,3 +145,28 @@ def test_the_solver_overlaps_iterations() -> None:
     placed = made.verified.schedule.of(f"{PartitionRole.CONSUMER}0")
     assert max(p.stage for p in placed) == 1
     assert "warpgroup_mma_wait(1" in made.source  # the next slab's product is under way at a wait
+
+
+def far_window(g: GraphBuilder) -> Symbol:
+    """A window of 700 keys, which no few tiles reach."""
+    q, k, v = (g.input(name, (1, 2, 1200, 64), "bf16") for name in "qkv")
+    i, j = (g.iota(shape=(1200, 1200), axis=axis) for axis in (0, 1))
+    near = g.logical_and(g.less_equal(j, i), g.greater(j, g.sub(i, 700)))
+    s = g.where(near, g.mul(g.matmul(q, k, transpose_b=True), 0.125), -math.inf)
+    return g.cast(g.matmul(g.cast(g.softmax(s, axis=-1), dtype="bf16"), v), dtype="bf16", name="o")
+
+
+def test_the_rehearsal_goes_as_far_as_a_mask_reaches() -> None:
+    made = build(graph_of(far_window), structure(64))
+    assert "- 700" in made.source
+    assert rehearse(made.graph, made.verified, made.source, 2).max_relative_error < 1e-2
+    wider = made.source.replace("- 700", "- 690")
+    few = reduced(made.graph, made.verified.program.structure, 3)
+    assert case(few).fault(wider, 2) is None  # where the window is not reached, its width does not matter
+    with pytest.raises(CheckError, match="relative error"):
+        rehearse(made.graph, made.verified, wider, 2)
+
+
+def test_few_tiles_do_where_no_mask_reaches_further() -> None:
+    made = emitted("full", 64, 2)
+    assert reaching(made.graph, made.verified.program.structure, 3) is None

@@ -28,6 +28,9 @@ _SHORTEST = 8
 
 _BATCHES = 2
 
+_FAR = 4096
+"""Rows and elements of the streamed axis that are too many to be executed one by one."""
+
 
 def _target(role: Role, s: Structure, trips: int) -> int:
     """About two and a half tiles each way, and enough slabs to go round the ring."""
@@ -114,6 +117,23 @@ def _node(node: dict[str, Any], axes: Axes, extents: Mapping[Dim, int]) -> dict[
     return {**node, "attrs": {**node["attrs"], "shape": shape}}
 
 
+def reaching(graph: Graph, s: Structure, trips: int) -> Graph | None:
+    """The same with rows and a streamed axis as long as every mask takes to leave something out and let something in.
+
+    None where the few tiles of `reduced` are as long, and where a mask reaches further than `_FAR`.
+    """
+    if not chained_products(graph):
+        return None
+    chain = chain_axes(graph)
+    reach = max((abs(bound.constant) for bound in _masks(graph, chain)), default=0) + s.depth
+    few = _chain_extents(graph, chain, s, trips)
+    lengths = [(axis, role) for axis, role in chain.roles.items() if role in (Role.ROW, Role.STREAM)]
+    if reach > _FAR or all(min(chain.extent(role), reach) <= few[axis] for axis, role in lengths):
+        return None
+    least = reach + s.tile_rows + s.depth
+    return _reduced_loop(graph, chain, _chain_extents(graph, chain, s, trips, least))
+
+
 def reduced(graph: Graph, s: Structure, trips: int) -> Graph:
     """The graph with every tiled axis cut to a few tiles of `s`, and the streamed one to `trips` slabs."""
     if chained_products(graph):
@@ -139,15 +159,23 @@ def reduced(graph: Graph, s: Structure, trips: int) -> Graph:
 # --- chains of products ---------------------------------------------------------------------------------
 
 
-def _chain_extents(graph: Graph, axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
-    """The new extent of every axis; what a block holds whole stays.
+def _masks(graph: Graph, axes: LoopAxes) -> list[Bound]:
+    """The bounds that masks put on slabs, the end of the streamed axis left out."""
+    end = Bound(0, -1, axes.extent(Role.STREAM) - 1)
+    return [bound for bound in chain_region(graph).bounds if bound != end]
+
+
+def _chain_extents(graph: Graph, axes: LoopAxes, s: Structure, trips: int, least: int = 0) -> dict[Dim, int]:
+    """The new extent of every axis, of rows and stream `least` where they have it; what a block holds whole stays.
 
     Queries and keys of one length keep one length, and where a mask ends every row before the streamed axis
     does it still does, so that the region's loop stays what it is. The end of the axis itself moves with it.
     """
-    length = axes.extent(Role.STREAM)
-    bounds = [b for b in chain_region(graph).bounds if b != Bound(0, -1, length - 1)]
-    rows, stream = (min(axes.extent(role), _target(role, s, trips)) for role in (Role.ROW, Role.STREAM))
+    length, bounds = axes.extent(Role.STREAM), _masks(graph, axes)
+    least = -(-least // _ALIGNMENT) * _ALIGNMENT
+    rows, stream = (
+        min(axes.extent(role), max(least, _target(role, s, trips))) for role in (Role.ROW, Role.STREAM)
+    )
     if axes.extent(Role.ROW) == length:
         rows = stream = max(rows, stream)
     if end_is_masked(bounds, axes.extent(Role.ROW), length):
