@@ -95,8 +95,7 @@ def refill_passes(program: TileProgram, machine: Machine, buffers: EpilogueBuffe
 def _pass_products(program: TileProgram, machine: Machine) -> int:
     """Cycles for which the products of one pass of all consumers that share rows hold the tensor core."""
     region, s = program.region, program.structure
-    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
-    return s.copies * crowd * len(region.contractions) * mma_cycles(region, s, machine)
+    return s.copies * s.at_once * len(region.contractions) * mma_cycles(region, s, machine)
 
 
 def _copy_cycles(program: TileProgram, machine: Machine) -> int:

@@ -15,7 +15,7 @@ from wsopt.tile.pipes import element_mix
 from wsopt.tile.program import EpilogueCost
 from wsopt.tile.staging import lent_bytes, staged_bytes
 from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, Reduction, Region, Role, Sharing, Structure, View
+from wsopt.tile.types import FULL, Reduction, Region, Role, Structure, View
 
 _SWIZZLE_BYTES = 128
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
@@ -107,7 +107,7 @@ def _straddled(s: Structure, view: View, machine: Machine) -> float:
 
 def _copies(region: Region, s: Structure) -> tuple[tuple[View, int], ...]:
     """The streamed tensors with how many copies of a tile one slab of a block takes of each."""
-    rows = s.consumers if s.sharing is Sharing.ROWS else 1
+    rows = s.at_once
     return tuple((view, rows if row_role(s.swap) in view.roles else 1) for view in region.operands)
 
 
@@ -159,7 +159,7 @@ def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, 
     pipes = unit_cycles(machine, mix, s.rows * s.columns)
     pipes.pop(MachineUnit.ISSUE, None)
     alone = sum(pipes.values())
-    return alone, alone * (s.consumers if s.sharing is Sharing.ROWS else 1)
+    return alone, alone * s.at_once
 
 
 def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, crowd: int) -> float:
@@ -239,7 +239,7 @@ def _epilogue_cycles(region: Region, s: Structure, machine: Machine, arithmetic:
 def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCost:
     """The epilogue of one consumer's tile."""
     alone, together = _arithmetic(region, s, machine)
-    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    crowd = s.at_once
     full = [source.view for source in region.full_sources]
     threads = s.consumer_warps * machine.threads_per_warp
     piece = s.rows * s.piece_columns // threads

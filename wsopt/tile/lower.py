@@ -29,11 +29,6 @@ def _slab(copy: int) -> str:
     return f"#{copy}" if copy else ""
 
 
-def _row_consumers(s: Structure) -> int:
-    """Consumers in the loop at a time, whose rows one slot holds; with consumers in turns it is one."""
-    return s.consumers if s.sharing is Sharing.ROWS else 1
-
-
 def _load(cut: Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
     """One TMA load of a slab of a streamed tensor."""
     name, machine = load_name(cut.region, view, consumer, copy), cut.machine
@@ -47,7 +42,7 @@ def _loads(cut: Cut, copy: int, pace: Pace) -> None:
     row = row_role(cut.s.swap)
     for view in cut.region.operands:
         if row in view.roles:
-            for consumer in range(_row_consumers(cut.s)):
+            for consumer in range(cut.s.at_once):
                 _load(cut, view, consumer, copy, pace)
         else:
             _load(cut, view, None, copy, pace)
@@ -74,7 +69,7 @@ def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
     out = f"partial:{name}" if contraction.promote else f"sum:{contraction.name}@{consumer}"
     cut.values.append(Value(out, shape, DType.F32, Space.REGISTERS, consumer))
     # The tensor core is shared fairly: a product takes as long as all products of its slab together.
-    crowd = _row_consumers(cut.s) * len(cut.region.contractions)
+    crowd = cut.s.at_once * len(cut.region.contractions)
     cut.ops.append(
         TileOp(
             name=f"mma:{name}",
@@ -222,7 +217,7 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     pace = loop_pace(slab_demand(region, s, machine), machine, ring_slots(region, s, machine))
     for copy in range(s.copies):
         _loads(cut, copy, pace)
-    for consumer in range(_row_consumers(cut.s)):
+    for consumer in range(cut.s.at_once):
         for copy in range(s.copies):
             for contraction in region.contractions:
                 _mma(cut, contraction, consumer, copy)

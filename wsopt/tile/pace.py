@@ -79,7 +79,7 @@ class Demand:
 
 def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
     """What one slab of a block asks for."""
-    crowd = s.consumers if s.sharing is Sharing.ROWS else 1
+    crowd = s.at_once
     lines, gpc = slab_lines(region, s, machine), gpc_bytes(region, s, machine)
     tensor = mma_cycles(region, s, machine) * crowd * len(region.contractions)
     energy = (

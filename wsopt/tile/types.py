@@ -351,9 +351,14 @@ class Structure:
     tail: int = 0
 
     @property
+    def at_once(self) -> int:
+        """Consumers in the loop at a time, whose rows one slot holds; where they work in turns it is one."""
+        return self.consumers if self.sharing is Sharing.ROWS else 1
+
+    @property
     def tile_rows(self) -> int:
         """Rows of the tile that the consumers of a block work on together."""
-        return self.rows * (self.consumers if self.sharing is Sharing.ROWS else 1)
+        return self.rows * self.at_once
 
     @property
     def resident_sets(self) -> int:
