@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from dataclasses import dataclass
 
 import emit_builds as builds
 import pytest
-from emit_builds import Body, Case, Emitted, build, graph_of, small_case, structure
+from emit_builds import Body, Emitted, build, graph_of, small_case, structure
+from emit_mutants import SEEDS, survives, survivors
 
 from wsopt.interpret import Mutant, mutants
 from wsopt.tile.types import Structure
-
-SEEDS = 20
-SEEDS_OF_EQUIVALENTS = 5
 
 
 @dataclass(frozen=True)
@@ -143,22 +140,13 @@ def key(source: str, mutant: Mutant) -> tuple[str, str]:
     return mutant.name.partition("@")[0], source.splitlines()[mutant.line - 1].strip()
 
 
-def survives(cases: list[Case], source: str, seeds: int) -> bool:
-    return all(case.check(source, seed) is None for seed in range(seeds) for case in cases)
-
-
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_mutant_is_found(name: str) -> None:
     source = emitted(name).source
     cases = [small_case(emitted(name), trips) for trips in SUBJECTS[name].trips]
     assert survives(cases, source, SEEDS)
     table = EQUIVALENT[name]
-    survivors: Counter[tuple[str, str]] = Counter()
-    for mutant in mutants(source):
-        known = key(source, mutant) in table
-        if survives(cases, mutant.source, SEEDS_OF_EQUIVALENTS if known else SEEDS):
-            survivors[key(source, mutant)] += 1
-    assert survivors == {where: count for where, (count, _) in table.items()}
+    assert survivors(cases, source, key, table) == {where: count for where, (count, _) in table.items()}
 
 
 def test_every_kind_is_made() -> None:

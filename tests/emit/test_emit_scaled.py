@@ -6,7 +6,8 @@ import functools
 from collections import Counter
 
 import pytest
-from emit_builds import Body, Case, Emitted, build, case, graph_of, small_case, structure
+from emit_builds import Body, Emitted, build, case, graph_of, small_case, structure
+from emit_mutants import survives
 from row_graphs import normed_product
 
 from wsopt.emit.source import expected_wgmma
@@ -102,16 +103,14 @@ MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
 EQUIVALENT = {"double-wait": (2, TWICE), "swap-argument": (2, MIRROR)}
 
 
-def survives(cases: list[Case], source: str) -> bool:
-    return all(one.check(source, seed) is None for seed in range(SEEDS) for one in cases)
-
-
 def test_every_mutant_is_found() -> None:
     made = emitted(normed_product, structure(consumers=2), 90)
     assert made.depth <= 3
     cases = [case(made.graph), case(graph_of(lambda g: normed_product(g, rows=330)))]
-    assert survives(cases, made.source)
+    assert survives(cases, made.source, SEEDS)
     alive = Counter(
-        mutant.name.partition("@")[0] for mutant in mutants(made.source) if survives(cases, mutant.source)
+        mutant.name.partition("@")[0]
+        for mutant in mutants(made.source)
+        if survives(cases, mutant.source, SEEDS)
     )
     assert alive == {what: count for what, (count, _) in EQUIVALENT.items()}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from emit_builds import Case, build, case, graph_of
+from emit_builds import build, case, graph_of
+from emit_mutants import SEEDS, survives, survivors
 from test_emit_slabs import attention, structure
 
-from wsopt.interpret import Mutant, mutants
+from wsopt.interpret import Mutant
 
-SEEDS = 20
-SEEDS_OF_EQUIVALENTS = 5
 SHORT_RING_KIB = {False: 64, True: 96}
 SIZES = [(728, 600), (688, 560)]
 """Keys and queries: the last tile's second consumer has few rows, and none."""
@@ -37,15 +34,19 @@ SCORES_DONE, SUMS_DONE = (
     "warpgroup_mma_wait(0, deps=(matmul_1_,))",
 )
 
+PASSED_AGAIN = {
+    ("double-wait", K_EMPTY): (1, TWICE),
+    ("double-wait", V_EMPTY): (1, TWICE),
+    ("double-wait", K_FULL): (4, TWICE),
+    ("double-wait", V_FULL): (2, TWICE),
+    ("double-wait", V_FULL_BEFORE): (2, TWICE),
+    ("double-wait", HELD_FULL): (1, TWICE),
+}
+
 # Mutants that mean the same as the kernel, by whether blocks are persistent: kind, line, how many, and why.
 EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
     False: {
-        ("double-wait", K_EMPTY): (1, TWICE),
-        ("double-wait", V_EMPTY): (1, TWICE),
-        ("double-wait", K_FULL): (4, TWICE),
-        ("double-wait", V_FULL): (2, TWICE),
-        ("double-wait", V_FULL_BEFORE): (2, TWICE),
-        ("double-wait", HELD_FULL): (1, TWICE),
+        **PASSED_AGAIN,
         ("depth+1", "mbarrier.expect(resident_full.index(visit"): (1, START),
         ("depth+1", "tma_load(q_desc, [batch, row, 0], resident_full.index(visit"): (1, START),
         ("depth+1", "tma_load(q_desc, [batch, row + 1 * CONSUMER_ROWS, 0], reside"): (1, START),
@@ -64,12 +65,7 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
         ("swap-argument", "(consumer, (q_held, resident_full, k__ring, k__ring_full, k_"): (2, MIRROR),
     },
     True: {
-        ("double-wait", K_EMPTY): (1, TWICE),
-        ("double-wait", V_EMPTY): (1, TWICE),
-        ("double-wait", K_FULL): (4, TWICE),
-        ("double-wait", V_FULL): (2, TWICE),
-        ("double-wait", V_FULL_BEFORE): (2, TWICE),
-        ("double-wait", HELD_FULL): (1, TWICE),
+        **PASSED_AGAIN,
         ("double-wait", HELD_EMPTY): (1, TWICE),
         ("early-arrive", SUMS_DONE): (2, ORDER),
         ("keep-accumulator", SCORES_OF_SET): (1, ZERO),
@@ -85,10 +81,6 @@ def key(source: str, mutant: Mutant) -> tuple[str, str]:
     return mutant.name.partition("@")[0], line.partition(" % ")[0][:60]
 
 
-def survives(cases: list[Case], source: str, seeds: int) -> bool:
-    return all(one.check(source, seed) is None for seed in range(seeds) for one in cases)
-
-
 @pytest.mark.parametrize("persistent", [False, True])
 def test_every_mutant_is_found(persistent: bool) -> None:
     graph = graph_of(lambda g: attention(g, "causal"))
@@ -97,9 +89,4 @@ def test_every_mutant_is_found(persistent: bool) -> None:
     cases = [case(graph_of(lambda g, n=n, m=m: attention(g, "causal", n, m))) for n, m in SIZES]
     assert survives(cases, made.source, SEEDS)
     table = EQUIVALENT[persistent]
-    survivors: Counter[tuple[str, str]] = Counter()
-    for mutant in mutants(made.source):
-        place = key(made.source, mutant)
-        if survives(cases, mutant.source, SEEDS_OF_EQUIVALENTS if place in table else SEEDS):
-            survivors[place] += 1
-    assert survivors == {place: count for place, (count, _) in table.items()}
+    assert survivors(cases, made.source, key, table) == {place: count for place, (count, _) in table.items()}

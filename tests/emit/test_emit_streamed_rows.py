@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import row_graphs
 from emit_builds import MARGIN, Body, Case, Emitted, build, case, graph_of, h200, small_case
+from emit_mutants import survives
 
 from wsopt.emit.source import expected_wgmma
 from wsopt.errors import InfeasibleError
@@ -128,10 +129,6 @@ EQUIVALENT = {
 }
 
 
-def survives(cases: list[Case], source: str) -> bool:
-    return all(one.check(source, seed) is None for seed in range(SEEDS) for one in cases)
-
-
 def kind(mutant: Mutant) -> str:
     return mutant.name.partition("@")[0]
 
@@ -143,6 +140,6 @@ def test_every_mutant_is_found(name: str) -> None:
     made = emitted(body, *cut[:2], consumers, 4, kib)
     assert made.depth in (2, 3)
     cases = [small_case(made, count) for count in tiles]
-    assert survives(cases, made.source)
-    alive = Counter(kind(mutant) for mutant in mutants(made.source) if survives(cases, mutant.source))
+    assert survives(cases, made.source, SEEDS)
+    alive = Counter(kind(mutant) for mutant in mutants(made.source) if survives(cases, mutant.source, SEEDS))
     assert alive == {what: count for what, (count, _) in EQUIVALENT[name].items()}

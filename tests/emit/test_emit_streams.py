@@ -9,7 +9,8 @@ from dataclasses import replace
 import attention_graphs as a
 import pytest
 from attention_graphs import Parts, Sizes
-from emit_builds import MARGIN, Case, Emitted, build, case, small_case
+from emit_builds import MARGIN, Emitted, build, case, small_case
+from emit_mutants import survives
 
 from wsopt.emit.source import expected_wgmma
 from wsopt.errors import LoweringError
@@ -111,10 +112,6 @@ def test_machine_code_is_what_was_asked_for(name: str) -> None:
     assert found.wgmma == expected_wgmma(made.verified)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
     assert found.shared_bytes <= made.verified.schedule.shared_memory_bytes
-
-
-def survives(cases: list[Case], source: str, seeds: int) -> bool:
-    return all(one.check(source, seed) is None for seed in range(seeds) for one in cases)
 
 
 SYNCHRONIZATION = (

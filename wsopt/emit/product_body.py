@@ -66,8 +66,8 @@ def _steady_text(plan: KernelPlan, loop: Loop, copies: str, passes: int) -> list
     end = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
     end += f" - {loop.peeled}" if loop.peeled else ""
 
-    def passing(begin: str, end: str) -> str:
-        return f"for {variable} in range({begin}, {end}):\n" + text.block(body)
+    def passing(begin: str, until: str) -> str:
+        return f"for {variable} in range({begin}, {until}):\n" + text.block(body)
 
     if not passes:
         return [passing(str(loop.first), end)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor
 from wsopt.errors import CheckError, InputError, Problem
 from wsopt.gpu import cuda_clock
 from wsopt.gpu.inputs import poison, poisoned, random_inputs
+from wsopt.gpu.json_file import read_json
 from wsopt.gpu.kernel_file import load_kernel_file
 from wsopt.gpu.raw_graph import RawGraph, load_raw_graph
 from wsopt.gpu.torch_reference import evaluate, relative_error
@@ -81,18 +81,11 @@ def load_folder(path: Path) -> BuildFolder:
     if missing:
         raise InputError(str(path), [Problem("", f"not a build folder: no {' and no '.join(missing)}")])
     schedule_file = path / "schedule.json"
-    schedule = _read_schedule(schedule_file) if schedule_file.is_file() else {}
+    schedule = read_json(schedule_file) if schedule_file.is_file() else {}
+    schedule = schedule if isinstance(schedule, dict) else {}
     return BuildFolder(
         path, load_raw_graph(path / "graph.json"), schedule, load_kernel_file(path / "kernel.py")
     )
-
-
-def _read_schedule(path: Path) -> Mapping[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
-        raise InputError(str(path), [Problem("", f"is not JSON: {error}")]) from error
-    return data if isinstance(data, dict) else {}
 
 
 def prepare(folder: BuildFolder, inputs: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Prepared:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wsopt.errors import InputError, Problem
+from wsopt.gpu.json_file import read_json
 
 FORMAT = "wsopt.tune/1"
 STATUSES = ("ok", "wrong", "hang", "error")
@@ -102,12 +103,7 @@ def write_races(path: Path, races: Iterable[Race]) -> None:
 
 def load_races(path: Path) -> tuple[Race, ...]:
     """The races of a file. Raises InputError, with every fault, if it is no such file."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), [Problem("", f"cannot be read: {error.strerror}")]) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(str(path), [Problem("", f"is not JSON: {error}")]) from error
+    data = read_json(path)
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
         told = f"is {found!r}; this version reads {FORMAT!r}"

@@ -1,0 +1,33 @@
+"""What tests of mutants share: whether a kernel passes, and which of its mutants do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container
+
+from emit_builds import Case
+
+from wsopt.interpret import Mutant, mutants
+
+SEEDS = 20
+SEEDS_OF_EQUIVALENTS = 5
+
+Place = tuple[str, str]
+"""The kind of a mutant, and what its line is known by."""
+
+
+def survives(cases: list[Case], source: str, seeds: int) -> bool:
+    """Whether a kernel passes all cases under so many interleavings."""
+    return all(one.check(source, seed) is None for seed in range(seeds) for one in cases)
+
+
+def survivors(
+    cases: list[Case], source: str, place_of: Callable[[str, Mutant], Place], equivalent: Container[Place]
+) -> Counter[Place]:
+    """The mutants of a kernel that pass, by place; those known to mean the same are tried fewer times."""
+    found: Counter[Place] = Counter()
+    for mutant in mutants(source):
+        place = place_of(source, mutant)
+        if survives(cases, mutant.source, SEEDS_OF_EQUIVALENTS if place in equivalent else SEEDS):
+            found[place] += 1
+    return found
