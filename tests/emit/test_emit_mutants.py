@@ -53,6 +53,8 @@ LATER_P = (
 )
 WAIT_P = "p = warpgroup_mma_wait(1, deps=(p,))"
 WAIT_GATED = "gate, up = warpgroup_mma_wait(2, deps=(gate, up,))"
+GIVEN_BACK_P = "p = warpgroup_mma_wait(3, deps=(p,))"
+GIVEN_BACK_GATED = "gate, up = warpgroup_mma_wait(4, deps=(gate, up,))"
 CONSUMER = (
     "(consumer, (x_ring, w_ring, ring_full, ring_empty, bf16_staging_0, y_desc, row_tiles, "
     "column_tiles, trips, row_extent, column_extent, 0)),"
@@ -77,6 +79,8 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("double-wait", FULL): (2, TWICE),
         ("drop-mma-wait", WAIT_P): (1, FEWER),
         ("weaken-mma-wait", WAIT_P): (1, FEWER),
+        ("drop-mma-wait", GIVEN_BACK_P): (1, FEWER),
+        ("weaken-mma-wait", GIVEN_BACK_P): (1, FEWER),
         ("swap-argument", CONSUMER): (2, MIRROR),
     },
     "turns": {
@@ -86,6 +90,8 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("double-wait", "mbarrier.wait(r_full.index(piece), visit & 1)"): (1, TWICE),
         ("drop-mma-wait", WAIT_P): (1, FEWER),
         ("weaken-mma-wait", WAIT_P): (1, FEWER),
+        ("drop-mma-wait", GIVEN_BACK_P): (1, FEWER),
+        ("weaken-mma-wait", GIVEN_BACK_P): (1, FEWER),
         ("swap-argument", CONSUMER_TURNS): (4, MIRROR),
     },
     "in_place": {
@@ -107,6 +113,8 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("early-arrive", "p = warpgroup_mma_wait(0, deps=(p,))"): (1, LAST),
         ("drop-mma-wait", WAIT_P): (1, FEWER),
         ("weaken-mma-wait", WAIT_P): (1, FEWER),
+        ("drop-mma-wait", GIVEN_BACK_P): (1, FEWER),
+        ("weaken-mma-wait", GIVEN_BACK_P): (1, FEWER),
         ("depth+1", FULL): (2, START),
         ("depth-1", FULL): (2, START),
         ("depth+1", FIRST_T): (2, START),
@@ -126,6 +134,8 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("double-wait", FULL): (2, TWICE),
         ("drop-mma-wait", WAIT_GATED): (1, FEWER),
         ("weaken-mma-wait", WAIT_GATED): (1, FEWER),
+        ("drop-mma-wait", GIVEN_BACK_GATED): (1, FEWER),
+        ("weaken-mma-wait", GIVEN_BACK_GATED): (1, FEWER),
     },
 }
 

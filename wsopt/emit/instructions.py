@@ -61,13 +61,16 @@ class TmaLoad(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Mma(Instruction):
-    """Start an asynchronous product. `use` is the expression for `add to what is there`; empty if always."""
+    """Start an asynchronous product. `use` is the expression for `add to what is there`; empty if always. `part` is
+    how many elements of the slab it takes, 0 if all.
+    """
 
     macro: ClassVar[str] = "mma"
     target: str
     left: str
     right: str
     use: str
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,16 @@
 The modulo schedule is unrolled at both ends: an operation of stage s works on iteration i - s in the i-th
 pass, so passes before the last stage miss operations (prologue), and passes after the last iteration have only
 the later ones (drain). How many products may be outstanding at a wait is counted on an unrolled run.
+
+A product before the return of an earlier slot is issued in parts: once the first keeps the tensor core busy, the
+slot is handed back, which else would have to wait until all instructions of the product are taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from wsopt.emit.instructions import Accumulate, Advance, Instruction, Loop, Mma, MmaWait, Release, WaitFull
 from wsopt.errors import CheckError
@@ -30,15 +34,30 @@ class Operands:
     """Expressions of a consumer's loop: operand tiles by value name and slot, registers by value name.
 
     `tiles` are format strings with `{slot}` for the ring slot; `tails` are those for a last slab that products
-    do not take whole, empty where they do. `beside` writes the arithmetic on a slot's slab of an iteration.
+    do not take whole, empty where they do. `cuts` are those for a part of a slab, with its `{first}` element of the
+    streamed axis and its `{length}`, and `parts` are these. `beside` writes the arithmetic on a slot's slab of an
+    iteration.
     """
 
     tiles: Mapping[str, str]
     tails: Mapping[str, str]
+    cuts: Mapping[str, str]
+    parts: tuple[tuple[int, int], ...]
     registers: Mapping[str, str]
     ring: str
     depth: str
     beside: Callable[[str, int], tuple[Instruction, ...]] = _nothing
+
+
+def slab_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
+    """The parts of a slab of `depth` elements, by first element and length: one instruction's `least`, and the rest
+    in powers of two.
+    """
+    found, first = [(0, least)], least
+    while first < depth:
+        found.append((first, first))
+        first *= 2
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +92,7 @@ class _Unroller:
     least: int
     issued: list[tuple[str, int]] = field(default_factory=list)
     waited: list[MmaWait] = field(default_factory=list)
+    begun: list[Mma] = field(default_factory=list)
 
     @property
     def depth(self) -> int:
@@ -89,10 +109,9 @@ class _Unroller:
         found: list[Instruction] = []
         met: set[int] = set()
         self.waited.clear()
-        for slot in self.order:
-            iteration = number - slot.stage
-            if 0 <= iteration < self.trips:
-                found.extend(self._operation(slot, iteration, number, met))
+        at_work = [slot for slot in self.order if 0 <= number - slot.stage < self.trips]
+        for slot, after in zip_longest(at_work, at_work[1:]):
+            found.extend(self._operation(slot, number, met, begins=_returns_earlier(after, slot)))
         if _ends_on_a_product(found):
             found.append(MmaWait(sum(isinstance(one, Mma) for one in found), self._products()))
         if number < self.trips:
@@ -104,7 +123,8 @@ class _Unroller:
         values = (slot.op.output for slot in self.order if slot.op.kind is OpKind.MMA)
         return tuple(dict.fromkeys(self._register(value) for value in values))
 
-    def _operation(self, slot: _Slot, iteration: int, number: int, met: set[int]) -> Iterator[Instruction]:
+    def _operation(self, slot: _Slot, number: int, met: set[int], *, begins: bool) -> Iterator[Instruction]:
+        iteration = number - slot.stage
         # The counter stops at the last iteration, so in the drain operations are nearer to it.
         offset = slot.op.copy - (min(number, self.trips) - iteration) * self.copies
         step = step_expression(offset)
@@ -113,15 +133,16 @@ class _Unroller:
                 if offset not in met:
                     met.add(offset)
                     yield WaitFull(self.operands.ring, step, self.operands.depth)
-                self.issued.append((slot.op.output or "", iteration))
-                self.waited.clear()
-                yield self._mma(slot, step, iteration, number)
+                first, *self.begun = self._parts(slot, step, number, begins=begins)
+                yield self._issue(first, slot.op.output or "", iteration)
             case OpKind.ACCUMULATE:
                 yield from self._wait(slot, iteration)
                 yield Accumulate(self._register(slot.op.output), self._register(slot.op.inputs[0]))
             case OpKind.RELEASE:
                 yield from self._wait(slot, iteration)
                 yield Release(self.operands.ring, step, self.operands.depth)
+                while self.begun:
+                    yield self._issue(self.begun.pop(0), *self.issued[-1])
             case OpKind.ELEMENTWISE:
                 if offset not in met:
                     met.add(offset)
@@ -133,13 +154,24 @@ class _Unroller:
     def _register(self, value: str | None) -> str:
         return self.operands.registers[value or ""]
 
-    def _mma(self, slot: _Slot, step: str, iteration: int, number: int) -> Mma:
-        last = iteration == self.trips - 1
-        tiles = self.operands.tails if last and self.operands.tails else self.operands.tiles
-        left, right = (tiles[tile].format(slot=f"{step} % {self.operands.depth}") for tile in slot.op.inputs)
+    def _issue(self, product: Mma, value: str, iteration: int) -> Mma:
+        """Count a product, or a part of one, among those under way."""
+        self.issued.append((value, iteration))
+        self.waited.clear()
+        return product
+
+    def _parts(self, slot: _Slot, step: str, number: int, *, begins: bool) -> Iterator[Mma]:
+        """A product whole, or where it only `begins` before a slot is handed back its parts."""
+        operands, iteration = self.operands, number - slot.stage
+        short = bool(operands.tails) and iteration == self.trips - 1
+        cut = begins and not short and len(operands.parts) > 1
+        tiles = operands.tails if short else operands.cuts if cut else operands.tiles
         partial = (slot.op.output or "").startswith("partial:")
         use = "False" if partial else self._use(slot, iteration, number)
-        return Mma(self._register(slot.op.output), left, right, use)
+        for first, length in operands.parts if cut else ((0, 0),):
+            given = {"slot": f"{step} % {operands.depth}", "first": first, "length": length}
+            left, right = (tiles[tile].format_map(given) for tile in slot.op.inputs)
+            yield Mma(self._register(slot.op.output), left, right, "" if first else use, length)
 
     def _use(self, slot: _Slot, iteration: int, number: int) -> str:
         """Whether a product adds to what there is: the first iteration's does not.
@@ -173,6 +205,13 @@ class _Unroller:
 
     def _is_product(self, value: str) -> bool:
         return any(slot.op.output == value for slot in self.order if slot.op.kind is OpKind.MMA)
+
+
+def _returns_earlier(after: _Slot | None, slot: _Slot) -> bool:
+    """Whether `after` a product a slot is handed back that is not its own."""
+    if after is None or (slot.op.kind, after.op.kind) != (OpKind.MMA, OpKind.RELEASE):
+        return False
+    return (after.stage, after.op.copy) != (slot.stage, slot.op.copy)
 
 
 def _covers(done: MmaWait, wait: MmaWait) -> bool:

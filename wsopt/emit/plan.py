@@ -15,7 +15,7 @@ from wsopt.emit.extents import parts_text
 from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad, Zero
 from wsopt.emit.names import Names
-from wsopt.emit.pipeline import Operands, consumer_loop
+from wsopt.emit.pipeline import Operands, consumer_loop, slab_parts
 from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
 from wsopt.graph.types import DType
@@ -164,7 +164,7 @@ class KernelPlan:
 
     def operands(self) -> Operands:
         """Expressions of the streamed loop for the consumer numbered `index`."""
-        tiles, tails = {}, {}
+        tiles, tails, cuts = {}, {}, {}
         rows = row_role(self.s.swap)
         for ring in self.rings():
             along_rows = rows in ring.box.view.roles
@@ -172,9 +172,11 @@ class KernelPlan:
             text = tile_view(f"{ring.name}.index({place})", ring.box, rows if along_rows else Role.STREAM)
             for copy in range(self.s.copies):
                 name = load_name(self.program.region, ring.box.view, 0 if along_rows else None, copy)
-                tiles[f"tile:{name}"] = text
+                tile, streamed = f"tile:{name}", int(along_rows)
+                tiles[tile] = text
+                cuts[tile] = f"{text}.slice({{first}}, {{length}}, dim={streamed})"
                 if self.s.tail:
-                    tails[f"tile:{name}"] = f"{text}.slice(0, TAIL, dim={int(along_rows)})"
+                    tails[tile] = f"{text}.slice(0, TAIL, dim={streamed})"
 
         def beside(slot: str, copy: int) -> tuple[Instruction, ...]:
             names = {
@@ -183,7 +185,9 @@ class KernelPlan:
             }
             return self.beside().slab({view: tiles[name].format(slot=slot) for view, name in names.items()})
 
-        return Operands(tiles, tails, self.registers(), "ring", "RING_DEPTH", beside)
+        least = self.verified.machine.mma_k_bytes * 8 // self.program.region.operand_dtype.bits
+        parts = slab_parts(self.s.depth, least)
+        return Operands(tiles, tails, cuts, parts, self.registers(), "ring", "RING_DEPTH", beside)
 
     def beside(self) -> BesideWriter:
         """The writer of what is computed beside the products."""

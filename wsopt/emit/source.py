@@ -363,10 +363,10 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
         return _slab_wgmma(plan)
     loop = plan.loop()
     steady = loop.steady * (2 if plan.refill_passes else 1)
-    products = sum(isinstance(one, Mma) for one in (*loop.prologue, *steady, *loop.drain))
+    products = [one for one in (*loop.prologue, *steady, *loop.drain) if isinstance(one, Mma)]
     region, s = plan.program.region, plan.s
     whole = mma_instructions(region, s, verified.machine)
-    count = products * whole
+    count = sum(whole * (one.part or s.depth) // s.depth for one in products)
     if s.tail:  # each product meets the last slab once
         short = mma_instructions(region, replace(s, depth=s.tail), verified.machine)
         count -= (whole - short) * sum(op.kind is OpKind.MMA and op.consumer == 0 for op in plan.program.loop)
