@@ -41,6 +41,8 @@ MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
 START = "the block's first slot is number 0 at any depth"
 ZERO = "the accumulator it starts from is zero"
 NOT_FIRST = "the loop behind the copies never works on the first slab"
+THIS_TILE = "no store of the tile before is waited for, so that its number is no remainder"
+ALIKE = "workers of as many warps and registers"
 LAST = "nobody waits for the slots of the block's last tile"
 
 EMPTY = "mbarrier.wait(ring_empty.index(step % RING_DEPTH), ((step // RING_DEPTH) & 1) ^ 1)"
@@ -65,8 +67,18 @@ CONSUMER_TURNS = (
 )
 CONSUMER_IN_PLACE = (
     "(consumer, (x_ring, w_ring, ring_full, ring_empty, r_desc, b_ptr, b_held_0, r_input_0, r_full_0, "
-    "bf16_staging_0, h_desc, y_desc, row_tiles, column_tiles, trips, row_extent, column_extent, 0)),"
+    "bf16_staging_0, staged_0, freed_0, row_tiles, column_tiles, trips, row_extent, column_extent, 0)),"
 )
+LOADER = "(loader, (x_desc, w_desc, x_ring, w_ring, ring_full, ring_empty, row_tiles, column_tiles, trips)),"
+FREED_H = (
+    "mbarrier.wait(freed.index((piece * 2 - 1 - h_pending) % STORES), "
+    "(visit & 1) ^ (1 if piece * 2 <= h_pending else 0))"
+)
+FREED_Y = (
+    "mbarrier.wait(freed.index((piece * 2 + 1 - 1 - y_pending) % STORES), "
+    "(visit & 1) ^ (1 if piece * 2 + 1 <= y_pending else 0))"
+)
+STAGED = tuple(f"mbarrier.wait(staged.index({number}), visit & 1)" for number in range(4))
 FIRST_T = (
     "p = warpgroup_mma(x_ring.index(step % RING_DEPTH).permute((1, 0)), w_ring.index(step % "
     "RING_DEPTH), p, use_acc=False, is_async=True)"
@@ -99,7 +111,14 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("double-wait", FULL): (2, TWICE),
         ("keep-accumulator", LATER_P): (1, NOT_FIRST),
         ("double-wait", "mbarrier.wait(r_full.index(piece), visit & 1)"): (1, TWICE),
-        ("swap-argument", CONSUMER_IN_PLACE): (5, MIRROR),
+        ("double-wait", FREED_H): (1, TWICE),
+        ("double-wait", FREED_Y): (1, TWICE),
+        ("double-wait", "mbarrier.wait(freed.index(2), (visit & 1) ^ 1)"): (1, TWICE),
+        **{("double-wait", wait): (1, TWICE) for wait in STAGED},
+        ("depth+1", FREED_Y): (1, THIS_TILE),
+        ("depth-1", FREED_Y): (1, THIS_TILE),
+        ("swap-roles", LOADER): (2, ALIKE),
+        ("swap-argument", CONSUMER_IN_PLACE): (2, MIRROR),
     },
     "promoted": {
         ("double-wait", EMPTY): (1, TWICE),

@@ -44,7 +44,7 @@ def test_what_consumers_give_up_goes_to_the_loader(best: VerifiedSchedule, limit
     total = 0
     for p in schedule.partitions:
         assert p.registers % 8 == 0
-        assert p.registers >= budget.LOADER_REGISTERS
+        assert p.registers >= budget.HELPER_REGISTERS
         if p.role is PartitionRole.CONSUMER:
             assert p.registers == limit
         total += p.registers * budget.warpgroup_warps(p.warps, machine)

@@ -74,16 +74,24 @@ def test_operations_are_on_their_partition(rows: Example) -> None:
 
 
 def test_partitions_are_those_of_the_structure(rows: Example) -> None:
-    one, two, loader = rows.schedule.partitions
-    refuse(rows, replace(rows.schedule, partitions=(two, one, loader)), "the structure has 2 of 4 warps")
+    one, two, loader, *storers = rows.schedule.partitions
+    assert [storer.name for storer in storers] == ["storer0", "storer1"]
+
+    def dealt(*partitions: Partition) -> Schedule:
+        return replace(rows.schedule, partitions=partitions)
+
+    refuse(rows, dealt(two, one, loader, *storers), "the structure has 2 of 4 warps")
     wide = replace(one, warps=8)
-    refuse(rows, replace(rows.schedule, partitions=(wide, two, loader)), "warps=8", "has 2 of 4 warps")
-    refuse(
-        rows, replace(rows.schedule, partitions=(one, two, replace(loader, warps=4))), "warps=4", "of 1 warps"
-    )
-    refuse(rows, replace(rows.schedule, partitions=(one, loader, two)), "consumer1 comes after the loader")
+    refuse(rows, dealt(wide, two, loader, *storers), "warps=8", "has 2 of 4 warps")
+    refuse(rows, dealt(one, two, replace(loader, warps=4), *storers), "warps=4", "of 1 warps")
+    refuse(rows, dealt(one, loader, two, *storers), "consumers come first, then the loader, then storers")
     second = Partition(PartitionRole.LOADER, 1, 1, 24)
-    refuse(rows, replace(rows.schedule, partitions=(one, two, loader, second)), "2 loaders")
+    refuse(rows, dealt(one, two, loader, second, *storers), "2 loaders")
+    refuse(rows, dealt(one, two, loader, storers[0]), "storers [(0, 1)]", "the buffers ask for 2 of 1")
+    wide = replace(storers[1], warps=2)
+    refuse(rows, dealt(one, two, loader, storers[0], wide), "storers [(0, 1), (1, 2)]")
+    kept = replace(rows.schedule.buffers, storer=False)
+    refuse(rows, replace(rows.schedule, buffers=kept), "storers [(0, 1), (1, 1)]", "the buffers ask for 0")
 
 
 def test_the_structure_is_that_of_the_program(rows: Example) -> None:
@@ -227,14 +235,22 @@ def test_live_tiles_fit_the_registers(rows: Example) -> None:
 
 def test_registers_fit_the_launch(examples: dict[str, Example]) -> None:
     rows = examples["rows"]
-    *consumers, loader = rows.schedule.partitions
+    *consumers, loader, one, two = rows.schedule.partitions
     pool = rows.schedule.base_registers * 3 * 4 * 32
     # Registers that the SM has left over beside the launch are nobody's: setmaxnreg only moves them about.
     more = pool // 128 - sum(p.registers for p in consumers) + 8
     total = 128 * (sum(p.registers for p in consumers) + more)
     assert pool < total <= rows.machine.registers_per_sm
-    bad = replace(rows.schedule, partitions=(*consumers, replace(loader, registers=more)))
-    refuse(rows, bad, f"registers: {total}, the launch has {pool}")
+    for helpers in (
+        (replace(loader, registers=more), one, two),
+        (
+            loader,
+            one,
+            replace(two, registers=more),
+        ),  # the warpgroup of all three has the most that one asks for
+    ):
+        bad = replace(rows.schedule, partitions=(*consumers, *helpers))
+        refuse(rows, bad, f"registers: {total}, the launch has {pool}")
     refuse(rows, replace(rows.schedule, base_registers=160), "base registers 160")
     large = replace(rows.schedule, base_registers=176)
     refuse(rows, large, f"registers: the launch takes {176 * 384}, an SM has 65536")
@@ -244,7 +260,7 @@ def test_what_is_dealt_out_is_what_was_launched(examples: dict[str, Example], h2
     for cut in {s for e in examples.values() for s in structures(e.program.region, h200)}:
         warps = cut.consumers * cut.consumer_warps
         registers = budget.consumer_registers(cut, h200)
-        dealt = registers * warps + budget.LOADER_REGISTERS * 4
+        dealt = registers * warps + budget.HELPER_REGISTERS * 4
         pool = budget.base_registers(cut, h200) * (warps + 4)
         assert dealt <= pool <= 65536 // 32, cut
         assert registers == 240 or dealt + 8 * warps > pool, cut

@@ -9,6 +9,7 @@ from schedule_examples import region, structure
 
 from wsopt.machine import Machine
 from wsopt.schedule import timing
+from wsopt.schedule.epilogue import Epilogues
 from wsopt.schedule.laps import Laps, Line, laps
 from wsopt.tile.lower import lower
 from wsopt.tile.pace import iteration_pace
@@ -59,7 +60,7 @@ def cycles(program: TileProgram, machine: Machine, ii: float, lap: Laps) -> floa
         handover=100,
         crowded=0,
     )
-    return timing.total_cycles(program, fixed, machine, ii, 700, lap)
+    return timing.total_cycles(program, fixed, machine, ii, Epilogues(700, 700), lap)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,8 @@ def is_built(s: Schedule, e: Example) -> bool:
     ours = {
         op.name: f"consumer{op.consumer}" if op.consumer is not None else "loader0" for op in e.program.loop
     }
+    storers = [p for p in s.partitions if p.role is PartitionRole.STORER]
+    asked = range(cut.consumers if s.buffers.storer else 0)
     threads = 128 * len(loaders) + sum(p.warps * 32 for p in consumers)
     dealt = sum(p.registers * p.warps * 32 for p in consumers) + sum(p.registers * 128 for p in loaders)
     need = e.program.accumulator_registers + e.program.epilogue.registers + MARGIN
@@ -93,6 +95,7 @@ def is_built(s: Schedule, e: Example) -> bool:
         s.structure == cut
         and [(p.index, p.warps) for p in consumers] == [(i, cut.consumer_warps) for i in range(cut.consumers)]
         and [p.name for p in loaders] == ["loader0"]
+        and [(p.index, p.warps) for p in storers] == [(i, 1) for i in asked]
         and {p.op: p.partition for p in s.placed} == ours
         and all(p.registers % 8 == 0 and 24 <= p.registers <= 240 for p in s.partitions)
         and all(p.registers >= need for p in consumers)
@@ -129,13 +132,18 @@ def moves(e: Example) -> Iterator[tuple[str, Schedule]]:
             return replace(p, cycle=there[p.op].cycle, stage=there[p.op].stage) if p.op in there else p
 
         yield f"{a.op} for {b.op}", e.each(swapped)
-    names = [p.name for p in s.partitions]
+    names = [p.name for p in s.partitions if s.of(p.name)]
     for a_name, b_name in combinations(names, 2):
         other = {a_name: b_name, b_name: a_name}
         yield (
             f"{a_name} for {b_name}",
             e.each(lambda p, o=other: replace(p, partition=o.get(p.partition, p.partition))),
         )
+
+
+def other_starts(s: Schedule) -> EpilogueBuffers:
+    """Buffers whose stores are started by storers where consumers did, or by consumers where storers did."""
+    return replace(s.buffers, storer=not s.buffers.storer)
 
 
 def sizes(e: Example) -> Iterator[tuple[str, Schedule]]:
@@ -146,7 +154,7 @@ def sizes(e: Example) -> Iterator[tuple[str, Schedule]]:
         yield f"II {by}", consistent(replace(s, ii=s.ii + by), e)
         yield f"depth {by}", consistent(replace(s, rings=((ring, depth + by),)), e)
         yield f"depth {by}, bytes as before", replace(s, rings=((ring, depth + by),))
-        staged = EpilogueBuffers(s.buffers.staging + by, s.buffers.inputs)
+        staged = replace(s.buffers, staging=s.buffers.staging + by)
         yield f"staging {by}", consistent(replace(s, buffers=staged), e)
         yield f"bytes {by}", replace(s, shared_memory_bytes=s.shared_memory_bytes + by)
         yield f"cycles {by}", replace(s, prediction=replace(s.prediction, cycles=s.prediction.cycles + by))
@@ -166,6 +174,7 @@ def sizes(e: Example) -> Iterator[tuple[str, Schedule]]:
                     replace(s, partitions=others),
                 )
         yield f"without {p.name}", replace(s, partitions=(*s.partitions[:place], *s.partitions[place + 1 :]))
+    yield "stores started by others", consistent(replace(s, buffers=other_starts(s)), e)
     yield "partitions in another order", replace(s, partitions=s.partitions[::-1])
     yield "another group", replace(s, structure=replace(s.structure, group=1))
 

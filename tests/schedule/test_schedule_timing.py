@@ -11,7 +11,7 @@ from schedule_examples import Example, attention, region, structure
 
 from wsopt.machine import Machine
 from wsopt.schedule import budget, timing
-from wsopt.schedule.epilogue import epilogue_cycles, refill_passes
+from wsopt.schedule.epilogue import Epilogues, epilogue_cycles, epilogues, refill_passes
 from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.tile.costs import mma_cycles
@@ -40,6 +40,7 @@ def card(h200: Machine) -> Machine:
         block_turnover_cycles=3000.0,
         kernel_launch_us=1.5,
         tma_bytes_per_cycle=64.0,
+        tma_store_bytes_per_cycle=8192.0,
         power_tensor={},
         latency=latency,
         **free,
@@ -57,13 +58,14 @@ def toy(card: Machine, sharing: Sharing = Sharing.ROWS, *, persistent: bool = Tr
 
 def test_persistent_blocks_start_once(card: Machine) -> None:
     found = timing.predict(toy(card), card, 512, ONE, (1,))
-    # 250 tiles on 100 SMs are three rounds; start, fill, rounds of loop and epilogue, last store.
+    # 250 tiles on 100 SMs are three rounds; start, fill, rounds of loop and epilogue, last store. Before a further
+    # tile the last of two consumers waits for the other's store of 16 KiB, of 8 KiB a cycle.
     assert found.rounds == 3
-    assert found.cycles == 1000 + (900 + 100) + 3 * (10 * 512 + 700) + 700
+    assert found.cycles == 1000 + (900 + 100) + 3 * (10 * 512 + 700) + 2 * 2 + 700
     assert (found.start, found.fill, found.tail, found.power) == (1000, 1000, 700, 0)
-    assert (found.main, found.epilogue) == (3 * 5120, 3 * 700)
-    assert found.sm_us == pytest.approx(20.16)
-    assert found.microseconds == pytest.approx(20.16 + 1.5)
+    assert (found.main, found.epilogue) == (3 * 5120, 3 * 700 + 2 * 2)
+    assert found.sm_us == pytest.approx(20.164)
+    assert found.microseconds == pytest.approx(20.164 + 1.5)
     assert found.bound_by == "the SMs"
 
 
@@ -132,10 +134,10 @@ def test_blocks_of_a_loop_that_computes_values_fill_and_turn_over(card: Machine)
     tiles, trips = program.work.tiles, program.work.trips
     # A tile's first slab is in its fill; start, turnover, fill and epilogue come once a tile.
     wanted = tiles * (1000 + 3000 + fixed.fill + 700) + (trips - tiles) * 512
-    assert timing.total_cycles(program, fixed, card, 512, 700) == pytest.approx(wanted)
+    assert timing.total_cycles(program, fixed, card, 512, Epilogues(700, 700)) == pytest.approx(wanted)
     # Where units and threads wait for one another for longer than the interval, that is what counts.
     waiting = replace(fixed, crowded=600)
-    later = timing.total_cycles(program, waiting, card, 512, 700) - wanted
+    later = timing.total_cycles(program, waiting, card, 512, Epilogues(700, 700)) - wanted
     assert later == pytest.approx((trips - tiles) * (600 - 512))
 
 
@@ -176,21 +178,21 @@ def test_energy_of_a_loop_that_computes_values(card: Machine) -> None:
 def test_the_power_limit_holds_the_clock(card: Machine) -> None:
     program = toy(card)
     cool = timing.predict(program, card, 512, ONE, (1,))
-    assert (cool.cycles, cool.power) == (20160, 0)
-    # 20160 cycles with 25 * 512 of energy: the clock of 800 MHz goes with the root of their ratio.
+    assert (cool.cycles, cool.power) == (20164, 0)
+    # 20164 cycles with 25 * 512 of energy: the clock of 800 MHz goes with the root of their ratio.
     hot = replace(card, power_clock_mhz=600.0)
-    clock = 600 * (20160 / 12800) ** 0.5
+    clock = 600 * (20164 / 12800) ** 0.5
     found = timing.predict(program, hot, 512, ONE, (1,))
     assert 700 < clock < 1000
-    assert found.sm_us == pytest.approx(20160 / clock)
-    assert found.power == pytest.approx(20160 * (1000 / clock - 1))
-    assert found.cycles == pytest.approx(20160 + found.power)
+    assert found.sm_us == pytest.approx(20164 / clock)
+    assert found.power == pytest.approx(20164 * (1000 / clock - 1))
+    assert found.cycles == pytest.approx(20164 + found.power)
     # The parts that are not the clock's stay what they were.
     parts = ("start", "fill", "main", "epilogue", "tail")
     assert [getattr(found, part) for part in parts] == [getattr(cool, part) for part in parts]
-    # Beside an SM that takes three quarters of it by itself: 600 / sqrt(12800 / 20160 + 3 / 4).
+    # Beside an SM that takes three quarters of it by itself: 600 / sqrt(12800 / 20164 + 3 / 4).
     idle = timing.predict(program, replace(hot, power_idle=0.75), 512, ONE, (1,))
-    assert idle.sm_us == pytest.approx(20160 / (600 / (12800 / 20160 + 0.75) ** 0.5))
+    assert idle.sm_us == pytest.approx(20164 / (600 / (12800 / 20164 + 0.75) ** 0.5))
 
 
 def test_waiting_leaves_power_for_a_higher_clock(card: Machine) -> None:
@@ -198,7 +200,7 @@ def test_waiting_leaves_power_for_a_higher_clock(card: Machine) -> None:
     short, long = (timing.predict(program, hot, ii, ONE, (1,)) for ii in (512, 600))
     # 3 * 9 * 88 cycles more, for in each tile an iteration has its slot from before, and is as long as its
     # products; but at a higher clock: time goes with the root of cycles.
-    assert long.sm_us / short.sm_us == pytest.approx((22536 / 20160) ** 0.5)
+    assert long.sm_us / short.sm_us == pytest.approx((22540 / 20164) ** 0.5)
     # But never less of it, and at last the sustained clock is reached.
     times = [timing.predict(program, hot, ii, ONE, (1,)).sm_us for ii in range(512, 3000, 64)]
     assert all(one < other for one, other in itertools.pairwise(times))
@@ -210,9 +212,10 @@ def test_staging_buffers_hide_the_drain(card: Machine) -> None:
     program = lower(region(2048, 2048, 512), cut, card)
     program = replace(program, epilogue=replace(program.epilogue, together=2000))
 
-    def cycles(rate: float, staging: int) -> int:
-        machine = replace(card, tma_store_bytes_per_cycle=rate)
-        return epilogue_cycles(program, machine, EpilogueBuffers(staging, 0))
+    def cycles(rate: float, staging: int, *, storer: bool = True) -> int:
+        told = replace(card.latency, mbarrier_arrive=0.0, mbarrier_wake=0.0, mbarrier_wait=0.0)
+        machine = replace(card, tma_store_bytes_per_cycle=rate, tma_store_box_cycles=0.0, latency=told)
+        return epilogue_cycles(program, machine, EpilogueBuffers(staging, 0, storer))
 
     # Two consumers' pieces of 64 x 32 bf16 are 8192 bytes: 128 cycles of the stores' path, or 1024 of a slow one.
     assert [cycles(64.0, staging) for staging in (1, 2, 3, 4)] == [2000] * 4
@@ -221,6 +224,58 @@ def test_staging_buffers_hide_the_drain(card: Machine) -> None:
     assert cycles(8.0, 2) == 500 + 2 * 1024
     assert cycles(8.0, 3) == 2000
     assert cycles(8.0, 4) == 2000
+    # A consumer that starts them itself waits for those before, and at the end for the other's last one.
+    assert [cycles(64.0, staging, storer=False) for staging in (1, 4)] == [2000 + 64] * 2
+    assert [cycles(8.0, staging, storer=False) for staging in (1, 4)] == [500 + 3 * 1024 + 512] * 2
+
+
+def test_a_storer_starts_what_a_consumer_has_staged(card: Machine) -> None:
+    told = replace(card.latency, mbarrier_arrive=20.0, mbarrier_wake=30.0, mbarrier_wait=10.0)
+    machine = replace(card, latency=told, tma_store_box_cycles=150.0, tma_store_bytes_per_cycle=8.0)
+    program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=2), machine)
+    program = replace(program, epilogue=replace(program.epilogue, together=2000))
+    # Two stores whose start, of 150 cycles, is no longer the consumer's: it arrives at a barrier.
+    assert epilogues(program, machine, EpilogueBuffers(2, 0, storer=True)) == Epilogues(1740, 1740 + 40 + 150)
+    # The one buffer is free when the storer has heard, started, seen 16384 bytes read, and told.
+    alone = 1740 // 2 + 40 + 150 + 2048 + 40
+    assert epilogues(program, machine, EpilogueBuffers(1, 0, storer=True)) == Epilogues(alone, alone + 190)
+    # Without it the last tile of a block waits for no store of another consumer.
+    held = 2000 // 2 + 2048
+    assert epilogues(program, machine, EpilogueBuffers(1, 0)) == Epilogues(held + 1024, held)
+    single = replace(program, structure=replace(program.structure, persistent=False))
+    assert epilogues(single, machine, EpilogueBuffers(1, 0)) == Epilogues(held, held)
+
+
+def test_storers_are_a_choice_where_they_serve(h200: Machine) -> None:
+    def starts(program: TileProgram) -> set[bool]:
+        return {buffers.storer for buffers in budget.buffer_options(program)}
+
+    cut = structure(64, 128, 64, 2)
+    assert starts(lower(region(2048, 2048, 512), cut, h200)) == {False, True}
+    # Partial sums keep consumers in step, and a loop that computes values has no stores worth a warp.
+    added = lower(region(2048, 2048, 512, "f8e4m3"), structure(64, 64, 64, 1), h200)
+    assert added.region.promote
+    assert starts(added) == {False}
+    values = lower(attention(), replace(structure(64, 64, 64, 2), persistent=False, group=1), h200)
+    assert starts(values) == {False}
+    # Two barriers for each store of each consumer.
+    program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=4), h200)
+    with_one, without = (budget.barrier_bytes(program, [3], EpilogueBuffers(1, 0, s)) for s in (True, False))
+    assert with_one - without == 2 * 2 * 4 * 8
+
+
+def test_what_a_storer_tells(h200: Machine) -> None:
+    mixed = tile_stores(in_place(4, h200), EpilogueBuffers(1, 4))
+    assert [mixed.awaited(number) for number in range(4)] == [None] * 4
+    assert mixed.left == ((3, 0),)  # what is copied into next has been read with the last one
+    one = tile_stores(lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=4), h200), ONE)
+    assert [one.awaited(number) for number in range(4)] == [(-1, 0), (0, 0), (1, 0), (2, 0)]
+    assert one.left == ((3, 0),)
+    two = tile_stores(
+        lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=4), h200), EpilogueBuffers(2, 0)
+    )
+    assert [two.awaited(number) for number in range(4)] == [(-2, 1), (-1, 1), (0, 1), (1, 1)]
+    assert two.left == ((2, 1), (3, 0))
 
 
 def in_place(pieces: int, machine: Machine, *, persistent: bool = True, deep: int = 256) -> TileProgram:
@@ -246,20 +301,25 @@ def test_outputs_are_staged_where_inputs_were_read(h200: Machine) -> None:
     assert [one.buffer.source for one in mixed.stores] == ["", read]
 
 
+def later(machine: Machine) -> float:
+    """Cycles until a storer has heard of a tile and begun to store it, less its bytes."""
+    return machine.latency.mbarrier_wake + machine.latency.mbarrier_wait + machine.tma_store_box_cycles
+
+
 def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) -> None:
     program = in_place(1, h200)
     cost, cut = program.epilogue, program.structure
-    alone, lent = (epilogue_cycles(program, h200, EpilogueBuffers(n, 1)) for n in (1, 0))
-    left = 2 * 64 * 128 * 2 / h200.tma_store_bytes_per_cycle
-    assert alone == cost.together
-    assert lent == math.ceil(cost.together + left - 2 * mma_cycles(program.region, cut, h200))
+    alone, lent = (epilogue_cycles(program, h200, EpilogueBuffers(n, 1, storer=True)) for n in (1, 0))
+    left = later(h200) + 2 * 64 * 128 * 2 / h200.tma_store_bytes_per_cycle
+    assert alone == cost.together - math.floor(h200.tma_store_box_cycles - h200.latency.mbarrier_arrive)
+    assert lent == math.ceil(alone + left - 2 * mma_cycles(program.region, cut, h200))
     # With four passes inputs that were asked for any later would be late; with many all stores are read before.
     assert refill_passes(program, h200, EpilogueBuffers(0, 1)) == 0
     program = in_place(1, h200, deep=2048)
     read = 2 * (h200.tma_store_box_cycles + 64 * 128 * 2 / h200.tma_store_bytes_per_cycle)
     product = 2 * mma_cycles(program.region, cut, h200)
     assert refill_passes(program, h200, EpilogueBuffers(0, 1)) == math.ceil(read / product) == 3
-    assert epilogue_cycles(program, h200, EpilogueBuffers(0, 1)) == cost.together
+    assert epilogue_cycles(program, h200, EpilogueBuffers(0, 1, storer=True)) == alone
     # Nothing is lent, or it is copied while another consumer has the tensor core: nothing is put off.
     assert refill_passes(in_place(2, h200, deep=2048), h200, EpilogueBuffers(1, 1)) == 0
     turns = replace(cut, rows=128, sharing=Sharing.TURNS)
@@ -271,9 +331,13 @@ def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) 
 def test_short_loops_ask_for_inputs_at_once(h200: Machine) -> None:
     cuts = [in_place(1, h200, deep=deep) for deep in (256, 320, 384, 1024)]
     passes = [refill_passes(cut, h200, EpilogueBuffers(0, 1)) for cut in cuts]
-    waits = [epilogue_cycles(cut, h200, EpilogueBuffers(0, 1)) - cut.epilogue.together for cut in cuts]
+    lent, own = (
+        [epilogue_cycles(cut, h200, EpilogueBuffers(staging, 1, storer=True)) for cut in cuts]
+        for staging in (0, 1)
+    )
     assert passes == [0, 1, 2, 3]  # later ones would be late in the shorter loops
-    assert waits == [512, 0, 0, 0]
+    waits = [one - other for one, other in zip(lent, own, strict=True)]
+    assert waits == [math.ceil(later(h200) + 1024 - 512), math.ceil(later(h200)), 0, 0]
 
 
 def test_a_kind_that_no_input_lends_keeps_a_buffer(h200: Machine) -> None:
@@ -360,7 +424,7 @@ def test_registers_by_hand(h200: Machine, consumers: int, warps: int, base: int,
     assert budget.consumer_registers(cut, h200) == registers
     # What the roles have together is no more than what the kernel was launched with.
     pool = base * (consumers * warps + 4)
-    assert consumers * warps * registers + 4 * budget.LOADER_REGISTERS <= pool
+    assert consumers * warps * registers + 4 * budget.HELPER_REGISTERS <= pool
     assert pool * 32 <= h200.registers_per_sm
 
 

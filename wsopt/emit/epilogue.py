@@ -14,10 +14,12 @@ from wsopt.emit.instructions import (
     Instruction,
     Refill,
     RowStore,
+    Signal,
     Stage,
     StoreWait,
     TmaStore,
-    WaitInput,
+    WaitFreed,
+    WaitPhase,
 )
 from wsopt.emit.names import Names
 from wsopt.emit.staging import StagedOutput
@@ -89,7 +91,7 @@ class PieceWriter:
         place = "piece % INPUT_BUFFERS" if uses > 1 else "piece"
         phase = f"(visit * {uses} + piece // INPUT_BUFFERS) & 1" if uses > 1 else "visit & 1"
         barrier, buffer = f"{box.name}_full.index({place})", f"{box.name}_input.index({place})"
-        yield WaitInput(barrier, phase)
+        yield WaitPhase(barrier, phase)
         dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
         convert = "" if source.view.dtype is dtype else f".to({GLUON[dtype]})"
         self.operands[source.name] = Operand(name, source.spans, dtype)
@@ -170,15 +172,20 @@ class PieceWriter:
         return of_node[-1] is statement
 
     def store(self, output: Output) -> Iterator[Instruction]:
-        """One output: wait for its buffer, stage the tile in the output's order, start the copy."""
+        """One output: wait for its buffer, stage the tile in the output's order, have it copied."""
         s = self.verified.program.structure
         staged = self.staged[output.name]
         dtype = output.view.dtype
         operand = self.operands[output.value]
         value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
-        if staged.pending:
+        if staged.pending and staged.by_storer:
+            yield WaitFreed(staged.number, staged.pending, staged.optional)
+        elif staged.pending:
             yield StoreWait(staged.pending, staged.optional)
         yield Stage(tile_view(staged.buffer, staged.box, row_role(s.swap)), value)
+        if staged.by_storer:
+            yield Signal(f"staged.index({staged.number})")
+            return
         place = coordinates(staged.box.view, self._places("row", "column"))
         yield TmaStore(staged.box.descriptor, place, staged.buffer)
 

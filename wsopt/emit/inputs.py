@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsopt.emit import text
-from wsopt.emit.instructions import Expect, StoreWait
+from wsopt.emit.instructions import Expect, Instruction, StoreWait, WaitPhase
 from wsopt.emit.plan import KernelPlan
 
 
@@ -28,12 +28,20 @@ def input_loads(plan: KernelPlan) -> str:
     """
     if not plan.inputs():
         return ""
-    pending = plan.staged().plan.refill
-    lines = [] if pending is None else text.write([StoreWait(str(pending))]).split("\n")
+    lines = text.write(_refill_wait(plan)).split("\n") if plan.staged().plan.refill is not None else []
     lines += ["for piece in gl.static_range(INPUT_BUFFERS):"]
     for box, load in plan.input_loads():
         lines.append(text.block(text.write([Expect(f"{box.name}_full.index(piece)", str(box.nbytes)), load])))
     return "\n".join(lines)
+
+
+def _refill_wait(plan: KernelPlan) -> list[Instruction]:
+    """The wait for the stores of the tile before that still read the buffers of inputs."""
+    staged = plan.staged()
+    if not staged.barriers:
+        return [StoreWait(str(staged.plan.refill))]
+    last = len(staged.plan.stores) - 1 - (staged.plan.refill or 0)
+    return [WaitPhase(f"freed.index({last})", "(visit & 1) ^ 1")]
 
 
 def input_allocations(plan: KernelPlan, consumer: int) -> list[str]:

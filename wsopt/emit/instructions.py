@@ -173,12 +173,32 @@ class RowStore(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
-class WaitInput(Instruction):
-    """Wait until an epilogue input's tile has landed."""
+class WaitPhase(Instruction):
+    """Wait until a phase of a barrier is complete: a tile has landed, a store was staged or has read its buffer."""
 
-    macro: ClassVar[str] = "wait_input"
+    macro: ClassVar[str] = "wait_phase"
     barrier: str
     phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal(Instruction):
+    """Arrive at a barrier."""
+
+    macro: ClassVar[str] = "signal"
+    barrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFreed(Instruction):
+    """Wait until of the stores before the one numbered `number` at most `pending` still read their buffers; those of
+    the tile before count too. If it is `optional`, not where `pending` is None.
+    """
+
+    macro: ClassVar[str] = "wait_freed"
+    number: str
+    pending: str
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

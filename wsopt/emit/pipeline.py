@@ -5,7 +5,8 @@ pass, so passes before the last stage miss operations (prologue), and passes aft
 the later ones (drain). How many products may be outstanding at a wait is counted on an unrolled run.
 
 A product before the return of an earlier slot is issued in parts: once the first keeps the tensor core busy, the
-slot is handed back, which else would have to wait until all instructions of the product are taken.
+slot is handed back, which else would have to wait until all instructions of the product are taken. Not where a
+consumer computes beside its products: what is left of one would come late, behind that arithmetic.
 """
 
 from __future__ import annotations
@@ -100,6 +101,11 @@ class _Unroller:
         return max(slot.stage for slot in self.order)
 
     @property
+    def products_alone(self) -> bool:
+        """Whether a consumer's loop computes nothing beside its products."""
+        return all(slot.op.kind in (OpKind.MMA, OpKind.RELEASE) for slot in self.order)
+
+    @property
     def first_peeled(self) -> int:
         """The first pass after the steady ones: the drain, or the pass with the tail if there is one."""
         return self.trips - (1 if self.operands.tails else 0)
@@ -111,7 +117,8 @@ class _Unroller:
         self.waited.clear()
         at_work = [slot for slot in self.order if 0 <= number - slot.stage < self.trips]
         for slot, after in zip_longest(at_work, at_work[1:]):
-            found.extend(self._operation(slot, number, met, begins=_returns_earlier(after, slot)))
+            begins = self.products_alone and _returns_earlier(after, slot)
+            found.extend(self._operation(slot, number, met, begins=begins))
         if _ends_on_a_product(found):
             found.append(MmaWait(sum(isinstance(one, Mma) for one in found), self._products()))
         if number < self.trips:

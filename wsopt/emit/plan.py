@@ -127,7 +127,9 @@ class KernelPlan:
         buffers, outputs = self.verified.schedule.buffers, self.outputs()
         plan = tile_stores(self.program, buffers)
         pools = staging_pools(self.program, buffers, outputs)
-        return Staging(plan, staged_outputs(plan.stores, outputs), self.inputs(), pools)
+        staged = staged_outputs(plan.stores, outputs, by_storer=buffers.storer)
+        barriers = ("staged", "freed") if buffers.storer else ()
+        return Staging(plan, staged, self.inputs(), pools, barriers)
 
     def pools(self) -> tuple[Pool, ...]:
         """A consumer's staging buffers, by kind of output."""
@@ -207,7 +209,8 @@ class KernelPlan:
         zeros = tuple(Zero(self.registers()[f"sum:{name}@0"]) for name in promoted)
         return (*zeros, *self.beside().starts())
 
-    def _place(self, row: str, column: str) -> dict[Role, str]:
+    def place(self, row: str, column: str) -> dict[Role, str]:
+        """Where a tile lies, by axis of the graph."""
         s = self.s
         return {
             row_role(s.swap): row,
@@ -224,7 +227,7 @@ class KernelPlan:
 
     def vector_places(self) -> dict[Role, str]:
         """The places of what is loaded by address for a whole tile."""
-        return self._place("rows", "columns") | {Role.GROUP: "group"}
+        return self.place("rows", "columns") | {Role.GROUP: "group"}
 
     def slot_loads(self) -> tuple[Instruction, ...]:
         """The copies that fill one slot."""
@@ -237,7 +240,7 @@ class KernelPlan:
                     if ring.per_slot > 1
                     else ""
                 )
-                place = self._place(row, "column_tile * TILE_COLUMNS")
+                place = self.place(row, "column_tile * TILE_COLUMNS")
                 found.append(
                     TmaLoad(
                         ring.box.descriptor,
@@ -259,7 +262,7 @@ class KernelPlan:
 
     def input_loads(self) -> tuple[tuple[Box, TmaLoad], ...]:
         """The copies of the epilogue's full tiles, for the piece numbered `piece`."""
-        place = self._place("row", self.piece_column)
+        place = self.place("row", self.piece_column)
         return tuple(
             (
                 box,

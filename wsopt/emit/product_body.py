@@ -21,12 +21,21 @@ def coordinates(plan: KernelPlan) -> str:
     return f"{target} = tile_coordinates({tile}, row_tiles, column_tiles)"
 
 
-def consumer_body(plan: KernelPlan) -> str:
-    """All that a consumer does for a tile."""
+def place_lines(plan: KernelPlan) -> list[str]:
+    """The first row and column of a consumer's tile."""
     alone = plan.in_turns or plan.s.consumers == 1
     row = "row_tile * TILE_ROWS" + ("" if alone else " + index * CONSUMER_ROWS")
-    lines = [f"row = {row}", "column = column_tile * TILE_COLUMNS"]
-    lines += [*_loop_text(plan), *_epilogue_calls(plan), "visit += 1"]
+    return [f"row = {row}", "column = column_tile * TILE_COLUMNS"]
+
+
+def starts_stores(plan: KernelPlan) -> list[str]:
+    """What a consumer stores its tiles with: the descriptors, or the barriers that it shares with its storer."""
+    return [*plan.staged().barriers] or [box.descriptor for box in plan.outputs().values()]
+
+
+def consumer_body(plan: KernelPlan) -> str:
+    """All that a consumer does for a tile."""
+    lines = [*place_lines(plan), *_loop_text(plan), *_epilogue_calls(plan), "visit += 1"]
     if plan.in_turns:
         lines.append("step += (CONSUMERS - 1) * trips")
     return "\n".join(lines)
@@ -34,12 +43,11 @@ def consumer_body(plan: KernelPlan) -> str:
 
 def epilogue_parameters(plan: KernelPlan) -> list[str]:
     """What the function that treats one piece is given."""
-    stores = [box.descriptor for box in plan.outputs().values()]
     place = (["batch"] if plan.has_batch else []) + ["row", "column", "row_extent", "column_extent", "visit"]
     place += ["stream_extent"] if plan.program.region.counts_stream else []
     refilled = inputs.refilled_descriptors(plan)
     vectors = [one.name for one in plan.held().values()]
-    tensors = [*vectors, *refilled, *inputs.input_names(plan), *stores]
+    tensors = [*vectors, *refilled, *inputs.input_names(plan), *starts_stores(plan)]
     staged = plan.staged().parameters()
     return [*plan.sums(), *plan.rows().values(), *tensors, *place, "piece: gl.constexpr", *staged]
 

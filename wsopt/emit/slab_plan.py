@@ -195,7 +195,8 @@ class SlabPlan(KernelPlan):
         """The first column of the piece numbered `piece`: a block has all columns."""
         return "piece * PIECE_COLUMNS"
 
-    def _place(self, row: str, column: str) -> dict[Role, str]:
+    def place(self, row: str, column: str) -> dict[Role, str]:
+        """Where a tile of the epilogue lies, by axis of the graph."""
         return self._at(row) | {Role.COLUMN: column}
 
     def _at(self, row: str) -> dict[Role, str]:

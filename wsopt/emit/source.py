@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wsopt import __version__
-from wsopt.emit import inputs, text
+from wsopt.emit import inputs, storer, text
 from wsopt.emit.choices import helper, helpers
 from wsopt.emit.expressions import NAN_RULE
 from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.held import layout_constants
 from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
 from wsopt.emit.plan import KernelPlan, TensorRead
-from wsopt.emit.product_body import consumer_body, coordinates, epilogue_parameters
+from wsopt.emit.product_body import consumer_body, coordinates, epilogue_parameters, starts_stores
 from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.rows_source import rows_constants, rows_context
 from wsopt.emit.slab_plan import SlabPlan
@@ -67,7 +67,8 @@ def _vector_arguments(plan: KernelPlan) -> list[str]:
 def _buffers(plan: KernelPlan) -> list[str]:
     """Names of a consumer's own buffers and barriers."""
     held = [one.name for one in plan.held().values() if one.along_columns]
-    return held + inputs.input_names(plan) + [pool.name for pool in plan.pools()]
+    pools = [pool.name for pool in plan.pools()]
+    return [*held, *inputs.input_names(plan), *pools, *plan.staged().barriers]
 
 
 def _ring_names(plan: KernelPlan) -> list[str]:
@@ -80,7 +81,7 @@ def _loader_parameters(plan: KernelPlan) -> list[str]:
 
 def _consumer_parameters(plan: KernelPlan) -> list[str]:
     loads = inputs.input_descriptors(plan)
-    stores = [box.descriptor for box in plan.outputs().values()]
+    stores = [] if plan.staged().barriers else starts_stores(plan)
     turn = ["turn"] if plan.in_turns else []
     return [
         *_ring_names(plan), *turn, *loads, *_vector_arguments(plan), *_buffers(plan), *stores, *plan.sizes(),
@@ -101,6 +102,7 @@ def _allocations(plan: KernelPlan) -> list[str]:
         lines += inputs.input_allocations(plan, consumer)
         for pool in plan.pools():
             lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
+        lines += storer.allocations(plan, consumer)
     return lines
 
 
@@ -110,7 +112,7 @@ def _barriers(plan: KernelPlan) -> list[tuple[str, list[tuple[str, int]]]]:
     found = [("RING_DEPTH", [("ring_full", 1), ("ring_empty", readers)])]
     if plan.in_turns:
         found.append(("CONSUMERS", [("turn", 1)]))
-    return found + inputs.input_barriers(plan)
+    return [*found, *inputs.input_barriers(plan), *storer.barriers(plan)]
 
 
 def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
@@ -137,7 +139,7 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
         found.append(("TAIL", str(s.tail), "of the last slab, what products take: the rest is zeros"))
     if any(one.along_columns for one in plan.held().values()):
         found += layout_constants(s, plan.verified.machine)
-    return found + inputs.input_constants(plan)
+    return [*found, *inputs.input_constants(plan), *storer.constants(plan)]
 
 
 def _numbers(written: str) -> list[tuple[str, str, str]]:
@@ -278,6 +280,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
 
 def _products(plan: KernelPlan) -> dict[str, Any]:
     """What the device part needs where the loop is products alone."""
+    storing = storer.parameters(plan) if plan.staged().barriers else []
     return {
         "device": "products.jinja",
         "operand_layout": False,
@@ -296,8 +299,11 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
         "registers": plan.all_registers(),
         "allocations": _allocations(plan),
         "barriers": _barriers(plan),
+        "storer_parameters": storing,
+        "storer_body": storer.body(plan) if storing else "",
+        "storer_leaves": storer.leaves_stores(plan),
         "partitions": text.partitions(
-            plan, _loader_parameters(plan), _consumer_parameters(plan), set(_buffers(plan))
+            plan, _loader_parameters(plan), _consumer_parameters(plan), set(_buffers(plan)), storing
         ),
         "trips": _trips(plan),
         "least_trips": plan.loop().least,

@@ -37,11 +37,13 @@ def staging_pools(
 @dataclass(frozen=True, slots=True)
 class StagedOutput:
     """How one output's tiles are staged: `buffer` is the epilogue's name for it, `waits` what each piece has to
-    wait for, None for nothing.
+    wait for, None for nothing. `number` is a piece's store among the tile's, as the epilogue says it.
     """
 
     box: Box
     waits: tuple[int | None, ...]
+    number: str
+    by_storer: bool
 
     @property
     def buffer(self) -> str:
@@ -68,12 +70,15 @@ class StagedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Everything about the buffers of a tile's stores, by output."""
+    """Everything about the buffers of a tile's stores, by output; `barriers` are those that the consumer shares with
+    its storer, if it has one.
+    """
 
     plan: Stores
     outputs: dict[str, StagedOutput]
     inputs: dict[str, Box]
     pools: dict[Kind, Pool]
+    barriers: tuple[str, ...]
 
     def parameters(self) -> list[str]:
         """What the epilogue is given of them."""
@@ -85,19 +90,25 @@ class Staging:
         found = {}
         for store in (one for one in self.plan.stores if one.piece == piece):
             output = self.outputs[store.output]
-            found[output.buffer] = self._place(store.buffer)
+            found[output.buffer] = self.place(store.buffer)
             if output.differs:
                 found[output.pending] = str(store.pending)
         return found
 
-    def _place(self, buffer: Buffer) -> str:
+    def place(self, buffer: Buffer) -> str:
+        """The buffer of a store, in the consumer's own names."""
         owner = f"{self.inputs[buffer.source].name}_input" if buffer.source else self.pools[buffer.kind].name
         return f"{owner}.index({buffer.number})"
 
 
-def staged_outputs(stores: tuple[Store, ...], outputs: dict[str, Box]) -> dict[str, StagedOutput]:
+def staged_outputs(
+    stores: tuple[Store, ...], outputs: dict[str, Box], *, by_storer: bool
+) -> dict[str, StagedOutput]:
     """How each output is staged, by name."""
-    return {
-        name: StagedOutput(box, tuple(store.pending for store in stores if store.output == name))
-        for name, box in outputs.items()
-    }
+    found = {}
+    for place, (name, box) in enumerate(outputs.items()):
+        waits = tuple(store.pending for store in stores if store.output == name)
+        number = f"piece * {len(outputs)}" if len(outputs) > 1 else "piece"
+        number += f" + {place}" if place else ""
+        found[name] = StagedOutput(box, waits, number, by_storer)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -79,14 +79,21 @@ def barrier(name: str, count: str) -> str:
 
 
 def partitions(
-    plan: KernelPlan, loader: list[str], consumer: list[str], own: set[str]
+    plan: KernelPlan, loader: list[str], consumer: list[str], own: set[str], storer: Sequence[str] = ()
 ) -> list[tuple[str, list[str]]]:
-    """Each partition with its arguments: a consumer has buffers of its `own`, and its number for the last."""
+    """Each partition with its arguments: a consumer has buffers of its `own`, which its storer sees too. Both have
+    their number for the last parameter.
+    """
+    parameters = {
+        PartitionRole.CONSUMER: consumer,
+        PartitionRole.LOADER: loader,
+        PartitionRole.STORER: storer,
+    }
     found = []
     for partition in plan.verified.schedule.partitions:
-        if partition.role is PartitionRole.LOADER:
-            found.append(("loader", loader))
-            continue
-        arguments = [f"{name}_{partition.index}" if name in own else name for name in consumer[:-1]]
-        found.append(("consumer", [*arguments, str(partition.index)]))
+        names = list(parameters[partition.role])
+        if partition.role is not PartitionRole.LOADER:
+            names = [f"{name}_{partition.index}" if name in own else name for name in names[:-1]]
+            names.append(str(partition.index))
+        found.append((partition.role.value, names))
     return found

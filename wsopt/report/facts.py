@@ -11,6 +11,7 @@ from enum import Enum
 
 from wsopt.report.words import operand, unit_words
 from wsopt.schedule import budget
+from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import promotion, recurrence
@@ -127,11 +128,7 @@ def register_facts(verified: VerifiedSchedule, margin: int) -> tuple[RegisterFac
 
 def register_file(verified: VerifiedSchedule) -> int:
     """Registers of the SM's file that all partitions take, at the hardware's granularity of warpgroups."""
-    machine = verified.machine
-    return sum(
-        p.registers * budget.warpgroup_warps(p.warps, machine) * machine.threads_per_warp
-        for p in verified.schedule.partitions
-    )
+    return budget.taken_registers(verified.schedule.partitions, verified.machine)
 
 
 def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
@@ -168,6 +165,11 @@ def _ring_parts(verified: VerifiedSchedule) -> list[Part]:
 def _buffers(name: str, count: int, nbytes: int) -> Part:
     """Equal buffers as one part."""
     return Part(f"{name}, {count} x {nbytes:,}", count * nbytes)
+
+
+def tile_epilogue(verified: VerifiedSchedule) -> int:
+    """Cycles of a tile's epilogue that another tile follows, with its waits for buffers and for stores."""
+    return epilogue_cycles(verified.program, verified.machine, verified.schedule.buffers)
 
 
 def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:

@@ -76,6 +76,8 @@ def pipeline_section(verified: VerifiedSchedule, certificate: Certificate, width
 def _pass(verified: VerifiedSchedule, partition: Partition) -> str:
     """The program of one partition in words."""
     schedule = verified.schedule
+    if partition.role is PartitionRole.STORER:
+        return f"starts the stores of consumer{partition.index}, and tells it when buffers are free."
     named = {one.op.name: one for one in named_ops(verified)}
     order = [named[placed.op] for placed in schedule.of(partition.name)]
     if not order:
@@ -108,7 +110,8 @@ def _epilogue(verified: VerifiedSchedule) -> str:
     words = " and ".join(staged)
     if buffers.inputs:
         words += f", inputs through {counted(buffers.inputs, 'buffer')} each"
-    return f"After {counted(p.trips, 'iteration')} the epilogue: {full} through {words}."
+    stored = " A warp of its own starts the stores." if buffers.storer else ""
+    return f"After {counted(p.trips, 'iteration')} the epilogue: {full} through {words}.{stored}"
 
 
 def _ahead(verified: VerifiedSchedule) -> Iterator[str]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsopt.report.facts import Part, ii_limits, kernel_limits, register_facts, time_parts, unit_load
+from wsopt.report.facts import (
+    Part,
+    ii_limits,
+    kernel_limits,
+    register_facts,
+    tile_epilogue,
+    time_parts,
+    unit_load,
+)
 from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
 from wsopt.schedule import budget
 from wsopt.schedule.certificate import Certificate, RunnerUp, Spoiled
@@ -97,12 +105,12 @@ def _tensor_share(verified: VerifiedSchedule) -> str:
 
 
 def _epilogues(verified: VerifiedSchedule) -> str:
-    cost, s = verified.program.epilogue, verified.program.structure
+    s, cycles = verified.program.structure, tile_epilogue(verified)
     if verified.program.region.streams_rows:
         return "Epilogue: none; every tile of rows is stored in the loop."
     if s.sharing is Sharing.TURNS:
-        return f"Epilogue: {cost.alone:,} cycles a tile, under the loop of another consumer."
-    return f"Epilogue: {cost.together:,} cycles a tile, all consumers at once, the tensor core idle."
+        return f"Epilogue: {cycles:,} cycles a tile, under the loop of another consumer."
+    return f"Epilogue: {cycles:,} cycles a tile, all consumers at once, the tensor core idle."
 
 
 def _quantization(verified: VerifiedSchedule) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wsopt.report.facts import start, structure_fields, unit_load
+from wsopt.report.facts import start, structure_fields, tile_epilogue, unit_load
 from wsopt.report.layout import clean, joined, percent, wrapped
 from wsopt.report.words import operand
 from wsopt.schedule.certificate import Certificate
@@ -168,11 +168,12 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
     p, s = verified.program, verified.program.structure
     if s.sharing is Sharing.TURNS:
         loop = p.passes * verified.schedule.ii
-        where = "runs under" if p.epilogue.alone <= loop * (s.consumers - 1) else "is longer than"
+        epilogue = tile_epilogue(verified)
+        where = "runs under" if epilogue <= loop * (s.consumers - 1) else "is longer than"
         others = "the other's loop" if s.consumers == 2 else "the others' loops"
         yield (
             f"{s.consumers} {_kind(verified)}s take whole tiles in turns: the epilogue of one "
-            f"({p.epilogue.alone:,} cycles) {where} {others} ({loop:,.0f} cycles each)."
+            f"({epilogue:,} cycles) {where} {others} ({loop:,.0f} cycles each)."
         )
         return
     if s.consumers > 1:
@@ -187,7 +188,7 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
             )
     yield (
         f"The tensor core is held for {unit_load(verified, Unit.TENSOR):,} of {verified.schedule.ii:,} cycles, "
-        f"and idle in the epilogue ({p.epilogue.together:,} cycles a tile)."
+        f"and idle in the epilogue ({tile_epilogue(verified):,} cycles a tile)."
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.schedule.types import EpilogueBuffers
+from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
 from wsopt.tile.program import TileProgram
 from wsopt.tile.types import Sharing, Structure
 
@@ -21,8 +21,12 @@ MOST_SLOTS = 32
 BARRIER_BYTES = 8
 _MOST_STAGING = 4
 LOADER_WARPS = 1
-LOADER_REGISTERS = 24
-"""A loader counts tiles and slots and starts copies; ptxas fits it in the least that setmaxnreg takes."""
+STORER_WARPS = 1
+HELPER_REGISTERS = 24
+"""A loader or storer counts tiles and slots and starts copies; ptxas fits it in the least that setmaxnreg takes."""
+
+_MOST_STORERS = 3
+"""emitter.v1: storers of a block, one a consumer: they are in the loader's warpgroup."""
 
 
 def warpgroup_warps(warps: int, machine: Machine) -> int:
@@ -55,10 +59,21 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     """
     loader = warpgroup_warps(LOADER_WARPS, machine)
     warps = launched_warps(structure, machine)
-    left = base_registers(structure, machine) * warps - LOADER_REGISTERS * loader
+    left = base_registers(structure, machine) * warps - HELPER_REGISTERS * loader
     granularity = machine.register_granularity
     fair = left // (warps - loader) // granularity * granularity
     return min(fair, machine.setmaxnreg_max_registers)
+
+
+def taken_registers(partitions: Sequence[Partition], machine: Machine) -> int:
+    """Registers that a block's partitions take: a consumer has warpgroups of its own, the others share theirs."""
+    consumers = [p for p in partitions if p.role is PartitionRole.CONSUMER]
+    helpers = [p for p in partitions if p.role is not PartitionRole.CONSUMER]
+    total = sum(p.registers * warpgroup_warps(p.warps, machine) for p in consumers)
+    if helpers:
+        most = max(p.registers for p in helpers)
+        total += most * warpgroup_warps(sum(p.warps for p in helpers), machine)
+    return total * machine.threads_per_warp
 
 
 def pool_registers(base: int, warps: int, machine: Machine) -> int:
@@ -93,13 +108,28 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     """Every choice of epilogue buffers: up to four for staging, a power of two up to a piece each for inputs.
 
     With inputs of a piece each, outputs are staged where an input was read, and need no buffers besides. Where
-    rows stream, staging is by output: one buffer, or two in turns.
+    rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a storer,
+    which takes no warps that a block has not.
     """
     most = 2 if program.region.streams_rows else min(program.epilogue.stores, _MOST_STAGING)
     pieces = program.structure.pieces
     inputs = [n for n in (1, 2, 4, 8) if n <= pieces] if full_inputs(program) else [0]
-    lent = [EpilogueBuffers(0, pieces)] if program.epilogue.lent_bytes else []
-    return (*lent, *(EpilogueBuffers(s, n) for s in range(1, most + 1) for n in inputs))
+    counts = [(0, pieces)] if program.epilogue.lent_bytes else []
+    counts += [(s, n) for s in range(1, most + 1) for n in inputs]
+    return tuple(EpilogueBuffers(s, n, storer) for s, n in counts for storer in _storers(program))
+
+
+def _storers(program: TileProgram) -> tuple[bool, ...]:
+    """emitter.v1: loops of products have storers, for outputs of whole tiles.
+
+    Not where partial sums are added up: what keeps such consumers out of step, so that one computes while another's
+    products run, is that each waits for the others' stores. With storers an f8 product takes 3 % more cycles
+    (`docs/calibration/h200_stores.json`).
+    """
+    region = program.region
+    products = not (region.body or region.streams_rows or region.promote)
+    fit = program.structure.consumers <= _MOST_STORERS
+    return (False, True) if products and fit and program.epilogue.stores else (False,)
 
 
 def least_buffers(program: TileProgram) -> EpilogueBuffers:
@@ -127,9 +157,13 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
 
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
-    """Bytes of a block's barriers: two a slot of each ring, of inputs and of held tiles, and one for each turn."""
+    """Bytes of a block's barriers: two a slot of each ring, of inputs and of held tiles, two for each store that a
+    storer starts, and one for each turn.
+    """
     s = program.structure
     barriers = 2 * sum(slots) + s.consumers * full_inputs(program) * buffers.inputs
+    if buffers.storer:
+        barriers += 2 * s.consumers * program.epilogue.stores
     if program.resident_bytes:
         barriers += 2 * s.resident_sets if s.persistent else 1
     if s.sharing is Sharing.TURNS:

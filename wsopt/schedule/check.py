@@ -137,7 +137,7 @@ def _staging(schedule: Schedule, program: TileProgram, machine: Machine, margin:
 
 
 def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """As many consumers as the structure says, each of its warps, and one loader."""
+    """As many consumers as the structure says, each of its warps, one loader, and storers for all or none."""
     s = program.structure
     if schedule.structure != s:
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
@@ -149,27 +149,31 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
         yield f"{len(loaders)} loaders"
     elif (loaders[0].index, loaders[0].warps) != (0, budget.LOADER_WARPS):
         yield f"{loaders[0]}, the emitter has loader 0 of {budget.LOADER_WARPS} warps"
-    elif schedule.partitions[-1] is not loaders[0]:
-        yield f"emitter.v1: {schedule.partitions[-1].name} comes after the loader, which has to be last"
+    storers = [(p.index, p.warps) for p in schedule.partitions if p.role is PartitionRole.STORER]
+    asked = s.consumers if schedule.buffers.storer else 0
+    if storers != [(i, budget.STORER_WARPS) for i in range(asked)]:
+        yield f"storers {storers} of so many warps, the buffers ask for {asked} of {budget.STORER_WARPS}"
+    roles = [p.role for p in schedule.partitions]
+    if roles != sorted(roles, key=list(PartitionRole).index):
+        yield f"emitter.v1: partitions are {', '.join(roles)}: consumers come first, then the loader, then storers"
 
 
 def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """Registers are of the hardware's granularity and range, hold the live tiles, and fit the launch's pool."""
-    total, warps, low = 0, 0, machine.setmaxnreg_min_registers
+    low = machine.setmaxnreg_min_registers
     for p in schedule.partitions:
         if (
             p.registers % machine.register_granularity
             or not low <= p.registers <= machine.setmaxnreg_max_registers
         ):
             yield f"{p.name} has {p.registers} registers a thread"
-        rounded = budget.warpgroup_warps(p.warps, machine)
-        warps += rounded
-        total += p.registers * rounded * machine.threads_per_warp
         need = budget.needed_registers(program, margin)
         if p.role is PartitionRole.CONSUMER and p.registers < need:
             yield f"{p.name} has {p.registers} registers a thread, its live tiles take {need}"
     if schedule.base_registers != budget.base_registers(program.structure, machine):
         yield f"base registers {schedule.base_registers}"
+    total = budget.taken_registers(schedule.partitions, machine)
+    warps = budget.launched_warps(program.structure, machine)
     pool = budget.pool_registers(schedule.base_registers, warps, machine)
     if total > pool:
         yield f"registers: {total}, the launch has {pool}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
 from wsopt.schedule.stores import tile_stores
@@ -13,8 +14,24 @@ from wsopt.tile.staging import kind, kind_bytes
 from wsopt.tile.types import Sharing
 
 
-def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
-    """Cycles of one tile's epilogue.
+@dataclass(frozen=True, slots=True)
+class Epilogues:
+    """Cycles of the epilogue of `each` tile that another of its block follows, and of a block's `last` one."""
+
+    each: int
+    last: int
+
+
+def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> Epilogues:
+    """Cycles of a block's epilogues."""
+    each = epilogue_cycles(program, machine, buffers)
+    return Epilogues(each, epilogue_cycles(program, machine, buffers, last=True))
+
+
+def epilogue_cycles(
+    program: TileProgram, machine: Machine, buffers: EpilogueBuffers, *, last: bool = False
+) -> int:
+    """Cycles of one tile's epilogue, of the `last` one of a block until its stores have begun.
 
     Stores wait for those that still read their buffers; a piece whose input had to wait for a buffer waits for
     what is left of the copy.
@@ -23,7 +40,8 @@ def epilogue_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuf
     if program.region.streams_rows:
         return 0
     cycles = cost.together if _together(program) else cost.alone
-    total = stored_cycles(program, machine, buffers, cycles)
+    cycles -= math.floor(cost.stores * (machine.tma_store_box_cycles - _starts(machine, buffers).own))
+    total = stored_cycles(program, machine, buffers, cycles, last=last or not s.persistent)
     if buffers.inputs:
         copy = _copy_cycles(program, machine)
         late = max(0, copy - (buffers.inputs - 1) * cycles // s.pieces)
@@ -41,32 +59,63 @@ def _together(program: TileProgram) -> bool:
     return s.sharing is Sharing.ROWS and not (s.persistent and program.region.body)
 
 
-def stored_cycles(program: TileProgram, machine: Machine, buffers: EpilogueBuffers, cycles: int) -> int:
+@dataclass(frozen=True, slots=True)
+class _Starts:
+    """Starting a store: `own` are the cycles that it takes of the consumer's, `later` those until the other side of a
+    barrier hears. A consumer that starts its stores itself is `held` until those before them have been read.
+    """
+
+    own: float
+    later: float
+    held: bool
+
+
+def _starts(machine: Machine, buffers: EpilogueBuffers) -> _Starts:
+    latency = machine.latency
+    if not buffers.storer:
+        return _Starts(machine.tma_store_box_cycles, 0.0, held=True)
+    return _Starts(latency.mbarrier_arrive, latency.mbarrier_wake + latency.mbarrier_wait, held=False)
+
+
+def stored_cycles(
+    program: TileProgram, machine: Machine, buffers: EpilogueBuffers, cycles: int, *, last: bool
+) -> int:
     """Cycles of an epilogue that takes `cycles` without waits for stores.
 
     A piece's outputs are staged one after the other, behind its arithmetic. An SM's stores read their buffers one
-    after the other, those of consumers that share rows side by side. A piece whose first store has to wait for
-    another lets the other consumers go ahead, so that its wait counts from where its staging would have ended; for
-    its further stores nothing is left to do but to wait and then to stage. What the tile before has left has been
-    read by the end of this one's loop; before the next tile's inputs are copied a consumer waits for what this one
-    leaves, under the first passes of its loop.
+    after the other, those of consumers that share rows side by side, and to start one is to wait for those before it:
+    the consumer's time, unless a storer does it. A piece whose first store has to wait for another's buffer lets the
+    other consumers go ahead, so that its wait counts from where its staging would have ended; for its further stores
+    nothing is left to do but to wait and then to stage. What the tile before has left has been read by the end of
+    this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves, under the
+    first passes of its loop. The `last` tile has none after it, and ends when its last store begins.
     """
     region, s = program.region, program.structure
     plan, crowd = tile_stores(program, buffers), s.consumers if _together(program) else 1
     views = {output.name: output.view for output in region.tile_outputs}
-    stage = {name: staging_cycles(view, s, machine, crowd) for name, view in views.items()}
+    starts = _starts(machine, buffers)
+    stage = {name: staging_cycles(view, s, machine, crowd) + starts.own for name, view in views.items()}
     rate = machine.tma_store_bytes_per_cycle / crowd
     drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
     before = max(0.0, cycles / s.pieces - sum(stage.values()))
     now, read = 0.0, list[float]()
     for number, store in enumerate(plan.stores):
         waits = store.pending is not None and store.pending < len(read)
-        free = read[-1 - (store.pending or 0)] if waits else 0.0
+        free = read[-1 - (store.pending or 0)] + starts.later if waits else 0.0
         if number % len(views):
             now = max(now, free) + stage[store.output]
         else:
             now = max(now + before + stage[store.output], free)
-        read.append(max([now, *read[-1:]]) + drain[store.output])
+        asked = now if starts.held else now + starts.later + machine.tma_store_box_cycles
+        begun = max([asked, *read[-1:]])
+        now = begun if starts.held else now
+        read.append(begun + drain[store.output])
+    if last:
+        return math.ceil(
+            max(cycles, now) + (0.0 if starts.held else starts.later + machine.tma_store_box_cycles)
+        )
+    if starts.held:  # the last of the consumers, for the others' last stores
+        now += drain[plan.stores[-1].output] * (crowd - 1) / crowd
     if plan.refill is not None and s.sharing is Sharing.ROWS:
         under = 0 if region.promote or region.body else 1
         under += refill_passes(program, machine, buffers)

@@ -4,6 +4,9 @@ A store's buffer is the one of its kind whose last store was issued first. The c
 and, behind them, where every piece of the full inputs has a buffer of its own, those of the pieces that were read
 already: what was read of them is in registers, and nothing is copied into them before the next tile. Stores end
 in the order in which they were issued, so a wait names how many of the last ones may still be reading.
+
+Whoever starts the stores, these are the same: a storer is told of each that is staged, and tells of each that has
+read its buffer.
 """
 
 from __future__ import annotations
@@ -48,6 +51,22 @@ class Stores:
 
     stores: tuple[Store, ...]
     refill: int | None
+
+    def awaited(self, number: int) -> tuple[int, int] | None:
+        """The store for which the one numbered `number` waits, and how many come between the two; None if it does not
+        wait. Numbers below zero are of the tile before, counted from this one's first.
+        """
+        pending = self.stores[number].pending
+        return None if pending is None else (number - 1 - pending, pending)
+
+    @property
+    def left(self) -> tuple[tuple[int, int], ...]:
+        """The stores for which the next tile waits, each with the number of those that come after it."""
+        count = len(self.stores)
+        found = {count + wait[0] for n in range(count) if (wait := self.awaited(n)) and wait[0] < 0}
+        if self.refill is not None:
+            found.add(count - 1 - self.refill)
+        return tuple((number, count - 1 - number) for number in sorted(found))
 
 
 def tile_stores(program: TileProgram, buffers: EpilogueBuffers) -> Stores:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
-from wsopt.schedule.epilogue import epilogue_cycles
+from wsopt.schedule.epilogue import Epilogues, epilogues
 from wsopt.schedule.laps import Laps, Line, laps
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 from wsopt.tile.costs import load_cycles
@@ -153,7 +153,7 @@ def loop_line(program: TileProgram, fixed: Rounds, lap: Laps) -> Line:
 
 
 def total_lines(
-    program: TileProgram, fixed: Rounds, machine: Machine, epilogue: float, lap: Laps
+    program: TileProgram, fixed: Rounds, machine: Machine, ends: Epilogues, lap: Laps
 ) -> tuple[Line, ...]:
     """Cycles of the busiest SM in loops of products, all told, by the initiation interval: the largest counts.
 
@@ -164,21 +164,21 @@ def total_lines(
     once = fixed.start + fixed.fill
     loops = loop_line(program, fixed, lap)
     if not s.persistent:
-        return (loops.plus(Line(0.0, rounds * (once + epilogue + machine.block_turnover_cycles))),)
-    least = loops.plus(Line(0.0, once + epilogue + fixed.tail))
+        return (loops.plus(Line(0.0, rounds * (once + ends.last + machine.block_turnover_cycles))),)
+    least = loops.plus(Line(0.0, once + ends.last + fixed.tail))
     if s.sharing is Sharing.ROWS:
-        late = Line(0.0, epilogue).plus(lap.slack(n), -1.0)
+        late = Line(0.0, ends.each).plus(lap.slack(n), -1.0)
         return least, least.plus(late, rounds - 1)
     least = least.plus(Line(0.0, rounds * fixed.handover))
     if rounds <= s.consumers:
         return (least,)
     alone = Line(n, fixed.handover)
-    shared = Line(alone.slope / s.consumers, (alone.base + epilogue) / s.consumers)
+    shared = Line(alone.slope / s.consumers, (alone.base + ends.each) / s.consumers)
     return least, least.plus(shared.plus(alone, -1.0), rounds)
 
 
 def total_cycles(
-    program: TileProgram, fixed: Rounds, machine: Machine, ii: float, epilogue: float, lap: Laps | None = None
+    program: TileProgram, fixed: Rounds, machine: Machine, ii: float, ends: Epilogues, lap: Laps | None = None
 ) -> float:
     """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock.
 
@@ -192,10 +192,10 @@ def total_cycles(
         once = (
             fixed.start + fixed.fill - _chain(program) + fixed.tail if program.structure.persistent else 0.0
         )
-        tiles = program.work.tiles * (fixed.between + epilogue)
+        tiles = program.work.tiles * (fixed.between + ends.each)
         return once + tiles + (program.work.trips - program.work.tiles) * ii
     assert lap is not None, "a loop of products has a ring"
-    return max(line.at(ii) for line in total_lines(program, fixed, machine, epilogue, lap))
+    return max(line.at(ii) for line in total_lines(program, fixed, machine, ends, lap))
 
 
 def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
@@ -235,12 +235,12 @@ def predict(
     of each ring.
     """
     fixed = fixed_parts(program, machine)
-    epilogue = epilogue_cycles(program, machine, buffers)
+    ends = epilogues(program, machine, buffers)
     interval = max(ii, crowded_interval(program, machine, slots))
     lap = (
         laps(program, machine, max(slots, default=0)).held_to(interval) if streams_products(program) else None
     )
-    running = total_cycles(program, fixed, machine, interval, epilogue, lap)
+    running = total_cycles(program, fixed, machine, interval, ends, lap)
     power = power_cycles(fixed, machine, running)
     cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6

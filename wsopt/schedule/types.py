@@ -13,6 +13,7 @@ class PartitionRole(StrEnum):
 
     CONSUMER = "consumer"
     LOADER = "loader"
+    STORER = "storer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, order=True)
 class EpilogueBuffers:
-    """Shared-memory buffers of one consumer's epilogue.
+    """Shared-memory buffers of one consumer's epilogue, and whether a `storer` starts the stores from them.
 
     `staging` of each kind of output; `inputs` of each full tile that it reads, a piece each. With fewer than
     there are pieces a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
@@ -75,6 +76,7 @@ class EpilogueBuffers:
 
     staging: int
     inputs: int
+    storer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from wsopt.machine.types import Machine
 from wsopt.schedule import budget, timing
-from wsopt.schedule.epilogue import epilogue_cycles
+from wsopt.schedule.epilogue import Epilogues, epilogues
 from wsopt.schedule.laps import Laps, laps
 from wsopt.tile.crowd import crowded_interval
 from wsopt.tile.held import held_cycles, issue_cycles
@@ -151,11 +151,12 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     further bound of its II, in cycles.
     """
     fixed = timing.fixed_parts(program, machine)
-    epilogue = min(epilogue_cycles(program, machine, b) for b in budget.buffer_options(program))
+    ends = [epilogues(program, machine, b) for b in budget.buffer_options(program)]
+    least_ends = Epilogues(min(e.each for e in ends), min(e.last for e in ends))
     crowded = crowded_interval(program, machine, max_depths(program, machine))
     ii = max(least, ii_lower_bound(program, machine), crowded)
     lap = most_ahead(program, machine, ii) if timing.streams_products(program) else None
-    cycles = timing.total_cycles(program, fixed, machine, ii, epilogue, lap)
+    cycles = timing.total_cycles(program, fixed, machine, ii, least_ends, lap)
     cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)
     return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us

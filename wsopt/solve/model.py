@@ -144,7 +144,7 @@ def _shared_memory(m: Model) -> None:
     """Rings, staging, epilogue inputs and barriers fit what a block can have."""
     options = budget.buffer_options(m.program)
     for option in options:
-        name = f"staging={option.staging},inputs={option.inputs}"
+        name = f"staging={option.staging},inputs={option.inputs},storer={option.storer}"
         m.buffers[option] = m.cp.new_bool_var(name)
     m.cp.add_exactly_one(m.buffers.values())
     slots = sum((plan.slot_bytes + 2 * budget.BARRIER_BYTES) * m.depth[plan.name] for plan in m.program.rings)

@@ -8,7 +8,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from wsopt.schedule import timing
-from wsopt.schedule.epilogue import epilogue_cycles
+from wsopt.schedule.epilogue import Epilogues, epilogues
 from wsopt.schedule.laps import laps
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.solve.bound import max_depths
@@ -26,12 +26,12 @@ def time(m: Model) -> None:
     if p.region.streams_rows:
         m.time = p.tiles * m.unit * m.ii
         return
-    cycles = {b: epilogue_cycles(p, m.machine, b) for b in m.buffers}
+    ends = {b: epilogues(p, m.machine, b) for b in m.buffers}
     if p.work is not None:
-        epilogue = sum(cycles[b] * chosen for b, chosen in m.buffers.items())
+        epilogue = sum(ends[b].each * chosen for b, chosen in m.buffers.items())
         m.time = time_of_values(p.work, m.unit, _interval(m, fixed), epilogue)
         return
-    _of_products(m, fixed, cycles)
+    _of_products(m, fixed, ends)
 
 
 def time_of_values(work: Work, unit: int, interval: Any, epilogue: Any) -> Any:
@@ -41,7 +41,7 @@ def time_of_values(work: Work, unit: int, interval: Any, epilogue: Any) -> Any:
     return round(work.trips - work.tiles) * unit * interval + work.tiles * epilogue
 
 
-def _of_products(m: Model, fixed: timing.Rounds, cycles: dict[EpilogueBuffers, int]) -> None:
+def _of_products(m: Model, fixed: timing.Rounds, ends: dict[EpilogueBuffers, Epilogues]) -> None:
     """The largest of the lines of the ring's depth and of the epilogue's buffers.
 
     Times count in shares of a cycle, in which a pass that ends early in its slab, a slab of an iteration and a
@@ -54,7 +54,7 @@ def _of_products(m: Model, fixed: timing.Rounds, cycles: dict[EpilogueBuffers, i
     for (_, slots), is_slots in m.slots.items():
         lap = laps(m.program, m.machine, slots)
         for buffers, chosen in m.buffers.items():
-            for line in timing.total_lines(m.program, fixed, m.machine, cycles[buffers], lap):
+            for line in timing.total_lines(m.program, fixed, m.machine, ends[buffers], lap):
                 least = round(shares * line.slope) * interval + math.ceil(shares * line.base)
                 m.cp.add(time >= least).only_enforce_if(is_slots, chosen)
 
@@ -82,7 +82,7 @@ def ties(m: Model) -> cp_model.LinearExprT:
     most_first = every * (every + 1) // 2 * m.horizon + 1
     starts = most_first * sum(m.start.values()) + first
     most_starts = most_first * (every * m.horizon + 1)
-    counts = {b: b.staging + b.inputs for b in m.buffers}
+    counts = {b: b.staging + b.inputs + b.storer for b in m.buffers}
     buffers = sum(counts[b] * chosen for b, chosen in m.buffers.items())
     slots = max(counts.values()) + 1
     copied = slots * (_most_slots(m) + 1) ** 2

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
-from wsopt.schedule.epilogue import epilogue_cycles
+from wsopt.schedule.epilogue import Epilogues, epilogues
 from wsopt.schedule.types import Schedule
 from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, time_unit
@@ -59,10 +59,11 @@ class _Attempt:
 
     @property
     def ends_soonest(self) -> bool:
-        """Whether no other buffers have a shorter epilogue: then a larger II buys nothing."""
+        """Whether no other buffers have shorter epilogues: then a larger II buys nothing."""
         m = self.model
-        cycles = {b: epilogue_cycles(m.program, m.machine, b) for b in m.buffers}
-        return all(cycles[b] == min(cycles.values()) for b in m.buffers if self.solver.value(m.buffers[b]))
+        ends = {b: epilogues(m.program, m.machine, b) for b in m.buffers}
+        least = Epilogues(min(e.each for e in ends.values()), min(e.last for e in ends.values()))
+        return all(ends[b] == least for b in m.buffers if self.solver.value(m.buffers[b]))
 
 
 @dataclass(slots=True)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from ortools.sat.python import cp_model
 
 from wsopt.schedule import budget, timing
-from wsopt.schedule.types import Partition, PartitionRole, PlacedOp, Schedule
+from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
 from wsopt.solve.variables import Model
 
 
-def _partitions(m: Model) -> tuple[Partition, ...]:
-    """All that the launch has is dealt out: the loader keeps the least, the consumers share the rest."""
-    s = m.program.structure
+def _partitions(m: Model, buffers: EpilogueBuffers) -> tuple[Partition, ...]:
+    """All that the launch has is dealt out: loader and storers keep the least, the consumers share the rest."""
+    s, least = m.program.structure, budget.HELPER_REGISTERS
     registers = budget.consumer_registers(s, m.machine)
-    consumers = tuple(
-        Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)
-    )
-    return (*consumers, Partition(PartitionRole.LOADER, 0, budget.LOADER_WARPS, budget.LOADER_REGISTERS))
+    loader = Partition(PartitionRole.LOADER, 0, budget.LOADER_WARPS, least)
+    found = [Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)]
+    storers = range(s.consumers if buffers.storer else 0)
+    found += [loader, *(Partition(PartitionRole.STORER, i, budget.STORER_WARPS, least) for i in storers)]
+    return tuple(found)
 
 
 def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
@@ -39,7 +40,7 @@ def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
         structure=m.program.structure,
         ii=ii,
         placed=placed,
-        partitions=_partitions(m),
+        partitions=_partitions(m, buffers),
         rings=rings,
         buffers=buffers,
         base_registers=budget.base_registers(m.program.structure, m.machine),

@@ -178,11 +178,10 @@ def _warpgroups(s: Structure, machine: Machine) -> int:
 
 
 def staging_cycles(view: View, s: Structure, machine: Machine, crowd: int) -> float:
-    """Cycles from a piece's values until its store is under way, while `crowd` consumers are at it: the tile's way
-    into shared memory, with its fence, the barrier behind it, and what a store takes beyond reading its bytes.
+    """Cycles of a piece's values on their way into shared memory, while `crowd` consumers are at it, with the fence
+    and the barrier behind it.
     """
-    moved = _moved_cycles("store", view, s, machine, crowd)
-    return moved + machine.latency.barrier + machine.tma_store_box_cycles
+    return _moved_cycles("store", view, s, machine, crowd) + machine.latency.barrier
 
 
 def _reading_cycles(view: View, s: Structure, machine: Machine, crowd: int) -> float:
@@ -230,7 +229,8 @@ def _epilogue_cycles(region: Region, s: Structure, machine: Machine, arithmetic:
     """Cycles of a consumer's epilogue while `crowd` are at theirs: by pieces, and once a tile."""
     once, piece = _vector_cycles(region, s, machine, crowd)
     piece += sum(_reading_cycles(source.view, s, machine, crowd) for source in region.full_sources)
-    piece += sum(staging_cycles(output.view, s, machine, crowd) for output in region.tile_outputs)
+    stored = [staging_cycles(output.view, s, machine, crowd) for output in region.tile_outputs]
+    piece += sum(stored) + len(stored) * machine.tma_store_box_cycles
     starts = (machine.tile_start[f"row_{i.kind}"] for i in region.statements if isinstance(i, Reduction))
     once += machine.latency.wgmma_latency + s.rows / machine.mma_rows * sum(starts)
     return math.ceil(arithmetic + s.pieces * piece + once)
