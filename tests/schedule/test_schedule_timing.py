@@ -11,10 +11,10 @@ from schedule_examples import Example, attention, region, structure
 
 from wsopt.machine import Machine
 from wsopt.schedule import budget, timing
-from wsopt.schedule.epilogue import Epilogues, epilogue_cycles, epilogues, refill_passes
+from wsopt.schedule.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
 from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import EpilogueBuffers
-from wsopt.tile.costs import mma_cycles
+from wsopt.tile.costs import load_cycles, mma_cycles
 from wsopt.tile.lower import lower
 from wsopt.tile.program import EpilogueCost, OpKind, TileProgram
 from wsopt.tile.types import Sharing
@@ -314,23 +314,25 @@ def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) 
     assert alone == cost.together - math.floor(h200.tma_store_box_cycles - h200.latency.mbarrier_arrive)
     assert lent == math.ceil(alone + left - 2 * mma_cycles(program.region, cut, h200))
     # With four passes inputs that were asked for any later would be late; with many all stores are read before.
-    assert refill_passes(program, h200, EpilogueBuffers(0, 1)) == 0
+    assert refill(program, h200, EpilogueBuffers(0, 1)) == Refill(0, 0)
     program = in_place(1, h200, deep=2048)
     read = 2 * (h200.tma_store_box_cycles + 64 * 128 * 2 / h200.tma_store_bytes_per_cycle)
     product = 2 * mma_cycles(program.region, cut, h200)
-    assert refill_passes(program, h200, EpilogueBuffers(0, 1)) == math.ceil(read / product) == 3
+    assert (
+        refill(program, h200, EpilogueBuffers(0, 1)) == Refill(math.ceil(read / product), 0) == Refill(3, 0)
+    )
     assert epilogue_cycles(program, h200, EpilogueBuffers(0, 1, storer=True)) == alone
     # Nothing is lent, or it is copied while another consumer has the tensor core: nothing is put off.
-    assert refill_passes(in_place(2, h200, deep=2048), h200, EpilogueBuffers(1, 1)) == 0
+    assert refill(in_place(2, h200, deep=2048), h200, EpilogueBuffers(1, 1)) == Refill(0, 0)
     turns = replace(cut, rows=128, sharing=Sharing.TURNS)
     taking = lower(region(2048, 2048, 2048, residual=True), turns, h200)
     assert tile_stores(taking, EpilogueBuffers(0, 1)).refill is not None
-    assert refill_passes(taking, h200, EpilogueBuffers(0, 1)) == 0
+    assert refill(taking, h200, EpilogueBuffers(0, 1)) == Refill(0, 0)
 
 
 def test_short_loops_ask_for_inputs_at_once(h200: Machine) -> None:
     cuts = [in_place(1, h200, deep=deep) for deep in (256, 320, 384, 1024)]
-    passes = [refill_passes(cut, h200, EpilogueBuffers(0, 1)) for cut in cuts]
+    passes = [refill(cut, h200, EpilogueBuffers(0, 1)).first for cut in cuts]
     lent, own = (
         [epilogue_cycles(cut, h200, EpilogueBuffers(staging, 1, storer=True)) for cut in cuts]
         for staging in (0, 1)
@@ -338,6 +340,20 @@ def test_short_loops_ask_for_inputs_at_once(h200: Machine) -> None:
     assert passes == [0, 1, 2, 3]  # later ones would be late in the shorter loops
     waits = [one - other for one, other in zip(lent, own, strict=True)]
     assert waits == [math.ceil(later(h200) + 1024 - 512), math.ceil(later(h200)), 0, 0]
+
+
+def test_pieces_of_inputs_are_copied_one_after_the_other(h200: Machine) -> None:
+    # A pass of two consumers' products takes 512 cycles, a copy out of device memory three passes, and the stores of
+    # the tile before, of 64 KiB and eight starts, five.
+    copy = h200.latency.tma_load_dram + load_cycles(64 * 32 * 2, h200)
+    assert 2 * 512 < copy <= 3 * 512
+    # The last of four pieces is asked for after 5 + 3 * 3 passes, and there under the last three of 18.
+    slabs = {
+        deep: refill(in_place(4, h200, deep=deep * 64), h200, EpilogueBuffers(0, 4)) for deep in (64, 18, 17)
+    }
+    assert slabs == {64: Refill(5, 3), 18: Refill(5, 3), 17: Refill(5, 0)}
+    # Buffers that nothing is staged in are filled from the start.
+    assert refill(in_place(4, h200, deep=64 * 64), h200, EpilogueBuffers(1, 2)) == Refill(0, 3)
 
 
 def test_a_kind_that_no_input_lends_keeps_a_buffer(h200: Machine) -> None:

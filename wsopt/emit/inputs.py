@@ -22,25 +22,31 @@ def refilled_descriptors(plan: KernelPlan) -> list[str]:
     return input_descriptors(plan) if plan.verified.schedule.buffers.inputs < plan.s.pieces else []
 
 
-def input_loads(plan: KernelPlan) -> str:
+def input_loads(plan: KernelPlan, passing: str = "") -> str:
     """The copies that fill the buffers, once stores have read what was staged in them for the tile before; empty
-    where the epilogue reads no full tile.
+    where the epilogue reads no full tile. `passing` are lines of the loop before each piece's.
     """
     if not plan.inputs():
         return ""
-    lines = text.write(_refill_wait(plan)).split("\n") if plan.staged().plan.refill is not None else []
-    lines += ["for piece in gl.static_range(INPUT_BUFFERS):"]
+    wait = text.write(refill_wait(plan))
+    lines = [wait] if wait and not passing else []
+    lines.append("for piece in gl.static_range(INPUT_BUFFERS):")
+    if passing:
+        lines.append(text.block(passing))
+        lines += [text.block(f"if piece == 0:\n{text.block(wait)}")] if wait else []
     for box, load in plan.input_loads():
         lines.append(text.block(text.write([Expect(f"{box.name}_full.index(piece)", str(box.nbytes)), load])))
     return "\n".join(lines)
 
 
-def _refill_wait(plan: KernelPlan) -> list[Instruction]:
-    """The wait for the stores of the tile before that still read the buffers of inputs."""
+def refill_wait(plan: KernelPlan) -> list[Instruction]:
+    """The wait for the stores of the tile before that still read the buffers of inputs, if there are any."""
     staged = plan.staged()
+    if staged.plan.refill is None:
+        return []
     if not staged.barriers:
         return [StoreWait(str(staged.plan.refill))]
-    last = len(staged.plan.stores) - 1 - (staged.plan.refill or 0)
+    last = len(staged.plan.stores) - 1 - staged.plan.refill
     return [WaitPhase(f"freed.index({last})", "(visit & 1) ^ 1")]
 
 
@@ -75,6 +81,9 @@ def input_constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
 
 
 def _refill_constant(plan: KernelPlan) -> list[tuple[str, str, str]]:
-    passes = plan.refill_passes
+    when = plan.refill
     what = "passes under which the last tile's stores are read, before inputs are copied to their buffers"
-    return [("REFILL_PASSES", str(passes), what)] if passes else []
+    found = [("REFILL_PASSES", str(when.first), what)] if when.first or when.apart else []
+    if when.apart:
+        found.append(("REFILL_APART", str(when.apart), "passes from the copy of a piece to that of the next"))
+    return found

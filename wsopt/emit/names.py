@@ -67,6 +67,8 @@ _KERNEL_WORDS = frozenset(
             "PIECES",
             "INPUT_BUFFERS",
             "REFILL_PASSES",
+            "REFILL_APART",
+            "pause",
             "GROUP",
             "TAIL",
             "ROW_LENGTH",

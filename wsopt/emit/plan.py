@@ -19,7 +19,7 @@ from wsopt.emit.pipeline import Operands, consumer_loop, slab_parts
 from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
 from wsopt.graph.types import DType
-from wsopt.schedule.epilogue import refill_passes
+from wsopt.schedule.epilogue import Refill, refill
 from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.beside import views_read
@@ -220,10 +220,10 @@ class KernelPlan:
         }
 
     @property
-    def refill_passes(self) -> int:
-        """Steady passes before the next tile's inputs are copied."""
+    def refill(self) -> Refill:
+        """When a tile's inputs are copied."""
         verified = self.verified
-        return refill_passes(self.program, verified.machine, verified.schedule.buffers)
+        return refill(self.program, verified.machine, verified.schedule.buffers)
 
     def vector_places(self) -> dict[Role, str]:
         """The places of what is loaded by address for a whole tile."""

@@ -56,19 +56,20 @@ def _loop_text(plan: KernelPlan) -> list[str]:
     """The streamed loop of a consumer, with its turn around it."""
     loop = plan.loop()
     vectors = load_lines(plan.held().values(), plan.vector_places())
-    copies, passes = inputs.input_loads(plan), plan.refill_passes
+    when = plan.refill
+    copies = inputs.input_loads(plan) if not (when.first or when.apart) else ""
     begins = [*plan.cleared(), *([TurnWait()] if plan.in_turns else [])]
-    parts = [text.write([*begins, *loop.prologue]), "\n".join(vectors), "" if passes else copies]
+    parts = [text.write([*begins, *loop.prologue]), "\n".join(vectors), copies]
     if plan.in_turns or not any(isinstance(one, Mma) for one in loop.prologue):
         parts = [*parts[1:], parts[0]]  # else products are under way while inputs are asked for
-    parts += _steady_text(plan, loop, copies, passes)
+    parts += _steady_text(plan, loop)
     parts.append(text.write(_passing_turn(loop.drain) if plan.in_turns else loop.drain))
     parts += store_lines(plan.held().values())
     return [part for part in parts if part]
 
 
-def _steady_text(plan: KernelPlan, loop: Loop, copies: str, passes: int) -> list[str]:
-    """The steady passes: one loop, or with `passes` of them before `copies` two loops around those."""
+def _steady_text(plan: KernelPlan, loop: Loop) -> list[str]:
+    """The steady passes: one loop, or some of them before the copies of inputs, which stand apart, and the rest."""
     body = text.write(loop.steady)
     variable = "k" if any("k > " in line for line in body.split("\n")) else "_"
     end = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
@@ -77,11 +78,16 @@ def _steady_text(plan: KernelPlan, loop: Loop, copies: str, passes: int) -> list
     def passing(begin: str, until: str) -> str:
         return f"for {variable} in range({begin}, {until}):\n" + text.block(body)
 
-    if not passes:
-        return [passing(str(loop.first), end)]
-    before = f"{loop.first} + REFILL_PASSES" if loop.first else "REFILL_PASSES"
-    pause = f"pause = gl.minimum({end}, {before})"
-    return [pause, passing(str(loop.first), "pause"), copies, passing("pause", end)]
+    first, when = str(loop.first), plan.refill
+    before = f"{first} + REFILL_PASSES" if loop.first else "REFILL_PASSES"
+    if when.apart:
+        pause = f"pause = gl.minimum({end}, {before} + piece * REFILL_APART)"
+        lines = [pause, passing("begin", "pause"), "begin = pause"]
+        return [f"begin = {first}", inputs.input_loads(plan, "\n".join(lines)), passing("begin", end)]
+    if when.first:
+        pause = f"pause = gl.minimum({end}, {before})"
+        return [pause, passing(first, "pause"), inputs.input_loads(plan), passing("pause", end)]
+    return [passing(first, end)]
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:

@@ -368,7 +368,8 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     if isinstance(plan, SlabPlan):
         return _slab_wgmma(plan)
     loop = plan.loop()
-    steady = loop.steady * (2 if plan.refill_passes else 1)
+    pauses = plan.verified.schedule.buffers.inputs if plan.refill.apart else int(plan.refill.first > 0)
+    steady = loop.steady * (1 + pauses)
     products = [one for one in (*loop.prologue, *steady, *loop.drain) if isinstance(one, Mma)]
     region, s = plan.program.region, plan.s
     whole = mma_instructions(region, s, verified.machine)

@@ -118,27 +118,41 @@ def stored_cycles(
         now += drain[plan.stores[-1].output] * (crowd - 1) / crowd
     if plan.refill is not None and s.sharing is Sharing.ROWS:
         under = 0 if region.promote or region.body else 1
-        under += refill_passes(program, machine, buffers)
+        under += refill(program, machine, buffers).first
         now = max(now, read[-1 - plan.refill] - under * _pass_products(program, machine))
     return max(cycles, math.ceil(now))
 
 
-def refill_passes(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
-    """Steady passes of a tile's loop before its epilogue's inputs are copied, where the stores of the tile before
-    may still be reading their buffers: under so many products all of them have been read.
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """When a tile's epilogue inputs are copied: the first piece after so many steady passes of the loop, the others
+    so many passes `apart`; at once where that is 0.
+    """
 
-    Fewer where the copies would then come late. None where consumers work in turns, for they copy while another
-    has the tensor core; and none in a loop that computes values, which has the copies before it.
+    first: int
+    apart: int
+
+
+def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> Refill:
+    """When the epilogue's inputs are copied to their buffers.
+
+    Where the stores of the tile before may still be reading those, so late that all have been read under the
+    products; and each piece when the one before it is there, for all at once they get into the way of slabs. Earlier
+    and together where they would else come late. At the loop's start where consumers work in turns, for they copy
+    while another has the tensor core; and in a loop that computes values, which has the copies before it.
     """
     region, s = program.region, program.structure
-    if region.body or s.sharing is Sharing.TURNS or tile_stores(program, buffers).refill is None:
-        return 0
-    rate, box = machine.tma_store_bytes_per_cycle, machine.tma_store_box_cycles
-    stores = [box + kind_bytes(kind(output.view), s) / rate for output in region.tile_outputs]
+    if not buffers.inputs or region.body or s.sharing is Sharing.TURNS:
+        return Refill(0, 0)
     product = _pass_products(program, machine)
-    needed = math.ceil(s.consumers * s.pieces * sum(stores) / product)
     copies = math.ceil(_copy_cycles(program, machine) / product)
-    return max(0, min(needed, program.trips - 1 - copies))
+    needed = 0
+    if tile_stores(program, buffers).refill is not None:
+        rate, box = machine.tma_store_bytes_per_cycle, machine.tma_store_box_cycles
+        stores = [box + kind_bytes(kind(output.view), s) / rate for output in region.tile_outputs]
+        needed = math.ceil(s.consumers * s.pieces * sum(stores) / product)
+    latest, further = program.trips - 1 - copies, (buffers.inputs - 1) * copies
+    return Refill(max(0, min(needed, latest)), copies if 0 < further <= latest - needed else 0)
 
 
 def _pass_products(program: TileProgram, machine: Machine) -> int:
