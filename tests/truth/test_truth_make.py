@@ -11,7 +11,13 @@ from wsopt.errors import CheckError, InputError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.serialize import graph_to_json
 from wsopt.machine.load import load_machine
-from wsopt.truth.again import predict_again
+from wsopt.schedule.timing import predict
+from wsopt.solve.optimum import solve
+from wsopt.solve.search import DEFAULT_MARGIN
+from wsopt.tile.lower import lower
+from wsopt.tile.region import find_region
+from wsopt.tile.types import Sharing, Structure
+from wsopt.truth.again import predict_again, started_by
 from wsopt.truth.command import Request, run
 from wsopt.truth.files import (
     CandidateSet,
@@ -95,6 +101,25 @@ def test_report_of_what_was_measured(made: Path, perfect: Validation, tmp_path: 
 def test_predicted_again(perfect: Validation) -> None:
     machine = load_machine("h200")
     assert predict_again(perfect, machine, silent) == perfect
+
+
+@pytest.mark.parametrize("storers", [False, True])
+def test_predicted_again_with_the_stores_as_they_were(storers: bool) -> None:
+    card = load_machine("h200")
+    g = GraphBuilder("many_tiles")
+    p = g.matmul(g.input("x", (4096, 1024), "bf16"), g.input("w", (4096, 1024), "bf16"), transpose_b=True)
+    g.output(g.cast(p, dtype="bf16", name="y"))
+    found = find_region(g.build())
+    program = lower(found, Structure(64, 256, 64, 2, 4, Sharing.ROWS, True, False, 2, 4), card)
+    solved = solve(program, card, DEFAULT_MARGIN).schedule
+    assert solved is not None
+    assert solved.buffers.storer  # several tiles a block
+    again = started_by(solved, program, card, storers=storers)
+    assert again.buffers.storer == storers
+    slots = [depth for _, depth in again.rings]
+    assert again.prediction == predict(program, card, again.ii, again.buffers, slots)
+    assert (again == solved) == storers
+    assert (again.prediction.epilogue > solved.prediction.epilogue) != storers
 
 
 def test_a_folder_that_is_not_empty(made: Path, graph_file: Path) -> None:

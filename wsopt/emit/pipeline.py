@@ -215,10 +215,14 @@ class _Unroller:
 
 
 def _returns_earlier(after: _Slot | None, slot: _Slot) -> bool:
-    """Whether `after` a product a slot is handed back that is not its own."""
+    """Whether `after` a product a slot of the iteration before is handed back.
+
+    For one of an earlier iteration products between would be counted, which the prologue has whole and later passes
+    in parts: no steady state.
+    """
     if after is None or (slot.op.kind, after.op.kind) != (OpKind.MMA, OpKind.RELEASE):
         return False
-    return (after.stage, after.op.copy) != (slot.stage, slot.op.copy)
+    return after.stage == slot.stage + 1
 
 
 def _covers(done: MmaWait, wait: MmaWait) -> bool:

@@ -8,10 +8,13 @@ from dataclasses import replace
 from wsopt.errors import CheckError
 from wsopt.graph.parse import parse_graph
 from wsopt.machine.types import Machine
+from wsopt.schedule import budget, timing
+from wsopt.schedule.types import Schedule
 from wsopt.solve.optimum import solve
 from wsopt.solve.overlap import Overlap
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.tile.lower import lower
+from wsopt.tile.program import TileProgram
 from wsopt.tile.region import find_region
 from wsopt.tile.types import Region, Sharing, Structure
 from wsopt.truth.files import Candidate
@@ -50,4 +53,27 @@ def _predicted(region: Region, one: Candidate, machine: Machine, graph: str) -> 
         raise CheckError(
             f"graph {graph}, {one.name}: the present model has no schedule for it: {solved.reason}"
         )
-    return candidate(one.name, one.why, solved.schedule, one.slots, overlap)
+    schedule = started_by(solved.schedule, lower(region, structure, limited), limited, storers=one.storers)
+    return candidate(one.name, one.why, schedule, one.slots, overlap)
+
+
+def started_by(schedule: Schedule, program: TileProgram, machine: Machine, *, storers: bool) -> Schedule:
+    """The schedule with its stores started by storers or by consumers, as they were when it was measured, through the
+    buffers that are best then: for a prediction, not to be emitted.
+    """
+    if schedule.buffers.storer == storers:
+        return schedule
+    slots = [depth for _, depth in schedule.rings]
+    fitting = [
+        buffers
+        for buffers in budget.buffer_options(program)
+        if buffers.storer == storers
+        and budget.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes
+    ]
+    if not fitting:
+        raise CheckError(
+            f"kernel {schedule.name}: no buffers fit its rings with the stores as they were started"
+        )
+    predicted = {b: timing.predict(program, machine, schedule.ii, b, slots) for b in fitting}
+    best = min(fitting, key=lambda b: (predicted[b].microseconds, b))
+    return replace(schedule, buffers=best, prediction=predicted[best])

@@ -173,6 +173,7 @@ def candidate(
         structure={key: str(value) if key == "sharing" else value for key, value in structure.items()},
         slots=slots,
         overlap=overlap,
+        storers=schedule.buffers.storer,
         depth=depth,
         ii=schedule.ii,
         predicted_us=schedule.prediction.microseconds,
