@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from graph_examples import MLP, changed, node, single
 
+from wsopt.errors import InputError
 from wsopt.graph import DType, Graph, TensorType, load_graph, parse_graph
 
 
@@ -49,6 +51,22 @@ def test_scalars_keep_their_kind() -> None:
         (scalar,) = (operand for operand in last(graph).inputs if not isinstance(operand, str))
         assert type(scalar) is type(expected)
         assert repr(scalar) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    "written", ["3.4028235e38", "3.40282347e+38", "3.4028234663852886e38", "3.40282356e38"]
+)
+def test_the_largest_scalar_may_be_rounded_up(written: str) -> None:
+    largest = float(np.finfo(np.float32).max)
+    for sign in (1, -1):
+        graph = parse_graph(changed({"/nodes/-": node("s", "add", "a", sign * float(written))}), "t")
+        assert [operand for operand in last(graph).inputs if not isinstance(operand, str)] == [sign * largest]
+
+
+def test_what_rounds_to_an_infinite_scalar_is_refused() -> None:
+    for value in (3.40282357e38, -3.40282357e38):
+        with pytest.raises(InputError, match='infinite scalars are written "inf"'):
+            parse_graph(changed({"/nodes/-": node("s", "add", "a", value)}), "t")
 
 
 @pytest.mark.parametrize(("axis", "front"), [(-1, 2), (0, 0), (-3, 0), (2, 2)])

@@ -17,6 +17,9 @@ NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
 SCALAR_WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 DTYPE_WORDS = tuple(dtype.value for dtype in DType)
 F32_LARGEST = (2 - 2**-23) * 2.0**127
+F32_OVERFLOW = (2 - 2**-24) * 2.0**127
+"""The least number that rounds to an infinite f32: the largest one is often written with few digits, rounded up."""
+
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -130,8 +133,8 @@ def read_operand(value: object, pointer: str, faults: Faults) -> Operand | None:
             pass
         case int() if -(2**31) <= value < 2**31:
             return value
-        case float() if abs(value) <= F32_LARGEST:
-            return value
+        case float() if abs(value) < F32_OVERFLOW:
+            return max(-F32_LARGEST, min(value, F32_LARGEST))
         case int():
             faults.wants(pointer, "a scalar that fits i32; write it as a real number, with a point", value)
             return None
