@@ -179,7 +179,7 @@ class PieceWriter:
         operand = self.operands[output.value]
         value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
         if staged.pending and staged.by_storer:
-            yield WaitFreed(staged.number, staged.pending, staged.optional)
+            yield WaitFreed(staged.number, staged.awaited, staged.pending, staged.optional)
         elif staged.pending:
             yield StoreWait(staged.pending, staged.optional)
         yield Stage(tile_view(staged.buffer, staged.box, row_role(s.swap)), value)

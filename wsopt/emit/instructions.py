@@ -191,12 +191,13 @@ class Signal(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class WaitFreed(Instruction):
-    """Wait until of the stores before the one numbered `number` at most `pending` still read their buffers; those of
-    the tile before count too. If it is `optional`, not where `pending` is None.
+    """Wait until of the stores before the one numbered `number` at most `pending` still read their buffers: for the
+    one that is `awaited`, of the tile before where that is below 0. If it is `optional`, not where `pending` is None.
     """
 
     macro: ClassVar[str] = "wait_freed"
     number: str
+    awaited: str
     pending: str
     optional: bool = False
 

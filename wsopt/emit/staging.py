@@ -58,6 +58,13 @@ class StagedOutput:
         return str(self.waits[0]) if len(set(self.waits)) == 1 else f"{self.box.name}_pending"
 
     @property
+    def awaited(self) -> str:
+        """The number of the store that a piece waits for, as the epilogue says it."""
+        if self.pending.isdigit():
+            return f"{self.number} - {int(self.pending) + 1}"
+        return f"{self.number} - 1 - {self.pending}"
+
+    @property
     def differs(self) -> bool:
         """Whether the epilogue has to be told how many, or that there are none to wait for."""
         return len(set(self.waits)) > 1
