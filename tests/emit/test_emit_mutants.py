@@ -27,7 +27,7 @@ class Subject:
 SUBJECTS = {
     "plain": Subject(builds.plain, structure(consumers=2, pieces=2), 162, (7, 5)),
     "turns": Subject(builds.residual, structure(consumers=2, turns=True), 162, (5, 18)),
-    "in_place": Subject(builds.residual, structure(consumers=2, pieces=2), 76, (18, 17, 5)),
+    "in_place": Subject(builds.residual, structure(depth=128, consumers=2, pieces=2), 125, (11, 10, 4)),
     "promoted": Subject(builds.scaled, structure(copies=2), 92, (12, 11)),
     "transposed": Subject(builds.transposed, structure(persistent=False), 138, (9, 16)),
     "batched": Subject(builds.batched, structure(), 60, (4, 5)),
