@@ -44,9 +44,8 @@ def test_a_product_begins_before_a_slot_is_handed_back() -> None:
     steps = [line.split("(")[0].rsplit(" ", 1)[-1] for line in steady.strip().splitlines()]
     begun = ["mbarrier.wait", "warpgroup_mma", "warpgroup_mma_wait", "mbarrier.arrive"]
     assert steps == [*begun, "warpgroup_mma", "warpgroup_mma", "warpgroup_mma_wait"]
-    assert (
-        "warpgroup_mma_wait(1," in steady
-    )  # of this slab's parts one may be under way, of the slab before none
+    # Of this slab's parts one may be under way, of the slab before none.
+    assert "warpgroup_mma_wait(1," in steady
     assert small_case(made).fault(made.source, SEEDS) is None
     assert compile_kernel(made.source, architecture="sm_90").wgmma == expected_wgmma(made.verified)
 

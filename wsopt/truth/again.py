@@ -48,12 +48,13 @@ def _predicted(region: Region, one: Candidate, machine: Machine, graph: str) -> 
     structure = Structure(**{**fields, "sharing": Sharing(fields["sharing"])})
     limited = held_to(lower(region, structure, machine), machine, one.slots)
     overlap = Overlap(one.overlap)
-    solved = solve(lower(region, structure, limited), limited, DEFAULT_MARGIN, overlap=overlap)
+    program = lower(region, structure, limited)
+    solved = solve(program, limited, DEFAULT_MARGIN, overlap=overlap)
     if solved.schedule is None:
         raise CheckError(
             f"graph {graph}, {one.name}: the present model has no schedule for it: {solved.reason}"
         )
-    schedule = started_by(solved.schedule, lower(region, structure, limited), limited, storers=one.storers)
+    schedule = started_by(solved.schedule, program, limited, storers=one.storers)
     return candidate(one.name, one.why, schedule, one.slots, overlap)
 
 
