@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wsopt.calibrate.program import Program
+from wsopt.gpu.errors import launch_errors
 
 _TYPES = {"out": "*i64", "sink": "*fp32", "scale": "fp32", "third": "fp32"}
 _DTYPES = {"bf16": "bfloat16", "f16": "float16", "f8e4m3": "float8e4nv"}
@@ -56,10 +58,8 @@ def build_all(
 
 def _build_quietly(program: Program) -> None:
     # A program that does not compile is reported by the probe that needs it.
-    try:
+    with contextlib.suppress(*launch_errors()):
         build(program)
-    except Exception:  # noqa: BLE001
-        return
 
 
 def _constant(name: str, value: int | bool | str) -> Any:

@@ -17,6 +17,7 @@ from pathlib import Path
 from wsopt.calibrate.build import build_all
 from wsopt.calibrate.catalog import chosen_probes
 from wsopt.calibrate.program import Probe
+from wsopt.gpu.errors import HangError, first_line, launch_errors
 from wsopt.gpu.guard import append_line
 
 EXIT_FAILED = 3
@@ -60,10 +61,9 @@ def _measure(probes: Sequence[Probe], rounds: int, log: Path) -> int:
                 continue
             try:
                 figures = runner.run(probe)
-            except Exception as error:  # noqa: BLE001  whatever it is, the parent has to learn of it
+            except launch_errors() as error:
                 traceback.print_exc()
-                first = (str(error).strip().splitlines() or [""])[0][:300]
-                append_line(log, {"failed": probe.name, "message": f"{type(error).__name__}: {first}"})
+                append_line(log, {"failed": probe.name, "message": first_line(error)})
                 if not _device_lives():
                     return EXIT_FAILED
                 failed.add(probe)
@@ -80,7 +80,7 @@ def _device_lives() -> bool:
 
     try:
         wait(1.0, "the device")
-    except Exception:  # noqa: BLE001
+    except (RuntimeError, HangError):
         return False
     return True
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from wsopt import __version__
 from wsopt.gpu.bench_options import BenchOptions, options_from_text
-from wsopt.gpu.errors import HangError
+from wsopt.gpu.errors import HangError, first_line, launch_errors
 from wsopt.gpu.guard import append_line
 from wsopt.gpu.rows import Row, row_to_json
 
@@ -49,10 +49,9 @@ def _bench(folder: Path, options: BenchOptions) -> tuple[Row, int]:
         return bench_folder(folder, options), 0
     except HangError as error:
         return Row(folder.name, folder.name, "hang", str(error)), EXIT_HANG
-    except Exception as error:  # noqa: BLE001  the process ends here, and its parent has to learn why
+    except launch_errors() as error:
         traceback.print_exc()
-        first = (str(error).strip().splitlines() or [""])[0][:300]
-        return Row(folder.name, folder.name, "error", f"{type(error).__name__}: {first}"), EXIT_ERROR
+        return Row(folder.name, folder.name, "error", first_line(error)), EXIT_ERROR
 
 
 def _leave(status: int) -> None:

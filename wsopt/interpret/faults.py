@@ -33,3 +33,17 @@ class BarrierError(KernelFault):
 
 class InterpreterError(KernelFault):
     """The source asks for something that Triton would refuse or that the interpreter does not know."""
+
+
+SOURCE_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What Python raises for a fault in the source that it runs; becomes an InterpreterError with the source's line."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wsopt.interpret.dtypes import Array
-from wsopt.interpret.faults import InterpreterError, KernelFault
+from wsopt.interpret.faults import SOURCE_ERRORS, InterpreterError, KernelFault
 from wsopt.interpret.host import ALIGNMENT, HostTensor, aligned
 from wsopt.interpret.machine import Machine
 from wsopt.interpret.modules import load
@@ -74,7 +74,7 @@ def _guarded(action: Callable[[], Any], filename: str) -> Any:
         raise InterpreterError(f"{place}: {error.msg}") from error
     except KernelFault as fault:
         raise fault.located(_host_place(fault, filename)) from fault.__cause__
-    except Exception as error:
+    except SOURCE_ERRORS as error:
         place = _host_place(error, filename)
         raise InterpreterError(f"{place}: {type(error).__name__}: {error}") from error
 

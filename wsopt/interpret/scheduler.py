@@ -7,7 +7,7 @@ import os
 import greenlet
 
 from wsopt.interpret.agent import Agent, AsyncWork
-from wsopt.interpret.faults import DeadlockError, InterpreterError, KernelFault
+from wsopt.interpret.faults import SOURCE_ERRORS, DeadlockError, InterpreterError, KernelFault
 from wsopt.interpret.strategy import Chooser
 
 STEP_LIMIT = 5_000_000
@@ -77,7 +77,7 @@ class Scheduler:
             agent.coroutine.switch()
         except KernelFault as fault:
             raise fault.located(self.place(agent, kernel_line(fault, self._filename))) from None
-        except Exception as error:
+        except SOURCE_ERRORS as error:
             line = kernel_line(error, self._filename)
             text = f"{self.place(agent, line)}: {type(error).__name__}: {error}"
             raise InterpreterError(text) from error

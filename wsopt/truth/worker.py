@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wsopt.gpu.bench_options import BenchOptions, options_from_text
-from wsopt.gpu.errors import HangError
+from wsopt.gpu.errors import HangError, first_line, launch_errors
 from wsopt.gpu.guard import append_line
 from wsopt.truth.files import Measurement
 
@@ -90,10 +90,9 @@ def _noted(work: Callable[[], list[Measurement]], graph: str, name: str, log: Pa
         from wsopt.truth.contest import hanging
 
         rows, fine = [Measurement(graph, hanging(error) or name, "hang", str(error))], False
-    except Exception as error:  # noqa: BLE001  the process ends here, and its parent has to learn why
+    except launch_errors() as error:
         traceback.print_exc()
-        first = (str(error).strip().splitlines() or [""])[0][:300]
-        rows, fine = [Measurement(graph, name, "error", f"{type(error).__name__}: {first}")], False
+        rows, fine = [Measurement(graph, name, "error", first_line(error))], False
     else:
         fine = True
     for row in rows:
