@@ -15,9 +15,12 @@ import pytest
 from emit_builds import MARGIN, Emitted, case, graph_of, h200
 from test_emit_slabs import attention, structure
 
+from wsopt.emit import slab_loop
 from wsopt.emit.source import emit
+from wsopt.gpu.aot import compile_kernel
 from wsopt.report.sentences import sentences, tensor_shares, unders
 from wsopt.schedule.check import verify
+from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
 from wsopt.solve.optimum import solve
@@ -139,3 +142,24 @@ def test_a_pass_ends_with_what_is_under_way() -> None:
     found = list(waits(emit(late)))
     assert (["matmul_1_", "matmul_0_"], ["matmul_1_"]) in found  # the last slab's, under the next one's first
     assert all(set(named) <= set(running) for running, named in found)
+
+
+def test_a_pass_begins_where_no_product_goes_round() -> None:
+    found = made(3, 64, Overlap.NONE).verified
+    assert in_pass(found, "consumer0") == found.schedule.of("consumer0")
+    late = handed_back_late(found)
+    assert late.schedule.of("consumer0")[-1].op == PV  # as its pass would end by the earliest operation
+    turned = in_pass(late, "consumer0")
+    assert (turned[0].op, turned[0].stage, turned[0].cycle) == (PV, 1, 0)
+    assert {one.op: one.stage for one in turned}[QK] == 0
+    assert max(one.stage for one in turned) == 1
+    loop = re.search(r"for _ in range\(begin \+ 1.*?\n        (?=\S)", emit(late), re.DOTALL)
+    assert loop is not None
+    assert "warpgroup_mma_wait" in loop[0][loop[0].rindex("= warpgroup_mma(") :]
+
+
+def test_the_compiler_minds_where_a_pass_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = handed_back_late(made(3, 64, Overlap.NONE).verified)
+    assert compile_kernel(emit(late)).warnings == ()
+    monkeypatch.setattr(slab_loop, "in_pass", lambda verified, partition: verified.schedule.of(partition))
+    assert any("C7514" in warning for warning in compile_kernel(emit(late)).warnings)

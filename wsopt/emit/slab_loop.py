@@ -15,6 +15,7 @@ from wsopt.emit.instructions import Advance, Assign, Instruction, Loop, Mma, Mma
 from wsopt.emit.pipeline import step_expression
 from wsopt.emit.slab_values import SlabWriter
 from wsopt.errors import CheckError
+from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.program import OpKind, TileOp
@@ -189,7 +190,7 @@ class _Unroller:
 
 def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]:
     """The operations of the first consumer in program order; all consumers do the same."""
-    placed = verified.schedule.of(f"{PartitionRole.CONSUMER}0")
+    placed = in_pass(verified, f"{PartitionRole.CONSUMER}0")
     if overlapped:
         return tuple(_Slot(verified.program.op(p.op), p.stage) for p in placed)
     ii = verified.schedule.ii

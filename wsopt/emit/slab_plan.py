@@ -13,6 +13,7 @@ from wsopt.emit.slab_loop import SlabOperands, older_values, slab_loop
 from wsopt.emit.slab_values import SlabWriter
 from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
 from wsopt.graph.types import DType
+from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 from wsopt.tile.lanes import lane_sums
 from wsopt.tile.ranges import splits, trip_counts
@@ -142,7 +143,7 @@ class SlabPlan(KernelPlan):
 
     def overlapped(self) -> bool:
         """Whether iterations overlap within a consumer."""
-        placed = self.verified.schedule.of(f"{PartitionRole.CONSUMER}0")
+        placed = in_pass(self.verified, f"{PartitionRole.CONSUMER}0")
         return any(p.stage for p in placed)
 
     def slab_loop(self, *, masked: bool) -> Loop:

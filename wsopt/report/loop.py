@@ -9,6 +9,7 @@ from wsopt.report.gantt import Bar, Row, chart
 from wsopt.report.layout import counted, joined, percent, table, wrapped
 from wsopt.report.words import NamedOp, does, named_ops, unit_words
 from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.passes import in_pass
 from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -75,11 +76,10 @@ def pipeline_section(verified: VerifiedSchedule, certificate: Certificate, width
 
 def _pass(verified: VerifiedSchedule, partition: Partition) -> str:
     """The program of one partition in words."""
-    schedule = verified.schedule
     if partition.role is PartitionRole.STORER:
         return f"starts the stores of consumer{partition.index}, and tells it when buffers are free."
     named = {one.op.name: one for one in named_ops(verified)}
-    order = [named[placed.op] for placed in schedule.of(partition.name)]
+    order = [named[placed.op] for placed in in_pass(verified, partition.name)]
     if not order:
         return _same_in_turn(verified)
     text = "; ".join(does(one, verified.program) for one in order) + "."

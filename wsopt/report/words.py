@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from wsopt.report.layout import clean
+from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.program import OpKind, TileOp, TileProgram, Unit
@@ -85,7 +86,7 @@ def named_ops(verified: VerifiedSchedule) -> tuple[NamedOp, ...]:
 def _own_stages(verified: VerifiedSchedule) -> dict[str, int]:
     """The stage of every operation on its partition's own clock."""
     partitions = verified.schedule.partitions
-    return {one.op: one.stage for p in partitions for one in verified.schedule.of(p.name)}
+    return {one.op: one.stage for p in partitions for one in in_pass(verified, p.name)}
 
 
 def _slab(op: TileOp, program: TileProgram) -> str:
