@@ -15,7 +15,7 @@ from wsopt.tile.pace import iteration_pace
 from wsopt.tile.program import TileProgram, Unit
 from wsopt.tile.ring import slot_lifetime
 from wsopt.tile.row_costs import ROW_GRAIN
-from wsopt.tile.stream import stream_pace
+from wsopt.tile.stream import bytes_on_the_way, stream_pace
 from wsopt.tile.structures import structures
 
 LATENCY = 3000.0
@@ -30,8 +30,13 @@ def card(h200: Machine) -> Machine:
 @pytest.fixture(scope="module")
 def rows(card: Machine) -> TileProgram:
     """Softmax of rows of 8192 bytes, one for each of two consumers."""
+    return softmax(4096, card)
+
+
+def softmax(columns: int, card: Machine) -> TileProgram:
+    """Of rows of up to 4096 columns, each in a tile of 4096."""
     region = region_of(
-        lambda g: g.cast(g.softmax(g.input("x", (8192, 4096), "bf16"), axis=-1), dtype="bf16", name="y")
+        lambda g: g.cast(g.softmax(g.input("x", (8192, columns), "bf16"), axis=-1), dtype="bf16", name="y")
     )
     found = (s for s in structures(region, card) if (s.rows, s.consumers, s.consumer_warps) == (1, 2, 4))
     slow = replace(card, latency=replace(card.latency, tma_load_dram=LATENCY))
@@ -70,6 +75,19 @@ def test_many_bytes_on_the_way_slow_device_memory(rows: TileProgram, card: Machi
     memory = held_cycles(rows)[Unit.MEMORY]
     for slots, times in ((2, 1.0), (4, 1.25), (6, 1.5), (9, 1.5)):
         assert stream_pace(quick, crowd, slots) == grains(memory * times)
+
+
+def test_the_padding_of_a_row_is_not_copied(rows: TileProgram, card: Machine) -> None:
+    padded = softmax(2560, card)
+    assert padded.structure == rows.structure
+    assert padded.rings[0].slot_bytes == rows.rings[0].slot_bytes
+    assert (bytes_on_the_way(rows, 3), bytes_on_the_way(padded, 3)) == (3 * 16384, 3 * 10240)
+    whole, part = held_cycles(rows), held_cycles(padded)
+    assert part[Unit.MEMORY] == pytest.approx(0.625 * whole[Unit.MEMORY], abs=4 * ROW_GRAIN)
+    assert part[Unit.SHARED] == whole[Unit.SHARED]
+    for one, other in zip(rows.loop, padded.loop, strict=True):
+        if one.name in rows.rings[0].loads:
+            assert other.busy == pytest.approx(0.625 * one.busy, abs=1)
 
 
 def test_the_measured_machine_likes_rings_that_are_neither_short_nor_long(

@@ -19,7 +19,7 @@ from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
 from wsopt.tile.program import OpKind, TileOp, Unit
-from wsopt.tile.stream import stream_pace
+from wsopt.tile.stream import bytes_on_the_way, stream_pace
 from wsopt.tile.types import Reduction, Sharing, Structure
 
 _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
@@ -222,12 +222,11 @@ def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
 def _on_the_way(verified: VerifiedSchedule, depth: int) -> Iterator[str]:
     """Why the ring of rows has as many slots as it has: what a shorter and the deepest one would take."""
     program, machine = verified.program, verified.machine
-    (ring,) = program.rings
     others = sorted({depth - 1, max_depth(program, machine)} - {0, depth})
     paces = [f"{stream_pace(program, machine, slots):,} with {slots}" for slots in others]
     if paces:
         yield (
-            f"Up to {depth * ring.slot_bytes:,} bytes are on the way to each SM: by that alone a tile takes "
+            f"Up to {bytes_on_the_way(program, depth):,} bytes are on the way to each SM: by that alone a tile takes "
             f"{stream_pace(program, machine, depth):,} cycles, {joined(paces)} slots."
         )
 

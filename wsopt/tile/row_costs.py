@@ -36,6 +36,11 @@ def memory_cycles(nbytes: int, tiles: int, machine: Machine) -> int:
     return max(1, round(max(nbytes / share, costs.load_cycles(nbytes, machine)) / ROW_GRAIN)) * ROW_GRAIN
 
 
+def filled(region: Region, s: Structure) -> float:
+    """The share of a tile's columns that a row has; the others are padding."""
+    return min(1.0, region.extent(Role.COLUMN) / s.columns)
+
+
 def shared_cycles(nbytes: int, machine: Machine) -> int:
     """Cycles for which bytes hold the port of shared memory."""
     return math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)

@@ -34,6 +34,10 @@ class _RowCut(Cut):
         """Bytes of one consumer's tile of a tensor."""
         return self.s.rows * self.s.columns * view.dtype.bits // 8
 
+    def moved_bytes(self, view: View) -> int:
+        """Those of them that are copied: nothing is, beyond the end of a row."""
+        return round(self.nbytes(view) * row_costs.filled(self.region, self.s))
+
     def chain(self, consumer: int) -> list[str]:
         """A consumer's operations on one tile, in order, the handing back left out."""
         phases = (f"phase{number + 1}" for number in range(len(self.phases)))
@@ -57,7 +61,7 @@ class _RowCut(Cut):
 def _load(cut: _RowCut, view: View, consumer: int) -> None:
     """One consumer's rows of a tensor; how they fare among all that are on the way is the ring's (`tile.stream`)."""
     machine, name = cut.machine, f"{cut.region.operand_name(view)}@{consumer}"
-    nbytes = cut.nbytes(view)
+    nbytes = cut.moved_bytes(view)
     pipes = ((Unit.MEMORY, row_costs.memory_cycles(nbytes, cut.tiles, machine)),)
     cut.load(
         name,
@@ -87,8 +91,8 @@ def _read(cut: _RowCut, consumer: int) -> None:
 def _store(cut: _RowCut, consumer: int) -> None:
     """The outputs' tiles into staging buffers and on their way; the buffers are held until they were read."""
     machine, latency, outputs = cut.machine, cut.machine.latency, cut.region.outputs
-    nbytes = sum(cut.nbytes(output.view) for output in outputs)
-    shared = row_costs.shared_cycles(nbytes, machine)
+    nbytes = sum(cut.moved_bytes(output.view) for output in outputs)
+    shared = row_costs.shared_cycles(sum(cut.nbytes(output.view) for output in outputs), machine)
     issue = len(outputs) * (2 * latency.barrier + latency.smem_store + latency.fence) + shared
     drain = latency.tma_store / 2 + costs.load_cycles(nbytes, machine)
     pipes = (

@@ -12,7 +12,7 @@ from wsopt.machine.types import Machine
 from wsopt.tile.held import held_cycles, norm
 from wsopt.tile.program import TileProgram, Unit
 from wsopt.tile.ring import slot_lifetime
-from wsopt.tile.row_costs import ROW_GRAIN
+from wsopt.tile.row_costs import ROW_GRAIN, filled
 
 
 def stream_pace(program: TileProgram, machine: Machine, slots: int) -> int:
@@ -21,11 +21,17 @@ def stream_pace(program: TileProgram, machine: Machine, slots: int) -> int:
     A slot's copies are issued one after the other, and it is handed back when the last one was read.
     """
     memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
-    shared = memory * _slowdown(machine, slots * ring.slot_bytes)
+    shared = memory * _slowdown(machine, bytes_on_the_way(program, slots))
     copies = [op.busy for op in program.loop if op.name in ring.loads]
     life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
     pace = norm((shared, life / slots), machine.stream_knee)
     return math.ceil(pace / ROW_GRAIN) * ROW_GRAIN
+
+
+def bytes_on_the_way(program: TileProgram, slots: int) -> int:
+    """What is copied to an SM at once at most, with so many slots; the padding of their tiles is not."""
+    (ring,) = program.rings
+    return round(slots * ring.slot_bytes * filled(program.region, program.structure))
 
 
 def _slowdown(machine: Machine, on_the_way: int) -> float:
