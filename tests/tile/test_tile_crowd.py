@@ -14,7 +14,7 @@ from wsopt.machine import Machine
 from wsopt.tile.crowd import crowded_interval, iteration_energy
 from wsopt.tile.held import held_cycles, issue_cycles
 from wsopt.tile.lower import lower
-from wsopt.tile.program import TileProgram, Unit
+from wsopt.tile.program import OpKind, TileProgram, Unit
 from wsopt.tile.region import find_region
 from wsopt.tile.ring import slot_lifetime
 from wsopt.tile.types import Sharing, Structure
@@ -41,7 +41,7 @@ def holding(program: TileProgram, parts: dict[Unit, int], *issue: int) -> TilePr
     for op in program.loop:
         own = left.pop(op.consumer, 0) if op.consumer is not None else 0
         pipes = tuple(parts.items()) if op.name == first else ()
-        ops.append(replace(op, issue=own, busy=0, pipes=pipes))
+        ops.append(replace(op, issue=own, busy=0, latency=0, pipes=pipes))
     return replace(program, ops=tuple(ops))
 
 
@@ -101,9 +101,21 @@ def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> 
         held = held_cycles(program)
         # Copies are of no consumer, and all of them read the same.
         assert held == {u: c if u is Unit.TMA else consumers * c for u, c in one.items()}
+        # With several, each product's end is waited for by the next consumer's.
+        ends = sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
+        assert ends > 40 * 2 * consumers
+        held[Unit.TENSOR] += ends if consumers > 1 else 0
         squares = sum(c * c for c in held.values()) + issue * issue
         found = crowded_interval(program, card)
         assert (found - 1) ** 2 < squares <= found**2
+
+
+def test_the_tensor_core_is_handed_over(card: Machine) -> None:
+    two = holding(cut(card, 2), {Unit.TENSOR: 220}, 400)
+    # Two products for each consumer, each with a result 20 cycles after the tensor core is free again.
+    late = replace(two, ops=tuple(replace(op, latency=20) if op.kind is OpKind.MMA else op for op in two.ops))
+    assert crowded_interval(two, card) == math.ceil(math.hypot(220, 400))
+    assert crowded_interval(late, card) == math.ceil(math.hypot(220 + 4 * 20, 400)) == 500
 
 
 def test_adding_up_partial_sums_crowds(card: Machine) -> None:

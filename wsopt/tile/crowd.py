@@ -20,15 +20,25 @@ def crowded_interval(program: TileProgram, machine: Machine, slots: Sequence[int
 
     Loops that compute values, and those that add up partial sums, have consumers with work of their own. A
     schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
-    drift, and who comes while a unit is held waits: what each unit takes by itself, and each consumer's own
-    thread, add up as a norm. So does the ring that is waited for the longest, where the loop computes values;
-    that of products keeps a pace of its own (`tile.pace`).
+    drift, and who comes while a unit is held waits: what each unit takes by itself (the tensor core is handed
+    over besides), and each consumer's own thread, add up as a norm. So does the ring that is waited for the
+    longest, where the loop computes values; that of products keeps a pace of its own (`tile.pace`).
     """
     if not program.region.body and all(op.kind is not OpKind.ACCUMULATE for op in program.loop):
         return 0
-    thread = max(issue_cycles(program).values(), default=0)
+    held, thread = held_cycles(program), max(issue_cycles(program).values(), default=0)
     ring = _ring_cycles(program, machine, slots) if program.region.body else 0
-    return math.ceil(norm((*held_cycles(program).values(), thread, ring), machine.consumer_knee))
+    held[Unit.TENSOR] += _handed_over(program)
+    return math.ceil(norm((*held.values(), thread, ring), machine.consumer_knee))
+
+
+def _handed_over(program: TileProgram) -> int:
+    """Cycles an iteration in which the tensor core goes from one consumer to the next, whose products wait for
+    the end of those before. Partial sums are added up under the products of the same consumer.
+    """
+    if not program.region.body or program.structure.consumers == 1:
+        return 0
+    return sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
 
 
 def _ring_cycles(program: TileProgram, machine: Machine, slots: Sequence[int]) -> int:
