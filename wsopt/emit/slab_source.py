@@ -10,6 +10,7 @@ from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitE
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
+from wsopt.tile.ranges import ROUNDS_TOGETHER
 from wsopt.tile.types import Role
 
 
@@ -21,6 +22,7 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "longest_last": plan.longest_last,
         "range_lines": plan.range_lines(),
         "deals": plan.s.persistent,
+        "rounds_together": ROUNDS_TOGETHER,
         "order_lines": plan.order_lines() if plan.s.persistent else (),
         "loader_parameters": _loader_parameters(plan),
         "body_indent": 8 if plan.s.persistent else 4,

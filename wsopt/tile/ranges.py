@@ -8,8 +8,12 @@ all of their elements do.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from wsopt.tile.types import Bound, Region, Role, Structure
+
+ROUNDS_TOGETHER = 3
+"""Of the last batch elements, so many rounds of blocks are dealt out together, the longest tile first."""
 
 
 def splits(bound: Bound) -> bool:
@@ -41,6 +45,24 @@ def trip_counts(region: Region, s: Structure) -> tuple[int, ...]:
     firsts = range(0, region.extent(Role.ROW), s.tile_rows)
     ranges = (slab_range(region, s, first, s.tile_rows) for first in firsts)
     return tuple(end - begin for begin, end in ranges)
+
+
+def walk(counts: Sequence[int], tiles: int, together: int) -> tuple[int, ...]:
+    """Which tile of rows each of a grid's `tiles` is, in the order in which they are dealt out.
+
+    `counts` are the slabs of each tile of rows. Batch elements follow each other, for they share operands in L2,
+    their longest tile first. The last `together` tiles, of whole batch elements, go by their length alone, so that
+    SMs end at about one time: else the longest of the last element's are still to come when most have ended.
+    """
+    order = range(len(counts))[::-1] if counts[-1] > counts[0] else range(len(counts))
+    numbers = [order[number % len(counts)] for number in range(tiles)]
+    apart = tiles - together
+    return (*numbers[:apart], *sorted(numbers[apart:], key=lambda tile: -counts[tile]))
+
+
+def dealt_together(counts: Sequence[int], tiles: int, blocks: int) -> int:
+    """The tiles of the last rounds of persistent blocks, up to whole batch elements."""
+    return min(math.ceil(ROUNDS_TOGETHER * blocks / len(counts)) * len(counts), tiles)
 
 
 def own_trips(region: Region, s: Structure) -> tuple[float, ...]:

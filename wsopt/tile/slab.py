@@ -7,7 +7,6 @@ through a ring of its own, because each is handed back as soon as its product ha
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +15,7 @@ from wsopt.machine.types import Machine
 from wsopt.tile import costs, slab_costs
 from wsopt.tile.cut import Cut
 from wsopt.tile.program import Edge, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value, Work
-from wsopt.tile.ranges import own_trips, trip_counts
+from wsopt.tile.ranges import dealt_together, own_trips, trip_counts, walk
 from wsopt.tile.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
 from wsopt.tile.types import SLAB, Placement, Reduction, Region, Role, Space, Structure, View
 
@@ -233,15 +232,18 @@ def _rings(cut: _SlabCut) -> tuple[RingPlan, ...]:
 
 def _work(cut: _SlabCut, tiles: int) -> Work:
     """Tiles dealt out to SMs as they come free, in the order in which the kernel walks them: the most that one
-    gets. A tile's trips are its consumers' on the average: who is done goes on, and leaves the units to others.
+    gets. Blocks of one tile come in the order of their numbers.
+
+    A tile's trips are its consumers' on the average: who is done goes on, and leaves the units to others.
     """
     s, region = cut.s, cut.region
     counts = trip_counts(region, s)
     own = own_trips(region, s)
-    order = range(len(counts))[::-1] if counts[-1] > counts[0] else range(len(counts))
+    blocks = min(cut.machine.sm_count, tiles)
+    together = dealt_together(counts, tiles, blocks) if s.persistent else 0
     # By load, then by the SM's number: the first that comes free takes the next tile.
-    loads = [(0.0, sm, 0, 0.0) for sm in range(min(cut.machine.sm_count, tiles))]
-    for _, tile in itertools.product(range(tiles // len(counts)), order):
+    loads = [(0.0, sm, 0, 0.0) for sm in range(blocks)]
+    for tile in walk(counts, tiles, together):
         load, sm, taken, total = loads[0]
         heapq.heapreplace(loads, (load + counts[tile] + _OVERHEAD_TRIPS, sm, taken + 1, total + own[tile]))
     _, _, taken, total = max(loads, key=lambda load: (load[3] + _OVERHEAD_TRIPS * load[2], -load[1]))
