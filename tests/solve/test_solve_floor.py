@@ -11,6 +11,7 @@ from solve_examples import MARGIN, attention, structure
 from wsopt.machine import Machine
 from wsopt.schedule import timing
 from wsopt.solve import optimum
+from wsopt.solve.bound import time_unit
 from wsopt.solve.floor import floor_of_time
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
@@ -59,4 +60,6 @@ def test_without_patience_the_time_is_as_good_and_as_proved(
     assert tight.schedule.ii < loose.schedule.ii <= floor_of_time(program, h200).interval
     slots = [depth for _, depth in loose.schedule.rings]
     same = timing.predict(program, h200, tight.schedule.ii, loose.schedule.buffers, slots)
-    assert same == loose.schedule.prediction
+    # But that the interval of the crowd counts in whole steps, where II is that.
+    step = time_unit(program) * round(program.work.trips)
+    assert 0 <= loose.schedule.prediction.main - same.main < step

@@ -232,13 +232,25 @@ def test_what_a_slab_takes_of_the_power(card: Machine) -> None:
 )
 def test_what_a_gpc_fetches_goes_with_the_group(card: Machine, group: int, tiles: int) -> None:
     cut = replace(CUT, group=group)
-    found = slab_demand(plain(4096, 4096, 1024), cut, card)
+    found = slab_demand(plain(4096, 132 * 128, 1024), cut, card)
     assert found.gpc == tiles * 16384 / 16
     # 32 bytes a cycle, against 512 cycles for the SM's own lines; then 8 bytes a cycle.
     assert found.path(card, 1000.0) == max(512, tiles * 32)
     narrow = replace(card, l2_distinct_bandwidth=0.8e12)
     assert found.path(narrow, 1000.0) == tiles * 128
     assert loop_pace(found, narrow, MANY).slab == pytest.approx(max(512, tiles * 128), rel=1e-3)
+
+
+def test_columns_that_several_gpcs_ask_for_come_once(card: Machine) -> None:
+    # 25 tiles of columns, so that 100 SMs walk 4 tiles of rows at once: 4 GPCs ask for the same 16 tiles.
+    few, alone = plain(4096, 25 * 128, 1024), replace(CUT, group=1)
+    assert slab_demand(few, alone, card).gpc == (1 + 16 / 4) * 16384 / 16
+    # All of it takes power.
+    hot = replace(card, power_cycles_per_gpc_byte=0.01)
+    extra = slab_demand(few, alone, hot).energy - slab_demand(few, alone, card).energy
+    assert extra == pytest.approx(0.01 * (1 + 16) * 16384 / 16)
+    # One group that is walked alone has its columns to itself.
+    assert slab_demand(plain(128, 25 * 128, 1024), alone, card).gpc == (1 + 16) * 16384 / 16
 
 
 def test_a_group_is_no_higher_than_the_rows_are(card: Machine) -> None:

