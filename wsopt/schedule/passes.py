@@ -52,4 +52,4 @@ def _goes_round(verified: VerifiedSchedule, starts: Mapping[str, int], begin: in
             for edge in verified.program.edges
             if edge.source == product and edge.target in starts and kinds[edge.target] is not OpKind.MMA
         ]
-        yield (min(waits) - begin) // ii > (starts[product] - begin) // ii
+        yield (min(waits, default=starts[product]) - begin) // ii > (starts[product] - begin) // ii
