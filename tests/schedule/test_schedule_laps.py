@@ -93,8 +93,8 @@ def test_consumers_in_turns_have_one_loop_after_the_other(h200: Machine) -> None
 
 
 def test_what_a_ring_and_its_paths_allow(h200: Machine) -> None:
-    # 144 tiles are one round of 132 and one of 12. A row of tiles at a time, a GPC's path is what holds copies up.
-    program = lower(region(1536, 1536, 512), replace(structure(64, 128, 64, 2), group=1), h200)
+    # 144 tiles are one round of 132 and one of 12. They stand in one row, and a GPC's path is what holds copies up.
+    program = lower(region(128, 144 * 128, 512), replace(structure(64, 128, 64, 2), group=1), h200)
     assert program.tiles == 144
     one, two, many = (laps(program, h200, slots) for slots in (1, 2, 40))
     assert [lap.least for lap in (one, two, many)] == [
