@@ -16,7 +16,7 @@ from wsopt.graph.types import DType
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 from wsopt.tile.lanes import lane_sums
-from wsopt.tile.ranges import splits, trip_counts
+from wsopt.tile.ranges import longest_last, splits, trip_counts
 from wsopt.tile.slab_costs import inner_extent
 from wsopt.tile.steps import arguments
 from wsopt.tile.types import FULL, Bound, Reduction, Role, View
@@ -34,8 +34,7 @@ class SlabPlan(KernelPlan):
     @property
     def longest_last(self) -> bool:
         """Whether tiles of later rows have more slabs."""
-        counts = trip_counts(self.program.region, self.s)
-        return counts[-1] > counts[0]
+        return longest_last(trip_counts(self.program.region, self.s))
 
     def _extents(self, columns: int) -> dict[Role, int]:
         inner = inner_extent(self.program.region, self.verified.machine)

@@ -15,6 +15,7 @@ from wsopt.gpu.baselines import build_baseline
 from wsopt.gpu.bench_options import AGAINST, BenchOptions, count_sets
 from wsopt.gpu.cuda_clock import CudaClock, captured
 from wsopt.gpu.eager_source import Inapplicable, Missing
+from wsopt.gpu.errors import first_line
 from wsopt.gpu.inputs import random_inputs
 from wsopt.gpu.launch import BuildFolder, Prepared, load_folder, prepare, reference
 from wsopt.gpu.rows import BaselineRow, Row
@@ -136,8 +137,7 @@ def _entry(
         status = "missing" if isinstance(reason, Missing) else "inapplicable"
         return _Entry(BaselineRow(name, status, str(reason)), None)
     except _BASELINE_ERRORS as error:
-        text = (str(error).strip().splitlines() or [""])[0][:300]
-        return _Entry(BaselineRow(name, "error", f"{type(error).__name__}: {text}"), None)
+        return _Entry(BaselineRow(name, "error", first_line(error)), None)
     contestant = Contestant(name, tuple(_keeping(call) for call in calls))
     if not baseline.complete:
         return _Entry(BaselineRow(name, "ok"), contestant)

@@ -114,15 +114,15 @@ class Schedule:
                 return placed
         raise KeyError(op)
 
-    def of(self, partition: str) -> tuple[PlacedOp, ...]:
+    def of(self, partition: str, begin: int = 0) -> tuple[PlacedOp, ...]:
         """The operations of a partition on its own clock, in the order in which its thread meets them.
 
         A partition's loop can begin anywhere in the interval: here it begins with its earliest operation,
-        at stage 0 and cycle 0, which keeps the stages that it spans fewest.
+        at stage 0 and cycle 0, which keeps the stages that it spans fewest, or `begin` cycles from there.
         """
         own = [p for p in self.placed if p.partition == partition]
         starts = {p.op: p.stage * self.ii + p.cycle for p in own}
-        first = min(starts.values(), default=0)
+        first = min(starts.values(), default=0) + begin
         anchored = (
             replace(p, stage=(starts[p.op] - first) // self.ii, cycle=(starts[p.op] - first) % self.ii)
             for p in own

@@ -47,6 +47,11 @@ def trip_counts(region: Region, s: Structure) -> tuple[int, ...]:
     return tuple(end - begin for begin, end in ranges)
 
 
+def longest_last(counts: Sequence[int]) -> bool:
+    """Whether tiles of later rows look at more slabs: then they are walked from the last."""
+    return counts[-1] > counts[0]
+
+
 def walk(counts: Sequence[int], tiles: int, together: int) -> tuple[int, ...]:
     """Which tile of rows each of a grid's `tiles` is, in the order in which they are dealt out.
 
@@ -54,7 +59,7 @@ def walk(counts: Sequence[int], tiles: int, together: int) -> tuple[int, ...]:
     their longest tile first. The last `together` tiles, of whole batch elements, go by their length alone, so that
     SMs end at about one time: else the longest of the last element's are still to come when most have ended.
     """
-    order = range(len(counts))[::-1] if counts[-1] > counts[0] else range(len(counts))
+    order = range(len(counts))[::-1] if longest_last(counts) else range(len(counts))
     numbers = [order[number % len(counts)] for number in range(tiles)]
     apart = tiles - together
     return (*numbers[:apart], *sorted(numbers[apart:], key=lambda tile: -counts[tile]))
