@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from wsopt.emit.rows_source import rows_constants, rows_context
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
+from wsopt.runtime.text import launcher_text
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.beside import slab_layout
 from wsopt.tile.costs import mma_instructions
@@ -228,13 +230,18 @@ def _summary(plan: KernelPlan) -> str:
     )
 
 
+def _strings(names: Iterable[str]) -> str:
+    """The items of a tuple of strings, as Python text."""
+    return " ".join(f'"{name}",' for name in names).removesuffix(",") + ","
+
+
 def _shared(plan: KernelPlan) -> dict[str, Any]:
     """What every kernel's template needs: its head, its epilogue, its launcher."""
     region, s, schedule = plan.program.region, plan.s, plan.verified.schedule
     reads = plan.reads()
     outputs = [_output(plan, output) for output in region.outputs]
     piece = text.write(plan.piece())
-    results = [f'outputs["{output.tensor}"]' for output in outputs]
+    inputs_read = list(dict.fromkeys(read.tensor for read in reads))
     workers = schedule.partitions[1:]
     return {
         "name": region.name,
@@ -274,7 +281,10 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "arguments": _arguments(plan, reads),
         "splits": any(read.parts for read in reads) or any(output.parts for output in outputs),
         "returns": ", ".join(output.tensor for output in outputs),
-        "result": ", ".join(results),
+        "launcher": launcher_text(),
+        "takes_out": "out" not in inputs_read,
+        "input_names": _strings(inputs_read),
+        "output_names": _strings(output.tensor for output in outputs),
     }
 
 
