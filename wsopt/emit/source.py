@@ -283,6 +283,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "returns": ", ".join(output.tensor for output in outputs),
         "launcher": launcher_text(),
         "takes_out": "out" not in inputs_read,
+        "inputs": inputs_read,
         "input_names": _strings(inputs_read),
         "output_names": _strings(output.tensor for output in outputs),
     }

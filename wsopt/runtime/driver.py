@@ -42,7 +42,6 @@ _MAP_BYTES, _LONGEST_BOX = 128, 256
 def _driver() -> Any:
     """The CUDA driver. Calls let other threads run meanwhile, for a launch waits where too many are under way."""
     library = ctypes.CDLL("libcuda.so.1")
-    library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
     library.cuTensorMapReplaceAddress.argtypes = [ctypes.c_void_p] * 2
     return library
 
@@ -70,7 +69,7 @@ class _Compiled:
         _check(error, f"the loaded code has no kernel {metadata.name}")
         error = driver.cuKernelSetAttribute(_MAX_SHARED_BYTES, metadata.shared, handle, device)
         _check(error, f"a block cannot have {metadata.shared} bytes of shared memory")
-        self.handle, self.binary = handle.value, binary
+        self.handle, self.binary = handle, binary
         self.threads, self.shared_bytes = metadata.num_warps * 32, metadata.shared
         found = _parameter_sizes(handle)
         if found is not None and found != sizes:
@@ -180,7 +179,7 @@ class _Call:
             ctypes.addressof(_PROGRAMMATIC_LAUNCH),
             1,
         )
-        self.arguments = (ctypes.addressof(config), compiled.handle, ctypes.addressof(parameters), None)
+        self.arguments = (ctypes.byref(config), compiled.handle, parameters, None)
         self._kept = (memory, parameters, config, frame.table)
 
 

@@ -9,8 +9,9 @@ tensor maps) by addresses and stream. All caches are bounded, and drop what was 
 
 import functools
 import itertools
+import keyword
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -73,90 +74,128 @@ class _Host:
 _host = functools.cache(_Host)
 
 
+def _with(layout: Any, given: Any) -> Any:
+    """A layout of inputs with that of given outputs."""
+    return (*layout, *[(x.shape, x.stride(), x.dtype) for x in given])
+
+
+def _argument(name: str) -> str:
+    """What an operator's argument is called: as the input, unless Python has that word for itself."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
 class Launcher:
     """Calls a kernel, from any thread, on the current stream of the device that its tensors are on.
 
-    `bind(tensors, outputs)` checks tensors and returns the grid, the kernel's arguments, and the outputs, which it
-    makes where it is given None.
+    `key(tensors)` returns the inputs in order, their device and layouts, and their addresses. `bind` checks tensors,
+    makes outputs where it is given none, and returns the grid, the kernel's arguments, and the outputs.
     """
 
-    def __init__(self, kernel: Any, options: Any, bind: Any, inputs: Any, outputs: Any) -> None:
-        self._kernel, self._options, self._bind = kernel, options, bind
+    def __init__(self, kernel: Any, options: Any, key: Any, bind: Any, inputs: Any, outputs: Any) -> None:
+        self._kernel, self._options, self._key, self._bind = kernel, options, key, bind
         self._inputs, self._outputs = inputs, outputs
         self._frames: dict[Any, _Frame] = {}
         self._calls: dict[Any, _Call] = {}
         self._compiled: dict[Any, _Compiled] = {}
         self._numbers = itertools.count()
+        self._operator: Any = None
 
     def run(self, tensors: dict[str, Any], out: Any) -> Any:
         """Compute the outputs into new tensors, or into `out`: one tensor, or a tuple of several."""
-        host, inputs = _host(), self._named(tensors)
-        given = () if out is None else out if isinstance(out, tuple) else (out,)
-        device = inputs[0].get_device()
+        if len(tensors) != len(self._inputs):
+            self._refuse(tensors)
+        try:
+            inputs, layout, addresses = self._key(tensors)
+        except KeyError:
+            self._refuse(tensors)
+        host, device = _host(), layout[0]
         if device != host.device():
             return self._elsewhere(tensors, out)
-        layout = (device, *[(x.shape, x.stride(), x.dtype, x.requires_grad) for x in (*inputs, *given)])
+        given = () if out is None else out if isinstance(out, tuple) else (out,)
+        if given:
+            layout = _with(layout, given)
         frame = self._frames.get(layout)
         if frame is None or (frame.guarded and host.grads()):
             frame = self._framed(layout, inputs, given)
-        outputs = given or [host.empty(*one) for one in frame.outputs]
-        key = (
-            frame.number,
-            host.stream(device),
-            *[x.data_ptr() for x in inputs],
-            *[x.data_ptr() for x in outputs],
-        )
-        call = self._calls.get(key)
-        if call is None:
-            call = self._called(key, frame, inputs, outputs)
+        if given or len(frame.outputs) > 1:
+            results = given or tuple([host.empty(*one) for one in frame.outputs])
+            key = (frame.number, host.stream(device), addresses, *[x.data_ptr() for x in results])
+        else:  # written out, as it is what most calls are
+            result = host.empty(*frame.outputs[0])
+            results, key = (result,), (frame.number, host.stream(device), addresses, result.data_ptr())
+        call = self._calls.get(key) or self._called(key, frame, inputs, results)
         if frame.table is not None and host.capturing():
             _CAPTURED[id(frame.table)] = frame.table
         if error := host.launch(*call.arguments):
             _launch_again(error, call, device)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return results[0] if len(results) == 1 else results
 
     def prepare(self, tensors: dict[str, Any], outputs: dict[str, Any] | None) -> Any:
         """Check tensors once; return a function that launches the kernel on them, and the outputs by name."""
-        host, inputs = _host(), self._named(tensors)
-        device = inputs[0].get_device()
+        if tensors.keys() != set(self._inputs):
+            self._refuse(tensors)
+        host, (inputs, layout, addresses) = _host(), self._key(tensors)
+        device = layout[0]
         _expect(device >= 0, f"tensor {self._inputs[0]} is on {inputs[0].device}, expected a CUDA device")
         with torch.cuda.device(device):
-            results = self._bind(tensors, outputs)[2]
-            given = tuple(results[name] for name in self._outputs)
-            layout = (device, *[(x.shape, x.stride(), x.dtype, x.requires_grad) for x in (*inputs, *given)])
-            frame = self._framed(layout, inputs, given)
-        addresses = [x.data_ptr() for x in (*inputs, *given)]
+            named = self._bind(tensors, outputs)[2]
+            results = tuple(named[name] for name in self._outputs)
+            frame = self._framed(_with(layout, results), inputs, results)
+        where = tuple(x.data_ptr() for x in results)
         calls: dict[int, _Call] = {}  # by stream
+        stream_of, start = host.stream, host.launch
 
         def called(stream: int) -> _Call:
             with torch.cuda.device(device):
-                return calls.setdefault(
-                    stream, self._called((frame.number, stream, *addresses), frame, inputs, given)
-                )
+                made = self._called((frame.number, stream, addresses, *where), frame, inputs, results)
+            return calls.setdefault(stream, made)
 
         def launch() -> None:
-            stream = host.stream(device)
+            stream = stream_of(device)
             call = calls.get(stream) or called(stream)
-            if frame.table is not None and host.capturing():
-                _CAPTURED[id(frame.table)] = frame.table
-            if host.one_device or host.device() == device:
-                error = host.launch(*call.arguments)
-            else:
-                with torch.cuda.device(device):
-                    error = host.launch(*call.arguments)
-            if error:
+            if error := start(*call.arguments):
                 _launch_again(error, call, device)
 
-        called(host.stream(device))
-        return launch, results
+        def careful() -> None:
+            """The same, for a kernel with a table, or where there are several devices."""
+            if frame.table is not None and host.capturing():
+                _CAPTURED[id(frame.table)] = frame.table
+            if host.device() == device:
+                launch()
+            else:
+                with torch.cuda.device(device):
+                    launch()
 
-    def _named(self, tensors: dict[str, Any]) -> list[Any]:
-        """The inputs in their order."""
-        if len(tensors) == len(self._inputs):
-            try:
-                return [tensors[name] for name in self._inputs]
-            except KeyError:
-                pass
+        called(host.stream(device))
+        return careful if frame.table is not None or not host.one_device else launch, named
+
+    def register(self, name: str, fake: Any) -> Any:
+        """Make `torch.ops.wsopt.NAME` of the kernel, once; `fake(tensors)` makes outputs without computing them."""
+        if self._operator is None:
+            _expect(
+                not hasattr(torch.ops.wsopt, name),
+                f"torch.ops.wsopt.{name} is another kernel's: choose a name, as in register({name + '_2'!r})",
+            )
+            self._library = torch.library.Library("wsopt", "FRAGMENT")
+            parameters = ", ".join(f"Tensor {_argument(one)}" for one in self._inputs)
+            results = (
+                "Tensor" if len(self._outputs) == 1 else f"({', '.join('Tensor' for _ in self._outputs)})"
+            )
+            tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+            self._library.define(f"{name}({parameters}) -> {results}", tags=tags)
+            self._library.impl(
+                name, lambda *given: self.run(dict(zip(self._inputs, given, strict=True)), None), "CUDA"
+            )
+            torch.library.register_fake(
+                f"wsopt::{name}",
+                lambda *given: fake(dict(zip(self._inputs, given, strict=True))),
+                lib=self._library,
+            )
+            self._operator = getattr(torch.ops.wsopt, name)
+        return self._operator
+
+    def _refuse(self, tensors: dict[str, Any]) -> NoReturn:
+        """Say which input is missing or unknown."""
         wanted = ", ".join(self._inputs)
         for name in self._inputs:
             _expect(name in tensors, f"tensor {name} is missing; the inputs are {wanted}")
@@ -201,7 +240,8 @@ class Launcher:
 
     def _called(self, key: Any, frame: _Frame, inputs: list[Any], outputs: Any) -> _Call:
         """The launch of a frame at these addresses on a stream; the kernel is compiled where it never was."""
-        _number, stream, *addresses = key
+        _number, stream, (*addresses,), *rest = key
+        addresses += rest
         device = inputs[0].get_device()
         for name, one in zip((*self._inputs, *self._outputs), (*inputs, *outputs), strict=True):
             _expect(one.get_device() == device, f"tensor {name} is on {one.device}, expected cuda:{device}")

@@ -41,6 +41,7 @@ class Axes:
     layouts: dict[str, Layout] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
     batches: list[Dim] = field(default_factory=list)
+    singles: list[Dim] = field(default_factory=list)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
@@ -154,6 +155,7 @@ def _assign_roles(axes: Axes, node: Node) -> None:
     _assign(axes, node, node.name, rank - 1, Role.COLUMN)
     for dim in range(rank - 2):
         if node.type.shape[dim] == 1:
+            axes.singles.append(axes.axis(node.name, dim))
             continue
         _assign(axes, node, node.name, dim, Role.BATCH)
         axis = axes.axis(node.name, dim)

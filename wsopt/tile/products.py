@@ -13,7 +13,7 @@ from wsopt.tile.axes import Axes, Dim, find_axes, input_layout, is_pointwise, ma
 from wsopt.tile.expand import Term
 from wsopt.tile.merge import RawView, merge_views
 from wsopt.tile.nodes import OPERANDS, OUTPUTS, SOURCES, narrow_nodes, pointwise
-from wsopt.tile.types import Contraction, Output, Region, Role, Source, Statement
+from wsopt.tile.types import Contraction, Output, Region, Role, Source, Statement, View
 
 
 @dataclass(slots=True)
@@ -167,11 +167,12 @@ def _output_view(builder: _Builder, name: str) -> RawView:
     )
 
 
-def _shape(builder: _Builder, output: RawView) -> tuple[tuple[str, int] | int, ...]:
+def _shape(builder: _Builder, output: RawView, view: View) -> tuple[tuple[str, int] | int, ...]:
     """For each dimension of an output an input that has its extent: so shapes can be run-time values."""
+    seen = {dim for dims in view.origin for dim in dims}
     return tuple(
-        1 if extent == 1 and axis not in builder.axes.roles else _with_axis(builder, axis)
-        for axis, extent in zip(output.axes, output.extents, strict=True)
+        1 if extent == 1 and dim not in seen else _with_axis(builder, axis)
+        for dim, (axis, extent) in enumerate(zip(output.axes, output.extents, strict=True))
     )
 
 
@@ -247,7 +248,12 @@ def products_region(graph: Graph) -> Region:
     keys = [*builder.raw, *outputs]
     raws = [*builder.raw.values(), *outputs.values()]
     views, _, extents = merge_views(
-        raws, builder.axes.roles, builder.axes.batches, _extents(builder), frozenset(builder.counted)
+        raws,
+        builder.axes.roles,
+        builder.axes.batches,
+        _extents(builder),
+        frozenset(builder.counted),
+        singles=[axis for axis in builder.axes.singles if axis not in builder.counted],
     )
     view = dict(zip(keys, views, strict=True))
     return Region(
@@ -258,7 +264,7 @@ def products_region(graph: Graph) -> Region:
         sources=tuple(Source(use, view[use], spans) for use, spans in builder.sources.items()),
         statements=tuple(builder.statements),
         outputs=tuple(
-            Output(name, str(builder.values[name]), view[key], _shape(builder, outputs[key]))
+            Output(name, str(builder.values[name]), view[key], _shape(builder, outputs[key], view[key]))
             for name, key in zip(graph.outputs, outputs, strict=True)
         ),
     )

@@ -72,6 +72,8 @@ def assign_batches(axes: LoopAxes, node: Node) -> None:
         for atom in axes.atoms(node.name, dim):
             if axes.extents[atom] > 1:
                 _set_role(axes, node, node.name, dim, atom, Role.BATCH)
+            else:
+                axes.singles.append(atom)
 
 
 def _assign_last(axes: LoopAxes, node: Node) -> None:

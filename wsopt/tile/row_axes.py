@@ -67,12 +67,12 @@ def _dims(axes: LoopAxes, use: str) -> list[Dim]:
 
 
 def _others(axes: LoopAxes, column: Dim) -> list[Dim]:
-    """The other axes of the nodes, outer ones first."""
+    """The other axes of the nodes, outer ones first, and among them those of one element."""
     found: dict[Dim, None] = {}
     for node in sorted(axes.live, key=lambda node: -node.type.rank):
         for dim in range(node.type.rank):
             found.update((atom, None) for atom in axes.atoms(node.name, dim))
-    return [axis for axis in found if axis != column and axes.extents[axis] > 1]
+    return [axis for axis in found if axis != column]
 
 
 def row_axes(graph: Graph) -> LoopAxes:
@@ -82,10 +82,12 @@ def row_axes(graph: Graph) -> LoopAxes:
     """
     axes = relate_axes(graph)
     column = _column(axes)
-    others = _others(axes, column)
+    outer = _others(axes, column)
+    others = [axis for axis in outer if axes.extents[axis] > 1]
     if not others:
         raise LoweringError(f"graph {graph.name}: there is one row; a kernel spreads rows over the card")
     *batches, row = others
     axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
     axes.batches = batches
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1]
     return axes
