@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tile.assemble import assemble_tiles
-from wsopt.tile.axes import live_nodes
 from wsopt.tile.chain import Chain, read_values
 from wsopt.tile.expand import Term
 from wsopt.tile.factors import move_factors

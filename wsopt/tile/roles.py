@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
-from wsopt.tile.axes import Dim, live_nodes, matmul_dims
+from wsopt.tile.axes import Dim, matmul_dims
 from wsopt.tile.loop_axes import LoopAxes, input_path, relate_axes
 from wsopt.tile.types import SLAB, Role
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph
 from wsopt.machine.types import Machine
 from wsopt.tile.assemble import assemble_tiles
-from wsopt.tile.axes import live_nodes
 from wsopt.tile.chain import read_values
 from wsopt.tile.loop_axes import LoopAxes
 from wsopt.tile.padding import pad_rows
