@@ -166,11 +166,9 @@ def run(
         _print_json({"device": device, **result})
     else:
         lines = result.get("lines")
-        ran = f", {lines['run']} of {lines['of']} lines" if lines else ""
-        _print(
-            f"{folder}: {result['seeds']} seeds on {device}{ran}, "
-            f"relative error {result['max_relative_error']:.1e}"
-        )
+        ran = f", {lines['run']} of {lines['of']} lines ran" if lines else ""
+        error = f"{result['max_relative_error']:.1e}"
+        _print(f"{folder}: {result['seeds']} seeds on {device}, relative error {error}{ran}")
 
 
 def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:

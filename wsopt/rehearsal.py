@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from wsopt.emit.product_body import covering_slabs
 from wsopt.errors import CheckError
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
@@ -77,12 +79,22 @@ def rehearse(
     lines = marked(source).lines
     if len(ran) < len(lines):
         for other in further(graph, structure, max(slabs, covering_slabs(verified))):
+            if not _has_numbers(other):
+                continue
             worst = max(worst, _executed(other, source, range(min(seeds, _FURTHER_SEEDS)), _silent, ran))
             if len(ran) == len(lines):
                 break
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
     return Rehearsal(seeds, worst, covered.of - len(covered.missed), covered.of)
+
+
+def _has_numbers(graph: Graph) -> bool:
+    """Whether a graph's outputs are numbers: at some extents a row may have nothing that it could be a mean of."""
+    return not any(
+        np.isnan(value.astype(np.float32)).any()
+        for value in evaluate(graph, random_inputs(graph, 0)).values()
+    )
 
 
 def _silent(done: int, total: int) -> None:
