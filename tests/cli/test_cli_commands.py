@@ -22,12 +22,18 @@ def test_run(compiled: Compiled) -> None:
     found = json.loads(wsopt(compiled.folder, "run", "small.wsopt", "--seeds", "2", "--json").stdout)
     assert (found["device"], found["seeds"]) == ("cpu", 2)
     assert 0 <= found["max_relative_error"] < 1e-2
+    assert found["lines"]["run"] == found["lines"]["of"] > 20
+    assert done.stdout.rstrip().endswith(", {run} of {of} lines ran".format(**found["lines"]))
 
 
 def test_inspect(compiled: Compiled) -> None:
     done = wsopt(compiled.folder, "inspect", "small.wsopt")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (compiled.build / "report.txt").read_text(encoding="utf-8")
+    lines = compiled.summary["verified"]["interpreter"]["lines"]["of"]
+    assert f"all {lines} lines of the kernel's device functions ran, under 20 interleavings" in " ".join(
+        done.stdout.split()
+    )
 
 
 def test_inspect_json(compiled: Compiled) -> None:

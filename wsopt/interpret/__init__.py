@@ -1,16 +1,19 @@
 """Runs an emitted kernel on the CPU under adversarial interleavings and reports races and deadlocks."""
 
 from wsopt.interpret.faults import BarrierError, DeadlockError, InterpreterError, RaceError
+from wsopt.interpret.lines import Coverage, marked
 from wsopt.interpret.mutate import Mutant, mutants
 from wsopt.interpret.run import Execution, execute
 
 __all__ = [
     "BarrierError",
+    "Coverage",
     "DeadlockError",
     "Execution",
     "InterpreterError",
     "Mutant",
     "RaceError",
     "execute",
+    "marked",
     "mutants",
 ]

@@ -13,6 +13,7 @@ import numpy as np
 from wsopt.interpret.dtypes import Array
 from wsopt.interpret.faults import SOURCE_ERRORS, InterpreterError, KernelFault
 from wsopt.interpret.host import ALIGNMENT, HostTensor, aligned
+from wsopt.interpret.lines import MARKS
 from wsopt.interpret.machine import Machine
 from wsopt.interpret.modules import load
 from wsopt.interpret.scheduler import kernel_line
@@ -21,10 +22,11 @@ from wsopt.interpret.storage import NEVER, Storage
 
 @dataclass(frozen=True)
 class Execution:
-    """What a kernel computed, and in how many scheduler steps."""
+    """What a kernel computed, in how many scheduler steps, and which of its device functions' statements ran."""
 
     outputs: dict[str, Array]
     steps: int
+    ran: frozenset[int]
 
 
 def execute(
@@ -51,7 +53,8 @@ def execute(
         linecache.cache.pop(filename, None)
     for name, tensor in outputs.items():
         _check_complete(name, tensor)
-    return Execution({name: tensor.numpy_array for name, tensor in outputs.items()}, machine.steps)
+    ran = frozenset(number for number, mark in enumerate(names[MARKS]) if mark)
+    return Execution({name: tensor.numpy_array for name, tensor in outputs.items()}, machine.steps, ran)
 
 
 def _launch(names: Mapping[str, Any], tensors: Mapping[str, HostTensor]) -> dict[str, HostTensor]:
