@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
     if name == "compile":
         import importlib
 
-        return importlib.import_module("wsopt.compile").compile_graph
+        return importlib.import_module("wsopt.driver").compile_graph
     if name == "load_graph":
         from wsopt.graph.parse import load_graph
 

@@ -62,7 +62,7 @@ def compile_(
     as_json: AsJson = False,
 ) -> None:
     """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt."""
-    from wsopt.compile import build
+    from wsopt.driver import build
     from wsopt.folder import check_target, write_folder
     from wsopt.graph.parse import load_graph
     from wsopt.machine.load import load_machine

@@ -18,7 +18,7 @@ import pytest
 import row_graphs
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
 
-from wsopt.compile import compile_graph
+from wsopt.driver import compile_graph
 from wsopt.emit.source import expected_wgmma
 from wsopt.emit.text import environment
 from wsopt.gpu import CompiledKernel, Expectation, compile_kernel, verdict

@@ -13,7 +13,7 @@ import pytest
 from tune_examples import FakeMeasurer
 
 from wsopt.cache import cache_folder
-from wsopt.compile import Build, build
+from wsopt.driver import Build, build
 from wsopt.errors import InputError, NotMeasuredError
 from wsopt.folder import read_folder, write_folder
 from wsopt.gpu.candidates import load_candidates

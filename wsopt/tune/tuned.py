@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from wsopt.cache import cache_folder
-from wsopt.compile import Build, builds
+from wsopt.driver import Build, builds
 from wsopt.errors import NotMeasuredError
 from wsopt.gpu.races import Race, code_digest
 from wsopt.graph.serialize import canonical_bytes
