@@ -26,6 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Finds warp-specialized GPU schedules by constraint solving and writes them as Triton (Gluon) kernels.",
 )
 
@@ -63,7 +64,7 @@ def compile_(
     as_json: AsJson = False,
 ) -> None:
     """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt."""
-    from wsopt.compile import build
+    from wsopt.driver import build
     from wsopt.folder import check_target, write_folder
     from wsopt.graph.parse import load_graph
     from wsopt.machine.load import load_machine
@@ -191,10 +192,10 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
 
 
 def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
-    import importlib.util
+    from wsopt.requirements import require_torch, require_triton
 
-    if importlib.util.find_spec("torch") is None:
-        raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
+    require_torch("--device cuda", "--device cpu executes the kernel without torch and GPU")
+    require_triton("--device cuda")
     from wsopt.gpu.launch import require_gpu, run_folder
 
     require_gpu()
@@ -219,14 +220,13 @@ def bench(
     together: Annotated[bool, typer.Option("--together", help="one process for all folders")] = False,
 ) -> None:
     """Measure builds on this GPU against what people use: checked first, then timed interleaved."""
-    import importlib.util
-
     from wsopt.gpu.bench import bench_folders
     from wsopt.gpu.bench_options import DEFAULT_BASELINES, BenchOptions
     from wsopt.gpu.table import text_table
+    from wsopt.requirements import require_torch, require_triton
 
-    if importlib.util.find_spec("torch") is None:
-        raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
+    require_torch("bench")
+    require_triton("bench")
     names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)
     options = BenchOptions(baselines=names, together=together)
     document = bench_folders(folders, options, json_path=json_path)

@@ -74,6 +74,11 @@ def schedule_text(verified: VerifiedSchedule, certificate: Certificate, summary:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
+def read_schedule(text: str) -> Schedule:
+    """The schedule in the text of a schedule.json that this process has made; nothing is checked again."""
+    return _SCHEDULE.validate_python(json.loads(text)["schedule"])
+
+
 def _refuse(path: Path, why: str) -> InputError:
     return InputError(str(path), [Problem("", why)])
 

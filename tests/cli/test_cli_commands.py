@@ -91,9 +91,11 @@ def test_version_and_help(tmp_path: Path) -> None:
     text = wsopt(tmp_path, "--help").stdout
     for command in ("compile", "inspect", "run", "bench", "tune", "machines", "ops", "schema"):
         assert f"  {command} " in text
-        done = wsopt(tmp_path, command, "--help")
+        done, short = (wsopt(tmp_path, command, option) for option in ("--help", "-h"))
         assert done.returncode == 0
         assert "Usage: wsopt" in done.stdout
+        assert short.stdout == done.stdout
+    assert wsopt(tmp_path, "-h").stdout == text
 
 
 WORDS = ("for", "gl", "ring", "tile", "x", "x_desc", "outputs", "lambda", "kernel")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import random
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from cli_runs import FILES, Compiled, contents, product, write, wsopt
+
+from wsopt.requirements import TRITON
 
 KEYS = {
     "name", "machine", "status", "predicted_us", "bound_us", "roofline_us", "gap", "solve_s", "structures",
@@ -67,6 +70,9 @@ def test_writes_the_four_files(compiled: Compiled) -> None:
         if line.startswith(("import ", "from "))
     }
     assert imports == {"torch", "triton"}
+    head = ast.get_docstring(ast.parse(kernel)) or ""
+    assert f"Needs torch and {TRITON}." in head
+    assert head.endswith("SPDX-License-Identifier: Apache-2.0")
     assert {path.name for path in compiled.folder.iterdir()} == {"small.json", "small.wsopt", "cache"}
 
 

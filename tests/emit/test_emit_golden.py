@@ -18,7 +18,7 @@ import pytest
 import row_graphs
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
 
-from wsopt.compile import compile_graph
+import wsopt
 from wsopt.emit.source import expected_wgmma
 from wsopt.emit.text import environment
 from wsopt.gpu import CompiledKernel, Expectation, compile_kernel, verdict
@@ -171,7 +171,7 @@ def in_no_example(g: GraphBuilder) -> tuple[Symbol, ...]:
 
 
 def test_a_graph_in_no_example() -> None:
-    found = compile_graph(graph_of(in_no_example, "unseen"), use_cache=False)
+    found = wsopt.compile(graph_of(in_no_example, "unseen"), use_cache=False)
     assert (found.summary["status"], found.summary["gap"]) == ("optimal", 0)
     (kernel,) = found.summary["kernels"]
     assert kernel["ptxas"]["wgmma"] > 0

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wsopt.errors import CheckError, InputError, Problem
+from wsopt.errors import InputError, Problem, RequirementError
 from wsopt.gpu import cuda_clock
 from wsopt.gpu.inputs import poison, poisoned, random_inputs
 from wsopt.gpu.json_file import read_json
@@ -70,9 +70,9 @@ class Prepared:
 
 
 def require_gpu() -> None:
-    """Raise CheckError where torch sees no GPU."""
+    """Raise RequirementError where torch sees no GPU."""
     if not torch.cuda.is_available():
-        raise CheckError("torch sees no GPU here; --device cpu executes the kernel in the interpreter")
+        raise RequirementError("torch sees no GPU here; --device cpu executes the kernel in the interpreter")
 
 
 def load_folder(path: Path) -> BuildFolder:
