@@ -129,6 +129,20 @@ def test_an_input_whose_dimension_is_two_axes_keeps_one_extent() -> None:
     assert small.fault(made.source, 3) is None
 
 
+def placed(g: GraphBuilder) -> Symbol:
+    """y = x w + r, with w and r transposed in memory, and x in the rows of something wider."""
+    x = g.input("x", (1024, 512), "bf16", strides=(640, 1))
+    w = g.input("w", (512, 1024), "bf16", strides=(1, 512))
+    r = g.input("r", (1024, 1024), "f32", strides=(1, 1024))
+    return g.cast(g.add(g.matmul(x, w), r), dtype="bf16", name="y")
+
+
+def test_inputs_are_rehearsed_where_they_lie() -> None:
+    graph = graph_of(placed)
+    made = build(graph, structure())
+    assert rehearse(graph, made.verified, made.source, 2).seeds == 2
+
+
 def limited(g: GraphBuilder) -> Symbol:
     """Columns from 1000 on are zero, and so is what lies behind the diagonal."""
     x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
