@@ -8,8 +8,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import inputs, storer, text
-from wsopt.emit.choices import helper, helpers
-from wsopt.emit.expressions import NAN_RULE
+from wsopt.emit.called import called
 from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.held import layout_constants
 from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
@@ -153,11 +152,6 @@ def _numbers(written: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _turns(written: str) -> list[str]:
-    """Functions of an angle that a kernel's text calls; those of Triton need a stack, for angles of any size."""
-    return [name for name in ("sin", "cos") if f"{name}_approx(" in written]
-
-
 def _boxes(plan: KernelPlan) -> list[Box]:
     return [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()]
 
@@ -254,13 +248,10 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "row_length": region.extent(Role.COLUMN) if region.whole_rows else 0,
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
-        "uses_tanh": "tanh_approx(" in piece,
-        "turns": _turns(piece),
-        "choices": [(helper(name), name) for name in helpers(piece)],
+        **called(piece),
         "uses_lane_sums": False,
         "deals": False,
         "order_lines": (),
-        "uses_language": NAN_RULE in piece,
         "has_batch": plan.has_batch,
         "pieces": s.pieces,
         "persistent": s.persistent,
@@ -332,12 +323,9 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
         "operand_layout": True,
         "register_layouts": layouts,
         "constants": [*slab_constants(plan), *_numbers(written)],
-        "uses_tanh": "tanh_approx(" in written,
-        "turns": _turns(written),
-        "choices": [(helper(name), name) for name in helpers(written)],
+        **called(written),
         "uses_lane_sums": "lane_sums(" in written,
         "uses_by_lanes": "by_lanes(" in written,
-        "uses_language": NAN_RULE in written,
         "tiles": batches + "row_tiles",
         "trips": "",
         "inner_extent": inner_extent(plan.program.region, plan.verified.machine),

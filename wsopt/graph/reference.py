@@ -78,12 +78,27 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products of layers keep their size (not f8, whose range that would leave).
-    Integers are -8..7, bools fair coins.
+    Integers are -8..7, bools fair coins. Strides are the input's.
     """
     return {
-        item.name: _random_array(item.type, np.random.default_rng([seed, index]), _scale(graph, item))
+        item.name: _placed(
+            _random_array(item.type, np.random.default_rng([seed, index]), _scale(graph, item)), item.strides
+        )
         for index, item in enumerate(graph.inputs)
     }
+
+
+def _placed(values: Array, strides: tuple[int, ...] | None) -> Array:
+    """The values with these strides (in elements) in memory; where a stride is 0 the last ones repeat."""
+    if strides is None:
+        return values
+    reach = sum((extent - 1) * stride for extent, stride in zip(values.shape, strides, strict=True))
+    memory = np.zeros((reach + 1) * values.itemsize, np.uint8)
+    placed: Array = np.ndarray(
+        values.shape, values.dtype, memory, strides=[stride * values.itemsize for stride in strides]
+    )
+    placed[...] = values
+    return placed
 
 
 def _random_array(tensor: TensorType, rng: np.random.Generator, scale: float) -> Array:
