@@ -183,7 +183,7 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
         )
     finally:
         stop()
-    return {"seeds": result.seeds, "max_relative_error": result.max_relative_error}
+    return result.figures
 
 
 def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
 from wsopt.errors import CheckError
-from wsopt.graph.reference import evaluate, random_inputs, relative_error
+from wsopt.graph.agreement import Referee, expectations
+from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import execute
 from wsopt.schedule.verified import VerifiedSchedule
@@ -24,10 +27,26 @@ _FAR_SEEDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """How many interleavings a kernel passed, and the largest relative error among its outputs."""
+    """How many interleavings a kernel passed, and how far its outputs were off at most.
+
+    `max_relative_error` is of a whole output, `max_row_error` of a row, and `max_share` the largest part of its bound
+    that an element's difference came to (`agreement/judge.py`).
+    """
 
     seeds: int
     max_relative_error: float
+    max_row_error: float
+    max_share: float
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The figures as JSON data."""
+        return {
+            "seeds": self.seeds,
+            "max_relative_error": self.max_relative_error,
+            "max_row_error": self.max_row_error,
+            "max_bound_share": self.max_share,
+        }
 
 
 def rehearse(
@@ -48,25 +67,23 @@ def rehearse(
     worst = _executed(reduced(graph, structure, slabs), source, range(seeds), progress)
     far = reaching(graph, structure, slabs)
     if far is not None:
-        worst = max(worst, _executed(far, source, range(min(seeds, _FAR_SEEDS)), lambda _done, _total: None))
-    return Rehearsal(seeds, worst)
+        worst |= _executed(far, source, range(min(seeds, _FAR_SEEDS)), lambda _done, _total: None)
+    return Rehearsal(seeds, worst.error, worst.row_error, worst.share)
 
 
-def _executed(graph: Graph, source: str, seeds: range, progress: Callable[[int, int], None]) -> float:
-    """The worst error of a graph's outputs over these interleavings."""
+def _executed(graph: Graph, source: str, seeds: range, progress: Callable[[int, int], None]) -> Agreement:
+    """The worst agreement of a graph's outputs over these interleavings."""
     inputs = random_inputs(graph, 0)
-    expected = evaluate(graph, inputs)
-    worst = 0.0
+    referee = Referee(
+        expectations(graph, inputs), {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
+    )
+    worst = NO_DIFFERENCE
     for seed in seeds:
         progress(seed, len(seeds))
         outputs = execute(source, inputs, seed=seed, processors=_PROCESSORS).outputs
-        for name, value in expected.items():
-            error = relative_error(outputs[name], value)
-            allowed = TOLERANCE[graph.type_of(name).dtype]
-            if not error <= allowed:
-                raise CheckError(
-                    f"graph {graph.name}, output {name}: relative error {error:.2e} on the CPU, "
-                    f"{allowed:.0e} is allowed (seed {seed})"
-                )
-            worst = max(worst, error)
+        for name in graph.outputs:
+            found = referee.agreement(name, outputs[name])
+            if not found.accepted:
+                raise CheckError(f"graph {graph.name}, output {name} on the CPU, seed {seed}: {found.told}")
+            worst |= found
     return worst
