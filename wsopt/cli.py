@@ -163,7 +163,8 @@ def run(
         _print_json({"device": device, **result})
     else:
         _print(
-            f"{folder}: {result['seeds']} seeds on {device}, relative error {result['max_relative_error']:.1e}"
+            f"{folder}: {result['seeds']} seeds on {device}, relative error {result['max_relative_error']:.1e}, "
+            f"of the worst row {result['max_row_error']:.1e}"
         )
 
 
@@ -191,16 +192,17 @@ def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
 
     if importlib.util.find_spec("torch") is None:
         raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
+    from wsopt.agreement.judge import NO_DIFFERENCE
     from wsopt.gpu.launch import require_gpu, run_folder
 
     require_gpu()
-    worst = 0.0
+    worst = NO_DIFFERENCE
     for seed in range(seeds):
         result = run_folder(folder, seed=seed)
         if not result.accepted():
             raise CheckError(f"{folder}: {result}")
-        worst = max(worst, *(error for _, error in result.errors))
-    return {"seeds": seeds, "max_relative_error": worst}
+        worst |= result.worst
+    return {"seeds": seeds, **worst.figures}
 
 
 @app.command()

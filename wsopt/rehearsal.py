@@ -29,24 +29,21 @@ _FAR_SEEDS = 1
 class Rehearsal:
     """How many interleavings a kernel passed, and how far its outputs were off at most.
 
-    `max_relative_error` is of a whole output, `max_row_error` of a row, and `max_share` the largest part of its bound
-    that an element's difference came to (`agreement/judge.py`).
+    `worst` has the worst figures of all outputs: of a whole one, of a row, and of an element (`agreement/judge.py`).
     """
 
     seeds: int
-    max_relative_error: float
-    max_row_error: float
-    max_share: float
+    worst: Agreement
+
+    @property
+    def max_relative_error(self) -> float:
+        """The largest relative error of an output."""
+        return self.worst.error
 
     @property
     def figures(self) -> dict[str, Any]:
         """The figures as JSON data."""
-        return {
-            "seeds": self.seeds,
-            "max_relative_error": self.max_relative_error,
-            "max_row_error": self.max_row_error,
-            "max_bound_share": self.max_share,
-        }
+        return {"seeds": self.seeds, **self.worst.figures}
 
 
 def rehearse(
@@ -68,7 +65,7 @@ def rehearse(
     far = reaching(graph, structure, slabs)
     if far is not None:
         worst |= _executed(far, source, range(min(seeds, _FAR_SEEDS)), lambda _done, _total: None)
-    return Rehearsal(seeds, worst.error, worst.row_error, worst.share)
+    return Rehearsal(seeds, worst)
 
 
 def _executed(graph: Graph, source: str, seeds: range, progress: Callable[[int, int], None]) -> Agreement:

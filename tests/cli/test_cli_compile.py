@@ -54,6 +54,8 @@ def test_all_three_checks(compiled: Compiled) -> None:
     assert (verified["checker"], verified["compiled"]) == (True, True)
     assert verified["interpreter"]["seeds"] >= 20
     assert 0 <= verified["interpreter"]["max_relative_error"] < 1e-2
+    assert 0 <= verified["interpreter"]["max_row_error"] < 1e-2
+    assert 0 <= verified["interpreter"]["max_bound_share"] <= 1
 
 
 def test_writes_the_four_files(compiled: Compiled) -> None:

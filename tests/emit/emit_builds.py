@@ -10,8 +10,8 @@ from typing import Any
 
 from wsopt.emit.source import emit
 from wsopt.errors import CheckError
-from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.agreement import Referee, expectations
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import Graph
 from wsopt.interpret import execute
@@ -126,9 +126,9 @@ class Case:
         return next((fault for fault in faults if fault is not None), None)
 
 
-def case(graph: Graph, processors: int = 2) -> Case:
-    """Random inputs of a graph, as it is."""
-    inputs = random_inputs(graph, 0)
+def case(graph: Graph, processors: int = 2, inputs: dict[str, Any] | None = None) -> Case:
+    """Inputs of a graph, as it is: random ones if none are given."""
+    inputs = inputs or random_inputs(graph, 0)
     tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
     return Case(inputs, Referee(expectations(graph, inputs), tolerance), processors)
 

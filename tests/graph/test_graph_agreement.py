@@ -133,7 +133,7 @@ def exact_value(inputs: dict[str, Array]) -> Array:
 
 
 def test_a_threshold_flips_within_the_error_and_nowhere_else() -> None:
-    """One element lies on the threshold: either branch is right there, and no third value, and nowhere else."""
+    """One element lies on the threshold: either branch is right there, nothing beyond them is, and nowhere else."""
     inputs = random_inputs(graph_of(threshold(0.1)), 0)
     (plain,) = evaluate(graph_of(threshold(-1e9)), inputs).values()
     at = tuple(np.argwhere(plain > 3)[0])

@@ -52,6 +52,15 @@ class Agreement:
         """The faults in one line."""
         return "; ".join(self.faults)
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """The figures as JSON data."""
+        return {
+            "max_relative_error": self.error,
+            "max_row_error": self.row_error,
+            "max_bound_share": self.share,
+        }
+
     def __or__(self, other: Agreement) -> Agreement:
         """The worse of two in each respect."""
         return Agreement(
@@ -69,7 +78,7 @@ def appraise(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Figure:
     """The step's value with what its operands' errors and its own arithmetic let it be off by."""
     errors = RULES[step.op](kit, step, operands)
     if step.dtype != "bool" and not errors.exact:
-        errors = tidy(kit, step.value, errors)
+        errors = tidy(kit, kit.real(step.value), errors)
     return Figure(step.value, errors, step.dtype)
 
 

@@ -171,23 +171,25 @@ def _log(base: float) -> Rule:
 
 
 def _root(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
-    """sqrt(x) - sqrt(x - e) or, below zero, sqrt(x + e)."""
+    """sqrt(x) - sqrt(x - e), written so that nothing cancels; sqrt(x + e) where x may be below zero."""
     (x,) = operands
     size = kit.real(x.value)
 
     def change(e: Array) -> Array:
-        return kit.xp.where(size >= e, step.value - kit.xp.sqrt(size - e), kit.xp.sqrt(size + e))
+        near = -step.value * kit.xp.expm1(0.5 * kit.xp.log1p(-e / size))
+        return kit.xp.where(size > e, near, kit.xp.sqrt(size + e))
 
     return through(kit, x.errors, change).with_bounded(_own(kit, step))
 
 
 def reciprocal_root(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
-    """1 / sqrt(x - e) - 1 / sqrt(x); unlimited where x may be zero."""
+    """1 / sqrt(x - e) - 1 / sqrt(x), written so that nothing cancels; unlimited where x may be zero."""
     (x,) = operands
     size = kit.real(x.value)
 
     def change(e: Array) -> Array:
-        return kit.xp.where(size > e, 1 / kit.xp.sqrt(size - e) - step.value, float("inf"))
+        near = step.value * kit.xp.expm1(-0.5 * kit.xp.log1p(-e / size))
+        return kit.xp.where(size > e, near, float("inf"))
 
     return through(kit, x.errors, change).with_bounded(_own(kit, step))
 

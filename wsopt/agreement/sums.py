@@ -142,7 +142,8 @@ def _extreme(sign: float) -> Rule:
         def change(e: Array) -> Array:
             up = kit.xp.amax(value + e, axis=axis, keepdims=keep) - largest
             down = largest - kit.xp.amax(value - e, axis=axis, keepdims=keep)
-            return kit.xp.where(up > down, up, down)
+            # The differences are themselves rounded.
+            return kit.xp.where(up > down, up, down) + 2 * F32_UNIT * kit.xp.abs(largest)
 
         return through(kit, x.errors, change)
 
