@@ -88,11 +88,13 @@ def tidy(kit: Kit, value: Array, errors: Errors) -> Errors:
 
     Where the value is infinite there are none but flips.
     """
-    finite = kit.xp.isfinite(value)
-    everywhere = bool(finite.all())
+    everywhere = _finite_sum(kit, value)
+    finite = None if everywhere else kit.xp.isfinite(value)
 
     def known(error: Array) -> Array:
         error = kit.xp.broadcast_to(error, value.shape)
+        if _finite_sum(kit, error):
+            return error
         return kit.xp.nan_to_num(error, nan=float("inf"), posinf=float("inf"))
 
     def smooth(error: Array) -> Array:
@@ -102,3 +104,23 @@ def tidy(kit: Kit, value: Array, errors: Errors) -> Errors:
 
     flip = None if errors.flip is None else known(errors.flip)
     return Errors(smooth(errors.bounded), smooth(errors.random), flip)
+
+
+def _finite_sum(kit: Kit, array: Array) -> bool:
+    """Whether the sum of all elements is finite: then each of them is."""
+    return bool(kit.xp.isfinite(kit.xp.sum(array)))
+
+
+def finite_size(kit: Kit, value: Array) -> Array:
+    """The magnitude of every element, zero where it is not finite."""
+    size = kit.xp.abs(value)
+    return size if _finite_sum(kit, size) else kit.xp.where(kit.xp.isfinite(size), size, 0.0)
+
+
+def grown(kit: Kit, error: Array) -> Array:
+    """At least exp(error) - 1, with no exponential where all errors are small: e + e**2 up to one."""
+    if bool(kit.xp.amax(error) <= 1):
+        square = error * error
+        square += error
+        return square
+    return kit.xp.expm1(error)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added
+from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added, finite_size, grown
 from wsopt.agreement.limits import F32_ROUNDING, FORMATS, FUNCTIONS, SLOPES, TANH_APPROX
 
 Rule = Callable[[Kit, Step, tuple[Figure, ...]], Errors]
@@ -17,7 +17,11 @@ _INTEGERS = ("i32", "i8", "i4")
 
 def _rounded(kit: Kit, step: Step, magnitude: Array) -> Array:
     """The operation's own f32 rounding, relative to `magnitude`; none of whole numbers."""
-    return None if step.dtype in _INTEGERS else F32_ROUNDING * kit.xp.abs(magnitude)
+    if step.dtype in _INTEGERS:
+        return None
+    size = kit.xp.abs(kit.real(magnitude))
+    size *= F32_ROUNDING
+    return size
 
 
 def _scaled(error: Array, factor: Array) -> Array:
@@ -37,15 +41,18 @@ def _add(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
 
 def multiplied(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     """Errors of a b: |a| e_b + |b| e_a + e_a e_b."""
-    a, b = (kit.xp.abs(kit.real(item.value)) for item in operands)
     x, y = (item.errors for item in operands)
+    a, b = (
+        None if other.exact else kit.xp.abs(kit.real(item.value))
+        for item, other in zip(operands, (y, x), strict=True)
+    )
     bounded = added(_scaled(x.bounded, b), _scaled(y.bounded, a))
     if x.smooth is not None and y.smooth is not None:
         bounded = added(bounded, x.smooth * y.smooth)
     return Errors(
         added(bounded, _rounded(kit, step, step.value)),
         added(_scaled(x.random, b), _scaled(y.random, a)),
-        added(_scaled(x.flip, b + _zero_or(kit, y.total)), _scaled(y.flip, a + _zero_or(kit, x.smooth))),
+        added(_scaled(x.flip, added(b, y.total)), _scaled(y.flip, added(a, x.smooth))),
     )
 
 
@@ -147,10 +154,9 @@ def _exp(base: float) -> Rule:
     def rule(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
         """y (e^d - 1), where d is the exponent's error with the rounding of its product with log2(e)."""
         (x,), (relative, _) = operands, FUNCTIONS["exp"]
-        size = kit.xp.abs(kit.real(x.value))
-        exponent = kit.xp.where(kit.xp.isfinite(size), size, 0.0) * F32_ROUNDING + relative
+        exponent = finite_size(kit, kit.real(x.value)) * F32_ROUNDING + relative
         found = x.errors.each(lambda e: e * scale).with_bounded(exponent)
-        return through(kit, found, lambda e: step.value * kit.xp.expm1(e))
+        return through(kit, found, lambda e: step.value * grown(kit, e))
 
     return rule
 
@@ -301,7 +307,9 @@ def _cast(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     own = FORMATS[step.dtype]
     if own.unit <= FORMATS["f32"].unit:
         return x.errors
-    rounding = 2 * (own.unit * kit.xp.abs(value) + own.floor)
+    rounding = kit.xp.abs(value)
+    rounding *= 2 * own.unit
+    rounding += 2 * own.floor
     return Errors(x.errors.bounded, added(x.errors.random, rounding), x.errors.flip)
 
 

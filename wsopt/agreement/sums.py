@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added
+from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added, finite_size, grown
 from wsopt.agreement.limits import (
     CONFIDENCE,
     F8_INSTRUCTION,
@@ -46,19 +46,19 @@ def _matmul(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     if step.dtype == "i32":
         return Errors()
     product, x, y = kit.xp.matmul, a.errors, b.errors
-    magnitude = product(a.value, b.value)
-    bounded = _accumulation(kit, step, operands[0].dtype, (a, b), magnitude)
-    if attribute(step, "precision", "ieee") == "tf32":
-        bounded = bounded + 2 * TF32_OPERAND * magnitude
-    squares = None
+    own = _accumulation(step, operands[0].dtype, int(a.value.shape[-1]))
+    # One product for the accumulation's own error and the left operand's.
+    bounded = product(added(own * a.value, x.bounded), b.value)
+    if y.bounded is not None:
+        bounded = bounded + product(a.value, y.bounded)
     if x.smooth is not None and y.smooth is not None:
         bounded = bounded + product(x.smooth, y.smooth)
-    for own, other, turned in ((x, b.value, False), (y, a.value, True)):
-        if own.bounded is not None:
-            bounded = bounded + (product(other, own.bounded) if turned else product(own.bounded, other))
-        if own.random is not None:
-            pair = (other**2, own.random**2) if turned else (own.random**2, other**2)
-            squares = added(squares, product(*pair))
+    if operands[0].dtype.startswith("f8") and attribute(step, "accumulate", "f32") == "fast":
+        bounded = bounded + _long_f8_sum(kit, step, a, b)
+    squares = None
+    for left, right in ((x.random, b.value), (a.value, y.random)):
+        if left is not None and right is not None:
+            squares = added(squares, product(left * left, right * right))
     if squares is not None:
         bounded = bounded + CONFIDENCE * kit.xp.sqrt(squares)
     flip = None if x.flip is None else product(x.flip, b.value if y.total is None else b.value + y.total)
@@ -77,25 +77,30 @@ def _side(kit: Kit, step: Step, operand: Figure, name: str) -> Figure:
     return Figure(turned(magnitude), operand.errors.each(turned), operand.dtype)
 
 
-def _accumulation(kit: Kit, step: Step, dtype: str, sides: tuple[Figure, Figure], magnitude: Array) -> Array:
-    """Error of the sum of products: that of f32, cut by tensor cores, and of the short sums of f8 before it.
+def _accumulation(step: Step, dtype: str, count: int) -> float:
+    """Error of a sum of `count` products relative to the sum of their magnitudes.
 
     A tensor core of Hopper cuts the 16 products of an instruction and the sum so far two bits below the last
     one of f32, and the result to f32: K 2**-24 in all (Fasi et al., PeerJ Comput. Sci. 7:e330, 2021, for the
-    method and earlier cards). The reference rounds to nearest.
+    method and earlier cards). The reference rounds to nearest. Sums of f8 are shorter between promotions to f32.
     """
-    a, b = sides
-    count = int(a.value.shape[-1])
-    own = F32_UNIT * (count + CONFIDENCE * math.sqrt(count) + 8) * magnitude
-    if not dtype.startswith("f8"):
-        return own
-    if attribute(step, "accumulate", "f32") == "fast":
-        # What the largest addend of an instruction is like: the sum so far. Terms of either sign are taken for it.
-        spread = kit.xp.sqrt(kit.xp.matmul(a.value**2, b.value**2))
-        largest = kit.xp.abs(step.value) + 2 * spread
-        return own + TENSOR_F8 * _cuts(count, 1) * largest
-    runs = -(-count // F8_RUN)
-    return own + TENSOR_F8 * _cuts(min(count, F8_RUN), runs) / runs * magnitude
+    own = F32_UNIT * (count + CONFIDENCE * math.sqrt(count) + 8)
+    if attribute(step, "precision", "ieee") == "tf32":
+        own += 2 * TF32_OPERAND
+    if dtype.startswith("f8") and attribute(step, "accumulate", "f32") != "fast":
+        runs = -(-count // F8_RUN)
+        own += TENSOR_F8 * _cuts(min(count, F8_RUN), runs) / runs
+    return own
+
+
+def _long_f8_sum(kit: Kit, step: Step, a: Figure, b: Figure) -> Array:
+    """Error of a sum of f8 products that is never promoted.
+
+    The largest addend of an instruction is taken to be the sum so far: twice the root of the sum of squares above
+    the result, as terms of either sign come to.
+    """
+    spread = kit.xp.sqrt(kit.xp.matmul(a.value**2, b.value**2))
+    return TENSOR_F8 * _cuts(int(a.value.shape[-1]), 1) * (kit.xp.abs(step.value) + 2 * spread)
 
 
 def _cuts(length: int, runs: int) -> float:
@@ -159,15 +164,17 @@ def _softmax(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     axis = attribute(step, "axis", -1)
     value, p = kit.real(x.value), step.value
     count = value.shape[axis]
-    size = kit.xp.where(kit.xp.isfinite(value), kit.xp.abs(value), 0.0)
-    exponent = F32_ROUNDING * (size + kit.xp.amax(size, axis=axis, keepdims=True))
+    size = finite_size(kit, value)
+    exponent = size + kit.xp.amax(size, axis=axis, keepdims=True)
+    exponent *= F32_ROUNDING
     own = SOFTMAX + F32_UNIT * 2 * (min(count, CONFIDENCE * math.sqrt(count)) + 8)
 
     def change(e: Array) -> Array:
-        grown = kit.xp.expm1(e)
-        whole = kit.xp.sum(p * grown, axis=axis, keepdims=True)
-        error = kit.xp.nan_to_num(p * kit.xp.expm1(e + whole + own), nan=1.0, posinf=1.0)
-        return kit.xp.where(error > 1, 1.0, error)
+        whole = kit.xp.sum(p * grown(kit, e), axis=axis, keepdims=True)
+        error = grown(kit, e + (whole + own))
+        error *= p
+        # Between 0 and 1 nothing is further apart than one; where nothing is known, it is as much.
+        return kit.xp.where(error <= 1, error, 1.0)
 
     return through(kit, x.errors.with_bounded(exponent), change)
 
