@@ -168,8 +168,8 @@ def run(
     else:
         lines = result.get("lines")
         ran = f", {lines['run']} of {lines['of']} lines ran" if lines else ""
-        error = f"{result['max_relative_error']:.1e}"
-        _print(f"{folder}: {result['seeds']} seeds on {device}, relative error {error}{ran}")
+        errors = f"relative error {result['max_relative_error']:.1e}, of the worst row {result['max_row_error']:.1e}"
+        _print(f"{folder}: {result['seeds']} seeds on {device}, {errors}{ran}")
 
 
 def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
@@ -196,16 +196,17 @@ def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
 
     require_torch("--device cuda", "--device cpu executes the kernel without torch and GPU")
     require_triton("--device cuda")
+    from wsopt.agreement.judge import NO_DIFFERENCE
     from wsopt.gpu.launch import require_gpu, run_folder
 
     require_gpu()
-    worst = 0.0
+    worst = NO_DIFFERENCE
     for seed in range(seeds):
         result = run_folder(folder, seed=seed)
         if not result.accepted():
             raise CheckError(f"{folder}: {result}")
-        worst = max(worst, *(error for _, error in result.errors))
-    return {"seeds": seeds, "max_relative_error": worst}
+        worst |= result.worst
+    return {"seeds": seeds, **worst.figures}
 
 
 @app.command()

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
 from wsopt.emit.product_body import covering_slabs
 from wsopt.errors import CheckError
-from wsopt.graph.reference import evaluate, random_inputs, relative_error
+from wsopt.graph.agreement import Referee, expectations
+from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.schedule.verified import VerifiedSchedule
@@ -37,22 +39,26 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """How many interleavings a kernel passed, the largest relative error among its outputs, and how many lines of its
-    device functions ran, of how many.
+    """How many interleavings a kernel passed, how far its outputs were off at most, and how many lines ran.
+
+    `worst` has the worst figures of all outputs: of a whole one, of a row, and of an element (`agreement/judge.py`).
+    `lines` are those of the kernel's device functions.
     """
 
     seeds: int
-    max_relative_error: float
+    worst: Agreement
     lines_run: int
     lines: int
 
+    @property
+    def max_relative_error(self) -> float:
+        """The largest relative error of an output."""
+        return self.worst.error
+
     def summary(self) -> dict[str, Any]:
         """The same as `--json` prints it."""
-        return {
-            "seeds": self.seeds,
-            "max_relative_error": self.max_relative_error,
-            "lines": {"run": self.lines_run, "of": self.lines},
-        }
+        lines = {"run": self.lines_run, "of": self.lines}
+        return {"seeds": self.seeds, **self.worst.figures, "lines": lines}
 
 
 def rehearse(
@@ -75,13 +81,13 @@ def rehearse(
     worst = _executed(reduced(graph, structure, slabs), source, range(seeds), progress, ran)
     far = reaching(graph, structure, slabs)
     if far is not None:
-        worst = max(worst, _executed(far, source, range(min(seeds, _FAR_SEEDS)), _silent, ran))
+        worst |= _executed(far, source, range(min(seeds, _FAR_SEEDS)), _silent, ran)
     lines = marked(source).lines
     if len(ran) < len(lines):
         for other in further(graph, structure, max(slabs, covering_slabs(verified))):
             if not _has_numbers(other):
                 continue
-            worst = max(worst, _executed(other, source, range(min(seeds, _FURTHER_SEEDS)), _silent, ran))
+            worst |= _executed(other, source, range(min(seeds, _FURTHER_SEEDS)), _silent, ran)
             if len(ran) == len(lines):
                 break
     covered = Coverage(lines, frozenset(ran))
@@ -116,23 +122,20 @@ def _check_covered(graph: Graph, source: str, covered: Coverage) -> None:
 
 def _executed(
     graph: Graph, source: str, seeds: range, progress: Callable[[int, int], None], ran: set[int]
-) -> float:
-    """The worst error of a graph's outputs over these interleavings; notes in `ran` which statements do."""
+) -> Agreement:
+    """The worst agreement of a graph's outputs over these interleavings; notes in `ran` which statements do."""
     inputs = random_inputs(graph, 0)
-    expected = evaluate(graph, inputs)
-    worst = 0.0
+    referee = Referee(
+        expectations(graph, inputs), {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
+    )
+    worst = NO_DIFFERENCE
     for seed in seeds:
         progress(seed, len(seeds))
         execution = execute(source, inputs, seed=seed, processors=_PROCESSORS)
         ran |= execution.ran
-        outputs = execution.outputs
-        for name, value in expected.items():
-            error = relative_error(outputs[name], value)
-            allowed = TOLERANCE[graph.type_of(name).dtype]
-            if not error <= allowed:
-                raise CheckError(
-                    f"graph {graph.name}, output {name}: relative error {error:.2e} on the CPU, "
-                    f"{allowed:.0e} is allowed (seed {seed})"
-                )
-            worst = max(worst, error)
+        for name in graph.outputs:
+            found = referee.agreement(name, execution.outputs[name])
+            if not found.accepted:
+                raise CheckError(f"graph {graph.name}, output {name} on the CPU, seed {seed}: {found.told}")
+            worst |= found
     return worst

@@ -19,11 +19,14 @@ def test_run(compiled: Compiled) -> None:
     done = wsopt(compiled.folder, "run", "small.wsopt", "--seeds", "3")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("small.wsopt: 3 seeds on cpu, relative error ")
+    assert ", of the worst row " in done.stdout
     found = json.loads(wsopt(compiled.folder, "run", "small.wsopt", "--seeds", "2", "--json").stdout)
     assert (found["device"], found["seeds"]) == ("cpu", 2)
     assert 0 <= found["max_relative_error"] < 1e-2
     assert found["lines"]["run"] == found["lines"]["of"] > 20
     assert done.stdout.rstrip().endswith(", {run} of {of} lines ran".format(**found["lines"]))
+    assert 0 <= found["max_row_error"] < 1e-2
+    assert 0 <= found["max_bound_share"] <= 1
 
 
 def test_inspect(compiled: Compiled) -> None:

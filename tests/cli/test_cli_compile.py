@@ -58,6 +58,8 @@ def test_all_three_checks(compiled: Compiled) -> None:
     assert verified["interpreter"]["seeds"] >= 20
     assert 0 <= verified["interpreter"]["max_relative_error"] < 1e-2
     assert verified["interpreter"]["lines"]["run"] == verified["interpreter"]["lines"]["of"] > 20
+    assert 0 <= verified["interpreter"]["max_row_error"] < 1e-2
+    assert 0 <= verified["interpreter"]["max_bound_share"] <= 1
 
 
 def test_writes_the_four_files(compiled: Compiled) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wsopt.compile import build
+
 from wsopt.errors import LoweringError, WsoptError
 from wsopt.graph.parse import parse_graph
 from wsopt.machine import load_machine

@@ -26,7 +26,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     `inputs` holds an array of the declared shape and dtype for each input; strides do not matter.
     Arithmetic is in f32, and only casts round. Raises InputError if the arrays do not fit the graph.
     """
-    _check_inputs(graph, inputs)
+    check_inputs(graph, inputs)
     values: dict[str, Array] = {item.name: inputs[item.name] for item in graph.inputs}
     # A value is let go after its last use: graphs of large tensors have many.
     uses = Counter([*(name for node in graph.nodes for name in node.tensors), *graph.outputs])
@@ -48,12 +48,16 @@ def _evaluate_node(node: Node, values: Mapping[str, Array]) -> Array:
 
 
 def _operand(operand: Operand, values: Mapping[str, Array]) -> Array:
-    if isinstance(operand, str):
-        return values[operand]
+    return values[operand] if isinstance(operand, str) else operand_array(operand)
+
+
+def operand_array(operand: int | float) -> Array:
+    """A number among a node's operands, i32 or f32."""
     return np.asarray(operand, dtype=np.int32 if isinstance(operand, int) else np.float32)
 
 
-def _check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
+def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
+    """Raise InputError if the arrays are not those that the graph declares."""
     faults = Faults(f"inputs of {graph.name}")
     names = [item.name for item in graph.inputs]
     for name in inputs:
