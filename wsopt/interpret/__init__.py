@@ -1,7 +1,7 @@
 """Runs an emitted kernel on the CPU under adversarial interleavings and reports races and deadlocks."""
 
 from wsopt.interpret.faults import BarrierError, DeadlockError, InterpreterError, RaceError
-from wsopt.interpret.mutate import Mutant, mutants
+from wsopt.interpret.mutate import Mutant, Place, deletions, mutants
 from wsopt.interpret.run import Execution, execute
 
 __all__ = [
@@ -10,7 +10,9 @@ __all__ = [
     "Execution",
     "InterpreterError",
     "Mutant",
+    "Place",
     "RaceError",
+    "deletions",
     "execute",
     "mutants",
 ]

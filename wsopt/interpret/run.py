@@ -21,10 +21,11 @@ from wsopt.interpret.storage import NEVER, Storage
 
 @dataclass(frozen=True)
 class Execution:
-    """What a kernel computed, and in how many scheduler steps."""
+    """What a kernel computed, in how many scheduler steps, and the lines whose waits ended a product or a store."""
 
     outputs: dict[str, Array]
     steps: int
+    ending: frozenset[int]
 
 
 def execute(
@@ -51,7 +52,8 @@ def execute(
         linecache.cache.pop(filename, None)
     for name, tensor in outputs.items():
         _check_complete(name, tensor)
-    return Execution({name: tensor.numpy_array for name, tensor in outputs.items()}, machine.steps)
+    arrays = {name: tensor.numpy_array for name, tensor in outputs.items()}
+    return Execution(arrays, machine.steps, frozenset(machine.ending))
 
 
 def _launch(names: Mapping[str, Any], tensors: Mapping[str, HostTensor]) -> dict[str, HostTensor]:

@@ -1,0 +1,34 @@
+"""The kernels whose mutants are run: those of problems/ and the goldens of the emit tests."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import test_emit_golden
+from mutants_prepared import Prepared
+
+from wsopt.compile import SEEDS, compile_graph
+from wsopt.folder import read_folder
+from wsopt.graph.parse import load_graph
+from wsopt.rehearsal import rehearsed
+
+PROBLEMS = Path(__file__).parents[2] / "problems"
+
+
+def kernels() -> list[str]:
+    """The names of all kernels."""
+    problems = sorted(path.stem for path in PROBLEMS.glob("*.json"))
+    return [*problems, *(f"golden-{name}" for name in sorted(test_emit_golden.KERNELS))]
+
+
+def prepare(name: str) -> Prepared:
+    """Make a kernel: a problem's by the whole of `wsopt compile`, with its cache."""
+    if name.startswith("golden-"):
+        golden = test_emit_golden.emitted(name.removeprefix("golden-"))
+        return Prepared(name, golden.source, rehearsed(golden.graph, golden.verified, SEEDS))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "build"
+        compile_graph(load_graph(PROBLEMS / f"{name}.json"), directory=folder)
+        made = read_folder(folder)
+    return Prepared(name, made.kernel, rehearsed(made.graph, made.verified, SEEDS))

@@ -1,0 +1,45 @@
+"""What running a kernel's mutants takes: its source, and the graphs at reduced extents that its rehearsal runs.
+
+It goes into files, so that mutants can be run where kernels cannot be made: NumPy, ml_dtypes and greenlet are enough.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from wsopt.graph.parse import parse_graph
+from wsopt.graph.serialize import graph_to_json
+from wsopt.graph.types import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A kernel by its name, with the graphs that it is executed on and how many interleavings of each."""
+
+    name: str
+    source: str
+    cases: tuple[tuple[Graph, int], ...]
+
+
+def save(prepared: Prepared, folder: Path) -> None:
+    """Write a kernel into `folder`/NAME."""
+    place = folder / prepared.name
+    place.mkdir(parents=True, exist_ok=True)
+    cases = [{"seeds": seeds, "graph": graph_to_json(graph)} for graph, seeds in prepared.cases]
+    (place / "kernel.py").write_text(prepared.source, encoding="utf-8")
+    (place / "cases.json").write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
+
+
+def load(folder: Path, name: str) -> Prepared:
+    """Read a kernel that `save` wrote."""
+    place = folder / name
+    data = json.loads((place / "cases.json").read_text(encoding="utf-8"))
+    cases = tuple((parse_graph(item["graph"], f"{name}/cases.json"), item["seeds"]) for item in data)
+    return Prepared(name, (place / "kernel.py").read_text(encoding="utf-8"), cases)
+
+
+def names(folder: Path) -> list[str]:
+    """The kernels in a folder, sorted."""
+    return sorted(path.parent.name for path in folder.glob("*/kernel.py"))
