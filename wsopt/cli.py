@@ -44,7 +44,8 @@ def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
         f"{summary['name']} on {summary['machine']}: {summary['status']}, gap {summary['gap']:.1%}, "
         f"predicted {summary['predicted_us']:.1f} us (roofline {summary['roofline_us']:.1f} us), {seconds:.1f} s\n"
         f"  II {kernel['ii_cycles']} cycles; {roles}; {rings}; {kernel['shared_memory_bytes']} bytes shared\n"
-        f"  checked: schedule, {checks['seeds']} interleavings (error {checks['max_relative_error']:.1e}), "
+        f"  checked: schedule, {checks['seeds']} interleavings (error {checks['max_relative_error']:.1e}, "
+        f"{checks['lines']['run']} of {checks['lines']['of']} lines), "
         f"machine code ({kernel['ptxas']['registers']} registers, {kernel['ptxas']['wgmma']} tensor instructions)\n"
         f"  written to {where}"
     )
@@ -105,6 +106,7 @@ def inspect(
 ) -> None:
     """Show a build's schedule, and why it is what it is."""
     from wsopt.folder import read_folder
+    from wsopt.report.rehearsed import rehearsed_text
     from wsopt.report.text import inspect_text
     from wsopt.report.tuned import tuned_text
 
@@ -119,7 +121,8 @@ def inspect(
         _print_json(found.summary)
     else:
         tuned = found.summary.get("tuned")
-        _print(inspect_text(found.verified, found.certificate) + (tuned_text(tuned) if tuned else ""))
+        text = inspect_text(found.verified, found.certificate) + rehearsed_text(found.summary)
+        _print(text + (tuned_text(tuned) if tuned else ""))
 
 
 def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
@@ -162,8 +165,11 @@ def run(
     if as_json:
         _print_json({"device": device, **result})
     else:
+        lines = result.get("lines")
+        ran = f", {lines['run']} of {lines['of']} lines" if lines else ""
         _print(
-            f"{folder}: {result['seeds']} seeds on {device}, relative error {result['max_relative_error']:.1e}"
+            f"{folder}: {result['seeds']} seeds on {device}{ran}, "
+            f"relative error {result['max_relative_error']:.1e}"
         )
 
 
@@ -183,7 +189,7 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
         )
     finally:
         stop()
-    return {"seeds": result.seeds, "max_relative_error": result.max_relative_error}
+    return result.summary()
 
 
 def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:

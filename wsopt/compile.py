@@ -125,17 +125,19 @@ def _builds(
 def _pack(graph: Graph, contender: Contender, progress: Progress) -> dict[str, str]:
     """Rehearse a kernel, and write down what is to be known of it."""
     from wsopt.rehearsal import rehearse
+    from wsopt.report.rehearsed import rehearsed_text
     from wsopt.report.text import inspect_text
 
     verified, certificate = contender.verified, contender.certificate
     rehearsal = rehearse(
         graph, verified, contender.source, SEEDS, lambda done, total: progress("rehearse", done, total)
     )
+    summary = summarize(contender, rehearsal)
     return {
         "graph.json": json.dumps(graph_to_json(graph), indent=1, ensure_ascii=False) + "\n",
-        "schedule.json": schedule_text(verified, certificate, summarize(contender, rehearsal)),
+        "schedule.json": schedule_text(verified, certificate, summary),
         "kernel.py": contender.source,
-        "report.txt": inspect_text(verified, certificate),
+        "report.txt": inspect_text(verified, certificate) + rehearsed_text(summary),
     }
 
 
@@ -169,7 +171,7 @@ def summarize(contender: Contender, rehearsal: Rehearsal) -> dict[str, Any]:
         "kernels": [kernel],
         "verified": {
             "checker": True,
-            "interpreter": {"seeds": rehearsal.seeds, "max_relative_error": rehearsal.max_relative_error},
+            "interpreter": rehearsal.summary(),
             "compiled": True,
         },
     }

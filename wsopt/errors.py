@@ -61,3 +61,15 @@ class NotMeasuredError(WsoptError):
     """What was asked for needs a measurement that nobody has made; says what there is, and how to get it."""
 
     exit_status = 2
+
+
+class InternalError(WsoptError):
+    """wsopt has contradicted itself: no fault of the input, and to be reported with `--debug`'s traceback."""
+
+    exit_status = 1
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"internal error: {what}; this is a fault of wsopt, not of your input: please report it with the graph "
+            "and what the same command prints with --debug"
+        )

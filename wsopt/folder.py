@@ -16,6 +16,7 @@ from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
 from wsopt.machine.check import cross_faults
 from wsopt.machine.types import Machine
+from wsopt.report.rehearsed import Verified
 from wsopt.report.tuned import Tuned
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.check import verify
@@ -34,6 +35,7 @@ _CERTIFICATE = TypeAdapter(Certificate)
 _MACHINE = TypeAdapter(Machine)
 _SUMMARY = TypeAdapter(dict[str, Any])
 _TUNED = TypeAdapter(Tuned)
+_VERIFIED = TypeAdapter(Verified)
 _LEAST_MARGIN = -64
 """Registers by which live tiles may be overrated at most: a build that claims more passes no register check."""
 
@@ -186,6 +188,8 @@ def read_folder(path: Path) -> BuildFolder:
     summary = _validated(where, _SUMMARY, {"summary": {}, **data}, "summary")
     if "tuned" in summary:
         _validated(where, _TUNED, summary, "tuned")
+    if "verified" in summary:
+        _validated(where, _VERIFIED, summary, "verified")
     verified = _verified(where, graph, schedule, machine, certificate.margin)
     kernel = _read_text(path / "kernel.py")
     return BuildFolder(path, graph, verified, certificate, kernel, summary)

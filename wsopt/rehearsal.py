@@ -1,17 +1,22 @@
-"""Runs an emitted kernel on the CPU at reduced extents and compares it with what the graph means."""
+"""Runs an emitted kernel on the CPU at reduced extents and compares it with what the graph means.
+
+Every line of its device functions has to run: what the first extents leave out is run at others (`tile/reduced.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from wsopt.emit.product_body import covering_slabs
 from wsopt.errors import CheckError
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import DType, Graph
-from wsopt.interpret import execute
+from wsopt.interpret import Coverage, execute, marked
 from wsopt.interpret.strategy import STRATEGIES
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.reduced import reaching, reduced
+from wsopt.tile.reduced import further, reaching, reduced
 from wsopt.tile.region import streams_rows
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
@@ -22,13 +27,40 @@ that but few elements of an f8 output are rounded to another side.
 _FAR_SEEDS = 1
 """Interleavings of the longer run, which is there for the masks' numbers."""
 
+_FURTHER_SEEDS = 3
+"""Interleavings of a run for lines that no other has run."""
+
+_MOST_NAMED = 3
+"""Lines that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A graph at reduced extents, and under how many interleavings a kernel is executed on it."""
+
+    graph: Graph
+    seeds: int
+
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """How many interleavings a kernel passed, and the largest relative error among its outputs."""
+    """How many interleavings a kernel passed, the largest relative error among its outputs, how many lines of its
+    device functions ran, of how many, and on which graphs.
+    """
 
     seeds: int
     max_relative_error: float
+    lines_run: int
+    lines: int
+    runs: tuple[Run, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """The same as `--json` prints it."""
+        return {
+            "seeds": self.seeds,
+            "max_relative_error": self.max_relative_error,
+            "lines": {"run": self.lines_run, "of": self.lines},
+        }
 
 
 def rehearse(
@@ -41,23 +73,37 @@ def rehearse(
     """Execute `source` under `seeds` adversarial interleavings.
 
     The graph is cut to a few ragged tiles of the schedule's structure, with enough slabs to go round the ring; where
-    a mask reaches further than those, once more as far as it reaches. Raises CheckError for a race, a deadlock, a
-    barrier fault, or an error above TOLERANCE.
+    a mask reaches further than those, once more as far as it reaches; and where lines have not run then, at other
+    extents until they have. Raises CheckError for a race, a deadlock, a barrier fault, an error above TOLERANCE, or a
+    line that has not run.
     """
-    worst = 0.0
-    for cut, count in rehearsed(graph, verified, seeds):
-        worst = max(worst, _executed(cut, source, range(count), progress if count == seeds else _quietly))
-    return Rehearsal(seeds, worst)
+    lines = marked(source).lines
+    ran: set[int] = set()
+    runs, worst = [], 0.0
+    for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
+        worst = max(worst, _executed(run, source, progress if not runs else _silent, ran))
+        runs.append(run)
+    covered = Coverage(lines, frozenset(ran))
+    _check_covered(graph, source, covered)
+    return Rehearsal(seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
 
 
-def rehearsed(graph: Graph, verified: VerifiedSchedule, seeds: int) -> tuple[tuple[Graph, int], ...]:
-    """The graphs at reduced extents that a kernel is executed on, each with its number of interleavings."""
-    slots = max(slots for _, slots in verified.schedule.rings)
+def _runs(
+    graph: Graph, verified: VerifiedSchedule, seeds: int, complete: Callable[[], bool]
+) -> Iterator[Run]:
+    """The runs of a rehearsal, those for lines that no other has run only until it is complete."""
+    slots = max(count for _, count in verified.schedule.rings)
     slabs = (slots if streams_rows(graph) else min(slots, 4)) + 1
     structure = verified.program.structure
+    yield Run(reduced(graph, structure, slabs), seeds)
     far = reaching(graph, structure, slabs)
-    longer = () if far is None else ((far, min(seeds, _FAR_SEEDS)),)
-    return ((reduced(graph, structure, slabs), seeds), *longer)
+    if far is not None:
+        yield Run(far, min(seeds, _FAR_SEEDS))
+    if not complete():
+        for other in further(graph, structure, max(slabs, covering_slabs(verified))):
+            yield Run(other, min(seeds, _FURTHER_SEEDS))
+            if complete():
+                return
 
 
 def processors(seed: int) -> int:
@@ -68,18 +114,34 @@ def processors(seed: int) -> int:
     return 2 - seed // len(STRATEGIES) % 2
 
 
-def _quietly(_done: int, _total: int) -> None:
-    """No progress: a run that is short beside the others."""
+def _silent(done: int, total: int) -> None:
+    del done, total
 
 
-def _executed(graph: Graph, source: str, seeds: range, progress: Callable[[int, int], None]) -> float:
-    """The worst error of a graph's outputs over these interleavings."""
+def _check_covered(graph: Graph, source: str, covered: Coverage) -> None:
+    """Raise CheckError if a line of the kernel has not run."""
+    if not covered.missed:
+        return
+    text = source.splitlines()
+    named = [f"  kernel.py:{line}: {text[line - 1].strip()}" for line in covered.missed[:_MOST_NAMED]]
+    more = len(covered.missed) - len(named)
+    raise CheckError(
+        f"graph {graph.name}: {len(covered.missed)} of the kernel's {covered.of} lines did not run at any extents "
+        "it was executed at:\n" + "\n".join([*named, *([f"  and {more} more"] if more else [])])
+    )
+
+
+def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: set[int]) -> float:
+    """The worst error of a run's outputs over its interleavings; notes in `ran` which statements do."""
+    graph = run.graph
     inputs = random_inputs(graph, 0)
     expected = evaluate(graph, inputs)
     worst = 0.0
-    for seed in seeds:
-        progress(seed, len(seeds))
-        outputs = execute(source, inputs, seed=seed, processors=processors(seed)).outputs
+    for seed in range(run.seeds):
+        progress(seed, run.seeds)
+        execution = execute(source, inputs, seed=seed, processors=processors(seed))
+        ran |= execution.ran
+        outputs = execution.outputs
         for name, value in expected.items():
             error = relative_error(outputs[name], value)
             allowed = TOLERANCE[graph.type_of(name).dtype]

@@ -11,7 +11,9 @@ from mutants_prepared import Prepared
 from wsopt.compile import SEEDS, compile_graph
 from wsopt.folder import read_folder
 from wsopt.graph.parse import load_graph
-from wsopt.rehearsal import rehearsed
+from wsopt.graph.types import Graph
+from wsopt.rehearsal import rehearse
+from wsopt.schedule.verified import VerifiedSchedule
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
 
@@ -26,9 +28,14 @@ def prepare(name: str) -> Prepared:
     """Make a kernel: a problem's by the whole of `wsopt compile`, with its cache."""
     if name.startswith("golden-"):
         golden = test_emit_golden.emitted(name.removeprefix("golden-"))
-        return Prepared(name, golden.source, rehearsed(golden.graph, golden.verified, SEEDS))
+        return _prepared(name, golden.graph, golden.verified, golden.source)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "build"
         compile_graph(load_graph(PROBLEMS / f"{name}.json"), directory=folder)
         made = read_folder(folder)
-    return Prepared(name, made.kernel, rehearsed(made.graph, made.verified, SEEDS))
+    return _prepared(name, made.graph, made.verified, made.kernel)
+
+
+def _prepared(name: str, graph: Graph, verified: VerifiedSchedule, source: str) -> Prepared:
+    """A kernel with the graphs of its rehearsal."""
+    return Prepared(name, source, rehearse(graph, verified, source, SEEDS).runs)

@@ -11,33 +11,33 @@ from pathlib import Path
 
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
-from wsopt.graph.types import Graph
+from wsopt.rehearsal import Run
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A kernel by its name, with the graphs that it is executed on and how many interleavings of each."""
+    """A kernel by its name, with the runs of its rehearsal."""
 
     name: str
     source: str
-    cases: tuple[tuple[Graph, int], ...]
+    runs: tuple[Run, ...]
 
 
 def save(prepared: Prepared, folder: Path) -> None:
     """Write a kernel into `folder`/NAME."""
     place = folder / prepared.name
     place.mkdir(parents=True, exist_ok=True)
-    cases = [{"seeds": seeds, "graph": graph_to_json(graph)} for graph, seeds in prepared.cases]
+    runs = [{"seeds": run.seeds, "graph": graph_to_json(run.graph)} for run in prepared.runs]
     (place / "kernel.py").write_text(prepared.source, encoding="utf-8")
-    (place / "cases.json").write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
+    (place / "runs.json").write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
 
 
 def load(folder: Path, name: str) -> Prepared:
     """Read a kernel that `save` wrote."""
     place = folder / name
-    data = json.loads((place / "cases.json").read_text(encoding="utf-8"))
-    cases = tuple((parse_graph(item["graph"], f"{name}/cases.json"), item["seeds"]) for item in data)
-    return Prepared(name, (place / "kernel.py").read_text(encoding="utf-8"), cases)
+    data = json.loads((place / "runs.json").read_text(encoding="utf-8"))
+    runs = tuple(Run(parse_graph(item["graph"], f"{name}/runs.json"), item["seeds"]) for item in data)
+    return Prepared(name, (place / "kernel.py").read_text(encoding="utf-8"), runs)
 
 
 def names(folder: Path) -> list[str]:

@@ -46,15 +46,12 @@ class Bench:
     def of(cls, prepared: Prepared) -> Bench:
         """The bench of a kernel; AssertionError if the kernel as it is shows a fault."""
         cases = []
-        for graph, _ in prepared.cases:
-            inputs = random_inputs(graph, 0)
-            cases.append((graph, inputs, evaluate(graph, inputs)))
-        most = max(seeds for _, seeds in prepared.cases)
+        for run in prepared.runs:
+            inputs = random_inputs(run.graph, 0)
+            cases.append((run.graph, inputs, evaluate(run.graph, inputs)))
+        most = max(run.seeds for run in prepared.runs)
         attempts = [
-            (case, seed)
-            for seed in range(most)
-            for case, (_, seeds) in enumerate(prepared.cases)
-            if seed < seeds
+            (case, seed) for seed in range(most) for case, run in enumerate(prepared.runs) if seed < run.seeds
         ]
         bench = cls(prepared, cases, attempts)
         for case in range(len(cases)):
@@ -90,7 +87,7 @@ class Bench:
 
 def outcomes(bench: Bench, chosen: Container[Place] | None, listed: Container[Place]) -> Iterator[Outcome]:
     """What became of a kernel's chosen mutants (None: all); those `listed` are tried under fewer interleavings."""
-    most = max(seeds for _, seeds in bench.prepared.cases)
+    most = max(run.seeds for run in bench.prepared.runs)
     for place, mutant in deletions(bench.prepared.source):
         if chosen is None or place in chosen:
             seeds = min(most, SEEDS_OF_LISTED) if place in listed else most

@@ -16,7 +16,7 @@ from wsopt.tile.lower import lower
 from wsopt.tile.program import OpKind
 from wsopt.tile.region import find_region
 from wsopt.tile.structures import structures
-from wsopt.tile.types import Contraction, Reduction, Sharing, Statement, Structure, View
+from wsopt.tile.types import Contraction, Reduction, Role, Sharing, Statement, Structure, View
 
 PROBLEM = Path(__file__).parents[2] / "problems" / "rms_norm_matmul.json"
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 1)
@@ -112,6 +112,21 @@ def with_sums(g: GraphBuilder) -> tuple[Symbol, ...]:
     return g.cast(g.matmul(h, w, transpose_b=True, name="p"), dtype="bf16", name="y"), total
 
 
+def several(g: GraphBuilder, *counts: int, transpose: bool = True) -> tuple[Symbol, ...]:
+    """Products of the same scaled rows with a weight of its own columns each."""
+    x = g.input("x", (96, 128), "bf16")
+    h = g.cast(g.div(x, g.reduce_sum(g.abs(x), axis=1, keepdims=True)), dtype="bf16", name="h")
+    shapes = [(count, 128) if transpose else (128, count) for count in counts]
+    weights = [g.input(f"w{i}", shape, "bf16", constant=True) for i, shape in enumerate(shapes)]
+    products = [g.matmul(h, w, transpose_b=transpose, name=f"p{i}") for i, w in enumerate(weights)]
+    return tuple(g.cast(p, dtype="bf16", name=f"y{i}") for i, p in enumerate(products))
+
+
+UNEQUAL = (
+    "matmuls p0, p1, p2 have 512, 128, 128 columns, and the products of one kernel have equally many; compile each "
+    "as a graph of its own, or put w0, w1, w2 into one tensor, for one matmul with all their columns"
+)
+
 COMPUTED = "node p: operand 0 of the matmul is computed by cast node h; "
 REFUSALS: dict[str, tuple[Body, str]] = {
     "weight": (weighted, COMPUTED + "gain varies along the contracted axis, and cannot leave the product"),
@@ -129,6 +144,8 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         "node p: operands of f8e4m3 are not lowered where their rows",
     ),
     "one value a row": (with_sums, "output total: one value a row beside a product is not stored yet"),
+    "unequal weights": (lambda g: several(g, 512, 128, 128), UNEQUAL),
+    "unequal weights, columns last": (lambda g: several(g, 512, 128, 128, transpose=False), UNEQUAL),
     "transposed": (transposed, "tensor x: its rows are reduced beside the product, and do not lie along"),
 }
 
@@ -138,6 +155,13 @@ def test_what_stays_in_the_product_is_named(name: str, h200: Machine) -> None:
     body, message = REFUSALS[name]
     with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
         next(iter(structures(region_of(body), h200)))
+
+
+def test_both_remedies_for_unequal_weights_work(h200: Machine) -> None:
+    for counts in ((512,), (128,), (512 + 128 + 128,), (128, 128)):
+        region = region_of(lambda g, counts=counts: several(g, *counts))
+        assert dict(region.extents)[Role.COLUMN] == counts[0]
+        assert next(iter(structures(region, h200)))
 
 
 def test_reductions_stand_beside_nothing_else() -> None:

@@ -105,6 +105,19 @@ def two_streams(g: GraphBuilder) -> Symbol:
     return o + g.matmul(g.cast(g.softmax(x), dtype="bf16"), v, name="pv2")
 
 
+def two_values(g: GraphBuilder, more: int = 8) -> tuple[Symbol, ...]:
+    p = parts(g, SMALL)
+    weights = g.cast(g.softmax(scores(p)), dtype="bf16")
+    other = g.input("v2", (1, 1, SMALL.keys, more), "bf16")
+    return g.matmul(weights, p.v, name="pv"), g.matmul(weights, other, name="pv2")
+
+
+def two_softmaxes(g: GraphBuilder) -> tuple[Symbol, ...]:
+    x = g.input("x", (32, 24), "bf16")
+    first, second = (g.input(f"w{n}", (24, n), "bf16") for n in (64, 32))
+    return g.softmax(g.matmul(x, first, name="a")), g.softmax(g.matmul(x, second, name="b"))
+
+
 def streamed_rows(g: GraphBuilder) -> Symbol:
     """The bias is over queries and keys, and then of keys and queries: the two would be one axis."""
     p = parts(g, Sizes(batch=1, heads=1, queries=32, keys=32))
@@ -203,6 +216,21 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "two inner axes": (two_inner, "matmuls s, ab contract axes of different extents; a kernel holds one"),
     "two streams": (two_streams, "matmuls pv, pv2 do not share their streamed axis; a kernel has one"),
+    "values of two widths": (
+        two_values,
+        "matmuls pv, pv2 have 16, 8 columns, and the products of one kernel have equally many; compile each as a "
+        "graph of its own, or put v, v2 into one tensor, for one matmul with all their columns",
+    ),
+    "values too wide to join": (
+        lambda g: two_values(g, 256),
+        "matmuls pv, pv2 have 16, 256 columns, and the products of one kernel have equally many; compile each as a "
+        "graph of its own",
+    ),
+    "reduced rows of two widths": (
+        two_softmaxes,
+        "matmuls a, b have 64, 32 columns, and the products of one kernel have equally many; compile each as a "
+        "graph of its own",
+    ),
     "rows that stream": (
         streamed_rows,
         "node pv: an axis would be both a stream and a row axis of one kernel",

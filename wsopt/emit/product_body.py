@@ -12,6 +12,7 @@ from wsopt.emit import inputs, text
 from wsopt.emit.held import load_lines, store_lines
 from wsopt.emit.instructions import Instruction, Loop, Mma, TurnPass, TurnWait
 from wsopt.emit.plan import KernelPlan
+from wsopt.schedule.verified import VerifiedSchedule
 
 
 def coordinates(plan: KernelPlan) -> str:
@@ -39,6 +40,17 @@ def consumer_body(plan: KernelPlan) -> str:
     if plan.in_turns:
         lines.append("step += (CONSUMERS - 1) * trips")
     return "\n".join(lines)
+
+
+def covering_slabs(verified: VerifiedSchedule) -> int:
+    """The least slabs of a tile with which every pass of a consumer's loop runs; 1 where it computes values."""
+    region = verified.program.region
+    if region.body or region.streams_rows:
+        return 1
+    plan = KernelPlan(verified)
+    loop, when, buffers = plan.loop(), plan.refill, verified.schedule.buffers.inputs
+    pauses = when.first + (buffers - 1) * when.apart if when.apart else when.first
+    return (loop.first + pauses + 1 + loop.peeled) * plan.s.copies
 
 
 def epilogue_parameters(plan: KernelPlan) -> list[str]:

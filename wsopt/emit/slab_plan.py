@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.expressions import Operand
@@ -16,10 +16,21 @@ from wsopt.graph.types import DType
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 from wsopt.tile.lanes import lane_sums
+from wsopt.tile.live_loops import LiveLoops, is_end, live_loops
 from wsopt.tile.ranges import longest_last, splits, trip_counts
 from wsopt.tile.slab_costs import inner_extent
 from wsopt.tile.steps import arguments
 from wsopt.tile.types import FULL, Bound, Reduction, Role, View
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The loop over a tile's slabs from `first` to `last`; a `guarded` one is only for where there are any."""
+
+    first: str
+    last: str
+    loop: Loop
+    guarded: bool = False
 
 
 @dataclass(slots=True)
@@ -152,6 +163,38 @@ class SlabPlan(KernelPlan):
             self.verified, self.slab_operands(), self.writer(), masked=masked, overlapped=not alone
         )
 
+    @property
+    def live(self) -> LiveLoops:
+        """Which loops over slabs can run at all."""
+        return live_loops(self.program.region, self.s)
+
+    @property
+    def own_slabs(self) -> bool:
+        """Whether consumers look at slabs of their own among those of their tile."""
+        return self.has_masks and self.s.consumers > 1
+
+    def stretches(self) -> tuple[Stretch, ...]:
+        """The slabs of a tile: those at its beginning that masks touch, those that none does, and the last ones.
+
+        What cannot run at any extents is left out.
+        """
+        plain = self.slab_loop(masked=False)
+        if not self.has_masks:
+            return (Stretch("begin", "end", plain),)
+        masked, live, overlapped = self.slab_loop(masked=True), self.live, self.overlapped()
+        if live.most_whole < (plain.least if overlapped else 1):
+            return (Stretch("begin", "end", masked),)
+        start, behind = (
+            ("whole_begin", "whole_end") if self.has_lower else ("begin", "gl.maximum(whole_end, begin)")
+        )
+        if live.most_whole <= plain.first:
+            plain = replace(plain, steady=())
+        found = [Stretch("begin", "whole_begin", masked)] if live.begins else []
+        found.append(Stretch(start, "whole_end", plain, guarded=overlapped))
+        if overlapped or live.ends:
+            found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
+        return tuple(found)
+
     def older_values(self) -> tuple[str, ...]:
         """The values of the loop that are kept under an older name."""
         return older_values(self.verified, self.slab_operands(), self.writer())
@@ -249,9 +292,7 @@ class SlabPlan(KernelPlan):
     def _bound_lines(self, bound: Bound) -> list[str]:
         if not splits(bound):
             return ["whole_end = 0"]
-        extent = self.program.region.extent(Role.STREAM)
-        ends = bound == Bound(0, -1, extent - 1)
-        constant = "stream_extent - 1" if ends else str(bound.constant)
+        constant = "stream_extent - 1" if is_end(bound, self.program.region) else str(bound.constant)
 
         def value(row: str) -> str:
             factor = {0: "", 1: f"{row} + ", -1: f"-{row} + "}.get(bound.row, f"{bound.row} * {row} + ")

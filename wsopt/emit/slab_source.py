@@ -7,7 +7,7 @@ from typing import Any
 from wsopt.emit import inputs, text
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitEmpty, WaitFull
-from wsopt.emit.slab_plan import SlabPlan
+from wsopt.emit.slab_plan import SlabPlan, Stretch
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.tile.ranges import ROUNDS_TOGETHER
@@ -21,6 +21,7 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "has_group": plan.has_group,
         "longest_last": plan.longest_last,
         "range_lines": plan.range_lines(),
+        "own_slabs": plan.own_slabs,
         "deals": plan.s.persistent,
         "rounds_together": ROUNDS_TOGETHER,
         "order_lines": plan.order_lines() if plan.s.persistent else (),
@@ -59,7 +60,7 @@ def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
         (plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()
     ]
     found += inputs.input_constants(plan)
-    if plan.overlapped() and plan.has_masks:
+    if any(stretch.guarded for stretch in plan.stretches()):
         found.append(
             (
                 "LEAST",
@@ -99,7 +100,7 @@ def _tile_range() -> str:
 
 def _consumer_body(plan: SlabPlan) -> str:
     """What a consumer does for a tile: its own slabs among those of the tile, then its epilogue."""
-    own = plan.has_masks and plan.s.consumers > 1
+    own = plan.own_slabs
     target = "tile_begin, whole_begin, whole_end, tile_end" if own else "begin, whole_begin, whole_end, end"
     lines = [f"{target} = {_tile_range()}", "row = row_tile * TILE_ROWS + index * CONSUMER_ROWS"]
     if own:
@@ -113,7 +114,7 @@ def _consumer_body(plan: SlabPlan) -> str:
     if plan.inputs():
         lines.append(inputs.input_loads(plan))
     lines.append(text.write([WaitFull("resident", "visit", "RESIDENT_SETS")]))
-    lines += _passed(plan, "tile_begin", "begin") if own and plan.has_lower else []
+    lines += _passed(plan, "tile_begin", "begin") if own and plan.live.waits else []
     lines += _loops(plan)
     lines += _passed(plan, "end", "tile_end") if own else []
     if plan.s.persistent:
@@ -248,36 +249,24 @@ def load_text(vector: VectorArgument) -> str:
 
 
 def _loops(plan: SlabPlan) -> list[str]:
-    """The slabs of a tile: those at its beginning that masks touch, those that none does, and the last ones."""
-    if not plan.has_masks:
-        return _loop(plan, "begin", "end", masked=False)
-    lower, lines = plan.has_lower, []
-    if plan.overlapped():
-        lines += ["if whole_end - whole_begin < LEAST:", "    whole_end = whole_begin"]
-    if lower:
-        lines += _loop(plan, "begin", "whole_begin", masked=True)
-    start = "whole_begin" if lower else "begin"
-    if plan.overlapped():
-        lines.append(f"if whole_end > {start}:")
-        lines += [text.block(line) for line in _loop(plan, start, "whole_end", masked=False)]
-    else:
-        lines += _loop(plan, start, "whole_end", masked=False)
-    return lines + _loop(
-        plan,
-        "whole_end" if lower or plan.overlapped() else "gl.maximum(whole_end, begin)",
-        "end",
-        masked=True,
-    )
+    """The loops over a tile's slabs, one after the other."""
+    lines: list[str] = []
+    for stretch in plan.stretches():
+        loop = _loop(stretch)
+        if stretch.guarded:
+            lines.append(f"if whole_end > {stretch.first}:")
+            loop = [text.block(line) for line in loop]
+        lines += loop
+    if any(stretch.guarded for stretch in plan.stretches()):
+        lines = ["if whole_end - whole_begin < LEAST:", "    whole_end = whole_begin", *lines]
+    return lines
 
 
-def _loop(plan: SlabPlan, first: str, last: str, *, masked: bool) -> list[str]:
-    loop = plan.slab_loop(masked=masked)
-    start = f"{first} + {loop.first}" if loop.first else first
-    parts = [
-        text.write(loop.prologue),
-        f"for _ in range({start}, {last}):\n" + text.block(text.write(loop.steady)),
-        text.write(loop.drain),
-    ]
+def _loop(stretch: Stretch) -> list[str]:
+    loop = stretch.loop
+    start = f"{stretch.first} + {loop.first}" if loop.first else stretch.first
+    steady = f"for _ in range({start}, {stretch.last}):\n" + text.block(text.write(loop.steady))
+    parts = [text.write(loop.prologue), steady if loop.steady else "", text.write(loop.drain)]
     return [part for part in parts if part]
 
 

@@ -325,6 +325,7 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
         "turns": _turns(written),
         "choices": [(helper(name), name) for name in helpers(written)],
         "uses_lane_sums": "lane_sums(" in written,
+        "uses_by_lanes": "by_lanes(" in written,
         "uses_language": NAN_RULE in written,
         "tiles": batches + "row_tiles",
         "trips": "",
@@ -382,19 +383,15 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
 
 def _slab_wgmma(plan: SlabPlan) -> int:
     """The same where the loop computes values: each loop over slabs has its products."""
-    loops = [(False, 1)]
-    if plan.has_masks:
-        loops.append((True, 1 + any(bound.stream > 0 for bound in plan.program.region.bounds)))
     s, region, machine = plan.s, plan.program.region, plan.verified.machine
     deep = {
         c.name: inner_extent(region, machine) if c.spans == SLAB else s.depth for c in region.contractions
     }
     groups = s.consumer_warps // machine.warps_per_warpgroup
     count = 0
-    for masked, copies in loops:
-        loop = plan.slab_loop(masked=masked)
+    for loop in (stretch.loop for stretch in plan.stretches()):
         for one in (*loop.prologue, *loop.steady, *loop.drain):
             if isinstance(one, Mma):
                 product = next(c for c in region.contractions if plan.writer().name(c.name) == one.target)
-                count += copies * product_instructions(s.rows, deep[product.name], region, machine) // groups
+                count += product_instructions(s.rows, deep[product.name], region, machine) // groups
     return count * s.consumers

@@ -12,6 +12,7 @@ from typing import Any
 from wsopt.interpret import language, mathematics
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.host import torch_names
+from wsopt.interpret.lines import MARKS, marked
 from wsopt.interpret.machine import JitFunction, Machine
 from wsopt.interpret.storage import TensorDescriptor
 
@@ -27,16 +28,18 @@ class StandIn(ModuleType):
 
 
 def load(source: str, machine: Machine) -> dict[str, Any]:
-    """Execute a kernel's source with the stand-ins; return its names. Nothing global is touched."""
+    """Execute a kernel's source with the stand-ins and with marks; return its names. Nothing global is touched."""
     filename = machine.filename
     # Tracebacks and the names of allocations are read from the text, which is on no disk.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    compiled = marked(source, filename)
     names: dict[str, Any] = {
+        MARKS: bytearray(len(compiled.lines)),
         "__name__": "kernel",
         "__file__": filename,
         "__builtins__": {**vars(builtins), "__import__": _importer(_modules(machine))},
     }
-    exec(compile(source, filename, "exec"), names)
+    exec(compiled.code, names)
     return names
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from wsopt.interpret.dtypes import Array
 from wsopt.interpret.faults import SOURCE_ERRORS, InterpreterError, KernelFault
 from wsopt.interpret.host import ALIGNMENT, HostTensor, aligned
+from wsopt.interpret.lines import MARKS
 from wsopt.interpret.machine import Machine
 from wsopt.interpret.modules import load
 from wsopt.interpret.scheduler import kernel_line
@@ -21,10 +22,14 @@ from wsopt.interpret.storage import NEVER, Storage
 
 @dataclass(frozen=True)
 class Execution:
-    """What a kernel computed, in how many scheduler steps, and the lines whose waits ended a product or a store."""
+    """What a kernel computed, in how many scheduler steps, and which of its device functions' statements ran.
+
+    `ending` are the lines of waits that ended a product or a store.
+    """
 
     outputs: dict[str, Array]
     steps: int
+    ran: frozenset[int]
     ending: frozenset[int]
 
 
@@ -52,8 +57,9 @@ def execute(
         linecache.cache.pop(filename, None)
     for name, tensor in outputs.items():
         _check_complete(name, tensor)
+    ran = frozenset(number for number, mark in enumerate(names[MARKS]) if mark)
     arrays = {name: tensor.numpy_array for name, tensor in outputs.items()}
-    return Execution(arrays, machine.steps, frozenset(machine.ending))
+    return Execution(arrays, machine.steps, ran, frozenset(machine.ending))
 
 
 def _launch(names: Mapping[str, Any], tensors: Mapping[str, HostTensor]) -> dict[str, HostTensor]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
 from wsopt.tile.types import Role
@@ -61,15 +62,6 @@ class Axes:
     def role(self, use: str, dim: int) -> Role | None:
         """The role of a dimension's axis, or None if no matmul gives it one."""
         return self.roles.get(self.axis(use, dim))
-
-
-def live_nodes(graph: Graph) -> tuple[Node, ...]:
-    """The nodes that an output depends on, in the graph's order."""
-    wanted = set(graph.outputs)
-    for node in reversed(graph.nodes):
-        if node.name in wanted:
-            wanted.update(node.tensors)
-    return tuple(node for node in graph.nodes if node.name in wanted)
 
 
 def input_layout(graph: Graph, name: str) -> Layout | None:

@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tile.assemble import assemble_tiles
-from wsopt.tile.axes import live_nodes
 from wsopt.tile.chain import Chain, read_values
 from wsopt.tile.expand import Term
 from wsopt.tile.factors import move_factors
 from wsopt.tile.loop_axes import LoopAxes
 from wsopt.tile.padding import pad_stream
 from wsopt.tile.product_axes import check_input, matmul_nodes, product_axes
+from wsopt.tile.roles import check_equal
 from wsopt.tile.row_axes import one_axis
 from wsopt.tile.types import Region, Role
 from wsopt.tile.values import REDUCTIONS, Flow, Rewriter, Value, reachable
@@ -55,6 +56,7 @@ def scaled_axes(graph: Graph) -> LoopAxes:
     axes = product_axes(graph)
     for node in matmul_nodes(axes):
         _check_operands(axes, node)
+    check_equal(axes, matmul_nodes(axes))
     _join_bound(axes)
     return axes
 

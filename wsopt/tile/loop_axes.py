@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
-from wsopt.tile.axes import Dim, is_pointwise, live_nodes, matmul_dims
+from wsopt.tile.axes import Dim, is_pointwise, matmul_dims
 from wsopt.tile.merge import RawView
 from wsopt.tile.types import Role
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from wsopt.graph.needed import live_nodes, needed
 from wsopt.graph.types import Graph
 from wsopt.tile.affine import end_is_masked
 from wsopt.tile.assemble import assemble
-from wsopt.tile.axes import live_nodes
 from wsopt.tile.chain import read_chain
 from wsopt.tile.factored import scaled_products, scaled_region
 from wsopt.tile.factors import move_factors
@@ -21,12 +21,13 @@ from wsopt.tile.types import Region, Role
 
 
 def find_region(graph: Graph) -> Region:
-    """The region that a whole graph makes.
+    """The region that a whole graph makes; what no output needs is left out.
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
     nor reductions of rows without a product, beside products of them, or of a product's rows.
     """
+    graph = needed(graph)
     if chained_products(graph):
         return chain_region(graph)
     if streams_rows(graph):

@@ -6,9 +6,12 @@ a kernel could not hold or has no second loop for is refused here.
 
 from __future__ import annotations
 
+import math
+
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
-from wsopt.tile.axes import Dim, live_nodes, matmul_dims
+from wsopt.tile.axes import Dim, matmul_dims
 from wsopt.tile.loop_axes import LoopAxes, input_path, relate_axes
 from wsopt.tile.types import SLAB, Role
 
@@ -156,6 +159,7 @@ def chain_axes(graph: Graph) -> LoopAxes:
         raise LoweringError(f"matmuls {', '.join(last)} do not share their streamed axis; a kernel has one")
     firsts = [node for node in matmuls if node.name not in last]
     _check_fed(axes, firsts, last)
+    check_equal(axes, [node for node in matmuls if node.name in last], MAX_HEAD)
     _join_inner(axes, firsts)
     for node in matmuls:
         if node.name in last:
@@ -164,6 +168,27 @@ def chain_axes(graph: Graph) -> LoopAxes:
         if node.name not in last:
             _assign_first(axes, node)
     return axes
+
+
+def check_equal(axes: LoopAxes, products: list[Node], most: float = math.inf) -> None:
+    """Refuse products that differ in their number of rows or columns: a kernel has one tile for all of them.
+
+    `most` are the columns that one product instead of them may have.
+    """
+    names = ", ".join(node.name for node in products)
+    for dim, what in ((-2, "rows"), (-1, "columns")):
+        counts = [node.type.shape[dim] for node in products]
+        if len(set(counts)) == 1:
+            continue
+        remedy = "compile each as a graph of its own"
+        right = list(dict.fromkeys(axes.title(axes.use(node, 1)) for node in products))
+        shared = len({node.inputs[0] for node in products}) == 1 < len(right)
+        if what == "columns" and shared and sum(counts) <= most:
+            remedy += f", or put {', '.join(right)} into one tensor, for one matmul with all their columns"
+        raise LoweringError(
+            f"matmuls {names} have {', '.join(map(str, counts))} {what}, and the products of one kernel have equally "
+            f"many; {remedy}"
+        )
 
 
 def _check_fed(axes: LoopAxes, firsts: list[Node], last: tuple[str, ...]) -> None:

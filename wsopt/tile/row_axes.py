@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
-from wsopt.tile.axes import Dim, live_nodes
+from wsopt.tile.axes import Dim
 from wsopt.tile.chain import NORMS
 from wsopt.tile.loop_axes import LoopAxes, relate_axes
 from wsopt.tile.types import Role

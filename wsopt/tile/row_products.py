@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph
 from wsopt.machine.types import Machine
 from wsopt.tile.assemble import assemble_tiles
-from wsopt.tile.axes import live_nodes
 from wsopt.tile.chain import read_values
 from wsopt.tile.loop_axes import LoopAxes
 from wsopt.tile.padding import pad_rows
 from wsopt.tile.product_axes import check_input, matmul_nodes, product_axes
+from wsopt.tile.roles import check_equal
 from wsopt.tile.row_axes import row_reductions
 from wsopt.tile.rows import divide_by_rows
 from wsopt.tile.types import Region, Role, Structure
@@ -31,6 +32,7 @@ def reduces_products(graph: Graph) -> bool:
 def reduced_axes(graph: Graph) -> LoopAxes:
     """The axes of products whose rows are reduced. Raises LoweringError for operands that are computed."""
     axes = product_axes(graph)
+    check_equal(axes, matmul_nodes(axes), most=0)  # rows of the joined product would be other rows
     for node in matmul_nodes(axes):
         for operand in (0, 1):
             check_input(axes, node, operand)
