@@ -14,7 +14,7 @@ from wsopt.errors import CheckError
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
-from wsopt.interpret.strategy import STRATEGIES
+from wsopt.interpret.strategy import processors
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.reduced import further, reaching, reduced
 from wsopt.tile.region import streams_rows
@@ -79,7 +79,8 @@ def rehearse(
     """
     lines = marked(source).lines
     ran: set[int] = set()
-    runs, worst = [], 0.0
+    runs: list[Run] = []
+    worst = 0.0
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
         worst = max(worst, _executed(run, source, progress if not runs else _silent, ran))
         runs.append(run)
@@ -104,14 +105,6 @@ def _runs(
             yield Run(other, min(seeds, _FURTHER_SEEDS))
             if complete():
                 return
-
-
-def processors(seed: int) -> int:
-    """How many blocks share the tiles under a seed: two, or one that has all, and so goes round a deep ring too.
-
-    Each kind of interleaving comes with both.
-    """
-    return 2 - seed // len(STRATEGIES) % 2
 
 
 def _silent(done: int, total: int) -> None:

@@ -6,13 +6,13 @@ import tempfile
 from pathlib import Path
 
 import test_emit_golden
-from mutants_prepared import Prepared
+from mutants_prepared import Prepared, Run
 
 from wsopt.compile import SEEDS, compile_graph
 from wsopt.folder import read_folder
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
-from wsopt.rehearsal import rehearse
+from wsopt.rehearsal import TOLERANCE, rehearse
 from wsopt.schedule.verified import VerifiedSchedule
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
@@ -38,4 +38,9 @@ def prepare(name: str) -> Prepared:
 
 def _prepared(name: str, graph: Graph, verified: VerifiedSchedule, source: str) -> Prepared:
     """A kernel with the graphs of its rehearsal."""
-    return Prepared(name, source, rehearse(graph, verified, source, SEEDS).runs)
+    runs = rehearse(graph, verified, source, SEEDS).runs
+    return Prepared(name, source, tuple(Run(run.graph, run.seeds, _tolerance(run.graph)) for run in runs))
+
+
+def _tolerance(graph: Graph) -> dict[str, float]:
+    return {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}

@@ -9,9 +9,8 @@ from mutants_prepared import Prepared
 
 from wsopt.errors import CheckError
 from wsopt.graph.reference import Array, evaluate, random_inputs, relative_error
-from wsopt.graph.types import Graph
 from wsopt.interpret import Mutant, Place, deletions, execute
-from wsopt.rehearsal import TOLERANCE, processors
+from wsopt.interpret.strategy import processors
 
 SEEDS_OF_LISTED = 5
 """Interleavings for a mutant that is known to change nothing."""
@@ -38,7 +37,7 @@ class Bench:
     """A kernel with its inputs and what is to come of them; the attempt that showed the last mistake goes first."""
 
     prepared: Prepared
-    cases: list[tuple[Graph, dict[str, Array], dict[str, Array]]]
+    cases: list[tuple[dict[str, Array], dict[str, Array]]]
     attempts: list[Attempt]
     ending: set[int] = field(default_factory=set)
 
@@ -48,7 +47,7 @@ class Bench:
         cases = []
         for run in prepared.runs:
             inputs = random_inputs(run.graph, 0)
-            cases.append((run.graph, inputs, evaluate(run.graph, inputs)))
+            cases.append((inputs, evaluate(run.graph, inputs)))
         most = max(run.seeds for run in prepared.runs)
         attempts = [
             (case, seed) for seed in range(most) for case, run in enumerate(prepared.runs) if seed < run.seeds
@@ -61,14 +60,15 @@ class Bench:
 
     def fault(self, source: str, attempt: Attempt, ending: set[int] | None = None) -> str:
         """What one run shows of a source; empty for nothing. `ending` gains lines of waits that ended something."""
-        graph, inputs, expected = self.cases[attempt[0]]
+        inputs, expected = self.cases[attempt[0]]
+        tolerance = self.prepared.runs[attempt[0]].tolerance
         try:
             found = execute(source, inputs, seed=attempt[1], processors=processors(attempt[1]))
         except CheckError as error:
             return f"{type(error).__name__}: {str(error).splitlines()[0]}"
         for name, value in expected.items():
             error = relative_error(found.outputs[name], value)
-            if not error <= TOLERANCE[graph.type_of(name).dtype]:
+            if not error <= tolerance[name]:
                 return f"wrong number: {name} by {error:.1e}"
         if ending is not None:
             ending |= found.ending
