@@ -223,11 +223,17 @@ def _slot_shifted(source: Source) -> Iterator[_Change]:
 
 def _early_arrivals(source: Source) -> Iterator[_Change]:
     """Release a slot before the wgmma that read it has been waited for."""
+    for body in _bodies(source):
+        yield from _early_in(source, body)
+
+
+def _bodies(source: Source) -> Iterator[list[ast.stmt]]:
+    """Every row of statements: of a function, a loop, a condition."""
     for kernel in source.kernels():
         for parent in ast.walk(kernel):
             body = getattr(parent, "body", None)
             if isinstance(body, list):
-                yield from _early_in(source, body)
+                yield body
 
 
 def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[_Change]:
@@ -239,6 +245,44 @@ def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[_Change]:
             text = f"{source.text(statement)}; {source.text(waited)}"
             edits = (Edit(waited, text), Edit(statement, "pass"))
             yield _Change("early-arrive", f"{source.text(statement)} before {source.text(waited)}", edits)
+
+
+def _late_waits(source: Source) -> Iterator[_Change]:
+    """Wait for a barrier after the first access that it guards, which only a late arrival makes a wrong one."""
+    for body in _bodies(source):
+        for index, statement in enumerate(body):
+            if isinstance(statement, ast.Expr) and callee(statement.value) == WAIT:
+                guarded = next((other for other in body[index + 1 :] if _accesses(other)), None)
+                if guarded is not None:
+                    text = f"{source.text(guarded)}; {source.text(statement)}"
+                    edits = (Edit(statement, "pass"), Edit(guarded, text))
+                    yield _Change(
+                        "late-wait", f"{source.text(statement)} after {source.text(guarded)}", edits
+                    )
+
+
+def _early_releases(source: Source) -> Iterator[_Change]:
+    """Arrive before the last load, store, or end of a store that the arrival tells of."""
+    for body in _bodies(source):
+        for index, statement in enumerate(body):
+            if isinstance(statement, ast.Expr) and callee(statement.value) == ARRIVE:
+                told = next(
+                    (other for other in body[:index][::-1] if _accesses(other, "tma.store_wait")), None
+                )
+                if told is not None and callee(getattr(told, "value", told)) != "warpgroup_mma":
+                    text = f"{source.text(statement)}; {source.text(told)}"
+                    edits = (Edit(told, text), Edit(statement, "pass"))
+                    yield _Change(
+                        "early-release", f"{source.text(statement)} before {source.text(told)}", edits
+                    )
+
+
+def _accesses(statement: ast.stmt, *more: str) -> bool:
+    """Does a statement of one line read or write shared memory, or start what does?"""
+    if not isinstance(statement, ast.Expr | ast.Assign):
+        return False
+    names = {callee(node) for node in ast.walk(statement)}
+    return bool(names & {"warpgroup_mma", "epilogue", "load", "store", *LOADS, *STORES, *more})
 
 
 def _roles_swapped(source: Source) -> Iterator[_Change]:
@@ -292,6 +336,8 @@ _RULES: tuple[_Rule, ...] = (
     _mma_wait_weakened,
     _store_wait_weakened,
     _early_arrivals,
+    _late_waits,
+    _early_releases,
     _slot_shifted,
     _roles_swapped,
     _indices_mixed,
