@@ -5,7 +5,7 @@ Every line of its device functions has to run: what the first extents leave out 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +18,16 @@ from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
+from wsopt.interpret.strategy import processors
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.reduced import further, reaching, reduced
+from wsopt.tile.region import streams_rows
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
 """Largest relative error of an output, by its type, in the norm. The reference rounds where the graph does, so
 that but few elements of an f8 output are rounded to another side.
 """
 
-_PROCESSORS = 2
 _FAR_SEEDS = 1
 """Interleavings of the longer run, which is there for the masks' numbers."""
 
@@ -38,8 +39,16 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """A graph at reduced extents, and under how many interleavings a kernel is executed on it."""
+
+    graph: Graph
+    seeds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """How many interleavings a kernel passed, how far its outputs were off at most, and how many lines ran.
+    """How many interleavings a kernel passed, how far its outputs were off at most, how many lines ran, on which graphs.
 
     `worst` has the worst figures of all outputs: of a whole one, of a row, and of an element (`agreement/judge.py`).
     `lines` are those of the kernel's device functions.
@@ -49,6 +58,7 @@ class Rehearsal:
     worst: Agreement
     lines_run: int
     lines: int
+    runs: tuple[Run, ...]
 
     @property
     def max_relative_error(self) -> float:
@@ -75,24 +85,35 @@ def rehearse(
     extents until they have. Raises CheckError for a race, a deadlock, a barrier fault, an error above TOLERANCE, or a
     line that has not run.
     """
-    slabs = min(max(slots for _, slots in verified.schedule.rings), 4) + 1
-    structure = verified.program.structure
-    ran: set[int] = set()
-    worst = _executed(reduced(graph, structure, slabs), source, range(seeds), progress, ran)
-    far = reaching(graph, structure, slabs)
-    if far is not None:
-        worst |= _executed(far, source, range(min(seeds, _FAR_SEEDS)), _silent, ran)
     lines = marked(source).lines
-    if len(ran) < len(lines):
-        for other in further(graph, structure, max(slabs, covering_slabs(verified))):
-            if not _has_numbers(other):
-                continue
-            worst |= _executed(other, source, range(min(seeds, _FURTHER_SEEDS)), _silent, ran)
-            if len(ran) == len(lines):
-                break
+    ran: set[int] = set()
+    runs: list[Run] = []
+    worst = NO_DIFFERENCE
+    for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
+        worst |= _executed(run, source, progress if not runs else _silent, ran)
+        runs.append(run)
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
-    return Rehearsal(seeds, worst, covered.of - len(covered.missed), covered.of)
+    return Rehearsal(seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
+
+
+def _runs(
+    graph: Graph, verified: VerifiedSchedule, seeds: int, complete: Callable[[], bool]
+) -> Iterator[Run]:
+    """The runs of a rehearsal, those for lines that no other has run only until it is complete."""
+    slots = max(count for _, count in verified.schedule.rings)
+    slabs = (slots if streams_rows(graph) else min(slots, 4)) + 1
+    structure = verified.program.structure
+    yield Run(reduced(graph, structure, slabs), seeds)
+    far = reaching(graph, structure, slabs)
+    if far is not None:
+        yield Run(far, min(seeds, _FAR_SEEDS))
+    if not complete():
+        for other in further(graph, structure, max(slabs, covering_slabs(verified))):
+            if _has_numbers(other):
+                yield Run(other, min(seeds, _FURTHER_SEEDS))
+            if complete():
+                return
 
 
 def _has_numbers(graph: Graph) -> bool:
@@ -120,18 +141,17 @@ def _check_covered(graph: Graph, source: str, covered: Coverage) -> None:
     )
 
 
-def _executed(
-    graph: Graph, source: str, seeds: range, progress: Callable[[int, int], None], ran: set[int]
-) -> Agreement:
-    """The worst agreement of a graph's outputs over these interleavings; notes in `ran` which statements do."""
+def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: set[int]) -> Agreement:
+    """The worst agreement of a run's outputs over its interleavings; notes in `ran` which statements do."""
+    graph = run.graph
     inputs = random_inputs(graph, 0)
     referee = Referee(
         expectations(graph, inputs), {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
     )
     worst = NO_DIFFERENCE
-    for seed in seeds:
-        progress(seed, len(seeds))
-        execution = execute(source, inputs, seed=seed, processors=_PROCESSORS)
+    for seed in range(run.seeds):
+        progress(seed, run.seeds)
+        execution = execute(source, inputs, seed=seed, processors=processors(seed))
         ran |= execution.ran
         for name in graph.outputs:
             found = referee.agreement(name, execution.outputs[name])

@@ -35,6 +35,7 @@ def structure(
     consumers: int = 1,
     *,
     rows: int = 64,
+    warps: int = 4,
     turns: bool = False,
     persistent: bool = True,
     swap: bool = False,
@@ -44,7 +45,9 @@ def structure(
 ) -> Structure:
     """A structure of small tiles."""
     sharing = Sharing.TURNS if turns else Sharing.ROWS
-    return Structure(rows, columns, depth, consumers, 4, sharing, persistent, swap, pieces, 2, copies, tail)
+    return Structure(
+        rows, columns, depth, consumers, warps, sharing, persistent, swap, pieces, 2, copies, tail
+    )
 
 
 def graph_of(body: Body, name: str = "small") -> Graph:

@@ -1,4 +1,4 @@
-"""Six kernels as they are written, compiled by this Triton and another release, and executed."""
+"""Seven kernels as they are written, compiled by this Triton and another release, and executed."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "clamped": (builds.clamped, structure()),
     "scaled": (builds.scaled, structure(depth=128, copies=2)),
     "streamed_rows": (row_graphs.layer_norm, structure(columns=1024, depth=1, consumers=2, rows=4)),
+    "joint": (builds.plain, structure(columns=128, rows=128, warps=8, pieces=2)),
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, pieces=2)),
 }
 

@@ -185,7 +185,7 @@ def test_every_kind_is_made() -> None:
         "drop-gdc_wait",
         "drop-mma-wait", "double-wait", "double-arrive", "double-expect", "flip-phase", "count+1", "count-1",
         "bytes+16", "bytes-16", "arrivals+1", "arrivals-1", "depth+1", "depth-1", "shrink-allocation",
-        "weaken-mma-wait", "weaken-store-wait", "early-arrive",
+        "weaken-mma-wait", "weaken-store-wait", "early-arrive", "late-wait", "early-release",
         "shift-slot-wait", "shift-slot-load", "shift-slot-mma", "shift-slot-epilogue",
         "swap-roles", "same-argument", "swap-argument", "keep-accumulator",
     }  # fmt: skip

@@ -18,6 +18,7 @@ START = "a block's first slot is number 0 at any depth"
 LAST = "nobody waits for the slots of a block's last slabs"
 ONCE = "of the waits for a slab that is handed on, the one for the last copy says that the others' slots were free"
 ORDER = "the loader comes to the slot after one of the other ring, which is handed back later"
+BETWEEN = "a tile has more slabs than a ring slots, so the copies between waited for the products that read this set"
 ZERO = "the accumulator it starts from is zero"
 MIRROR = "the consumers' own buffers, and their numbers, are interchangeable"
 
@@ -67,6 +68,7 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
     True: {
         **PASSED_AGAIN,
         ("double-wait", HELD_EMPTY): (1, TWICE),
+        ("late-wait", HELD_EMPTY): (1, BETWEEN),
         ("early-arrive", SUMS_DONE): (2, ORDER),
         ("keep-accumulator", SCORES_OF_SET): (1, ZERO),
         ("swap-argument", "(consumer, (q_held, resident_full, resident_empty, k__ring, "): (2, MIRROR),

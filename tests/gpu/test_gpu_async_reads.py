@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+import functools
+import json
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
 
+import gpu_listings
+import pytest
+from gpu_files import FIXTURES
+
+from wsopt.gpu import Expectation, compile_kernel, verdict
 from wsopt.gpu.async_reads import overwritten_operands
-from wsopt.gpu.sass import parse_sass
+from wsopt.gpu.sass import Instruction, main_loops, parse_sass
+
+ROOT = Path(__file__).parents[2]
 
 LOOP = """
 HGMMA.64x128x16.F32.BF16 R24, gdesc[UR20], RZ, !UPT, gsb0
@@ -69,3 +82,88 @@ def test_a_loop_that_waits_in_a_loop_of_its_own_is_looked_at() -> None:
 def test_a_wait_for_fewer_products_than_run_keeps_all_of_them() -> None:
     more = LOOP.replace("gsb0, 0x1", "gsb0, 0x7")
     assert found(more, c="MOV R120, R1") == 1
+
+
+# --- machine code of today's compilers ------------------------------------------------------------------
+
+WAIT = "warpgroup_mma_wait(0, deps=(total,))"
+
+
+@functools.cache
+def register_operand() -> str:
+    return (FIXTURES / "register_operand.py").read_text(encoding="utf-8")
+
+
+@functools.cache
+def right() -> str:
+    return gpu_listings.listing(register_operand())
+
+
+def too_early() -> str:
+    """The kernel that makes an operand anew while one product may still read it: a wait leaves it under way."""
+    return register_operand().replace(WAIT, WAIT.replace("0", "1"), 1)
+
+
+def test_the_compiler_writes_to_operands_of_products_under_way() -> None:
+    # ptxas of CUDA 12.8 to 13.4: no warning, no spill, and wrong numbers where a product is late (triton#9433).
+    witness, control = compile_kernel(too_early()), compile_kernel(register_operand())
+    assert control.overwritten_operands == 0
+    assert witness.overwritten_operands > 16
+    assert (witness.warnings, witness.spill_stores) == ((), 0)
+    (complaint,) = verdict(witness, Expectation(witness.wgmma, witness.shared_bytes))
+    assert "writes to registers that a product under way still reads" in complaint
+
+
+def test_another_compiler_does_so_too(other_triton: str) -> None:
+    code = (
+        "import sys, json; from wsopt.gpu import compile_kernel; "
+        "print([compile_kernel(source).overwritten_operands > 16 for source in json.load(sys.stdin)])"
+    )
+    done = subprocess.run(
+        [other_triton, "-c", code],
+        input=json.dumps([register_operand(), too_early()]),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.split("\n")[0] == "[False, True]"
+
+
+def test_a_wait_that_leaves_one_more_is_found_in_a_listing() -> None:
+    assert overwritten_operands(parse_sass(right())) == 0
+    weakened = right().replace("WARPGROUP.DEPBAR.LE gsb0, 0x0", "WARPGROUP.DEPBAR.LE gsb0, 0x1")
+    assert overwritten_operands(parse_sass(weakened)) > 16
+
+
+def test_every_write_under_a_product_is_found_in_a_listing() -> None:
+    """Each instruction between the last product and its wait is made to write to each register of an operand."""
+    (loop,) = main_loops(parse_sass(right()))
+    operands = [register for item in loop if item.is_tensor for register in left_operand(item)]
+    assert len(operands) == 16
+    last = max(index for index, item in enumerate(loop) if item.is_tensor)
+    wait = next(i for i, item in enumerate(loop) if i > last and item.operands.startswith(".DEPBAR"))
+    between = [item for item in loop[:wait] if item.address > tensor_start(loop) and not item.is_tensor]
+    assert between
+    issued: dict[int, set[int]] = {item.address: issued_before(loop, item) for item in between}
+    for item in between:
+        for register in operands:
+            changed = re.sub(
+                rf"(/\*{item.address:04x}\*/\s+)[^;]*;", rf"\1MOV R{register}, R1 ;", right(), count=1
+            )
+            expected = 1 if register in issued[item.address] else 0
+            assert overwritten_operands(parse_sass(changed)) == expected, (item, register)
+
+
+def left_operand(item: Instruction) -> list[int]:
+    """The four registers of a product's left operand, read here once more, and by another way."""
+    first = int(item.operands.split(", R")[1].split(",")[0])
+    return list(range(first, first + 4))
+
+
+def tensor_start(loop: Sequence[Instruction]) -> int:
+    return next(item.address for item in loop if item.is_tensor)
+
+
+def issued_before(loop: Sequence[Instruction], item: Instruction) -> set[int]:
+    return {r for one in loop if one.is_tensor and one.address < item.address for r in left_operand(one)}

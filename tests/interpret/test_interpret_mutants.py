@@ -29,6 +29,7 @@ EQUIVALENT = {
     "scale": {"double-wait@*": TWICE},
     "attention": {
         "double-wait@*": TWICE,
+        "late-wait@34": "a turn orders the issue of wgmma only; it guards no memory",
         "early-arrive@37": "a turn orders the issue of wgmma only; it releases no memory",
         "shift-slot-arrive@87": "the other consumer has the first turn, and the ping-pong goes on from there",
         "swap-argument@90": "the consumers exchange their index, with all that belongs to it",
@@ -84,6 +85,7 @@ def test_every_kind_is_made() -> None:
         "drop-wait", "drop-arrive", "drop-expect", "drop-fence", "drop-store_wait", "drop-load", "drop-store",
         "drop-mma-wait", "double-wait", "double-arrive", "double-expect", "flip-phase", "count+1", "count-1",
         "bytes+16", "bytes-16", "arrivals+1", "arrivals-1", "depth+1", "depth-1", "shrink-allocation",
-        "weaken-mma-wait", "early-arrive", "shift-slot-wait", "shift-slot-load", "shift-slot-mma",
+        "weaken-mma-wait", "early-arrive", "late-wait", "early-release",
+        "shift-slot-wait", "shift-slot-load", "shift-slot-mma",
         "swap-roles", "same-argument", "swap-argument", "keep-accumulator",
     }  # fmt: skip

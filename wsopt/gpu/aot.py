@@ -30,7 +30,8 @@ class CompiledKernel:
     `registers` a thread at launch; `warps` of a block, padding included; `stack_bytes` a thread;
     `spill_loads` and `spill_stores` are instructions (LDL, STL), `spills_in_loop` those of them in the
     innermost loops with tensor-core instructions; `overwritten_operands` are writes there to registers that a
-    product under way reads; `wgmma` counts HGMMA, QGMMA and IGMMA; `tensor_registers`
+    product under way reads; `early_arrivals` are barrier arrivals of one thread before the other warps of its
+    partition are known to be done; `wgmma` counts HGMMA, QGMMA and IGMMA; `tensor_registers`
     are what the code of each partition with those names, a thread, and `copy_registers` that of partitions
     that only start copies; `barriers` are
     the hardware barriers of a block; `warnings` are what ptxas says about lost performance; `sass` is the
@@ -45,6 +46,7 @@ class CompiledKernel:
     spill_stores: int
     spills_in_loop: int
     overwritten_operands: int
+    early_arrivals: int
     wgmma: int
     tensor_registers: tuple[int, ...]
     copy_registers: tuple[int, ...]

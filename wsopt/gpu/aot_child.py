@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from wsopt.gpu.aot import CompiledKernel
+from wsopt.gpu.arrivals import early_arrivals
 from wsopt.gpu.async_reads import overwritten_operands
 from wsopt.gpu.errors import CompileError
 from wsopt.gpu.kernel_file import load_kernel_file, torch_or_stand_in
@@ -156,6 +157,7 @@ def _measure(
         spill_stores=counts.get(SPILL_STORE, 0),
         spills_in_loop=spills_in_main_loops(instructions),
         overwritten_operands=overwritten_operands(instructions),
+        early_arrivals=early_arrivals(instructions),
         wgmma=sum(counts.get(opcode, 0) for opcode in TENSOR_OPCODES),
         tensor_registers=tuple(part.registers for part in parts if part.tensor),
         copy_registers=tuple(part.registers for part in parts if not part.tensor),

@@ -26,6 +26,10 @@ def verdict(compiled: CompiledKernel, expectation: Expectation) -> tuple[str, ..
         complaints.append(
             f"{compiled.overwritten_operands} writes to registers that a product under way still reads"
         )
+    if compiled.early_arrivals:
+        complaints.append(
+            f"{compiled.early_arrivals} barrier arrivals before all warps of a partition are known to be done"
+        )
     if compiled.stack_bytes:
         complaints.append(f"a stack of {compiled.stack_bytes} bytes a thread, expected none")
     if compiled.wgmma != expectation.wgmma:

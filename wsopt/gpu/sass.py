@@ -77,16 +77,16 @@ def main_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruction, 
 
     Such a loop may hold others, in which it waits for a barrier.
     """
-    loops = _natural_loops(_blocks(instructions))
+    loops = _natural_loops(blocks_of(instructions))
     return _inner({body for body in loops if any(item.is_tensor for block in body for item in block)})
 
 
 def innermost_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruction, ...], ...]:
     """The instructions of every loop that holds no other, each in order of address."""
-    return _inner(_natural_loops(_blocks(instructions)))
+    return _inner(_natural_loops(blocks_of(instructions)))
 
 
-def _inner(loops: set[frozenset[_Block]]) -> tuple[tuple[Instruction, ...], ...]:
+def _inner(loops: set[frozenset[Block]]) -> tuple[tuple[Instruction, ...], ...]:
     """Those that hold no other of these loops."""
     inner = [body for body in loops if not any(other < body for other in loops)]
     whole = [
@@ -95,10 +95,11 @@ def _inner(loops: set[frozenset[_Block]]) -> tuple[tuple[Instruction, ...], ...]
     return tuple(sorted((tuple(items) for items in whole), key=lambda items: items[0].address))
 
 
-_Block = tuple[Instruction, ...]
+Block = tuple[Instruction, ...]
 
 
-def _blocks(instructions: Sequence[Instruction]) -> tuple[_Block, ...]:
+def blocks_of(instructions: Sequence[Instruction]) -> tuple[Block, ...]:
+    """The basic blocks, in order of address."""
     leaders = {0}
     addresses = [item.address for item in instructions]
     for index, item in enumerate(instructions):
@@ -110,7 +111,8 @@ def _blocks(instructions: Sequence[Instruction]) -> tuple[_Block, ...]:
     return tuple(tuple(instructions[a:b]) for a, b in pairwise(cuts) if a < b <= len(instructions))
 
 
-def _successors(blocks: Sequence[_Block]) -> list[list[int]]:
+def successors(blocks: Sequence[Block]) -> list[list[int]]:
+    """For each block those that may come next, by number."""
     starts = {block[0].address: index for index, block in enumerate(blocks)}
     result = []
     for index, block in enumerate(blocks):
@@ -123,8 +125,8 @@ def _successors(blocks: Sequence[_Block]) -> list[list[int]]:
     return result
 
 
-def _natural_loops(blocks: Sequence[_Block]) -> set[frozenset[_Block]]:
-    after = _successors(blocks)
+def _natural_loops(blocks: Sequence[Block]) -> set[frozenset[Block]]:
+    after = successors(blocks)
     before: list[list[int]] = [[] for _ in blocks]
     for index, targets in enumerate(after):
         for target in targets:

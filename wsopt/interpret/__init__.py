@@ -2,7 +2,7 @@
 
 from wsopt.interpret.faults import BarrierError, DeadlockError, InterpreterError, RaceError
 from wsopt.interpret.lines import Coverage, marked
-from wsopt.interpret.mutate import Mutant, mutants
+from wsopt.interpret.mutate import Mutant, Place, deletions, mutants
 from wsopt.interpret.run import Execution, execute
 
 __all__ = [
@@ -12,7 +12,9 @@ __all__ = [
     "Execution",
     "InterpreterError",
     "Mutant",
+    "Place",
     "RaceError",
+    "deletions",
     "execute",
     "marked",
     "mutants",

@@ -47,7 +47,10 @@ class Barrier:
             )
 
     def arrive(self, agent: Agent, count: int, expected_bytes: int = 0) -> None:
-        """`count` arrivals, after adding the bytes that the phase waits for too."""
+        """`count` arrivals, after adding the bytes that the phase waits for too.
+
+        Who arrives has to know that the phase before has ended, or the arrival counts for that one by chance.
+        """
         self.check_usable(agent)
         if count < 1 or expected_bytes < 0:
             raise BarrierError(f"{self.name}: an arrival of count {count} with {expected_bytes} bytes")
@@ -56,6 +59,11 @@ class Barrier:
             raise BarrierError(
                 f"{self.name} gets {count} arrivals while phase {self.completed} waits for "
                 f"{self.pending} of {self.count}{more}"
+            )
+        if not agent.clock.knows(self.component, self.completed):
+            raise BarrierError(
+                f"{self.name} gets an arrival for phase {self.completed} that is not ordered after phase "
+                f"{self.completed - 1}: it could count for that one"
             )
         self.bytes += expected_bytes
         self.pending -= count

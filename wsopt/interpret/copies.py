@@ -104,10 +104,12 @@ class Tma:
 
     def store_wait(self, pendings: int) -> None:
         """Wait until all but the last `pendings` stores of this partition have read their buffers."""
-        agent: Agent = self._machine.program.operation()
+        program: Program = self._machine.program
+        agent = program.operation()
         done = max(len(agent.stores) - int(pendings), 0)
         for copy in agent.stores[:done]:
             copy.retire()
+            program.ending.add(agent.line)
         del agent.stores[:done]
 
 

@@ -21,6 +21,7 @@ class Machine:
         self.processors = processors
         self.filename = filename
         self.steps = 0
+        self.ending: set[int] = set()
         self._chooser = Chooser(seed)
         self._launch = 0
         self._dependent = False
@@ -60,6 +61,7 @@ class Machine:
             self._program.run(body)
         finally:
             self.steps += scheduler.steps
+            self.ending |= self._program.ending
             self._program = None
 
 

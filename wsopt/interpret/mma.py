@@ -99,16 +99,19 @@ def wait(program: Program, outstanding: int, deps: Any) -> Any:
     agent = program.operation()
     if not isinstance(deps, tuple | list) or not all(isinstance(dep, Tensor) for dep in deps):
         raise InterpreterError("warpgroup_mma_wait needs deps, a tuple of tensors")
-    _retire(agent, int(outstanding))
+    if _retire(agent, int(outstanding)):
+        program.ending.add(agent.line)
     results = tuple(_awaited(dep) for dep in deps)
     return results[0] if len(results) == 1 else results
 
 
-def _retire(agent: Agent, outstanding: int) -> None:
+def _retire(agent: Agent, outstanding: int) -> int:
+    """End all products but the last `outstanding`; return how many ended."""
     done = max(len(agent.mmas) - outstanding, 0)
     for mma in agent.mmas[:done]:
         mma.retire()
     del agent.mmas[:done]
+    return done
 
 
 def _awaited(token: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -18,17 +18,8 @@ from wsopt.interpret.splice import Edit, Source, argument, callee
 LOADS = ("tma_load", "tma.async_load", "tma.async_copy_global_to_shared")
 STORES = ("tma_store", "tma.async_store", "tma.async_copy_shared_to_global")
 WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
-REMOVABLE = (
-    WAIT,
-    ARRIVE,
-    EXPECT,
-    "fence_async_shared",
-    "tma.store_wait",
-    "gdc_wait",
-    "gl.store",
-    *LOADS,
-    *STORES,
-)
+SYNCHRONIZATION = (WAIT, ARRIVE, EXPECT, "fence_async_shared", "tma.store_wait", "gdc_wait", "gl.barrier")
+REMOVABLE = (*SYNCHRONIZATION, "gl.store", *LOADS, *STORES)
 DOUBLED = (WAIT, ARRIVE, EXPECT)
 SLOTTED = (WAIT, ARRIVE, EXPECT, "warpgroup_mma", "epilogue", *LOADS, *STORES)
 WORDS = (
@@ -47,6 +38,23 @@ class Mutant:
     description: str
     source: str
 
+    @property
+    def kind(self) -> str:
+        """The name without its line."""
+        return self.name.partition("@")[0]
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where a statement stands, however lines are numbered: its function, its text, and which one of its like."""
+
+    function: str
+    statement: str
+    occurrence: int
+
+    def __str__(self) -> str:
+        return f"{self.function}: {self.statement} ({self.occurrence})"
+
 
 @dataclass(frozen=True)
 class _Change:
@@ -61,9 +69,27 @@ class _Change:
 
 def mutants(source: str) -> Iterator[Mutant]:
     """Yield every single mutation of an emitted kernel, in the order of the rules and of the lines."""
+    return _made(Source(source), _RULES)
+
+
+def deletions(source: str) -> Iterator[tuple[Place, Mutant]]:
+    """Yield the kernel with one wait, arrival, expectation or fence less, for each of them, by line.
+
+    `gdc_launch_dependents` stays: nothing is ordered by it, for the next kernel waits for the end of this one.
+    """
     text = Source(source)
+    found = sorted(_made(text, (_synchronization_removed, _mma_wait_removed)), key=lambda m: m.line)
+    seen: Counter[tuple[str, str]] = Counter()
+    lines = source.splitlines()
+    for mutant in found:
+        function, statement = text.function_at(mutant.line), lines[mutant.line - 1].strip()
+        seen[function, statement] += 1
+        yield Place(function, statement, seen[function, statement]), mutant
+
+
+def _made(text: Source, rules: Iterable[_Rule]) -> Iterator[Mutant]:
     seen: Counter[str] = Counter()
-    for rule in _RULES:
+    for rule in rules:
         for change in rule(text):
             name = f"{change.kind}@{change.line}"
             seen[name] += 1
@@ -89,9 +115,12 @@ def _statements(source: Source, names: tuple[str, ...]) -> Iterator[tuple[ast.Ex
                 yield node, callee(node.value)
 
 
-def _removed(source: Source) -> Iterator[_Change]:
-    for node, name in _statements(source, REMOVABLE):
-        yield _Change(f"drop-{_word(name)}", f"removed {source.text(node)}", (Edit(node, "pass"),))
+def _removals(names: tuple[str, ...]) -> _Rule:
+    def rule(source: Source) -> Iterator[_Change]:
+        for node, name in _statements(source, names):
+            yield _Change(f"drop-{_word(name)}", f"removed {source.text(node)}", (Edit(node, "pass"),))
+
+    return rule
 
 
 def _doubled(source: Source) -> Iterator[_Change]:
@@ -194,11 +223,17 @@ def _slot_shifted(source: Source) -> Iterator[_Change]:
 
 def _early_arrivals(source: Source) -> Iterator[_Change]:
     """Release a slot before the wgmma that read it has been waited for."""
+    for body in _bodies(source):
+        yield from _early_in(source, body)
+
+
+def _bodies(source: Source) -> Iterator[list[ast.stmt]]:
+    """Every row of statements: of a function, a loop, a condition."""
     for kernel in source.kernels():
         for parent in ast.walk(kernel):
             body = getattr(parent, "body", None)
             if isinstance(body, list):
-                yield from _early_in(source, body)
+                yield body
 
 
 def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[_Change]:
@@ -210,6 +245,44 @@ def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[_Change]:
             text = f"{source.text(statement)}; {source.text(waited)}"
             edits = (Edit(waited, text), Edit(statement, "pass"))
             yield _Change("early-arrive", f"{source.text(statement)} before {source.text(waited)}", edits)
+
+
+def _late_waits(source: Source) -> Iterator[_Change]:
+    """Wait for a barrier after the first access that it guards, which only a late arrival makes a wrong one."""
+    for body in _bodies(source):
+        for index, statement in enumerate(body):
+            if isinstance(statement, ast.Expr) and callee(statement.value) == WAIT:
+                guarded = next((other for other in body[index + 1 :] if _accesses(other)), None)
+                if guarded is not None:
+                    text = f"{source.text(guarded)}; {source.text(statement)}"
+                    edits = (Edit(statement, "pass"), Edit(guarded, text))
+                    yield _Change(
+                        "late-wait", f"{source.text(statement)} after {source.text(guarded)}", edits
+                    )
+
+
+def _early_releases(source: Source) -> Iterator[_Change]:
+    """Arrive before the last load, store, or end of a store that the arrival tells of."""
+    for body in _bodies(source):
+        for index, statement in enumerate(body):
+            if isinstance(statement, ast.Expr) and callee(statement.value) == ARRIVE:
+                told = next(
+                    (other for other in body[:index][::-1] if _accesses(other, "tma.store_wait")), None
+                )
+                if told is not None and callee(getattr(told, "value", told)) != "warpgroup_mma":
+                    text = f"{source.text(statement)}; {source.text(told)}"
+                    edits = (Edit(told, text), Edit(statement, "pass"))
+                    yield _Change(
+                        "early-release", f"{source.text(statement)} before {source.text(told)}", edits
+                    )
+
+
+def _accesses(statement: ast.stmt, *more: str) -> bool:
+    """Does a statement of one line read or write shared memory, or start what does?"""
+    if not isinstance(statement, ast.Expr | ast.Assign):
+        return False
+    names = {callee(node) for node in ast.walk(statement)}
+    return bool(names & {"warpgroup_mma", "epilogue", "load", "store", *LOADS, *STORES, *more})
 
 
 def _roles_swapped(source: Source) -> Iterator[_Change]:
@@ -249,8 +322,9 @@ def _accumulation_kept(source: Source) -> Iterator[_Change]:
 
 
 _Rule = Callable[[Source], Iterator[_Change]]
+_synchronization_removed = _removals(SYNCHRONIZATION)
 _RULES: tuple[_Rule, ...] = (
-    _removed,
+    _removals(REMOVABLE),
     _mma_wait_removed,
     _doubled,
     _phase_flipped,
@@ -262,6 +336,8 @@ _RULES: tuple[_Rule, ...] = (
     _mma_wait_weakened,
     _store_wait_weakened,
     _early_arrivals,
+    _late_waits,
+    _early_releases,
     _slot_shifted,
     _roles_swapped,
     _indices_mixed,

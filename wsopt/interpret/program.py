@@ -18,7 +18,7 @@ from wsopt.interpret.scheduler import Scheduler
 
 @dataclass(eq=False)
 class Program:
-    """The state of one program while it runs."""
+    """The state of one program while it runs; `ending` are the lines whose waits ended a product or a store."""
 
     program_id: tuple[int, ...]
     num_programs: tuple[int, ...]
@@ -29,6 +29,7 @@ class Program:
     components: Components = field(default_factory=Components)
     histories: list[History] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
+    ending: set[int] = field(default_factory=set)
     specialized: bool = False
     dependent: bool = False
     previous: int | None = field(init=False)

@@ -22,11 +22,15 @@ from wsopt.interpret.storage import NEVER, Storage
 
 @dataclass(frozen=True)
 class Execution:
-    """What a kernel computed, in how many scheduler steps, and which of its device functions' statements ran."""
+    """What a kernel computed, in how many scheduler steps, and which of its device functions' statements ran.
+
+    `ending` are the lines of waits that ended a product or a store.
+    """
 
     outputs: dict[str, Array]
     steps: int
     ran: frozenset[int]
+    ending: frozenset[int]
 
 
 def execute(
@@ -54,7 +58,8 @@ def execute(
     for name, tensor in outputs.items():
         _check_complete(name, tensor)
     ran = frozenset(number for number, mark in enumerate(names[MARKS]) if mark)
-    return Execution({name: tensor.numpy_array for name, tensor in outputs.items()}, machine.steps, ran)
+    arrays = {name: tensor.numpy_array for name, tensor in outputs.items()}
+    return Execution(arrays, machine.steps, ran, frozenset(machine.ending))
 
 
 def _launch(names: Mapping[str, Any], tensors: Mapping[str, HostTensor]) -> dict[str, HostTensor]:

@@ -43,6 +43,13 @@ class Source:
             if isinstance(node, ast.FunctionDef) and any("jit" in self.text(d) for d in node.decorator_list):
                 yield node
 
+    def function_at(self, line: int) -> str:
+        """Return the name of the module's function that a line belongs to; empty outside of them."""
+        for node in self.tree.body:
+            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or node.lineno):
+                return node.name
+        return ""
+
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None

@@ -49,6 +49,14 @@ STRATEGIES = (
 )
 
 
+def processors(seed: int) -> int:
+    """How many blocks share the tiles under a seed: two, or one that has all, and so goes round a deep ring too.
+
+    Each strategy comes with both.
+    """
+    return 2 - seed // len(STRATEGIES) % 2
+
+
 class Chooser:
     """A strategy with its random numbers; ranks are drawn anew for every program of the grid."""
 

@@ -166,11 +166,13 @@ def _product_extents(
 def _row_extents(axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
     """The new extent of every axis of streamed rows: `trips` tiles for each of two blocks, the last one ragged.
 
-    Rows stay as long as they are: what they are divided by is part of the kernel.
+    There are as many rows as that takes, also where the graph has fewer: the kernel is called with any number. A row
+    stays as long as it is: what it is divided by is part of the kernel.
     """
     tiles = _BATCHES * trips
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
     rows = math.ceil(tiles / batches) * s.tile_rows - s.tile_rows // 2
-    new = {Role.ROW: rows, Role.BATCH: _BATCHES}
-    found = {a: min(axes.extents[a], new.get(role, axes.extents[a])) for a, role in axes.roles.items()}
+    few = {Role.BATCH: _BATCHES, Role.ROW: 1}
+    found = {a: min(axes.extents[a], few.get(role, axes.extents[a])) for a, role in axes.roles.items()}
+    found |= {a: rows for a, role in axes.roles.items() if role is Role.ROW and axes.extents[a] > 1}
     return found | dict.fromkeys(axes.batches[1:], 1)

@@ -1,0 +1,17 @@
+"""Machine code of kernels, compiled here, as cuobjdump prints it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from wsopt.gpu.aot_child import _compile, _cuobjdump
+
+
+def listing(source: str) -> str:
+    """The listing of a kernel.py's machine code for sm_90."""
+    with tempfile.TemporaryDirectory() as folder:
+        binary, _, _ = _compile(source, "sm_90", Path(folder))
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(binary)
+        return _cuobjdump("-sass", path)

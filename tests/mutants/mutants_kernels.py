@@ -1,0 +1,46 @@
+"""The kernels whose mutants are run: those of problems/ and the goldens of the emit tests."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import test_emit_golden
+from mutants_prepared import Prepared, Run
+from wsopt.compile import SEEDS, compile_graph
+
+from wsopt.folder import read_folder
+from wsopt.graph.parse import load_graph
+from wsopt.graph.types import Graph
+from wsopt.rehearsal import TOLERANCE, rehearse
+from wsopt.schedule.verified import VerifiedSchedule
+
+PROBLEMS = Path(__file__).parents[2] / "problems"
+
+
+def kernels() -> list[str]:
+    """The names of all kernels."""
+    problems = sorted(path.stem for path in PROBLEMS.glob("*.json"))
+    return [*problems, *(f"golden-{name}" for name in sorted(test_emit_golden.KERNELS))]
+
+
+def prepare(name: str) -> Prepared:
+    """Make a kernel: a problem's by the whole of `wsopt compile`, with its cache."""
+    if name.startswith("golden-"):
+        golden = test_emit_golden.emitted(name.removeprefix("golden-"))
+        return _prepared(name, golden.graph, golden.verified, golden.source)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "build"
+        compile_graph(load_graph(PROBLEMS / f"{name}.json"), directory=folder)
+        made = read_folder(folder)
+    return _prepared(name, made.graph, made.verified, made.kernel)
+
+
+def _prepared(name: str, graph: Graph, verified: VerifiedSchedule, source: str) -> Prepared:
+    """A kernel with the graphs of its rehearsal."""
+    runs = rehearse(graph, verified, source, SEEDS).runs
+    return Prepared(name, source, tuple(Run(run.graph, run.seeds, _tolerance(run.graph)) for run in runs))
+
+
+def _tolerance(graph: Graph) -> dict[str, float]:
+    return {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}

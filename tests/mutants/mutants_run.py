@@ -1,0 +1,100 @@
+"""Runs a kernel's mutants, each until the first interleaving that shows its mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+
+from mutants_prepared import Prepared
+
+from wsopt.errors import CheckError
+from wsopt.graph.reference import Array, evaluate, random_inputs, relative_error
+from wsopt.interpret import Mutant, Place, deletions, execute
+from wsopt.interpret.strategy import processors
+
+SEEDS_OF_LISTED = 5
+"""Interleavings for a mutant that is known to change nothing."""
+
+Attempt = tuple[int, int]
+"""A case by its number, and a seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a mutant: the fault that showed it, empty if none did.
+
+    `idle` says that the statement deleted is a wait that ended no product and no store in any case.
+    """
+
+    kernel: str
+    place: Place
+    fault: str
+    idle: bool
+
+
+@dataclass(slots=True)
+class Bench:
+    """A kernel with its inputs and what is to come of them; the attempt that showed the last mistake goes first."""
+
+    prepared: Prepared
+    cases: list[tuple[dict[str, Array], dict[str, Array]]]
+    attempts: list[Attempt]
+    ending: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> Bench:
+        """The bench of a kernel; AssertionError if the kernel as it is shows a fault."""
+        cases = []
+        for run in prepared.runs:
+            inputs = random_inputs(run.graph, 0)
+            cases.append((inputs, evaluate(run.graph, inputs)))
+        most = max(run.seeds for run in prepared.runs)
+        attempts = [
+            (case, seed) for seed in range(most) for case, run in enumerate(prepared.runs) if seed < run.seeds
+        ]
+        bench = cls(prepared, cases, attempts)
+        for case in range(len(cases)):
+            fault = bench.fault(prepared.source, (case, 0), bench.ending)
+            assert not fault, f"{prepared.name} as it is: {fault}"
+        return bench
+
+    def fault(self, source: str, attempt: Attempt, ending: set[int] | None = None) -> str:
+        """What one run shows of a source; empty for nothing. `ending` gains lines of waits that ended something."""
+        inputs, expected = self.cases[attempt[0]]
+        tolerance = self.prepared.runs[attempt[0]].tolerance
+        try:
+            found = execute(source, inputs, seed=attempt[1], processors=processors(attempt[1]))
+        except CheckError as error:
+            return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        for name, value in expected.items():
+            error = relative_error(found.outputs[name], value)
+            if not error <= tolerance[name]:
+                return f"wrong number: {name} by {error:.1e}"
+        if ending is not None:
+            ending |= found.ending
+        return ""
+
+    def first_fault(self, source: str, seeds: int) -> str:
+        """The first fault that shows in interleavings up to `seeds` of every case; empty if none does."""
+        for attempt in [one for one in self.attempts if one[1] < seeds]:
+            fault = self.fault(source, attempt)
+            if fault:
+                self.attempts.remove(attempt)
+                self.attempts.insert(0, attempt)
+                return fault
+        return ""
+
+
+def outcomes(bench: Bench, chosen: Container[Place] | None, listed: Container[Place]) -> Iterator[Outcome]:
+    """What became of a kernel's chosen mutants (None: all); those `listed` are tried under fewer interleavings."""
+    most = max(run.seeds for run in bench.prepared.runs)
+    for place, mutant in deletions(bench.prepared.source):
+        if chosen is None or place in chosen:
+            seeds = min(most, SEEDS_OF_LISTED) if place in listed else most
+            fault = bench.first_fault(mutant.source, seeds)
+            yield Outcome(bench.prepared.name, place, fault, _idle(bench, mutant))
+
+
+def _idle(bench: Bench, mutant: Mutant) -> bool:
+    ends_something = mutant.kind in ("drop-mma-wait", "drop-store_wait")
+    return ends_something and mutant.line not in bench.ending
