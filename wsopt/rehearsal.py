@@ -48,7 +48,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """How many interleavings a kernel passed, how far its outputs were off at most, how many lines ran, on which graphs.
+    """How many interleavings a kernel passed, how far its outputs were off at most, how many lines ran, and on which
+    graphs.
 
     `worst` has the worst figures of all outputs: of a whole one, of a row, and of an element (`agreement/judge.py`).
     `lines` are those of the kernel's device functions.
