@@ -17,7 +17,7 @@ from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.reduced import further, reaching, reduced
+from wsopt.tile.reduced import beyond, further, reaching, reduced
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
 """Largest relative error of an output, by its type, in the norm. The reference rounds where the graph does, so
@@ -30,6 +30,12 @@ _FAR_SEEDS = 1
 
 _FURTHER_SEEDS = 3
 """Interleavings of a run for lines that no other has run."""
+
+_MANY = 1 << 20
+"""Processors enough for each tile to be a block's only one."""
+
+_ENDS = 6
+"""Of the first blocks and of the last so many run where a mask reaches too far for all: numbers are not compared."""
 
 _MOST_NAMED = 3
 """Lines that an error names."""
@@ -66,8 +72,8 @@ def rehearse(
 
     The graph is cut to a few ragged tiles of the schedule's structure, with enough slabs to go round the ring; where
     a mask reaches further than those, once more as far as it reaches; and where lines have not run then, at other
-    extents until they have. Raises CheckError for a race, a deadlock, a barrier fault, an error above TOLERANCE, or a
-    line that has not run.
+    extents until they have; if a mask reaches too far for that, in some blocks alone. Raises CheckError for a race,
+    a deadlock, a barrier fault, an error above TOLERANCE, or a line that has not run.
     """
     slabs = min(max(slots for _, slots in verified.schedule.rings), 4) + 1
     structure = verified.program.structure
@@ -77,13 +83,14 @@ def rehearse(
     if far is not None:
         worst = max(worst, _executed(far, source, range(min(seeds, _FAR_SEEDS)), _silent, ran))
     lines = marked(source).lines
-    if len(ran) < len(lines):
-        for other in further(graph, structure, max(slabs, covering_slabs(verified))):
-            if not _has_numbers(other):
-                continue
+    for other in further(graph, structure, max(slabs, covering_slabs(verified))):
+        if len(ran) == len(lines):
+            break
+        if _has_numbers(other):
             worst = max(worst, _executed(other, source, range(min(seeds, _FURTHER_SEEDS)), _silent, ran))
-            if len(ran) == len(lines):
-                break
+    longest = beyond(graph, structure) if len(ran) < len(lines) else None
+    if longest is not None:
+        ran |= execute(source, random_inputs(longest, 0), seed=0, processors=_MANY, ends=_ENDS).ran
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
     return Rehearsal(seeds, worst, covered.of - len(covered.missed), covered.of)
