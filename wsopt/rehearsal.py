@@ -20,7 +20,7 @@ from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.interpret.strategy import processors
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.reduced import further, reaching, reduced
+from wsopt.tile.reduced import beyond, further, reaching, reduced
 from wsopt.tile.region import streams_rows
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
@@ -33,6 +33,12 @@ _FAR_SEEDS = 1
 
 _FURTHER_SEEDS = 3
 """Interleavings of a run for lines that no other has run."""
+
+_MANY = 1 << 20
+"""Processors enough for each tile to be a block's only one."""
+
+_ENDS = 6
+"""Of the first blocks and of the last so many run where a mask reaches too far for all: numbers are not compared."""
 
 _MOST_NAMED = 3
 """Lines that an error names."""
@@ -83,8 +89,8 @@ def rehearse(
 
     The graph is cut to a few ragged tiles of the schedule's structure, with enough slabs to go round the ring; where
     a mask reaches further than those, once more as far as it reaches; and where lines have not run then, at other
-    extents until they have. Raises CheckError for a race, a deadlock, a barrier fault, an error above TOLERANCE, or a
-    line that has not run.
+    extents until they have; if a mask reaches too far for that, in some blocks alone. Raises CheckError for a race,
+    a deadlock, a barrier fault, an error above TOLERANCE, or a line that has not run.
     """
     lines = marked(source).lines
     ran: set[int] = set()
@@ -93,6 +99,9 @@ def rehearse(
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
         worst |= _executed(run, source, progress if not runs else _silent, ran)
         runs.append(run)
+    longest = beyond(graph, verified.program.structure) if len(ran) < len(lines) else None
+    if longest is not None:
+        ran |= execute(source, random_inputs(longest, 0), seed=0, processors=_MANY, ends=_ENDS).ran
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
     return Rehearsal(seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))

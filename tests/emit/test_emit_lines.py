@@ -15,7 +15,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.rehearsal import Rehearsal, rehearse
-from wsopt.tile.reduced import reduced
+from wsopt.tile.reduced import beyond, further, reaching, reduced
 from wsopt.tile.types import Structure
 
 LATE = structure(columns=128, consumers=2, pieces=2)
@@ -138,3 +138,19 @@ def test_loops_over_slabs_run_or_are_not_written(name: str) -> None:
     assert {text: text in made.source for text in written} == written
     found = run(made)
     assert found.lines_run == found.lines
+
+
+def test_a_mask_that_reaches_too_far_runs_in_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = build(graph_of(masked(2048, 900, "window")), WIDE)
+    monkeypatch.setattr("wsopt.tile.reduced_chain._FAR", 600)
+    cut = made.verified.program.structure
+    assert reaching(made.graph, cut, 3) is None
+    assert max(graph.type_of("k").shape[2] for graph in further(made.graph, cut, 3)) < 600
+    longest = beyond(made.graph, cut)
+    assert longest is not None
+    assert longest.type_of("k").shape[2] > 900 + 2 * cut.tile_rows
+    found = run(made)
+    assert found.lines_run == found.lines
+    monkeypatch.setattr("wsopt.rehearsal.beyond", lambda graph, s: None)
+    with pytest.raises(CheckError, match="did not run at any extents"):
+        run(made)

@@ -24,8 +24,10 @@ from wsopt.tile.types import Bound, Role, Structure
 _SHORTEST = 8
 """Rows, and elements of the streamed axis, of the shortest run: a part of one slab."""
 
-_FAR = 8192 + 1024
-"""Rows and elements of the streamed axis that are too many to be executed one by one."""
+_FAR = 6144
+"""Rows and elements of the streamed axis that are too many to be executed one by one: 2 seconds, and 144 MiB for each
+step of the reference.
+"""
 
 _BATCHES = 2
 
@@ -79,7 +81,7 @@ def _further(axes: LoopAxes, s: Structure, trips: int) -> Iterator[_Lengths]:
     few, reach = _few(axes, s, trips), _reach(axes, s)
     yield _Lengths(_SHORTEST, _SHORTEST)
     yield _Lengths(few.rows, few.stream, longer=True)
-    far = _ragged(reach + s.tile_rows + math.lcm(s.tile_rows, s.depth), s)
+    far = _far(axes, s)
     if far > _FAR:
         return
     yield _Lengths(far, far, longer=True, batches=1)
@@ -88,6 +90,21 @@ def _further(axes: LoopAxes, s: Structure, trips: int) -> Iterator[_Lengths]:
         yield _Lengths(single, far + reach, longer=True, batches=1)
     yield _Lengths(far, _SHORTEST, longer=True, batches=1)
     yield _Lengths(_SHORTEST, far, longer=True, batches=1)
+
+
+def chain_beyond(graph: Graph, s: Structure) -> Graph | None:
+    """The graph as far as masks reach where that is too far to be executed whole; else None."""
+    axes = chain_axes(graph)
+    length = _far(axes, s)
+    if length <= _FAR:
+        return None
+    found = at_extents(axes, _extents(axes, _Lengths(length, length, longer=True, batches=1)))
+    return found if _is_aligned(found) else None
+
+
+def _far(axes: LoopAxes, s: Structure) -> int:
+    """As far as masks reach, and on until slabs lie to tiles as before."""
+    return _ragged(_reach(axes, s) + s.tile_rows + math.lcm(s.tile_rows, s.depth), s)
 
 
 def _has_huge(graph: Graph) -> bool:
