@@ -78,12 +78,25 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products of layers keep their size (not f8, whose range that would leave).
-    Integers are -8..7, bools fair coins.
+    Integers are -8..7, bools fair coins. An input with strides lies in memory as they say.
     """
     return {
-        item.name: _random_array(item.type, np.random.default_rng([seed, index]), _scale(graph, item))
+        item.name: _laid_out(
+            _random_array(item.type, np.random.default_rng([seed, index]), _scale(graph, item)), item.strides
+        )
         for index, item in enumerate(graph.inputs)
     }
+
+
+def _laid_out(array: Array, strides: tuple[int, ...] | None) -> Array:
+    """The array with these strides, in elements. Elements that share memory get one of their values."""
+    if strides is None:
+        return array
+    span = 1 + sum((extent - 1) * stride for extent, stride in zip(array.shape, strides, strict=True))
+    memory = np.zeros(span, array.dtype)
+    laid = np.lib.stride_tricks.as_strided(memory, array.shape, [array.itemsize * step for step in strides])
+    laid[...] = array
+    return laid
 
 
 def _random_array(tensor: TensorType, rng: np.random.Generator, scale: float) -> Array:
