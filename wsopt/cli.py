@@ -73,6 +73,10 @@ def compile_(
         raise typer.BadParameter(
             "a search that is cut short has no fixed candidates", param_hint="--time-limit"
         )
+    if card is not None and not tuned:
+        raise typer.BadParameter(
+            "says whose measurements count, and wants --tuned beside it", param_hint="--card"
+        )
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_graph(graph)
     record = load_machine(machine)

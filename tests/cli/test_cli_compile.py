@@ -196,3 +196,12 @@ def test_a_file_name_that_is_no_text(warm: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["directory"] == os.fsdecode(b"b\xff.wsopt")
     assert "b\\udcff.wsopt" in wsopt(warm, "compile", name, PYTHONIOENCODING="ascii:strict").stdout
+
+
+def test_an_input_that_lies_column_by_column(tmp_path: Path) -> None:
+    graph = product()
+    graph["inputs"][0]["strides"] = [1, 512]
+    write(tmp_path, graph)
+    done = wsopt(tmp_path, "compile", "graph.json", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert wsopt(tmp_path, "run", "out", "--seeds", "2").returncode == 0

@@ -59,7 +59,9 @@ def test_files_that_are_no_graph(text: bytes, why: str, tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    assert_says(wsopt(tmp_path, "compile", "absent.json"), 2, "absent.json", "No such file")
+    told = "wsopt: absent.json: cannot be read: No such file or directory\n"
+    assert wsopt(tmp_path, "compile", "absent.json").stderr == told
+    assert_says(wsopt(tmp_path, "compile", "absent.json"), 2)
     assert_says(wsopt(tmp_path, "compile", "."), 2, "directory")
 
 
@@ -150,6 +152,7 @@ def test_a_traceback_only_where_asked_for(tmp_path: Path) -> None:
         ("compile",),
         ("compile", "graph.json", "--time-limit", "-1"),
         ("compile", "graph.json", "--time-limit", "nan"),
+        ("compile", "graph.json", "--card", "H200"),
         ("run", "x", "--device", "tpu"),
         ("run", "x", "--seeds", "0"),
         ("inspect", "x", "--bogus"),

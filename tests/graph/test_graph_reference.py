@@ -196,3 +196,17 @@ def test_problem_extents(name: str) -> None:
     assert (m, n, k) == PRODUCTS[name]
     assert graph.type_of(graph.outputs[0]).shape == (m, n)
     assert graph.inputs[1].constant
+
+
+def test_inputs_lie_in_memory_as_their_strides_say() -> None:
+    g = GraphBuilder("strided")
+    x = g.input("x", (3, 4), "bf16", strides=(1, 5))
+    r = g.input("r", (3, 4), "f32", strides=(0, 1))
+    g.output(g.add(x, r, name="y"))
+    arrays = random_inputs(g.build(), 0)
+    assert arrays["x"].strides == (2, 10)
+    assert arrays["r"].strides == (0, 4)
+    assert (arrays["r"] == arrays["r"][0]).all()
+    dense = GraphBuilder("dense")
+    dense.output(dense.relu(dense.input("x", (3, 4), "bf16")))
+    assert (arrays["x"] == random_inputs(dense.build(), 0)["x"]).all()

@@ -80,7 +80,7 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
         )
     if spans not in (FULL, _PER_ROW):
         raise LoweringError(
-            f"output {name} is the same along the rows or columns of the product; store it apart"
+            f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
     raw = chain.axes.output_view(name, row_major_strides(kind.shape))
     roles = {chain.axes.roles.get(a) for a, e in zip(raw.axes, raw.extents, strict=True) if e > 1}

@@ -16,6 +16,7 @@ from wsopt.errors import LoweringError
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
+from wsopt.tile import remedies
 from wsopt.tile.types import Role
 
 Dim = tuple[str, int]
@@ -167,7 +168,8 @@ def _check_operand(axes: Axes, node: Node, operand: int) -> None:
     assert producer is not None, "what is no use of an input is computed"
     raise LoweringError(
         f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node "
-        f"{producer.name}; operands have to be inputs of the graph (or transposes of them)"
+        f"{producer.name}; operands have to be inputs of the graph (or transposes of them): "
+        f"{remedies.computed_operand(axes.graph, producer.name)}"
     )
 
 

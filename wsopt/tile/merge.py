@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
 from wsopt.graph.types import DType
+from wsopt.tile import remedies
 from wsopt.tile.axes import Dim
 from wsopt.tile.types import Role, View
 
@@ -149,7 +150,7 @@ def merge_views(
     if len(left) > 1 + groups:
         raise LoweringError(
             f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
-            f"a kernel takes {'two' if groups else 'one'}"
+            f"a kernel takes {'two' if groups else 'one'}: {remedies.ALIKE}"
         )
     roles = {axis: role for axis, role in roles.items() if axis not in batches or axis in left}
     if len(left) > 1:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.errors import LoweringError
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
+from wsopt.tile import remedies
 from wsopt.tile.axes import Axes, Dim, find_axes, input_layout, is_pointwise, matmul_dims
 from wsopt.tile.expand import Term
 from wsopt.tile.merge import RawView, merge_views
@@ -55,8 +56,9 @@ def _raw_view(builder: _Builder, use: str) -> RawView:
 def _add_product(builder: _Builder, node: Node) -> None:
     dtype = builder.graph.type_of(node.tensors[0]).dtype
     if dtype not in OPERANDS:
-        allowed = ", ".join(d.value for d in OPERANDS)
-        raise LoweringError(f"node {node.name}: operands of {dtype.value} are not lowered; {allowed} are")
+        raise LoweringError(
+            f"node {node.name}: operands of {dtype.value} are not lowered; {remedies.operand_type(OPERANDS)}"
+        )
     for operand in (0, 1):
         builder.raw[f"{node.name}:{operand}"] = _raw_view(builder, f"{node.name}:{operand}")
     short_sums = dtype in (DType.F8E4M3, DType.F8E5M2)
@@ -71,7 +73,10 @@ def _source(builder: _Builder, node: Node, operand: int) -> str:
     use = f"{node.name}:{operand}"
     view = _raw_view(builder, use)
     if view.dtype not in SOURCES:
-        raise LoweringError(f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there")
+        raise LoweringError(
+            f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
+            f"{remedies.source_type(SOURCES)}"
+        )
     for dim, extent in enumerate(view.extents):
         if extent > 1 and builder.axes.role(use, dim) not in (Role.ROW, Role.COLUMN, Role.BATCH):
             raise LoweringError(
@@ -135,9 +140,10 @@ def _visit(builder: _Builder, node: Node) -> None:
     elif is_pointwise(node):
         _add_pointwise(builder, node)
     elif input_layout(builder.graph, node.name) is None:
+        remedy = f"; {remedies.view_of_result(node.op)}" if node.op in ("reshape", "transpose") else ""
         raise LoweringError(
             f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
-            "and elementwise operations after them"
+            f"and elementwise operations after them{remedy}"
         )
 
 
@@ -150,10 +156,10 @@ def _output_view(builder: _Builder, name: str) -> RawView:
         if role is None and kind.shape[dim] > 1:
             raise LoweringError(f"output {name}: axis {dim} is no axis of a product")
     if Role.ROW not in roles or Role.COLUMN not in roles:
-        raise LoweringError(f"output {name} has not the rows and columns of a product")
+        raise LoweringError(f"output {name} has not the rows and columns of a product; compute it outside")
     if len(builder.spans[str(builder.values[name])]) < 2:
         raise LoweringError(
-            f"output {name} is the same along the rows or columns of the product; store it apart"
+            f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
     return RawView(
         tensor=name,
@@ -200,7 +206,9 @@ def _check_products(builder: _Builder) -> None:
     kinds = {builder.raw[left].dtype for _, left, _, _ in builder.products}
     if len(kinds) > 1:
         names = ", ".join(name for name, *_ in builder.products)
-        raise LoweringError(f"matmuls {names} have operands of different types; one kernel takes one")
+        raise LoweringError(
+            f"matmuls {names} have operands of different types; one kernel takes one: {remedies.OWN_GRAPH}"
+        )
     inner = {name: matmul_dims(_node(builder, name))[0][1] for name, *_ in builder.products}
     streams = {builder.axes.axis(f"{name}:0", dim) for name, dim in inner.items()}
     rows = {builder.axes.axis(name, -2) for name, *_ in builder.products}
@@ -220,7 +228,7 @@ def _apart(builder: _Builder, names: str, what: str) -> str:
             f"matmuls {names} multiply {left.pop()} by weights of their own, and nothing combines them; put the "
             f"weights ({', '.join(sorted(right))}) into one tensor, for one matmul with all their columns"
         )
-    return f"matmuls {names} do not share their {what}; they cannot share one loop"
+    return f"matmuls {names} do not share their {what}; they cannot share one loop: {remedies.OWN_GRAPH}"
 
 
 def _node(builder: _Builder, name: str) -> Node:

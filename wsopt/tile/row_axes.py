@@ -40,11 +40,17 @@ def _column(axes: LoopAxes) -> Dim:
         if reduces_rows(node):
             atoms = _reduced(axes, node)
             if len(atoms) != 1:
-                raise LoweringError(f"node {node.name}: a reshape merges or splits the axis that is reduced")
+                raise LoweringError(
+                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
+                    "declare the inputs with the shape after it"
+                )
             found.setdefault(atoms[0], node.name)
     if not one_axis(axes, list(found)):
         names = " and ".join(found.values())
-        raise LoweringError(f"nodes {names} reduce different axes; a kernel holds one axis whole")
+        raise LoweringError(
+            f"nodes {names} reduce different axes; a kernel holds one axis whole: "
+            "where the axes are neighbours, declare them as one"
+        )
     stored = [atom for name in axes.graph.outputs for atom in reversed(_dims(axes, name))]
     whole = next((axis for axis in stored if one_axis(axes, [*found, axis])), None)
     same = [*found, *([whole] if whole is not None else [])]
