@@ -81,7 +81,7 @@ class Contest:
         there is none for another reason.
         """
         whole: tuple[Contender, ...] = ()
-        while self.rounds < (_ORACLE_ROUNDS if whole else _LAST_ROUND):
+        while self.rounds < (_LAST_ROUND if self._only_spills and not whole else _ORACLE_ROUNDS):
             dropped = len(self.rejected)
             try:
                 whole = self._round()
@@ -93,6 +93,10 @@ class Contest:
             raise self._all_spoiled()
         return tuple(replace(one, certificate=self._told(one.certificate)) for one in whole)
 
+    @property
+    def _only_spills(self) -> bool:
+        return all(one.spilled for one in self.asked.values())
+
     def _all_spoiled(self) -> WsoptError:
         """Why there is no kernel, though there are schedules."""
         last, why = list(self.rejected.items())[-1]
@@ -100,7 +104,7 @@ class Contest:
             f"graph {self.region.name}: the compiler spoils each of the {len(self.rejected)} best schedules; "
             f"the last one, {last.describe()}: {why}"
         )
-        if all(one.spilled for one in self.asked.values()):
+        if self._only_spills:
             return InfeasibleError(
                 f"{text}; too many values live at once for a thread's registers, so make the graph two: "
                 "store what the first half computes, and go on from there"

@@ -143,6 +143,22 @@ def test_inputs_are_rehearsed_where_they_lie() -> None:
     assert rehearse(graph, made.verified, made.source, 2).seeds == 2
 
 
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize("swap", [False, True])
+def test_rows_of_one_element_are_an_axis(lead: tuple[int, ...], swap: bool) -> None:
+    """A residual of one row is a tile like any other, also where batches are the rows."""
+
+    def one_row(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (*lead, 1, 64), "bf16"), g.input("w", (320, 64), "bf16", constant=True)
+        r, f = g.input("r", (*lead, 1, 320), "bf16"), g.input("f", (*lead, 1, 1), "f32")
+        return g.cast(g.add(g.matmul(x, w, transpose_b=True), r) * f, dtype="bf16", name="y")
+
+    graph = graph_of(one_row)
+    made = build(graph, structure(swap=swap))
+    assert rehearse(graph, made.verified, made.source, 2).seeds == 2
+    assert compile_kernel(made.source).spill_loads == 0
+
+
 def limited(g: GraphBuilder) -> Symbol:
     """Columns from 1000 on are zero, and so is what lies behind the diagonal."""
     x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)

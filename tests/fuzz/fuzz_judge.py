@@ -15,8 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from wsopt.compile import build
-
+from wsopt.driver import build
 from wsopt.errors import LoweringError, WsoptError
 from wsopt.graph.parse import parse_graph
 from wsopt.machine import load_machine

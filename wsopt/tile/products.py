@@ -86,7 +86,8 @@ def _source(builder: _Builder, node: Node, operand: int) -> str:
         if builder.raw[known] == view:
             return known
     builder.raw[use] = view
-    roles = {builder.axes.role(use, d) for d, extent in enumerate(view.extents) if extent > 1}
+    # An axis of one element that is a product's is no less an axis: batches may be merged into it.
+    roles = {builder.axes.role(use, dim) for dim in range(len(view.extents))}
     spans = frozenset(role for role in roles if role in (Role.ROW, Role.COLUMN))
     builder.sources[use] = spans
     builder.spans[use] = spans
