@@ -21,6 +21,9 @@ demo: $(VENV)/ready  ## compile a problem, check it, show its schedule
 test: $(VENV)/ready  ## run the tests; no GPU is needed
 	$(VENV)/bin/python -m pytest -n 2
 
+mutants: $(VENV)/ready  ## delete every wait, arrival and fence of every kernel, and see that a run shows it (minutes)
+	PYTHONPATH=. $(VENV)/bin/python tests/mutants/mutants.py $(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY),--only $(ONLY))
+
 lint: $(VENV)/ready  ## run the linter and the formatter's check
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -41,4 +44,4 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test lint types docs margin wheel clean
+.PHONY: help setup demo test mutants lint types docs margin wheel clean
