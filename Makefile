@@ -27,6 +27,9 @@ test: $(VENV)/ready  ## run the tests; no GPU is needed
 fuzz: $(VENV)/ready  ## compile random graphs for SECONDS; SEED, JOBS, and ONLY=i for graph i alone
 	$(VENV)/bin/python tests/fuzz/fuzz_run.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS) $(ONLY:%=--only %)
 
+mutants: $(VENV)/ready  ## delete every wait, arrival and fence of every kernel, and see that a run shows it (minutes)
+	PYTHONPATH=. $(VENV)/bin/python tests/mutants/mutants.py $(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY),--only $(ONLY))
+
 lint: $(VENV)/ready  ## run the linter and the formatter's check
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -47,4 +50,4 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test fuzz lint types docs margin wheel clean
+.PHONY: help setup demo test fuzz mutants lint types docs margin wheel clean

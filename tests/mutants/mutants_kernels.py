@@ -15,13 +15,14 @@ from wsopt.graph.types import Graph
 from wsopt.rehearsal import TOLERANCE, rehearse
 from wsopt.schedule.verified import VerifiedSchedule
 
+GOLDENS = tuple(test_emit_golden.KERNELS)
 PROBLEMS = Path(__file__).parents[2] / "problems"
 
 
 def kernels() -> list[str]:
     """The names of all kernels."""
     problems = sorted(path.stem for path in PROBLEMS.glob("*.json"))
-    return [*problems, *(f"golden-{name}" for name in sorted(test_emit_golden.KERNELS))]
+    return [*problems, *(f"golden-{name}" for name in sorted(GOLDENS))]
 
 
 def prepare(name: str) -> Prepared:

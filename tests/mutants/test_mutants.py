@@ -1,0 +1,167 @@
+"""A fixed sample of the mutants of `make mutants`, the list of superfluous statements, and what they are run by."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import mutants
+import mutants_files
+import mutants_kernels
+import pytest
+from mutants_listed import ENDS_NOTHING, complaints, places, read_list
+from mutants_prepared import Prepared, load, names, save
+from mutants_run import Bench, Outcome, outcomes
+
+from wsopt.interpret import Place, deletions
+
+SAMPLE = {
+    **dict.fromkeys((f"golden-{name}" for name in mutants_kernels.GOLDENS), 2),
+    "attention_causal": 3,
+    "gemm_residual": 3,
+    "router": 2,
+    "softmax_rows": 1,
+}
+"""Kernels of the sample: of each, one mutant in so many is run, and all that are listed."""
+
+
+@functools.cache
+def prepared(name: str) -> Prepared:
+    return mutants_kernels.prepare(name)
+
+
+def sampled(name: str) -> frozenset[Place]:
+    """The places of the sample in a kernel: by a digest of what stands there, so that it does not move with lines."""
+    found = [place for place, _ in deletions(prepared(name).source)]
+    chosen = {place for place in found if _digest(f"{name}, {place}") % SAMPLE[name] == 0}
+    return frozenset(chosen) | (places(read_list(), name) & frozenset(found))
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_sample(name: str) -> None:
+    listed = read_list()
+    found = list(outcomes(Bench.of(prepared(name)), sampled(name), places(listed, name)))
+    assert len(found) >= 4
+    assert complaints(found, listed, ()) == []
+
+
+def test_every_statement_that_orders_is_deleted_once() -> None:
+    source = prepared("golden-plain").source
+    found = list(deletions(source))
+    assert len({place for place, _ in found}) == len(found)
+    kinds = {mutant.kind for _, mutant in found}
+    assert kinds == {
+        "drop-wait", "drop-arrive", "drop-expect", "drop-fence", "drop-store_wait", "drop-gdc_wait", "drop-mma-wait",
+    }  # fmt: skip
+    device = source[: source.index("\nOPTIONS = ")]
+    calls = ("mbarrier.wait(", "mbarrier.arrive(", "mbarrier.expect(", "fence_async_shared()", "tma.store_wait(",
+             "gdc_wait()", "warpgroup_mma_wait(")  # fmt: skip
+    lines = [line for line in device.splitlines() if not line.lstrip().startswith("#")]
+    assert len(found) == sum(line.count(call) for line in lines for call in calls)
+
+
+def test_a_place_outlives_lines_that_move() -> None:
+    source = prepared("golden-plain").source
+    moved = source.replace("@gluon.jit\n", "\n\n# a comment\n@gluon.jit\n")
+    assert [place for place, _ in deletions(moved)] == [place for place, _ in deletions(source)]
+
+
+# --- the list -------------------------------------------------------------------------------------------
+
+PLACE = Place("consumer", "x = warpgroup_mma_wait(1, deps=(x,))", 1)
+
+
+def outcome(fault: str = "", *, idle: bool = True) -> Outcome:
+    return Outcome("kernel", PLACE, fault, idle)
+
+
+def listing(
+    tmp_path: Path, *, rule: str = ENDS_NOTHING, why: str = "no product is left", count: int = 1
+) -> Path:
+    path = tmp_path / "list.toml"
+    entry = (
+        f'[[superfluous]]\nkernels = ["kernel"]\nfunction = "{PLACE.function}"\nstatement = "{PLACE.statement}"\n'
+        f'occurrence = {PLACE.occurrence}\nrule = "{rule}"\nwhy = "{why}"\n'
+    )
+    path.write_text(entry * count, encoding="utf-8")
+    return path
+
+
+def test_a_survivor_needs_an_entry(tmp_path: Path) -> None:
+    listed = read_list(listing(tmp_path))
+    assert complaints([outcome()], listed, ["kernel"]) == []
+    assert complaints([outcome("RaceError: one")], {}, ["kernel"]) == []
+    (told,) = complaints([outcome()], {}, ["kernel"])
+    assert told.endswith("no run shows that it is missing, and no entry says why none needs it")
+
+
+def test_an_entry_has_to_be_needed_true_and_there(tmp_path: Path) -> None:
+    listed = read_list(listing(tmp_path))
+    (told,) = complaints([outcome("RaceError: one")], listed, ["kernel"])
+    assert told.endswith("listed, but needed: RaceError: one")
+    (told,) = complaints([outcome(idle=False)], listed, ["kernel"])
+    assert told.endswith("listed as a wait that ends nothing, but it ends something")
+    (told,) = complaints([], listed, ["kernel"])
+    assert told.endswith("listed, but there is no such statement")
+    assert complaints([], listed, ["another"]) == []
+
+
+def test_an_entry_has_a_reason_and_stands_once(tmp_path: Path) -> None:
+    for changed in ({"why": ""}, {"rule": "because"}, {"count": 2}):
+        with pytest.raises(ValueError, match=r"no reason, or an unknown rule|listed twice"):
+            read_list(listing(tmp_path, **changed))  # type: ignore[arg-type]
+
+
+def test_the_list_names_kernels_that_there_are() -> None:
+    assert {kernel for kernel, _ in read_list()} <= set(mutants_kernels.kernels())
+
+
+# --- files, and the command -----------------------------------------------------------------------------
+
+
+def test_a_prepared_kernel_is_read_back(tmp_path: Path) -> None:
+    kept = prepared("golden-plain")
+    save(kept, tmp_path)
+    assert names(tmp_path) == ["golden-plain"]
+    again = load(tmp_path, "golden-plain")
+    assert (again.source, len(again.runs)) == (kept.source, len(kept.runs))
+    for mine, other in zip(again.runs, kept.runs, strict=True):
+        assert (mine.seeds, mine.tolerance, mine.graph.inputs) == (
+            other.seeds,
+            other.tolerance,
+            other.graph.inputs,
+        )
+
+
+def test_outcomes_are_read_back_without_what_was_cut_off(tmp_path: Path) -> None:
+    one, other = outcome("RaceError: one"), replace(outcome(), place=replace(PLACE, occurrence=2))
+    path = tmp_path / "results.jsonl"
+    path.write_text(f"{mutants_files.line(one)}\n{mutants_files.line(other)}", encoding="utf-8")
+    assert list(mutants_files.read([path]).values()) == [one]
+
+
+def test_the_command_runs_what_is_left_and_tells_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, results = tmp_path / "kernels", tmp_path / "results.jsonl"
+    save(prepared("golden-streamed_rows"), folder)
+    made = [place for place, _ in deletions(prepared("golden-streamed_rows").source)]
+    survived = Outcome("golden-streamed_rows", made[0], "", False)
+    results.write_text(mutants_files.line(survived) + "\n", encoding="utf-8")
+    assert mutants.main(["merge", str(folder), str(results)]) == 1
+    assert f"{len(made) - 1} mutants were not run" in capsys.readouterr().out
+    monkeypatch.setenv("PYTHONPATH", str(Path(mutants.__file__).parents[2]))
+    assert mutants.main(["run", str(folder), "-o", str(results), "--jobs", "1"]) == 0
+    assert len(results.read_text(encoding="utf-8").splitlines()) == len(made)
+    assert mutants.main(["merge", str(folder), str(results)]) == 1
+    told = capsys.readouterr().out
+    assert "no entry says why none needs it" in told
+    assert [line.split() for line in told.splitlines() if line.startswith("all ")] == [
+        ["all", str(len(made)), str(len(made) - 1), "0", "1"]
+    ]
