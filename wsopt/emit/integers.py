@@ -156,6 +156,17 @@ def evaluate(value: Integer, tensors: Mapping[str, Tensor], names: Mapping[str, 
             assert_never(value)
 
 
+def names_in(value: Integer) -> frozenset[str]:
+    """The names that an expression mentions."""
+    match value:
+        case Name(name):
+            return frozenset({name})
+        case Operation(_, left, right):
+            return names_in(left) | names_in(right)
+        case _:
+            return frozenset()
+
+
 def data(value: Integer) -> Any:
     """JSON: a number, a name as a string, else an array that begins with what it is."""
     match value:

@@ -22,6 +22,9 @@ PROCESSORS = "processors"
 BLOCKS = "blocks"
 """The name of the grid's number of blocks."""
 
+ROW, LAST_ROW = "row", "last_row"
+"""The names of a tile's first and last row, in the expressions of an order of tiles."""
+
 
 class Relation(StrEnum):
     """What has to hold between two integers."""

@@ -20,7 +20,9 @@ from wsopt.emit.kernel_plan import kernel_plan
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.recipe import (
     BLOCKS,
+    LAST_ROW,
     PROCESSORS,
+    ROW,
     Argument,
     Check,
     DealtOrder,
@@ -44,9 +46,6 @@ from wsopt.tile.types import Bound, Output, Role, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
-
-ROW, LAST_ROW = "row", "last_row"
-"""A tile's first and last row, in the expressions of an order of tiles."""
 
 
 def launch_recipe(verified: VerifiedSchedule) -> Recipe:

@@ -40,21 +40,21 @@ def _answer(source: str, architecture: str, folder: Path) -> dict[str, Any]:
     started = time.perf_counter()
     cubin, metadata, log = compile_source(source, architecture, folder, aligned=True)
     compiled = measure(cubin, metadata, log, architecture, started, folder)
-    listing = cuobjdump("-elf", folder / "kernel.cubin")
+    path = folder / "kernel.cubin"
     with torch_or_stand_in():
         signature = tuple(load_kernel_file(folder / "kernel.py").SIGNATURE)
     return {
         "cubin": base64.b64encode(cubin).decode("ascii"),
         "compiled": dataclasses.asdict(compiled),
         "symbol": metadata.name,
-        "target": _found(r"\.target\s+(sm_\w+)", listing),
+        "target": _found(r"code for (sm_\w+)", cuobjdump("-sass", path)),
         "threads": 32 * metadata.num_warps,
         "scratch_bytes": metadata.global_scratch_size + metadata.profile_scratch_size,
         "blocks_together": metadata.num_ctas,
         "cooperative": metadata.launch_cooperative_grid,
         "signature": signature,
         "maps": [_map_facts(facts) for facts in metadata.tensordesc_meta or ()],
-        "parameters": _parameters(listing),
+        "parameters": _parameters(cuobjdump("-elf", path)),
     }
 
 

@@ -106,6 +106,7 @@ def _environment(folder: Path) -> Iterator[None]:
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "TRITON_ALWAYS_COMPILE": "1",
         "TRITON_DUMP_PTXAS_LOG": "1",
+        "TRITON_DISABLE_LINE_INFO": "1",  # it would put the name of `folder` into the machine code
     }
     saved = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
