@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from wsopt.cli_export import export
 from wsopt.cli_tune import tune
 from wsopt.errors import CheckError, WsoptError
 from wsopt.terminal import print_json as _print_json
@@ -239,6 +240,7 @@ def bench(
 
 
 app.command()(tune)
+app.command()(export)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from wsopt.emit.called import called
 from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.held import layout_constants
 from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
+from wsopt.emit.kernel_plan import kernel_plan
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.product_body import consumer_body, coordinates, epilogue_parameters, starts_stores
 from wsopt.emit.rows_plan import RowsPlan
@@ -332,13 +333,6 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
     }
 
 
-def _plan(verified: VerifiedSchedule) -> KernelPlan:
-    region = verified.program.region
-    if region.streams_rows:
-        return RowsPlan(verified)
-    return SlabPlan(verified) if region.body else KernelPlan(verified)
-
-
 def _rows(plan: RowsPlan) -> dict[str, Any]:
     """What the device part needs where rows stream."""
     return rows_context(plan) | {"constants": [*rows_constants(plan), *_numbers(text.write(plan.piece()))]}
@@ -352,7 +346,7 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
 
 def emit(verified: VerifiedSchedule) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
-    plan = _plan(verified)
+    plan = kernel_plan(verified)
     template = text.environment().get_template("kernel.py.jinja")
     return template.render(kernel=_context(plan), version=__version__)
 
@@ -362,7 +356,7 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
 
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
-    plan = _plan(verified)
+    plan = kernel_plan(verified)
     if isinstance(plan, RowsPlan):
         return 0
     if isinstance(plan, SlabPlan):
