@@ -114,6 +114,7 @@ class _Frame:
         self.sizes: list[int] = []
         self.addresses: list[tuple[int, int, bool]] = []
         self.table: Any = None
+        self.plain = False  # one output, no table, no gradient
         self.guarded = False  # some input requires a gradient: not to be run where gradients are recorded
         self.end = 0
         fields: list[tuple[int, Any]] = []

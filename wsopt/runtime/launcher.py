@@ -66,7 +66,7 @@ class _Host:
         else:
             self.empty = empty
         self.stream, self.device = torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
-        self.capturing, self.grads = torch.cuda.is_current_stream_capturing, torch.is_grad_enabled
+        self.capturing, self.grads = torch._C._cuda_isCurrentStreamCapturing, torch.is_grad_enabled
         self.launch = _driver().cuLaunchKernelEx
         self.one_device = torch.cuda.device_count() == 1
 
@@ -98,31 +98,41 @@ class Launcher:
         self._calls: dict[Any, _Call] = {}
         self._compiled: dict[Any, _Compiled] = {}
         self._numbers = itertools.count()
+        self._count = len(inputs)
         self._operator: Any = None
+        self._host: Any = None
 
     def run(self, tensors: dict[str, Any], out: Any) -> Any:
         """Compute the outputs into new tensors, or into `out`: one tensor, or a tuple of several."""
-        if len(tensors) != len(self._inputs):
+        if len(tensors) != self._count:
             self._refuse(tensors)
         try:
             inputs, layout, addresses = self._key(tensors)
         except KeyError:
             self._refuse(tensors)
-        host, device = _host(), layout[0]
+        host, device = self._host or self._open(), layout[0]
         if device != host.device():
             return self._elsewhere(tensors, out)
+        if out is None:  # written out for one output, which most kernels have
+            frame = self._frames.get(layout)
+            if frame is not None and frame.plain:
+                result = host.empty(*frame.outputs[0])
+                call = self._calls.get((frame.number, host.stream(device), addresses, result.data_ptr()))
+                if call is not None and not host.launch(*call.arguments):
+                    return result
+        return self._run(inputs, layout, addresses, out)
+
+    def _run(self, inputs: Any, layout: Any, addresses: Any, out: Any) -> Any:
+        """The same for whatever is new, several outputs, a table, or a launch that failed."""
+        host, device = self._host, layout[0]
         given = () if out is None else out if isinstance(out, tuple) else (out,)
         if given:
             layout = _with(layout, given)
         frame = self._frames.get(layout)
         if frame is None or (frame.guarded and host.grads()):
             frame = self._framed(layout, inputs, given)
-        if given or len(frame.outputs) > 1:
-            results = given or tuple([host.empty(*one) for one in frame.outputs])
-            key = (frame.number, host.stream(device), addresses, *[x.data_ptr() for x in results])
-        else:  # written out, as it is what most calls are
-            result = host.empty(*frame.outputs[0])
-            results, key = (result,), (frame.number, host.stream(device), addresses, result.data_ptr())
+        results = given or tuple([host.empty(*one) for one in frame.outputs])
+        key = (frame.number, host.stream(device), addresses, *[x.data_ptr() for x in results])
         call = self._calls.get(key) or self._called(key, frame, inputs, results)
         if frame.table is not None and host.capturing():
             _CAPTURED[id(frame.table)] = frame.table
@@ -130,11 +140,16 @@ class Launcher:
             _launch_again(error, call, device)
         return results[0] if len(results) == 1 else results
 
+    def _open(self) -> Any:
+        """Find the driver and what torch has, when they are first needed."""
+        self._host = _host()
+        return self._host
+
     def prepare(self, tensors: dict[str, Any], outputs: dict[str, Any] | None) -> Any:
         """Check tensors once; return a function that launches the kernel on them, and the outputs by name."""
         if tensors.keys() != set(self._inputs):
             self._refuse(tensors)
-        host, (inputs, layout, addresses) = _host(), self._key(tensors)
+        host, (inputs, layout, addresses) = self._open(), self._key(tensors)
         device = layout[0]
         _expect(device >= 0, f"tensor {self._inputs[0]} is on {inputs[0].device}, expected a CUDA device")
         with torch.cuda.device(device):
@@ -143,7 +158,7 @@ class Launcher:
             frame = self._framed(_with(layout, results), inputs, results)
         where = tuple(x.data_ptr() for x in results)
         calls: dict[int, _Call] = {}  # by stream
-        stream_of, start = host.stream, host.launch
+        stream_of, start, capturing, table = host.stream, host.launch, host.capturing, frame.table
 
         def called(stream: int) -> _Call:
             with torch.cuda.device(device):
@@ -153,21 +168,20 @@ class Launcher:
         def launch() -> None:
             stream = stream_of(device)
             call = calls.get(stream) or called(stream)
+            if table is not None and capturing():
+                _CAPTURED[id(table)] = table
             if error := start(*call.arguments):
                 _launch_again(error, call, device)
 
-        def careful() -> None:
-            """The same, for a kernel with a table, or where there are several devices."""
-            if frame.table is not None and host.capturing():
-                _CAPTURED[id(frame.table)] = frame.table
-            if host.device() == device:
+        def launch_there() -> None:
+            with torch.cuda.device(device):
                 launch()
-            else:
-                with torch.cuda.device(device):
-                    launch()
 
         called(host.stream(device))
-        return careful if frame.table is not None or not host.one_device else launch, named
+        return (
+            launch if host.one_device else lambda: launch() if host.device() == device else launch_there(),
+            named,
+        )
 
     def register(self, name: str, fake: Any) -> Any:
         """Make `torch.ops.wsopt.NAME` of the kernel, once; `fake(tensors)` makes outputs without computing them."""
@@ -229,6 +243,7 @@ class Launcher:
             grid, arguments, results = self._bound(apart, [one.detach() for one in given])
             made = _Frame(next(self._numbers), grid, arguments, [*apart, *results], results)
             made.guarded = any(one.requires_grad for one in inputs)
+            made.plain = len(results) == 1 and made.table is None and not made.guarded
             _keep(self._frames, _LAYOUTS, layout, made)
             return made
 
