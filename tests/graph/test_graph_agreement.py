@@ -309,6 +309,17 @@ def test_the_hardware_tanh_where_bf16_follows(op: str) -> None:
     assert agreement(y, wide, TOLERANCE).share > 1
 
 
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_a_gelu_far_below_zero_may_lose_all_digits(approximate: str) -> None:
+    """One minus nearly one: what f32 leaves of it is an error of x, not of the result."""
+    graph = graph_of(lambda g: g.gelu(g.input("x", (64,), "f32"), approximate=approximate))
+    x = np.linspace(-6, -4, 64, dtype=np.float32)
+    (expected,) = expectations(graph, {"x": x}).values()
+    lost = expected.value + np.float32(2**-24) * np.abs(x)
+    assert (np.abs(lost - expected.value) <= expected.allowed).all()
+    assert (expected.allowed < 2**-20 * np.abs(x)).all()
+
+
 def test_short_sums_of_f8_have_wider_bounds() -> None:
     def bound(accumulate: str, dtype: str = "f8e4m3") -> float:
         def body(g: GraphBuilder) -> Symbol:

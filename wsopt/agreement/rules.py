@@ -215,6 +215,9 @@ def _smooth(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     own = _own(kit, step)
     if step.op in ("sin", "cos"):
         own = own * (1 + kit.xp.abs(kit.real(x.value)))
+    if step.op == "gelu":
+        # Where x is far below zero, erf and tanh cancel against one: their absolute errors stay, times x / 2.
+        own = own + FUNCTIONS["erf"][1] * kit.xp.abs(kit.real(x.value)) / 2
     if step.coarse and (step.op != "gelu" or step.attrs.get("approximate") == "tanh"):
         own = own + TANH_APPROX * _tanh_scale(kit, step, x)
     return found.with_bounded(own)

@@ -14,9 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from wsopt.truth.files import (
     measurement_from_json,
     write_json,
 )
+from wsopt.truth.memory import at_a_time, available_bytes, ended_for_memory, tells_of_memory
 
 WORKER = (sys.executable, "-m", "wsopt.truth.worker")
 OPTIONS = BenchOptions(
@@ -42,15 +43,15 @@ OPTIONS = BenchOptions(
     limit_s=120.0,
 )
 _MOST_PROCESSES = 12
-_MEMORY = "OutOfMemoryError"
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
 class _Log:
-    """What a worker has written: facts, the item that it started last, its rows."""
+    """What a worker has written: facts, the item that it started last, its rows, the memory that it took."""
 
     facts: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     started: str = ""
     rows: list[Measurement] = field(default_factory=list)
 
@@ -100,27 +101,47 @@ def _check_card(facts: Mapping[str, Any], sms: int, machine: str) -> None:
 
 @dataclass(slots=True)
 class _Session:
-    """The workers of one measurement; `facts` is what they say they run on."""
+    """The workers of one measurement; `facts` is what they say they run on, `memory` what the first one took."""
 
     folder: Path
     options: BenchOptions
     worker: Sequence[str]
     facts: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def check(self, items: Sequence[str], progress: Progress) -> dict[str, Measurement]:
-        """A row for every item, from processes that work beside each other; their kernels stay in Triton's cache."""
-        count = max(1, min(len(items), os.cpu_count() or 1, _MOST_PROCESSES))
-        size = -(-len(items) // count)
-        shares = [items[start : start + size] for start in range(0, len(items), size)]
-        rows: dict[str, Measurement] = {}
-        with ThreadPoolExecutor(len(shares)) as threads:
-            for share in threads.map(self._check_share, shares):
-                rows |= {_key(row): row for row in share}
-                progress("check", len(rows), len(items))
-        # Several references may not fit the device beside each other where each of them does.
-        crowded = [item for item in items if _MEMORY in rows[item].message]
-        rows |= {_key(row): row for row in self._check_share(crowded)}
+        """A row for every item, from processes that work beside each other; their kernels stay in Triton's cache.
+
+        The first run alone until one has told how much memory it takes: then so many work at a time as have room.
+        """
+        rows, pending = dict[str, Measurement](), list(items)
+        while pending and not self.memory:
+            rows |= {_key(row): row for row in self._check_share([pending.pop(0)])}
+            progress("check", len(rows), len(items))
+        for found in self._beside(pending):
+            rows |= {_key(row): row for row in found}
+            progress("check", len(rows), len(items))
+        # Several may not fit beside each other where each of them does.
+        for item in items:
+            if tells_of_memory(rows[item].message):
+                rows[item] = self._again_alone(item)
         return {item: rows[item] for item in items}
+
+    def _beside(self, items: Sequence[str]) -> Iterator[list[Measurement]]:
+        """The rows of items that are dealt out to as many workers as have room beside each other."""
+        if not items:
+            return
+        most = min(len(items), os.cpu_count() or 1, _MOST_PROCESSES)
+        size = -(-len(items) // at_a_time(most, self.memory, available_bytes()))
+        shares = [items[start : start + size] for start in range(0, len(items), size)]
+        with ThreadPoolExecutor(len(shares)) as threads:
+            yield from threads.map(self._check_share, shares)
+
+    def _again_alone(self, item: str) -> Measurement:
+        (row,) = self._check_share([item])
+        if not tells_of_memory(row.message):
+            return row
+        return replace(row, message=f"{row.message}; it was checked twice, the second time alone")
 
     def _check_share(self, share: Sequence[str]) -> list[Measurement]:
         pending, rows = list(share), list[Measurement]()
@@ -133,11 +154,15 @@ class _Session:
 
     def time(self, items: Sequence[str]) -> list[Measurement]:
         """Rows of one graph's candidates; one that hangs is named and the others are measured without it."""
-        pending, rows = list(items), list[Measurement]()
+        pending, rows, again = list(items), list[Measurement](), False
         while pending:
             new, named = self._run("time", pending)
+            short = any(tells_of_memory(row.message) for row in new)
+            if short and not again:
+                again = True  # what was in the way may be gone
+                continue
             rows += new
-            if not named:
+            if short or not named:
                 # What ended the process is nobody's in particular.
                 why = new[-1].message if new else "no result"
                 graph, done = pending[0].partition("/")[0], {_key(row) for row in rows}
@@ -164,9 +189,12 @@ class _Session:
                 guard.end(process)
             found = _read(log)
             last = guard.last_words(output, process.returncode)
-        if not found.facts:
+            memory = ended_for_memory(process.returncode, last) if in_time and not found.rows else ""
+            last = f"{memory}: {last}" if memory else last
+        if not found.facts and not (memory and self.facts):
             raise CheckError(f"no measurement could start: {last}")
-        self.facts = found.facts
+        self.facts = found.facts or self.facts
+        self.memory = self.memory or found.memory
         known = {item.partition("/")[2] for item in items} | {
             row.candidate for row in found.rows if row.baseline
         }
@@ -187,6 +215,8 @@ def _read(path: Path) -> _Log:
             line = json.loads(text)
             if "card" in line:
                 found.facts = line
+            elif "peak_bytes" in line:
+                found.memory = line
             elif "start" in line:
                 found.started = line["start"]
             else:

@@ -21,6 +21,7 @@ from wsopt.gpu.bench_options import BenchOptions, options_from_text
 from wsopt.gpu.errors import HangError, first_line, launch_errors
 from wsopt.gpu.guard import append_line
 from wsopt.truth.files import Measurement
+from wsopt.truth.memory import gpu_facts, peak_bytes
 
 if TYPE_CHECKING:
     from wsopt.truth.contest import Contest
@@ -44,7 +45,10 @@ def main(arguments: Sequence[str]) -> None:
     for graph, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
         names = [name for _, name in group]
         if not work(chosen.folder / graph, names, chosen.options, chosen.log):
+            # A device that hangs is asked nothing more.
+            append_line(chosen.log, {"peak_bytes": peak_bytes()})
             _leave(EXIT_FAILED)
+    append_line(chosen.log, {"peak_bytes": peak_bytes(), **gpu_facts()})
     _leave(0)
 
 
