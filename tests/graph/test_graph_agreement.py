@@ -104,6 +104,25 @@ def test_a_row_that_no_element_gives_away() -> None:
     assert found.faults == (f"row [77] is off by {found.row_error:.2e} of its norm, 1e-02 is allowed",)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f32", 1e-4), ("f8e5m2", 1e-2)])
+def test_an_output_agrees_no_better_than_what_it_is_made_of(dtype: str, tolerance: float) -> None:
+    """Weights that are rounded to bf16 before or after their division: f32 shows it, and f8 rounds elements apart."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, v = g.input("x", (64, 512), "f32"), g.input("v", (512, 64), "bf16")
+        return g.cast(g.matmul(g.cast(g.softmax(x), dtype="bf16"), v), dtype=dtype, name="y")
+
+    inputs, expected = prepared(body)
+    e = np.exp(inputs["x"] - inputs["x"].max(axis=1, keepdims=True))
+    cut = e.astype(DType.BF16.numpy).astype(np.float32)
+    right = (cut @ inputs["v"].astype(np.float32) / e.sum(axis=1, keepdims=True)).astype(expected.value.dtype)
+    found = agreement(right, expected, tolerance)
+    assert found.accepted, found.told
+    assert found.error > tolerance
+    wrong = (right.astype(np.float32) * (1.02 if dtype == "f32" else 1.25)).astype(right.dtype)
+    assert f"{tolerance:.0e} is allowed" in agreement(wrong, expected, tolerance).told
+
+
 def test_rows_of_little_norm_and_of_one_element() -> None:
     value = np.zeros((4, 1), np.float32)
     near = Expected(value, value, np.full_like(value, 1e-3), None, "f32")

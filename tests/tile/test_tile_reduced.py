@@ -13,7 +13,7 @@ from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.tile.reduced import further, reaching, reduced
-from wsopt.tile.reduced_graph import parse_derived
+from wsopt.tile.reduced_graph import dense_strides, parse_derived
 from wsopt.tile.region import find_region
 from wsopt.tile.types import Sharing, Structure
 
@@ -128,3 +128,19 @@ def test_no_row_is_empty_where_a_number_may_be_minus_infinity() -> None:
         len(list(further(graph_of(lambda g, f=fill: offset(g, f)), CUT, 3))) for fill in (-math.inf, -1e9)
     ]
     assert counts[0] > counts[1] > 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dense"),
+    [
+        ([3, 72, 40], [4096, 50, 1], [72 * 48, 48, 1]),
+        ([72, 40], [1, 100], [1, 80]),
+        ([72, 1], [1, 1], [1, 1]),  # one element takes no room: the column's stride stays 1
+        ([72, 40], [0, 1], [0, 1]),
+        ([72, 40, 8], [8, 0, 1], [16, 0, 1]),
+    ],
+)
+def test_strides_are_dense_in_the_order_of_memory(
+    shape: list[int], strides: list[int], dense: list[int]
+) -> None:
+    assert dense_strides(shape, strides) == dense

@@ -103,7 +103,8 @@ def judge(
     """Compare an output. `tolerance` is on relative norms, of the whole and of each row.
 
     A row also has a part of its bound's norm free: the one that independent errors of such a norm come to, which
-    is all of it for a single element. So rows of little or no norm need not agree better than others.
+    is all of it for a single element. So rows of little or no norm need not agree better than others. The whole has
+    it too where it is off by more than `tolerance`: an output may be of a finer type than values that it is made of.
     """
     if tuple(actual.shape) != tuple(expected.value.shape):
         told = f"has the shape {list(actual.shape)}, {list(expected.value.shape)} is meant"
@@ -112,7 +113,7 @@ def judge(
     error = relative_error(parts.forgiven, expected.value)
     rows = parts.rows(kit, tolerance)
     share, faults = parts.share, list[str]()
-    if not error <= tolerance:
+    if not error <= tolerance and not float(parts.whole(kit, tolerance)) <= tolerance:
         faults.append(f"relative error {error:.2e}, {tolerance:.0e} is allowed")
     row = int(kit.xp.argmax(rows))
     row_error = float(rows.reshape(-1)[row])
@@ -173,12 +174,18 @@ class _Parts:
 
     def rows(self, kit: Kit, tolerance: float) -> Array:
         """The error of every row relative to its norm, with the free part of its bound added to that."""
+        count = self.value.shape[-1] if len(self.value.shape) else 1
 
         def norm(x: Array) -> Array:
-            x = kit.xp.where(kit.xp.isfinite(x), x, 0.0)
-            return kit.xp.sqrt(kit.xp.sum(x.reshape(*x.shape[:-1], -1) ** 2, axis=-1))
+            return _norm(kit, x.reshape(*x.shape[:-1], -1))
 
-        count = self.value.shape[-1] if len(self.value.shape) else 1
+        return self._beyond(kit, tolerance, norm, count)
+
+    def whole(self, kit: Kit, tolerance: float) -> Array:
+        """The same of the whole, as if it were one row."""
+        return self._beyond(kit, tolerance, lambda x: _norm(kit, x.reshape(-1)), math.prod(self.value.shape))
+
+    def _beyond(self, kit: Kit, tolerance: float, norm: Callable[[Array], Array], count: int) -> Array:
         free = min(1.0, 1 / CONFIDENCE + count**-0.5)
         error = norm(self.excess)
         against = norm(self.value) + free / tolerance * norm(self.allowed) if tolerance else norm(self.value)
@@ -191,6 +198,11 @@ class _Parts:
         )
         place = _place(element, self.value.shape)
         return f"element {place} is {found:.7g}, {meant:.7g} is meant, {bound:.1e} apart is allowed"
+
+
+def _norm(kit: Kit, x: Array) -> Array:
+    """Root of the sum of squares along the last axis, of what is finite."""
+    return kit.xp.sqrt(kit.xp.sum(kit.xp.where(kit.xp.isfinite(x), x, 0.0) ** 2, axis=-1))
 
 
 def _same(kit: Kit, a: Array, value: Array, centre: Array, reach: Array, overflow: float) -> Array:

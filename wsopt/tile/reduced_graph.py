@@ -26,11 +26,12 @@ def parse_derived(data: dict[str, Any], graph: Graph) -> Graph:
 
 
 def dense_strides(shape: list[int], strides: list[int]) -> list[int]:
-    """Strides of a dense tensor with its dimensions in the same order in memory."""
+    """Strides of a dense tensor with its dimensions in the same order in memory; what repeats still repeats."""
     found, step = [0] * len(shape), 1
     for dim in sorted(range(len(shape)), key=lambda d: (strides[d], -d)):
-        found[dim] = step
-        step *= -(-shape[dim] // ALIGNMENT) * ALIGNMENT if step == 1 else shape[dim]
+        if strides[dim]:
+            found[dim] = step
+            step *= -(-shape[dim] // ALIGNMENT) * ALIGNMENT if step == 1 < shape[dim] else shape[dim]
     return found
 
 
