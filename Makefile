@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV ?= .venv
+SECONDS ?= 300
+SEED ?= 0
+JOBS ?= 2
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -20,6 +23,9 @@ demo: $(VENV)/ready  ## compile a problem, check it, show its schedule
 
 test: $(VENV)/ready  ## run the tests; no GPU is needed
 	$(VENV)/bin/python -m pytest -n 2
+
+fuzz: $(VENV)/ready  ## compile random graphs for SECONDS; SEED, JOBS, and ONLY=i for graph i alone
+	$(VENV)/bin/python tests/fuzz/fuzz_run.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS) $(ONLY:%=--only %)
 
 mutants: $(VENV)/ready  ## delete every wait, arrival and fence of every kernel, and see that a run shows it (minutes)
 	PYTHONPATH=. $(VENV)/bin/python tests/mutants/mutants.py $(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY),--only $(ONLY))
@@ -44,4 +50,4 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test mutants lint types docs margin wheel clean
+.PHONY: help setup demo test fuzz mutants lint types docs margin wheel clean

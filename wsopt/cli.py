@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from wsopt.cli_export import export
 from wsopt.cli_tune import tune
 from wsopt.errors import CheckError, WsoptError
 from wsopt.terminal import print_json as _print_json
@@ -26,6 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Finds warp-specialized GPU schedules by constraint solving and writes them as Triton (Gluon) kernels.",
 )
 
@@ -63,7 +65,7 @@ def compile_(
     as_json: AsJson = False,
 ) -> None:
     """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt."""
-    from wsopt.compile import build
+    from wsopt.driver import build
     from wsopt.folder import check_target, write_folder
     from wsopt.graph.parse import load_graph
     from wsopt.machine.load import load_machine
@@ -71,6 +73,10 @@ def compile_(
     if tuned and time_limit is not None:
         raise typer.BadParameter(
             "a search that is cut short has no fixed candidates", param_hint="--time-limit"
+        )
+    if card is not None and not tuned:
+        raise typer.BadParameter(
+            "says whose measurements count, and wants --tuned beside it", param_hint="--card"
         )
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_graph(graph)
@@ -166,11 +172,9 @@ def run(
         _print_json({"device": device, **result})
     else:
         lines = result.get("lines")
-        ran = f", {lines['run']} of {lines['of']} lines" if lines else ""
-        _print(
-            f"{folder}: {result['seeds']} seeds on {device}{ran}, "
-            f"relative error {result['max_relative_error']:.1e}"
-        )
+        ran = f", {lines['run']} of {lines['of']} lines ran" if lines else ""
+        errors = f"relative error {result['max_relative_error']:.1e}, of the worst row {result['max_row_error']:.1e}"
+        _print(f"{folder}: {result['seeds']} seeds on {device}, {errors}{ran}")
 
 
 def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
@@ -193,20 +197,21 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
 
 
 def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
-    import importlib.util
+    from wsopt.requirements import require_torch, require_triton
 
-    if importlib.util.find_spec("torch") is None:
-        raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
+    require_torch("--device cuda", "--device cpu executes the kernel without torch and GPU")
+    require_triton("--device cuda")
+    from wsopt.agreement.judge import NO_DIFFERENCE
     from wsopt.gpu.launch import require_gpu, run_folder
 
     require_gpu()
-    worst = 0.0
+    worst = NO_DIFFERENCE
     for seed in range(seeds):
         result = run_folder(folder, seed=seed)
         if not result.accepted():
             raise CheckError(f"{folder}: {result}")
-        worst = max(worst, *(error for _, error in result.errors))
-    return {"seeds": seeds, "max_relative_error": worst}
+        worst |= result.worst
+    return {"seeds": seeds, **worst.figures}
 
 
 @app.command()
@@ -221,14 +226,13 @@ def bench(
     together: Annotated[bool, typer.Option("--together", help="one process for all folders")] = False,
 ) -> None:
     """Measure builds on this GPU against what people use: checked first, then timed interleaved."""
-    import importlib.util
-
     from wsopt.gpu.bench import bench_folders
     from wsopt.gpu.bench_options import DEFAULT_BASELINES, BenchOptions
     from wsopt.gpu.table import text_table
+    from wsopt.requirements import require_torch, require_triton
 
-    if importlib.util.find_spec("torch") is None:
-        raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
+    require_torch("bench")
+    require_triton("bench")
     names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)
     options = BenchOptions(baselines=names, together=together)
     document = bench_folders(folders, options, json_path=json_path)
@@ -236,6 +240,7 @@ def bench(
 
 
 app.command()(tune)
+app.command()(export)
 
 
 @app.command()

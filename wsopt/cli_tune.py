@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from wsopt.errors import CheckError
+from wsopt.requirements import require_torch
 from wsopt.terminal import print_json, print_text, progress, tell
 
 
@@ -79,10 +78,9 @@ def _tune(
     from wsopt.tune.session import Session
 
     read, record = load_graph(graph), load_machine(machine)
-    if candidates is None and importlib.util.find_spec("torch") is None:
-        raise CheckError(
-            "torch is not installed, so nothing can be measured here; `wsopt tune GRAPH --candidates DIR` "
-            "writes what to measure elsewhere"
+    if candidates is None:
+        require_torch(
+            "measuring", "`wsopt tune GRAPH --candidates DIR` writes what can be measured elsewhere"
         )
     show, stop = progress()
     limit = float("inf") if seconds is None else seconds

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from wsopt.emit.source import emit, expected_wgmma
-from wsopt.errors import CheckError
+from wsopt.errors import CheckError, InfeasibleError, WsoptError
 from wsopt.gpu.aot import compile_kernel
 from wsopt.gpu.errors import CompileError
 from wsopt.gpu.oracle import Expectation, verdict
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from wsopt.schedule.verified import VerifiedSchedule
 
 _ORACLE_ROUNDS = 8
+_LAST_ROUND = 24
+"""Searches, at most: for better schedules than one that the compiler leaves whole, and for a first such one."""
+
 ORDERS = 2
 """Schedules of one structure among several that are kept: further ones differ in order alone."""
 
@@ -72,19 +75,41 @@ class Contest:
     _solutions: Solutions = field(default_factory=dict)
 
     def run(self) -> tuple[Contender, ...]:
-        """The contenders, best first. InfeasibleError as the search; CheckError if all are spoiled."""
-        for _ in range(_ORACLE_ROUNDS):
+        """The contenders, best first.
+
+        InfeasibleError as the search, and where the compiler has no registers for any schedule; CheckError if
+        there is none for another reason.
+        """
+        whole: tuple[Contender, ...] = ()
+        while self.rounds < (_LAST_ROUND if self._only_spills and not whole else _ORACLE_ROUNDS):
             dropped = len(self.rejected)
-            whole = self._round()
+            try:
+                whole = self._round()
+            except InfeasibleError as error:
+                raise (self._all_spoiled() if self.rejected else error) from error
             if len(self.rejected) == dropped:
                 break
-        if whole:
-            return tuple(replace(one, certificate=self._told(one.certificate)) for one in whole)
+        if not whole:
+            raise self._all_spoiled()
+        return tuple(replace(one, certificate=self._told(one.certificate)) for one in whole)
+
+    @property
+    def _only_spills(self) -> bool:
+        return all(one.spilled for one in self.asked.values())
+
+    def _all_spoiled(self) -> WsoptError:
+        """Why there is no kernel, though there are schedules."""
         last, why = list(self.rejected.items())[-1]
-        raise CheckError(
+        text = (
             f"graph {self.region.name}: the compiler spoils each of the {len(self.rejected)} best schedules; "
             f"the last one, {last.describe()}: {why}"
         )
+        if self._only_spills:
+            return InfeasibleError(
+                f"{text}; too many values live at once for a thread's registers, so make the graph two: "
+                "store what the first half computes, and go on from there"
+            )
+        return CheckError(text)
 
     def _told(self, certificate: Certificate) -> Certificate:
         """The certificate with what the compiler spoiled, in the order in which it was asked."""

@@ -15,13 +15,16 @@ class WsoptError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault in an input file: where it is (a JSON pointer), what was found and what is allowed."""
+    """One fault in an input file: where it is (a JSON pointer), what was found and what is allowed.
+
+    An empty pointer is the file as a whole, which needs no place beside the file's name.
+    """
 
     pointer: str
     message: str
 
     def __str__(self) -> str:
-        return f"{self.pointer or '/'}: {self.message}"
+        return f"{self.pointer}: {self.message}" if self.pointer else self.message
 
 
 class InputError(WsoptError):
@@ -55,6 +58,12 @@ class CheckError(WsoptError):
     """A check of a schedule or of an emitted kernel failed; nothing is handed over."""
 
     exit_status = 4
+
+
+class RequirementError(WsoptError):
+    """A package or a GPU that the command needs is missing here; says how to get it, or what works without."""
+
+    exit_status = 2
 
 
 class NotMeasuredError(WsoptError):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import shutil
 import tempfile
@@ -85,6 +84,8 @@ def _begin(parent: Path) -> tuple[Path, int | None]:
 
 def _lock(work: Path) -> int | None:
     """A lock that ends with this process; None if another holds it or has deleted the folder."""
+    import fcntl  # not on Windows, where folders can be read all the same
+
     try:
         descriptor = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:

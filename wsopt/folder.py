@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,31 +74,36 @@ def schedule_text(verified: VerifiedSchedule, certificate: Certificate, summary:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
+def read_schedule(text: str) -> Schedule:
+    """The schedule in the text of a schedule.json that this process has made; nothing is checked again."""
+    return _SCHEDULE.validate_python(json.loads(text)["schedule"])
+
+
 def _refuse(path: Path, why: str) -> InputError:
     return InputError(str(path), [Problem("", why)])
 
 
-def check_target(path: Path) -> None:
-    """Raise InputError if `path` is something that a build must not replace.
+def check_target(path: Path, files: Collection[str] = FILES, what: str = "a build") -> None:
+    """Raise InputError if `path` is something that `what`, of these files, must not replace.
 
     What a killed process has left beside it is put right first: it may have the build that was at `path`.
     """
     clear_up(path.parent)
     try:
-        _check_target(path)
+        _check_target(path, files, what)
     except OSError as error:
         raise _refuse(path, f"cannot be written: {error.strerror}") from error
 
 
-def _check_target(path: Path) -> None:
+def _check_target(path: Path, files: Collection[str], what: str) -> None:
     if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise _refuse(path, "is no folder; give -o a folder that does not exist or that holds a build")
+        raise _refuse(path, f"is no folder; give -o a folder that does not exist or that holds {what}")
     if path.is_dir():
         if path.samefile(Path.cwd()):
-            raise _refuse(path, "is the current folder, and a build replaces its folder; give -o another one")
-        strange = sorted(item.name for item in path.iterdir() if item.name not in FILES)
+            raise _refuse(path, f"is the current folder, and {what} replaces its folder; give -o another one")
+        strange = sorted(item.name for item in path.iterdir() if item.name not in files)
         if strange:
-            raise _refuse(path, f"holds {strange[0]}, which is no part of a build; it is not replaced")
+            raise _refuse(path, f"holds {strange[0]}, which is no part of {what}; it is not replaced")
     elif not path.parent.is_dir():
         raise _refuse(path, f"the folder {path.parent} does not exist")
 
@@ -109,16 +114,19 @@ def write_folder(path: Path, files: Mapping[str, str]) -> None:
     replace_folder(path, files)
 
 
-def replace_folder(path: Path, files: Mapping[str, str]) -> None:
+def replace_folder(path: Path, files: Mapping[str, str | bytes]) -> None:
     """Put these files, whose names may have folders, in the place of a folder, whole or not at all.
 
     Raises InputError if that cannot be written; whether it may be is for the caller to know.
     """
     try:
         with replacement(path) as fresh:
-            for name, text in files.items():
+            for name, content in files.items():
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
-                (fresh / name).write_text(text, encoding="utf-8")
+                if isinstance(content, bytes):
+                    (fresh / name).write_bytes(content)
+                else:
+                    (fresh / name).write_text(content, encoding="utf-8")
     except OSError as error:
         raise _refuse(path, f"cannot be written: {error.strerror}") from error
 

@@ -15,7 +15,7 @@ from wsopt.calibrate.command import compare_files, machine_file, main, report, r
 from wsopt.calibrate.fits import FORMULAS, figures
 from wsopt.calibrate.machine_file import base_figures, base_name, differences, machine_text
 from wsopt.calibrate.samples import Document, document_from_file
-from wsopt.errors import CheckError, InputError
+from wsopt.errors import InputError, RequirementError
 from wsopt.machine import Machine, Origin, load_machine
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,7 @@ def test_the_command_line_compares_too() -> None:
 
 def test_a_machine_without_torch_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(CheckError, match="torch is not installed"):
+    with pytest.raises(RequirementError, match="torch is not installed"):
         run_calibrate(tmp_path / "mine.toml", [], None, "mine")
     assert not list(tmp_path.iterdir())
 

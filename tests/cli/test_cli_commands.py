@@ -19,15 +19,24 @@ def test_run(compiled: Compiled) -> None:
     done = wsopt(compiled.folder, "run", "small.wsopt", "--seeds", "3")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("small.wsopt: 3 seeds on cpu, relative error ")
+    assert ", of the worst row " in done.stdout
     found = json.loads(wsopt(compiled.folder, "run", "small.wsopt", "--seeds", "2", "--json").stdout)
     assert (found["device"], found["seeds"]) == ("cpu", 2)
     assert 0 <= found["max_relative_error"] < 1e-2
+    assert found["lines"]["run"] == found["lines"]["of"] > 20
+    assert done.stdout.rstrip().endswith(", {run} of {of} lines ran".format(**found["lines"]))
+    assert 0 <= found["max_row_error"] < 1e-2
+    assert 0 <= found["max_bound_share"] <= 1
 
 
 def test_inspect(compiled: Compiled) -> None:
     done = wsopt(compiled.folder, "inspect", "small.wsopt")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (compiled.build / "report.txt").read_text(encoding="utf-8")
+    lines = compiled.summary["verified"]["interpreter"]["lines"]["of"]
+    assert f"all {lines} lines of the kernel's device functions ran, under 20 interleavings" in " ".join(
+        done.stdout.split()
+    )
 
 
 def test_inspect_json(compiled: Compiled) -> None:
@@ -85,9 +94,11 @@ def test_version_and_help(tmp_path: Path) -> None:
     text = wsopt(tmp_path, "--help").stdout
     for command in ("compile", "inspect", "run", "bench", "tune", "machines", "ops", "schema"):
         assert f"  {command} " in text
-        done = wsopt(tmp_path, command, "--help")
+        done, short = (wsopt(tmp_path, command, option) for option in ("--help", "-h"))
         assert done.returncode == 0
         assert "Usage: wsopt" in done.stdout
+        assert short.stdout == done.stdout
+    assert wsopt(tmp_path, "-h").stdout == text
 
 
 WORDS = ("for", "gl", "ring", "tile", "x", "x_desc", "outputs", "lambda", "kernel")

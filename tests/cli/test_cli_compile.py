@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import random
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from cli_runs import FILES, Compiled, contents, product, write, wsopt
+
+from wsopt.requirements import TRITON
 
 KEYS = {
     "name", "machine", "status", "predicted_us", "bound_us", "roofline_us", "gap", "solve_s", "structures",
@@ -54,6 +57,9 @@ def test_all_three_checks(compiled: Compiled) -> None:
     assert (verified["checker"], verified["compiled"]) == (True, True)
     assert verified["interpreter"]["seeds"] >= 20
     assert 0 <= verified["interpreter"]["max_relative_error"] < 1e-2
+    assert verified["interpreter"]["lines"]["run"] == verified["interpreter"]["lines"]["of"] > 20
+    assert 0 <= verified["interpreter"]["max_row_error"] < 1e-2
+    assert 0 <= verified["interpreter"]["max_bound_share"] <= 1
 
 
 def test_writes_the_four_files(compiled: Compiled) -> None:
@@ -66,6 +72,9 @@ def test_writes_the_four_files(compiled: Compiled) -> None:
         if line.startswith(("import ", "from "))
     }
     assert imports == {"torch", "triton"}
+    head = ast.get_docstring(ast.parse(kernel)) or ""
+    assert f"Needs torch and {TRITON}." in head
+    assert head.endswith("SPDX-License-Identifier: Apache-2.0")
     assert {path.name for path in compiled.folder.iterdir()} == {"small.json", "small.wsopt", "cache"}
 
 
@@ -187,3 +196,12 @@ def test_a_file_name_that_is_no_text(warm: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["directory"] == os.fsdecode(b"b\xff.wsopt")
     assert "b\\udcff.wsopt" in wsopt(warm, "compile", name, PYTHONIOENCODING="ascii:strict").stdout
+
+
+def test_an_input_that_lies_column_by_column(tmp_path: Path) -> None:
+    graph = product()
+    graph["inputs"][0]["strides"] = [1, 512]
+    write(tmp_path, graph)
+    done = wsopt(tmp_path, "compile", "graph.json", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert wsopt(tmp_path, "run", "out", "--seeds", "2").returncode == 0

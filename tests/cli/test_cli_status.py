@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import Done, assert_says, product, write, wsopt
+from cli_runs import Compiled, Done, assert_says, product, write, wsopt
 
+from wsopt.cli import main
 from wsopt.errors import CheckError, InputError
 from wsopt.folder import read_folder
+from wsopt.graph.reference import random_inputs
+from wsopt.interpret import execute
 
 TINY = """
 base = "h200"
@@ -56,7 +59,9 @@ def test_files_that_are_no_graph(text: bytes, why: str, tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    assert_says(wsopt(tmp_path, "compile", "absent.json"), 2, "absent.json", "No such file")
+    told = "wsopt: absent.json: cannot be read: No such file or directory\n"
+    assert wsopt(tmp_path, "compile", "absent.json").stderr == told
+    assert_says(wsopt(tmp_path, "compile", "absent.json"), 2)
     assert_says(wsopt(tmp_path, "compile", "."), 2, "directory")
 
 
@@ -80,6 +85,44 @@ def test_what_cannot_be_lowered_is_named(tmp_path: Path) -> None:
     graph["nodes"].insert(1, {"name": "spread", "op": "softmax", "inputs": ["p"], "attrs": {"axis": 0}})
     graph["nodes"][2]["inputs"] = ["spread"]
     assert_says(compile_refused(tmp_path, graph), 3, "spread")
+
+
+def test_a_graph_may_hold_what_no_output_needs(tmp_path: Path) -> None:
+    graph = product()
+    graph["inputs"] += [{"name": "z", "shape": [512, 1], "dtype": "f32"}]
+    graph["nodes"] += [
+        {"name": "aside", "op": "add", "inputs": ["p", "z"]},
+        {"name": "alone", "op": "mul", "inputs": ["z", "z"]},
+    ]
+    write(tmp_path, graph)
+    done = wsopt(tmp_path, "compile", "graph.json", "-o", "made")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "made" / "graph.json").read_text())["inputs"] == graph["inputs"]
+    assert wsopt(tmp_path, "run", "made", "--seeds", "1").returncode == 0
+    found = read_folder(tmp_path / "made")
+    inputs = random_inputs(found.graph, 0)  # with one that the kernel does not read
+    assert set(execute(found.kernel, inputs, seed=0).outputs) == {"y"}
+    graph["nodes"][-1]["inputs"] = ["z", "nowhere"]  # no output needs it, and it is a fault all the same
+    (tmp_path / "other").mkdir()
+    assert_says(compile_refused(tmp_path / "other", graph), 2, "/nodes/3/inputs/1")
+
+
+def test_a_fault_of_wsopt_is_not_the_inputs(
+    compiled: Compiled, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The left operand's contracted axis gets another extent than the right one's.
+    wrong = lambda shape, use, axes, extents: [extent + 8 * (use == "p:0") for extent in shape]  # noqa: E731
+    monkeypatch.setattr("wsopt.tile.reduced._shape", wrong)
+    monkeypatch.setattr("sys.argv", ["wsopt", "run", str(compiled.build)])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 1
+    assert told.err.startswith("wsopt: internal error: small at reduced extents is no graph (/nodes/0")
+    assert "a fault of wsopt, not of your input" in told.err
+    assert "--debug" in told.err
 
 
 def test_a_card_that_is_not_compiled_for(tmp_path: Path) -> None:
@@ -109,6 +152,7 @@ def test_a_traceback_only_where_asked_for(tmp_path: Path) -> None:
         ("compile",),
         ("compile", "graph.json", "--time-limit", "-1"),
         ("compile", "graph.json", "--time-limit", "nan"),
+        ("compile", "graph.json", "--card", "H200"),
         ("run", "x", "--device", "tpu"),
         ("run", "x", "--seeds", "0"),
         ("inspect", "x", "--bogus"),

@@ -10,8 +10,9 @@ from typing import Any
 
 from wsopt.emit.source import emit
 from wsopt.errors import CheckError
+from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.graph.reference import evaluate, random_inputs, relative_error
+from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import Graph
 from wsopt.interpret import execute
 from wsopt.machine import Machine, load_machine
@@ -108,8 +109,7 @@ class Case:
     """Inputs of a kernel and what its outputs are to be."""
 
     inputs: dict[str, Any]
-    expected: dict[str, Any]
-    tolerance: dict[str, float]
+    referee: Referee
     processors: int = 2
 
     def check(self, source: str, seed: int) -> str | None:
@@ -118,15 +118,10 @@ class Case:
             outputs = execute(source, self.inputs, seed=seed, processors=self.processors).outputs
         except CheckError as fault:
             return str(fault)
-        if set(outputs) != set(self.expected):
+        if set(outputs) != set(self.referee.expected):
             return f"outputs {sorted(outputs)}"
-        for name, value in self.expected.items():
-            if outputs[name].shape != value.shape:
-                return f"{name} has the shape {outputs[name].shape}"
-            error = relative_error(outputs[name], value)
-            if not error <= self.tolerance[name]:
-                return f"{name} is wrong by {error:.2e}"
-        return None
+        judged = ((name, self.referee.agreement(name, output)) for name, output in outputs.items())
+        return next((f"{name} is wrong: {found.told}" for name, found in judged if not found.accepted), None)
 
     def fault(self, source: str, seeds: int) -> str | None:
         """The first thing that is wrong with a kernel, or None."""
@@ -134,11 +129,11 @@ class Case:
         return next((fault for fault in faults if fault is not None), None)
 
 
-def case(graph: Graph, processors: int = 2) -> Case:
-    """Random inputs of a graph, as it is."""
-    inputs = random_inputs(graph, 0)
+def case(graph: Graph, processors: int = 2, inputs: dict[str, Any] | None = None) -> Case:
+    """Inputs of a graph, as it is: random ones if none are given."""
+    inputs = inputs or random_inputs(graph, 0)
     tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
-    return Case(inputs, evaluate(graph, inputs), tolerance, processors)
+    return Case(inputs, Referee(expectations(graph, inputs), tolerance), processors)
 
 
 def small_case(emitted: Emitted, trips: int | None = None) -> Case:

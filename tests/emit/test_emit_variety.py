@@ -129,6 +129,36 @@ def test_an_input_whose_dimension_is_two_axes_keeps_one_extent() -> None:
     assert small.fault(made.source, 3) is None
 
 
+def placed(g: GraphBuilder) -> Symbol:
+    """y = x w + r, with w and r transposed in memory, and x in the rows of something wider."""
+    x = g.input("x", (1024, 512), "bf16", strides=(640, 1))
+    w = g.input("w", (512, 1024), "bf16", strides=(1, 512))
+    r = g.input("r", (1024, 1024), "f32", strides=(1, 1024))
+    return g.cast(g.add(g.matmul(x, w), r), dtype="bf16", name="y")
+
+
+def test_inputs_are_rehearsed_where_they_lie() -> None:
+    graph = graph_of(placed)
+    made = build(graph, structure())
+    assert rehearse(graph, made.verified, made.source, 2).seeds == 2
+
+
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize("swap", [False, True])
+def test_rows_of_one_element_are_an_axis(lead: tuple[int, ...], swap: bool) -> None:
+    """A residual of one row is a tile like any other, also where batches are the rows."""
+
+    def one_row(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (*lead, 1, 64), "bf16"), g.input("w", (320, 64), "bf16", constant=True)
+        r, f = g.input("r", (*lead, 1, 320), "bf16"), g.input("f", (*lead, 1, 1), "f32")
+        return g.cast(g.add(g.matmul(x, w, transpose_b=True), r) * f, dtype="bf16", name="y")
+
+    graph = graph_of(one_row)
+    made = build(graph, structure(swap=swap))
+    assert rehearse(graph, made.verified, made.source, 2).seeds == 2
+    assert compile_kernel(made.source).spill_loads == 0
+
+
 def limited(g: GraphBuilder) -> Symbol:
     """Columns from 1000 on are zero, and so is what lies behind the diagonal."""
     x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
@@ -145,6 +175,30 @@ def test_a_product_is_masked_by_indices_after_its_end() -> None:
     assert small_case(made).fault(made.source, 3) is None
     found = compile_kernel(made.source)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("first", "dtype"), [("cast", "f16"), ("cast", "bf16"), ("relu", "f16"), ("neg", "bf16")]
+)
+def test_a_sum_is_rounded_and_computed_with_after_its_product(first: str, dtype: str) -> None:
+    """Rounded one by one, elements would be read before the product's end, and products would run alone."""
+
+    def rounded(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16", constant=True)
+        p = g.matmul(x, w, transpose_b=True)
+        p = p if first == "cast" else getattr(g, first)(p)
+        return g.cast(g.log2(g.abs(g.cast(p, dtype=dtype)) + 0.5), dtype="f16", name="y")
+
+    made = build(graph_of(rounded), structure(consumers=2))
+    assert f"round_{dtype}(" in made.source
+    assert small_case(made).fault(made.source, 2) is None
+    found = compile_kernel(made.source)
+    assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
+
+
+def test_a_sum_is_rounded_and_stored_as_the_compiler_likes() -> None:
+    made = build(graph_of(residual_of_itself), structure(consumers=2))
+    assert "round_" not in made.source
 
 
 @pytest.mark.parametrize("function", ["sin", "cos"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from broken.table import ATTRS, CHANGES, NAMES, OPERANDS, STRUCTURE, TENSORS, Fa
 from graph_examples import MLP, changed, node, problems_of
 
 from wsopt.errors import Problem
-from wsopt.graph import load_graph, parse_graph
+from wsopt.graph import OPS, DType, load_graph, parse_graph
+from wsopt.graph.elsewhere import DTYPES, LATER, SAID
 from wsopt.graph.jsontext import MAX_BYTES
 
 BROKEN = Path(__file__).parent / "broken"
@@ -122,3 +124,13 @@ def test_chain_longer_than_the_stack_of_python() -> None:
     (problem,) = problems_of(parse_graph, bad, "t")
     assert "cycle n0 -> n20000 -> n19999" in problem.message
     assert "19994 more" in problem.message
+
+
+def test_names_of_elsewhere_are_none_of_the_format() -> None:
+    """And what is said of them names operations that are there."""
+    assert not {*LATER, *SAID}.intersection(OPS)
+    assert not set(LATER).intersection(SAID)
+    assert all(name in {dtype.value for dtype in DType} for name in DTYPES.values())
+    for said in SAID.values():
+        meant = said.strip('"') if said.startswith('"') else re.split(r"\W", said)[0]
+        assert meant in OPS or said.startswith("nothing: "), said

@@ -103,6 +103,23 @@ def test_random_inputs_are_of_their_types_and_repeat() -> None:
             assert abs(wide.std() - 1) < 0.1
 
 
+@pytest.mark.parametrize("strides", [(144, 16, 1), (200, 1, 16), (0, 16, 1), (16, 0, 1), (1, 7, 50)])
+def test_random_inputs_lie_in_memory_as_their_strides_say(strides: tuple[int, ...]) -> None:
+    for dtype in set(DType) - {DType.I4}:
+        g = GraphBuilder("g")
+        x = g.input("x", (3, 7, 12), dtype, strides=strides)
+        g.output(g.cast(x, dtype="f32", name="y"))
+        graph = g.build()
+        found = random_inputs(graph, 0)
+        assert found["x"].strides == tuple(stride * found["x"].itemsize for stride in strides)
+        assert evaluate(graph, found)["y"].tobytes() == found["x"].astype(np.float32).tobytes()
+        if 0 not in strides:
+            assert (
+                found["x"].tobytes()
+                == random_inputs(single("cast", ((3, 7, 12), dtype.value), dtype="f32"), 0)["x0"].tobytes()
+            )
+
+
 @pytest.mark.parametrize("transpose", [False, True])
 def test_weights_are_scaled_by_what_they_are_contracted_over(transpose: bool) -> None:
     g = GraphBuilder("g")
@@ -179,3 +196,17 @@ def test_problem_extents(name: str) -> None:
     assert (m, n, k) == PRODUCTS[name]
     assert graph.type_of(graph.outputs[0]).shape == (m, n)
     assert graph.inputs[1].constant
+
+
+def test_inputs_lie_in_memory_as_their_strides_say() -> None:
+    g = GraphBuilder("strided")
+    x = g.input("x", (3, 4), "bf16", strides=(1, 5))
+    r = g.input("r", (3, 4), "f32", strides=(0, 1))
+    g.output(g.add(x, r, name="y"))
+    arrays = random_inputs(g.build(), 0)
+    assert arrays["x"].strides == (2, 10)
+    assert arrays["r"].strides == (0, 4)
+    assert (arrays["r"] == arrays["r"][0]).all()
+    dense = GraphBuilder("dense")
+    dense.output(dense.relu(dense.input("x", (3, 4), "bf16")))
+    assert (arrays["x"] == random_inputs(dense.build(), 0)["x"]).all()

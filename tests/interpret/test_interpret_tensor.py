@@ -11,7 +11,7 @@ import pytest
 
 from wsopt.interpret import InterpreterError, mathematics
 from wsopt.interpret.constants import constexpr
-from wsopt.interpret.dtypes import DTYPES, FLOAT8E4NV, FLOAT8E5, FLOAT32, INT32, DType
+from wsopt.interpret.dtypes import DTYPES, FLOAT8E4NV, FLOAT8E5, FLOAT32, INT32, DType, named
 from wsopt.interpret.layouts import BlockedLayout, SliceLayout
 from wsopt.interpret.mathematics import PropagateNan
 from wsopt.interpret.memory import allocation_name
@@ -145,6 +145,21 @@ def test_maxima_in_assembly_keep_nan_with_their_modifier() -> None:
 def test_inline_assembly(asm: str, expected: float) -> None:
     got = mathematics.inline_asm(asm, "=f,f", [tensor([[1.0]])], FLOAT32, True, 1)
     assert got.data.item() == pytest.approx(expected)
+
+
+def test_roundings_in_assembly_round_to_nearest_even() -> None:
+    x = tensor([[1 + 2**-9, 1 + 3 * 2**-9, 6e4]])
+    for name, to in (("f16", "float16"), ("bf16", "bfloat16")):
+        asm = f"cvt.rn.{name}x2.f32 $0, $2, $1;"
+        got = mathematics.inline_asm(asm, "=r,f,f", [x], named(to), True, 2)
+        assert (got.dtype, got.data.tolist()) == (
+            named(to),
+            x.data.astype(named(to).numpy).tolist(),
+        )
+        with pytest.raises(InterpreterError, match=f"takes float32 to {to}"):
+            mathematics.inline_asm(asm, "=r,f,f", [x], FLOAT32, True, 2)
+        with pytest.raises(InterpreterError, match="is not one known"):
+            mathematics.inline_asm(asm, "=r,f,f", [x], named(to), True, 1)
 
 
 def test_constexpr_is_a_number_with_a_value() -> None:

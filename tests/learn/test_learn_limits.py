@@ -9,6 +9,7 @@ import pytest
 from wsopt import contenders, learn
 from wsopt.contenders import Asked, Contest, ask
 from wsopt.emit.source import emit
+from wsopt.errors import CheckError, InfeasibleError, WsoptError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.machine import Machine, load_machine
 from wsopt.report.text import inspect_text
@@ -117,3 +118,28 @@ def test_a_spill_drops_all_with_the_same_live_set(
     shown = inspect_text(found.verified, found.certificate)
     assert "Solved, and spoiled by the compiler:" in shown
     assert "us by the model; spills: 3 loads and 0 stores" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("compiles", "error", "told"),
+    [(True, InfeasibleError, "thread's registers, so make the graph two"), (False, CheckError, ": too hard")],
+)
+def test_a_graph_of_which_every_kernel_is_spoiled(
+    compiles: bool,
+    error: type[WsoptError],
+    told: str,
+    region: Region,
+    best: VerifiedSchedule,
+    h200: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spills are the graph's doing, and it is refused; a kernel that does not compile is a fault of the emitter."""
+    compiled = ask(emit(best), best).compiled
+    assert compiled is not None
+    spilled = replace(compiled, spill_loads=3) if compiles else None
+    monkeypatch.setattr(contenders, "ask", lambda source, verified: Asked(verified, spilled, "too hard"))
+    monkeypatch.setattr(contenders, "_LAST_ROUND", 2)
+    with pytest.raises(error, match=told) as found:
+        Contest(region, h200, deadline=0.0).run()
+    assert type(found.value) is error
+    assert "spoils each of the 2 best schedules" in str(found.value)

@@ -241,7 +241,10 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "across": (across_heads, "node cut: the reshape neither splits axes nor merges whole ones"),
     "split keys": (split_keys, "node pv: a reshape splits or merges the stream axis (dimension 2 of v)"),
-    "f8": (f8_chain, "node s: operands of f8e4m3 are not lowered in a chain of products; f16 and bf16 are"),
+    "f8": (
+        f8_chain,
+        "node s: operands of f8e4m3 are not lowered in a chain of products; declare inputs as one",
+    ),
     "wide head": (
         loop(lambda p, x: p.g.softmax(x), Sizes(1, 1, 32, 48, inner=512)),
         "node s: dimension 3 of q (extent 512) is contracted whole in every step of the loop: at most 256",

@@ -139,7 +139,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         lambda g: g.matmul(
             g.input("a", (64, 64), "f32"), g.input("b", (64, 64), "f32"), precision="tf32", name="p"
         ),
-        "node p: operands of f32 are not lowered; f16, bf16, f8e4m3, f8e5m2 are",
+        "node p: operands of f32 are not lowered; declare inputs as one of f16, bf16, f8e4m3, f8e5m2, and cast them",
     ),
     "i8 operands": (lambda g: product(g, dtype="i8"), "node p: operands of i8 are not lowered"),
     "i32 output": (
@@ -150,7 +150,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     "vector output": (vector_output, "output b2 has not the rows and columns of a product"),
     "row output": (
         row_output,
-        "output i is the same along the rows or columns of the product; store it apart",
+        "output i is the same along the rows or columns of the product; compute it outside",
     ),
     "foreign axis": (foreign_axis, "node y: axis 0 of s is no axis of the products beside it"),
     "foreign iota": (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wsopt.errors import CheckError, InputError
+from wsopt.errors import InputError, RequirementError
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.serialize import graph_to_json
 from wsopt.machine.load import load_machine
@@ -150,5 +150,5 @@ def test_options_that_do_not_go_together(given: dict[str, object], told: str) ->
 
 def test_without_torch(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(CheckError, match="torch is not installed"):
+    with pytest.raises(RequirementError, match="torch is not installed"):
         run(request(graphs=(graph_file,)), silent)

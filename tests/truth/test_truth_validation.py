@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from truth_examples import MEASURED, PREDICTED, candidate_set, measured, validation
 
-from wsopt.errors import CheckError, InputError
+from wsopt.errors import CheckError, InputError, RequirementError
 from wsopt.truth import docs
 from wsopt.truth.files import Measurement, measured_to_json, write_json
 from wsopt.truth.plot import plot_svg
@@ -107,7 +107,7 @@ def test_plot_has_the_same_bytes_every_time() -> None:
 
 def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(CheckError, match=r"pip install 'wsopt\[plot\]'"):
+    with pytest.raises(RequirementError, match="pip install 'matplotlib>="):
         plot_svg(validation())
 
 

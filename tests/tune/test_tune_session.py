@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from tune_examples import FakeMeasurer
 
+from wsopt.build import Build
 from wsopt.cache import cache_folder
-from wsopt.compile import Build, build
+from wsopt.driver import build
 from wsopt.errors import InputError, NotMeasuredError
 from wsopt.folder import read_folder, write_folder
 from wsopt.gpu.candidates import load_candidates

@@ -16,17 +16,17 @@ from wsopt.calibrate.fits import Figure, figures
 from wsopt.calibrate.machine_file import base_figures, base_name, differences, machine_text
 from wsopt.calibrate.run import Options, Progress, calibrate
 from wsopt.calibrate.samples import Document, document_from_file
-from wsopt.errors import CheckError, WsoptError
+from wsopt.errors import CheckError, RequirementError, WsoptError
+from wsopt.requirements import require_torch
 
 
 def run_calibrate(output: Path | None, only: Sequence[str], json_path: Path | None, name: str) -> str:
     """Measure this GPU, write what is asked for, and return the report.
 
-    Raises CheckError without torch or a GPU, InputError for a word of `only` that fits no measurement.
+    Raises RequirementError without torch or a GPU, InputError for a word of `only` that fits no measurement.
     """
     chosen_probes(only)
-    if importlib.util.find_spec("torch") is None:
-        raise CheckError("torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU")
+    require_torch("calibrate")
     device = _require_gpu()
     if output is not None:
         base_name(device)
@@ -73,7 +73,7 @@ def _line(figure: Figure) -> str:
 
 
 def _require_gpu() -> str:
-    """The name of this machine's GPU; CheckError if there is none that the kernels are for."""
+    """The name of this machine's GPU; RequirementError if there is none that the kernels are for."""
     # Asked in a process of its own: CUDA, once started here, would be shared with the workers.
     import subprocess
 
@@ -84,9 +84,11 @@ def _require_gpu() -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     generation, _, name = done.stdout.strip().partition(" ")
     if generation in ("", "0"):
-        raise CheckError("torch sees no CUDA GPU here; calibrate measures the GPU of this machine")
+        raise RequirementError("torch sees no CUDA GPU here; calibrate measures the GPU of this machine")
     if generation != "9":
-        raise CheckError(f"calibrate's kernels are for compute capability 9.0; {name} has {generation}.x")
+        raise RequirementError(
+            f"calibrate's kernels are for compute capability 9.0; {name} has {generation}.x"
+        )
     return name
 
 

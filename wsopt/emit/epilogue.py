@@ -22,6 +22,7 @@ from wsopt.emit.instructions import (
     WaitPhase,
 )
 from wsopt.emit.names import Names
+from wsopt.emit.roundings import rounding
 from wsopt.emit.staging import StagedOutput
 from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
 from wsopt.graph.types import DType
@@ -120,11 +121,15 @@ class PieceWriter:
             text = self._choice(statement, compared)
         else:
             operands = [self.operands[a] if isinstance(a, str) else a for a in statement.args]
-            text = expression(statement, operands, s)
+            text = self._rounding(statement, operands) or expression(statement, operands, s)
         node, _, number = statement.name.partition("$")
         name = self.names(statement.name, node if self._is_last(statement) else f"{node}_{number}")
         self.operands[statement.name] = Operand(name, statement.spans, statement.dtype)
         return Assign(name, text)
+
+    def _rounding(self, item: Statement, operands: list[Operand | Scalar]) -> str | None:
+        region = self.verified.program.region
+        return rounding(item, operands, region.statements) if region.contractions else None
 
     def _compared(self, item: Statement | Reduction) -> tuple[Comparison, ...]:
         """The comparisons by which a product's elements are chosen, where they are of whole numbers."""

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from wsopt.emit.integers import PYTHON, Extent, Integer, floor_divide, multiply, text
 from wsopt.tile.types import Output, Share, View
 
 
-def extent_texts(output: Output) -> tuple[str, ...]:
+def output_extents(output: Output) -> tuple[Integer, ...]:
     """Every extent of an output as an expression of the inputs' extents at run time."""
     return tuple(_extent(dim) for dim in output.shape)
 
 
-def _extent(dim: tuple[str, int] | tuple[Share | int, ...] | int) -> str:
+def extent_texts(output: Output) -> tuple[str, ...]:
+    """The same as Python text."""
+    return tuple(text(extent, PYTHON) for extent in output_extents(output))
+
+
+def _extent(dim: tuple[str, int] | tuple[Share | int, ...] | int) -> Integer:
     if isinstance(dim, int):
-        return str(dim)
+        return dim
     match dim:
         case (str(tensor), int(place)):
-            return f'tensors["{tensor}"].shape[{place}]'
+            return Extent(tensor, place)
         case _:
-            return " * ".join(_factor(one) for one in dim if not isinstance(one, str))
+            return multiply(*(_factor(one) for one in dim if not isinstance(one, str)))
 
 
-def _factor(one: Share | int) -> str:
-    if isinstance(one, int):
-        return str(one)
-    extent = f'tensors["{one.tensor}"].shape[{one.dim}]'
-    return extent if one.divisor == 1 else f"({extent} // {one.divisor})"
+def _factor(one: Share | int) -> Integer:
+    return one if isinstance(one, int) else floor_divide(Extent(one.tensor, one.dim), one.divisor)
 
 
 def parts_text(view: View) -> str:

@@ -7,7 +7,7 @@ import keyword
 import re
 from dataclasses import dataclass, field
 
-from wsopt.emit.choices import COMPARISONS, helper
+from wsopt.emit import choices, roundings
 
 _KERNEL_WORDS = frozenset(
     (
@@ -34,7 +34,8 @@ _KERNEL_WORDS = frozenset(
             "cos_approx",
             "lane_sums",
             "by_lanes",
-            *(helper(comparison) for comparison in COMPARISONS.values()),
+            *(choices.helper(comparison) for comparison in choices.COMPARISONS.values()),
+            *(roundings.helper(name) for name in roundings.ROUNDINGS.values()),
             "tile_coordinates",
         ),
         *(
@@ -47,11 +48,16 @@ _KERNEL_WORDS = frozenset(
             "STORES",
             "epilogue",
             "halves",
+            "bind",
             "prepare",
             "run",
-            "launch",
+            "register",
+            "Launcher",
+            "Any",
+            "out",
             "grid",
-            "arguments",
+            "extents",
+            *("ctypes", "functools", "heapq", "itertools", "threading"),
         ),
         *("slab_range", "places", "begin", "end", "whole_begin", "whole_end", "last", "group", "groups"),
         *("tile_begin", "tile_end", "origin", "first", "last_row", "height", "slab", "order", "place"),

@@ -55,6 +55,7 @@ class TensorRead:
     strides: tuple[tuple[int, str], ...]
     box: Box | None
     parts: str
+    view: View
 
 
 @dataclass(slots=True)
@@ -369,6 +370,7 @@ class KernelPlan:
             strides,
             box,
             parts_text(view),
+            view,
         )
 
     def signature(self) -> tuple[tuple[str, str], ...]:

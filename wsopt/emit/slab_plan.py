@@ -191,9 +191,15 @@ class SlabPlan(KernelPlan):
             plain = replace(plain, steady=())
         found = [Stretch("begin", "whole_begin", masked)] if live.begins else []
         found.append(Stretch(start, "whole_end", plain, guarded=overlapped))
-        if overlapped or live.ends:
+        if live.ends or (overlapped and plain.least > 1):  # too few whole slabs for the overlapped loop
             found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
         return tuple(found)
+
+    @property
+    def may_fall_short(self) -> bool:
+        """Whether a tile may have fewer whole slabs than the overlapped loop takes at least."""
+        guarded = [stretch.loop for stretch in self.stretches() if stretch.guarded]
+        return any(loop.least > 1 or self.live.none_whole for loop in guarded)
 
     def older_values(self) -> tuple[str, ...]:
         """The values of the loop that are kept under an older name."""

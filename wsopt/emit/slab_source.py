@@ -60,7 +60,7 @@ def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
         (plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()
     ]
     found += inputs.input_constants(plan)
-    if any(stretch.guarded for stretch in plan.stretches()):
+    if plan.may_fall_short:
         found.append(
             (
                 "LEAST",
@@ -257,7 +257,7 @@ def _loops(plan: SlabPlan) -> list[str]:
             lines.append(f"if whole_end > {stretch.first}:")
             loop = [text.block(line) for line in loop]
         lines += loop
-    if any(stretch.guarded for stretch in plan.stretches()):
+    if plan.may_fall_short:
         lines = ["if whole_end - whole_begin < LEAST:", "    whole_end = whole_begin", *lines]
     return lines
 

@@ -9,6 +9,7 @@ from wsopt.emit.choices import Comparison, choice, comparisons
 from wsopt.emit.expressions import Operand, broadcast, expression, number
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
+from wsopt.emit.roundings import rounding
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.tile.program import OpKind, TileOp
@@ -177,7 +178,8 @@ class SlabWriter:
         if compared:
             return Assign(self.name(item.name), self._choice(item, compared, operand))
         terms = [operand(a) if isinstance(a, str) else a for a in item.args]
-        return Assign(self.name(item.name), expression(item, terms, self.s))
+        text = rounding(item, terms, self.region.body) or expression(item, terms, self.s)
+        return Assign(self.name(item.name), text)
 
     def _choice(
         self, item: Statement, compared: tuple[Comparison, ...], operand: Callable[[str], Operand]

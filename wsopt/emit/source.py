@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import inputs, storer, text
-from wsopt.emit.choices import helper, helpers
-from wsopt.emit.expressions import NAN_RULE
+from wsopt.emit.called import called
 from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.held import layout_constants
 from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
+from wsopt.emit.kernel_plan import kernel_plan
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.product_body import consumer_body, coordinates, epilogue_parameters, starts_stores
 from wsopt.emit.rows_plan import RowsPlan
@@ -19,6 +20,7 @@ from wsopt.emit.rows_source import rows_constants, rows_context
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
+from wsopt.runtime.text import launcher_text
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.beside import slab_layout
 from wsopt.tile.costs import mma_instructions
@@ -151,11 +153,6 @@ def _numbers(written: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def _turns(written: str) -> list[str]:
-    """Functions of an angle that a kernel's text calls; those of Triton need a stack, for angles of any size."""
-    return [name for name in ("sin", "cos") if f"{name}_approx(" in written]
-
-
 def _boxes(plan: KernelPlan) -> list[Box]:
     return [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()]
 
@@ -228,13 +225,18 @@ def _summary(plan: KernelPlan) -> str:
     )
 
 
+def _strings(names: Iterable[str]) -> str:
+    """The items of a tuple of strings, as Python text."""
+    return " ".join(f'"{name}",' for name in names).removesuffix(",") + ","
+
+
 def _shared(plan: KernelPlan) -> dict[str, Any]:
     """What every kernel's template needs: its head, its epilogue, its launcher."""
     region, s, schedule = plan.program.region, plan.s, plan.verified.schedule
     reads = plan.reads()
     outputs = [_output(plan, output) for output in region.outputs]
     piece = text.write(plan.piece())
-    results = [f'outputs["{output.tensor}"]' for output in outputs]
+    inputs_read = list(dict.fromkeys(read.tensor for read in reads))
     workers = schedule.partitions[1:]
     return {
         "name": region.name,
@@ -247,13 +249,10 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "row_length": region.extent(Role.COLUMN) if region.whole_rows else 0,
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
-        "uses_tanh": "tanh_approx(" in piece,
-        "turns": _turns(piece),
-        "choices": [(helper(name), name) for name in helpers(piece)],
+        **called(piece),
         "uses_lane_sums": False,
         "deals": False,
         "order_lines": (),
-        "uses_language": NAN_RULE in piece,
         "has_batch": plan.has_batch,
         "pieces": s.pieces,
         "persistent": s.persistent,
@@ -274,7 +273,11 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "arguments": _arguments(plan, reads),
         "splits": any(read.parts for read in reads) or any(output.parts for output in outputs),
         "returns": ", ".join(output.tensor for output in outputs),
-        "result": ", ".join(results),
+        "launcher": launcher_text(),
+        "takes_out": "out" not in inputs_read,
+        "inputs": inputs_read,
+        "input_names": _strings(inputs_read),
+        "output_names": _strings(output.tensor for output in outputs),
     }
 
 
@@ -321,23 +324,13 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
         "operand_layout": True,
         "register_layouts": layouts,
         "constants": [*slab_constants(plan), *_numbers(written)],
-        "uses_tanh": "tanh_approx(" in written,
-        "turns": _turns(written),
-        "choices": [(helper(name), name) for name in helpers(written)],
+        **called(written),
         "uses_lane_sums": "lane_sums(" in written,
         "uses_by_lanes": "by_lanes(" in written,
-        "uses_language": NAN_RULE in written,
         "tiles": batches + "row_tiles",
         "trips": "",
         "inner_extent": inner_extent(plan.program.region, plan.verified.machine),
     }
-
-
-def _plan(verified: VerifiedSchedule) -> KernelPlan:
-    region = verified.program.region
-    if region.streams_rows:
-        return RowsPlan(verified)
-    return SlabPlan(verified) if region.body else KernelPlan(verified)
 
 
 def _rows(plan: RowsPlan) -> dict[str, Any]:
@@ -353,7 +346,7 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
 
 def emit(verified: VerifiedSchedule) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
-    plan = _plan(verified)
+    plan = kernel_plan(verified)
     template = text.environment().get_template("kernel.py.jinja")
     return template.render(kernel=_context(plan), version=__version__)
 
@@ -363,7 +356,7 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
 
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
-    plan = _plan(verified)
+    plan = kernel_plan(verified)
     if isinstance(plan, RowsPlan):
         return 0
     if isinstance(plan, SlabPlan):

@@ -11,8 +11,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from wsopt.gpu import aot_cache
 from wsopt.gpu.errors import CompileError
@@ -73,33 +75,39 @@ def compile_kernel(
     kept = aot_cache.read(cache_dir, key, CompiledKernel) if cache_dir else None
     if kept is not None:
         return kept
-    result = _in_child(source, architecture)
-    _check_launchable(result)
+    answer = ask_child(_CHILD, {"source": source, "architecture": architecture})
+    result = CompiledKernel(**aot_cache.frozen(answer))
+    check_launchable(result)
     if cache_dir:
         aot_cache.write(cache_dir, key, result)
     return result
 
 
-def _in_child(source: str, architecture: str) -> CompiledKernel:
+def ask_child(module: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a module answers to a request, in a process of its own: both are JSON objects.
+
+    Raises CompileError with the text of an answer {"error": text}, or if the process ends without one.
+    """
     done = subprocess.run(
-        [sys.executable, "-m", _CHILD],
-        input=json.dumps({"source": source, "architecture": architecture}),
+        [sys.executable, "-m", module],
+        input=json.dumps(dict(request)),
         capture_output=True,
         text=True,
         check=False,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     try:
-        answer = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         last = done.stderr.strip().splitlines()[-1:]
         raise CompileError(f"the compiler ended with status {done.returncode}: {''.join(last)}") from None
     if "error" in answer:
         raise CompileError(answer["error"])
-    return CompiledKernel(**aot_cache.frozen(answer))
+    return answer
 
 
-def _check_launchable(result: CompiledKernel) -> None:
+def check_launchable(result: CompiledKernel) -> None:
+    """Raise CompileError for a kernel of which no block can be launched."""
     limit = _SHARED_LIMIT.get(result.architecture)
     if limit is not None and result.shared_bytes > limit:
         raise CompileError(

@@ -54,39 +54,47 @@ def main() -> None:
 def _compiled(source: str, architecture: str) -> CompiledKernel:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="wsopt-aot-") as folder:
-        binary, metadata, log = _compile(source, architecture, Path(folder))
-        return _measure(binary, metadata, log, architecture, started, Path(folder))
+        binary, metadata, log = compile_source(source, architecture, Path(folder))
+        return measure(binary, metadata, log, architecture, started, Path(folder))
 
 
-def _compile(source: str, architecture: str, folder: Path) -> tuple[bytes, Any, str]:
+def compile_source(
+    source: str, architecture: str, folder: Path, *, aligned: bool = False
+) -> tuple[bytes, Any, str]:
+    """The machine code of a kernel.py's text, Triton's metadata and what ptxas said; files go to `folder`.
+
+    With `aligned` all pointers are multiples of 16 bytes. Raises CompileError.
+    """
     path = folder / "kernel.py"
     path.write_text(source, encoding="utf-8")
     with _environment(folder), torch_or_stand_in():
-        return _compile_file(path, architecture)
+        return _compile_file(path, architecture, aligned)
 
 
-def _compile_file(path: Path, architecture: str) -> tuple[bytes, Any, str]:
+def _compile_file(path: Path, architecture: str, aligned: bool) -> tuple[bytes, Any, str]:
     from triton.errors import TritonError
 
     captured = None
     try:
         with captured_output() as captured:
             module = load_kernel_file(path)
-            compiled = _triton_compile(module, architecture)
+            compiled = _triton_compile(module, architecture, aligned)
     except (TritonError, RuntimeError, ValueError, AssertionError) as error:
         printed = captured.text if captured else ""
         raise CompileError(_explain(error, printed)) from None
     return compiled.asm["cubin"], compiled.metadata, captured.text
 
 
-def _triton_compile(module: ModuleType, architecture: str) -> Any:
+def _triton_compile(module: ModuleType, architecture: str, aligned: bool = False) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.experimental.gluon._runtime import GluonASTSource
 
     capability = int(architecture.removeprefix("sm_"))
+    pointers = [place for place, kind in enumerate(module.SIGNATURE.values()) if kind.startswith("*")]
+    multiples = {(place,): [["tt.divisibility", 16]] for place in pointers} if aligned else None
     return triton.compile(
-        GluonASTSource(module.kernel, module.SIGNATURE, {}),
+        GluonASTSource(module.kernel, module.SIGNATURE, {}, multiples),
         target=GPUTarget("cuda", capability, 32),
         options=dict(module.OPTIONS),
     )
@@ -99,6 +107,7 @@ def _environment(folder: Path) -> Iterator[None]:
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "TRITON_ALWAYS_COMPILE": "1",
         "TRITON_DUMP_PTXAS_LOG": "1",
+        "TRITON_DISABLE_LINE_INFO": "1",  # it would put the name of `folder` into the machine code
     }
     saved = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
@@ -140,13 +149,14 @@ def _root(error: BaseException) -> BaseException:
 # --- what came out --------------------------------------------------------------------------------------
 
 
-def _measure(
+def measure(
     binary: bytes, metadata: Any, log: str, architecture: str, started: float, folder: Path
 ) -> CompiledKernel:
+    """What the compiler made of a kernel, from its machine code; `started` by time.perf_counter."""
     path = folder / "kernel.cubin"
     path.write_bytes(binary)
-    usage = _cuobjdump("-res-usage", path)
-    listing = _cuobjdump("-sass", path)
+    usage = cuobjdump("-res-usage", path)
+    listing = cuobjdump("-sass", path)
     instructions, parts = parse_sass(listing), partition_codes(listing)
     counts = dict(opcode_counts(instructions))
     return CompiledKernel(
@@ -178,7 +188,8 @@ def _figure(pattern: str, text: str) -> int:
     return int(found[1])
 
 
-def _cuobjdump(option: str, path: Path) -> str:
+def cuobjdump(option: str, path: Path) -> str:
+    """What the tool that comes with Triton prints of a cubin. Raises CompileError."""
     import triton
 
     tool = triton.knobs.nvidia.cuobjdump.path

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from wsopt.agreement.judge import Agreement, Expected
 from wsopt.gpu import cuda_clock
 from wsopt.gpu.baselines import build_baseline
 from wsopt.gpu.bench_options import AGAINST, BenchOptions, count_sets
@@ -45,7 +45,7 @@ def bench_folder(path: Path, options: BenchOptions, *, device: str = "cuda") -> 
     folder = load_folder(path)
     sets, expected = _sets(folder, options, device)
     row = _row(folder, path)
-    row = _checked(row, sets[0].errors(expected, row.name, options.hang_s), options, "")
+    row = _checked(row, _agreements(sets[0], expected, row.name, options), "")
     if row.status != "ok":
         return row
     entries = [_entry(name, folder, sets, expected, options) for name in options.baselines]
@@ -63,7 +63,7 @@ def bench_folder(path: Path, options: BenchOptions, *, device: str = "cuda") -> 
     row = _with_times(row, entries, Times(samples, in_graph, settled))
     # Once more after all those launches, on inputs not yet checked: a race may need the speed.
     last = reference(folder.graph, sets[-1].inputs)
-    return _checked(row, sets[-1].errors(last, row.name, options.hang_s), options, " after timing")
+    return _checked(row, _agreements(sets[-1], last, row.name, options), " after timing")
 
 
 # --- the kernel and its numbers -------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def bench_folder(path: Path, options: BenchOptions, *, device: str = "cuda") -> 
 
 def _sets(
     folder: BuildFolder, options: BenchOptions, device: str
-) -> tuple[list[Prepared], dict[str, Tensor]]:
+) -> tuple[list[Prepared], dict[str, Expected]]:
     """Sets of inputs bound to the kernel, and the expected outputs of the first."""
     graph = folder.graph
     first = random_inputs(graph, options.seed, device)
@@ -96,14 +96,30 @@ def _row(folder: BuildFolder, path: Path) -> Row:
     )
 
 
-def _checked(row: Row, errors: tuple[tuple[str, float], ...], options: BenchOptions, when: str) -> Row:
-    before = dict(row.errors)
-    worst = tuple((name, max(error, before.get(name, 0.0))) for name, error in errors)
+def _agreements(
+    item: Prepared, expected: Mapping[str, Expected], name: str, options: BenchOptions
+) -> tuple[tuple[str, Agreement], ...]:
+    return item.agreements(expected, name, options.hang_s, options.tolerance)
+
+
+def _checked(row: Row, agreements: tuple[tuple[str, Agreement], ...], when: str) -> Row:
+    errors, rows = dict(row.errors), dict(row.row_errors)
+    for name, found in agreements:
+        errors[name] = max(found.error, errors.get(name, 0.0))
+        rows[name] = max(found.row_error, rows.get(name, 0.0))
     wrong = [
-        f"{name} is off by {error:.2g}{when}" for name, error in errors if not error <= options.tolerance
+        f"{name} is off by {found.error:.2g}{when}: {found.told}"
+        for name, found in agreements
+        if not found.accepted
     ]
     status, message = ("wrong", "; ".join(wrong)) if wrong else (row.status, row.message)
-    return replace(row, errors=worst, status=status, message=message)
+    return replace(
+        row,
+        errors=tuple(errors.items()),
+        row_errors=tuple(rows.items()),
+        status=status,
+        message=message,
+    )
 
 
 def find_number(data: Any, key: str) -> float | None:
@@ -124,7 +140,7 @@ def _entry(
     name: str,
     folder: BuildFolder,
     sets: Sequence[Prepared],
-    expected: Mapping[str, Tensor],
+    expected: Mapping[str, Expected],
     options: BenchOptions,
 ) -> _Entry:
     graph = folder.graph
@@ -142,20 +158,22 @@ def _entry(
     if not baseline.complete:
         return _Entry(BaselineRow(name, "ok"), contestant)
     pairs = zip(outputs, graph.outputs, strict=True)
-    worst = max(relative_error(output, expected[key]) for output, key in pairs)
+    worst = max(relative_error(output, expected[key].value) for output, key in pairs)
     if not worst <= options.baseline_tolerance:
         return _Entry(BaselineRow(name, "wrong", f"off by {worst:.2g}", worst), None)
     return _Entry(BaselineRow(name, "ok", error=worst), contestant)
 
 
 def _against(
-    folder: BuildFolder, sets: Sequence[Prepared], expected: Mapping[str, Tensor], options: BenchOptions
+    folder: BuildFolder, sets: Sequence[Prepared], expected: Mapping[str, Expected], options: BenchOptions
 ) -> _Entry:
     """Another build of the same graph, on the same inputs."""
     bound = [prepare(folder, item.inputs, expected) for item in sets]
-    worst = max(error for _, error in bound[0].errors(expected, AGAINST, options.hang_s))
-    if not worst <= options.tolerance:
-        return _Entry(BaselineRow(AGAINST, "wrong", f"off by {worst:.2g}", worst), None)
+    found = [item for _, item in _agreements(bound[0], expected, AGAINST, options)]
+    worst = max(item.error for item in found)
+    if not all(item.accepted for item in found):
+        told = f"off by {worst:.2g}: {'; '.join(item.told for item in found if not item.accepted)}"
+        return _Entry(BaselineRow(AGAINST, "wrong", told, worst), None)
     contestant = Contestant(AGAINST, tuple(item.launch for item in bound))
     return _Entry(BaselineRow(AGAINST, "ok", error=worst), contestant)
 

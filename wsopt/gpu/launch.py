@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wsopt.errors import CheckError, InputError, Problem
+from wsopt.agreement.judge import NO_DIFFERENCE, Agreement, Expected
+from wsopt.errors import InputError, Problem, RequirementError
 from wsopt.gpu import cuda_clock
+from wsopt.gpu.agreement import agreement, expectations
 from wsopt.gpu.inputs import poison, poisoned, random_inputs
 from wsopt.gpu.json_file import read_json
 from wsopt.gpu.kernel_file import load_kernel_file
 from wsopt.gpu.raw_graph import RawGraph, load_raw_graph
-from wsopt.gpu.torch_reference import evaluate, relative_error
 
 TOLERANCE = 1e-2
 HANG_S = 20.0
@@ -35,18 +38,25 @@ class BuildFolder:
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """The relative error of each output of one launch on inputs of one seed."""
+    """How well each output of one launch agrees with the reference, on inputs of one seed."""
 
     name: str
     seed: int
-    errors: tuple[tuple[str, float], ...]
+    agreements: tuple[tuple[str, Agreement], ...]
 
-    def accepted(self, tolerance: float = TOLERANCE) -> bool:
-        """True if every output is within the tolerance; nan never is."""
-        return all(error <= tolerance for _, error in self.errors)
+    def accepted(self) -> bool:
+        """True if every output is right, as a whole, in every row and in every element."""
+        return all(found.accepted for _, found in self.agreements)
+
+    @property
+    def worst(self) -> Agreement:
+        """The worst figures of all outputs."""
+        return functools.reduce(operator.or_, (found for _, found in self.agreements), NO_DIFFERENCE)
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{name} off by {error:.2g}" for name, error in self.errors)
+        shown = ", ".join(
+            f"{name} {found.told or f'off by {found.error:.2g}'}" for name, found in self.agreements
+        )
         return f"{self.name}, seed {self.seed}: {shown}"
 
 
@@ -58,21 +68,21 @@ class Prepared:
     outputs: Mapping[str, Tensor]
     launch: Callable[[], None]
 
-    def errors(
-        self, expected: Mapping[str, Tensor], name: str, limit_s: float
-    ) -> tuple[tuple[str, float], ...]:
+    def agreements(
+        self, expected: Mapping[str, Expected], name: str, limit_s: float, tolerance: float = TOLERANCE
+    ) -> tuple[tuple[str, Agreement], ...]:
         """Poison the outputs, launch, wait, compare. Raises HangError past `limit_s` seconds."""
         for output in self.outputs.values():
             poison(output)
         self.launch()
         cuda_clock.wait(limit_s, name)
-        return tuple((key, relative_error(self.outputs[key], expected[key])) for key in expected)
+        return tuple((key, agreement(self.outputs[key], expected[key], tolerance)) for key in expected)
 
 
 def require_gpu() -> None:
-    """Raise CheckError where torch sees no GPU."""
+    """Raise RequirementError where torch sees no GPU."""
     if not torch.cuda.is_available():
-        raise CheckError("torch sees no GPU here; --device cpu executes the kernel in the interpreter")
+        raise RequirementError("torch sees no GPU here; --device cpu executes the kernel in the interpreter")
 
 
 def load_folder(path: Path) -> BuildFolder:
@@ -88,9 +98,9 @@ def load_folder(path: Path) -> BuildFolder:
     )
 
 
-def prepare(folder: BuildFolder, inputs: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Prepared:
+def prepare(folder: BuildFolder, inputs: Mapping[str, Tensor], expected: Mapping[str, Expected]) -> Prepared:
     """Bind the kernel to inputs, with poisoned outputs of the expected shapes and dtypes."""
-    outputs = poisoned(expected)
+    outputs = poisoned({name: item.value for name, item in expected.items()})
     launch, returned = folder.module.prepare(outputs, **inputs)
     strange = [name for name in expected if returned.get(name) is not outputs[name]]
     if strange:
@@ -110,10 +120,9 @@ def run_folder(
     inputs = random_inputs(folder.graph, seed, device)
     expected = reference(folder.graph, inputs, exact=exact)
     prepared = prepare(folder, inputs, expected)
-    return LaunchResult(folder.graph.name, seed, prepared.errors(expected, folder.graph.name, limit_s))
+    return LaunchResult(folder.graph.name, seed, prepared.agreements(expected, folder.graph.name, limit_s))
 
 
-def reference(graph: RawGraph, inputs: Mapping[str, Tensor], *, exact: bool = False) -> dict[str, Tensor]:
-    """The outputs that the graph means, in its own dtypes; an output that it does not cast is f32."""
-    outputs = evaluate(graph, inputs, real=torch.float64 if exact else torch.float32)
-    return {name: value.float() if value.dtype == torch.float64 else value for name, value in outputs.items()}
+def reference(graph: RawGraph, inputs: Mapping[str, Tensor], *, exact: bool = False) -> dict[str, Expected]:
+    """The outputs that the graph means, in its own dtypes, with the errors that a right kernel may have."""
+    return expectations(graph, inputs, real=torch.float64 if exact else torch.float32)

@@ -52,7 +52,7 @@ class BaselineRow:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One build folder. `errors` are relative, by output, the worse of before and after timing.
+    """One build folder. `errors` are relative, by output, the worse of before and after timing; `row_errors` of rows.
 
     `flops` of the matmuls and `bytes` read and written at least, a launch, less what masks leave out; rates
     follow from the time in a CUDA graph where there is one. `predicted_us`, `bound_us` (no schedule is faster,
@@ -65,6 +65,7 @@ class Row:
     status: str
     message: str = ""
     errors: tuple[tuple[str, float], ...] = ()
+    row_errors: tuple[tuple[str, float], ...] = ()
     flops: int | None = None
     bytes: int | None = None
     kernel: Timing | None = None
@@ -99,6 +100,7 @@ def row_to_json(row: Row) -> dict[str, Any]:
     """A row as JSON data."""
     data = dataclasses.asdict(row)
     data["errors"] = {name: _writable(error) for name, error in row.errors}
+    data["row_errors"] = {name: _writable(error) for name, error in row.row_errors}
     for item in data["baselines"]:
         item["error"] = _writable(item["error"])
     return data
@@ -114,7 +116,8 @@ def row_from_json(data: Mapping[str, Any]) -> Row:
     fields = dict(data)
     if fields["status"] not in STATUSES:
         raise ValueError(f"status {fields['status']!r}; allowed: {', '.join(STATUSES)}")
-    fields["errors"] = tuple((name, float(error)) for name, error in fields.get("errors", {}).items())
+    for key in ("errors", "row_errors"):
+        fields[key] = tuple((name, float(error)) for name, error in fields.get(key, {}).items())
     fields["kernel"] = _timing(fields.get("kernel"))
     fields["kernel_graph"] = _timing(fields.get("kernel_graph"))
     fields["kernel_settled"] = _timing(fields.get("kernel_settled"))

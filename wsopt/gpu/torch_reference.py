@@ -22,10 +22,10 @@ def evaluate(
     """
     device = next((item.device for item in inputs.values()), torch.device("cpu"))
     arithmetic = Arithmetic(real, device)
-    values = {item.name: _unpacked(inputs[item.name], item.dtype) for item in graph.inputs}
+    values = {item.name: unpacked(inputs[item.name], item.dtype) for item in graph.inputs}
     # A value is let go after its last use: graphs of large tensors have many.
     uses = Counter([*(name for node in graph.nodes for name in node.tensors), *graph.outputs])
-    with _exact_products(), torch.no_grad():
+    with exact_products(), torch.no_grad():
         for node in graph.nodes:
             values[node.name] = _value(arithmetic, node, values)
             for name in (*node.tensors, *(() if uses[node.name] else (node.name,))):
@@ -41,13 +41,17 @@ def _value(arithmetic: Arithmetic, node: RawNode, values: Mapping[str, Tensor]) 
 
 
 def _operand(operand: Operand, values: Mapping[str, Tensor], arithmetic: Arithmetic) -> Tensor:
-    if isinstance(operand, str):
-        return values[operand]
+    return values[operand] if isinstance(operand, str) else operand_tensor(operand, arithmetic)
+
+
+def operand_tensor(operand: float, arithmetic: Arithmetic) -> Tensor:
+    """A number among a node's operands, i32 or f32."""
     dtype = torch.int32 if isinstance(operand, int) else torch.float32
     return torch.tensor(operand, dtype=dtype, device=arithmetic.device)
 
 
-def _unpacked(tensor: Tensor, dtype: str) -> Tensor:
+def unpacked(tensor: Tensor, dtype: str) -> Tensor:
+    """The elements of an input, i4 one to a byte."""
     if dtype != "i4":
         return tensor
     low, high = tensor.view(torch.int8) << 4 >> 4, tensor.view(torch.int8) >> 4
@@ -55,7 +59,8 @@ def _unpacked(tensor: Tensor, dtype: str) -> Tensor:
 
 
 @contextlib.contextmanager
-def _exact_products() -> Iterator[None]:
+def exact_products() -> Iterator[None]:
+    """While this lasts, torch multiplies f32 matrices in f32."""
     # On a GPU the product of f32 matrices may be done in tf32, which is no reference.
     matmul = torch.backends.cuda.matmul
     saved, matmul.allow_tf32 = matmul.allow_tf32, False

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wsopt.graph.elsewhere import LATER, SAID
 from wsopt.graph.faults import MAX_CANDIDATES, Faults, hint, join, quote
 from wsopt.graph.fields import (
     SCALAR_WORDS,
@@ -28,6 +29,9 @@ from wsopt.graph.types import AttrValue, DType, Input, Node, Operand, TensorType
 
 INPUT_KEYS = (("name", "shape", "dtype"), ("constant", "strides"))
 NODE_KEYS = (("name", "op"), ("inputs", "attrs"))
+
+_MISSPELT = 0.8
+"""Likeness of a misspelt op and the op: that of "gather" and "greater" is 0.77."""
 
 _SCALAR = {int: TensorType((), DType.I32), float: TensorType((), DType.F32)}
 
@@ -133,10 +137,19 @@ def _read_op(value: object, pointer: str, faults: Faults) -> OpSpec | None:
     if not isinstance(value, str):
         faults.wants(pointer, "the name of an op (a string)", value)
     elif value not in OPS:
-        faults.add(pointer, f"unknown op {quote(value)}{hint(value, OPS) or '; `wsopt ops` lists all'}")
+        faults.add(pointer, _unknown_op(value))
     else:
         return OPS[value]
     return None
+
+
+def _unknown_op(name: str) -> str:
+    """What to say of an op that the format does not have: a word for another op is no misspelling of this one."""
+    if name in LATER:
+        return f"the op {quote(name)} is not in this version yet: {LATER[name]}"
+    if name in SAID:
+        return f"unknown op {quote(name)}; here that is {SAID[name]}"
+    return f"unknown op {quote(name)}{hint(name, OPS, _MISSPELT) or '; `wsopt ops` lists all'}"
 
 
 def _wanted_operands(spec: OpSpec) -> str:

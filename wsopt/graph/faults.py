@@ -12,6 +12,7 @@ from wsopt.errors import InputError, Problem
 MAX_FAULTS = 1000
 _MAX_SHOWN = 60
 MAX_CANDIDATES = 200
+_ALIKE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +89,22 @@ def describe(value: object) -> str:
     return f"a Python {type(value).__name__}"
 
 
-def nearest(word: str, known: Collection[str]) -> str | None:
-    """The known name that is most like the word, or None; not sought for among very many."""
+def nearest(word: str, known: Collection[str], likeness: float = _ALIKE) -> str | None:
+    """The known name that is most like the word, or None; not sought for among very many.
+
+    `likeness` is how much of both is alike at least, 0 to 1: twice the letters in common over all letters.
+    """
     if len(word) > _MAX_SHOWN or len(known) > MAX_CANDIDATES:
         return None
-    close = difflib.get_close_matches(word, known, n=1) or difflib.get_close_matches(word.lower(), known, n=1)
-    return close[0] if close else None
+    for spelling in (word, word.lower()):
+        if close := difflib.get_close_matches(spelling, known, n=1, cutoff=likeness):
+            return close[0]
+    return None
 
 
-def hint(word: str, known: Collection[str]) -> str:
+def hint(word: str, known: Collection[str], likeness: float = _ALIKE) -> str:
     """`; did you mean "x"?`, or nothing."""
-    name = nearest(word, known)
+    name = nearest(word, known, likeness)
     return f"; did you mean {quote(name)}?" if name else ""
 
 

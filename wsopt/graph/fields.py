@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, TypeGuard, assert_never
 
+from wsopt.graph.elsewhere import DTYPES, LATER_KEYS
 from wsopt.graph.faults import Faults, describe, hint, join, nearest, quote
 from wsopt.graph.infer import MAX_EXTENT, MAX_RANK
 from wsopt.graph.jsontext import JsonObject
@@ -16,6 +17,9 @@ from wsopt.graph.types import AttrValue, DType, Operand
 NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*"
 SCALAR_WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 DTYPE_WORDS = tuple(dtype.value for dtype in DType)
+_MISSPELT_DTYPE = 0.7
+"""Likeness of a misspelt dtype and the dtype: that of "f64" and "f16" is 0.67."""
+
 F32_LARGEST = (2 - 2**-23) * 2.0**127
 F32_OVERFLOW = (2 - 2**-24) * 2.0**127
 """The least number that rounds to an infinite f32: the largest one is often written with few digits, rounded up."""
@@ -40,6 +44,9 @@ def read_object(
         faults.add(join(pointer, key), f"the key {quote(key)} stands more than once")
     meant = set()
     for key in (key for key in value if key not in known):
+        if not pointer and key in LATER_KEYS:
+            faults.add(join(pointer, key), LATER_KEYS[key])
+            continue
         close = nearest(str(key), [name for name in known if name not in value])
         meant.add(close)
         allowed = f"allowed: {', '.join(known)}" if known else "none is allowed here"
@@ -88,9 +95,14 @@ def read_dtype(value: object, pointer: str, faults: Faults) -> DType | None:
     """One of the format's dtypes."""
     if isinstance(value, str) and value in DTYPE_WORDS:
         return DType(value)
-    ask = hint(value, DTYPE_WORDS) if isinstance(value, str) else ""
+    ask = _meant_dtype(value) if isinstance(value, str) else ""
     faults.wants(pointer, f"a dtype: {' '.join(DTYPE_WORDS)}{ask}", value)
     return None
+
+
+def _meant_dtype(word: str) -> str:
+    known = DTYPES.get(word)
+    return f"; did you mean {quote(known)}?" if known else hint(word, DTYPE_WORDS, _MISSPELT_DTYPE)
 
 
 def read_shape(value: object, pointer: str, faults: Faults) -> tuple[int, ...] | None:
@@ -115,7 +127,9 @@ def _integers(value: object, pointer: str, what: str, least: int, faults: Faults
         if is_integer(entry) and least <= entry <= MAX_EXTENT:
             good.append(entry)
         else:
-            faults.wants(join(pointer, index), f"an integer from {least} to 2**31 - 1", entry)
+            wanted = f"an integer from {least} to 2**31 - 1"
+            named = "; named extents are not in this version yet" if isinstance(entry, str) else ""
+            faults.wants(join(pointer, index), wanted + named, entry)
     return tuple(good) if len(good) == len(entries) else None
 
 

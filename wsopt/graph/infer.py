@@ -263,15 +263,15 @@ def dequantize_dtype(types: Types, _attrs: Attrs) -> DType:
 def matmul_dtype(types: Types, attrs: Attrs) -> DType:
     """Both operands of one tensor-core dtype; i8 sums are i32, all others f32."""
     allowed = " ".join(dtype.value for dtype in MATMUL_DTYPES)
-    _want(types, MATMUL_DTYPES.__contains__, f"one of {allowed}: it wants a cast first")
+    _want(types, MATMUL_DTYPES.__contains__, f"one of {allowed}: declare an input so, cast what is computed")
     a, b = (tensor.dtype for tensor in types)
     if a is not b:
         told = f"dtypes {a.value} and {b.value}; the operands of matmul have one dtype"
-        raise OpFault(("inputs", f"{told}: one of them wants a cast first"))
+        raise OpFault(("inputs", f"{told}: declare inputs alike, cast what is computed"))
     precision = attrs["precision"]
     if a is DType.F32 and precision is None:
-        told = 'f32 operands want the attr precision, "tf32" or "ieee"'
-        raise OpFault(("attrs", f"{told}; or cast them to f16 or bf16 first"))
+        told = 'f32 operands want the attr precision, "tf32" or "ieee", and no kernel takes them yet'
+        raise OpFault(("attrs", f"{told}: declare inputs as f16 or bf16, cast what is computed"))
     if a is not DType.F32 and precision is not None:
         told = f'"{precision}" is for f32 operands; these are {a.value}, which have one precision'
         raise OpFault(("attrs/precision", told))

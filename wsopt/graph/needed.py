@@ -19,7 +19,7 @@ def live_nodes(graph: Graph) -> tuple[Node, ...]:
 def needed(graph: Graph) -> Graph:
     """The graph without the nodes and inputs that no output depends on; itself where there are none."""
     nodes = live_nodes(graph)
-    read = {*graph.outputs, *(name for node in nodes for name in node.tensors)}
+    read = {name for node in nodes for name in node.tensors}
     inputs = tuple(item for item in graph.inputs if item.name in read)
     if (inputs, nodes) == (graph.inputs, graph.nodes):
         return graph

@@ -151,7 +151,9 @@ def _read_outputs(
         elif name in seen:
             faults.add(pointer, f"{quote(name)} is an output already, /outputs/{seen[name]}")
         elif known.get(name, "").startswith("/inputs/"):
-            faults.add(pointer, f"{quote(name)} is an input; an output has to be a node (a cast copies)")
+            faults.add(
+                pointer, f"{quote(name)} is an input, which the caller has; an output is a node's result"
+            )
         elif name not in known and not unsure:
             faults.add(pointer, f"unknown node {quote(name)}{hint(name, results)}")
         seen.setdefault(str(name), index)

@@ -26,7 +26,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     `inputs` holds an array of the declared shape and dtype for each input; strides do not matter.
     Arithmetic is in f32, and only casts round. Raises InputError if the arrays do not fit the graph.
     """
-    _check_inputs(graph, inputs)
+    check_inputs(graph, inputs)
     values: dict[str, Array] = {item.name: inputs[item.name] for item in graph.inputs}
     # A value is let go after its last use: graphs of large tensors have many.
     uses = Counter([*(name for node in graph.nodes for name in node.tensors), *graph.outputs])
@@ -48,12 +48,16 @@ def _evaluate_node(node: Node, values: Mapping[str, Array]) -> Array:
 
 
 def _operand(operand: Operand, values: Mapping[str, Array]) -> Array:
-    if isinstance(operand, str):
-        return values[operand]
+    return values[operand] if isinstance(operand, str) else operand_array(operand)
+
+
+def operand_array(operand: int | float) -> Array:
+    """A number among a node's operands, i32 or f32."""
     return np.asarray(operand, dtype=np.int32 if isinstance(operand, int) else np.float32)
 
 
-def _check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
+def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
+    """Raise InputError if the arrays are not those that the graph declares."""
     faults = Faults(f"inputs of {graph.name}")
     names = [item.name for item in graph.inputs]
     for name in inputs:
@@ -78,12 +82,27 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products of layers keep their size (not f8, whose range that would leave).
-    Integers are -8..7, bools fair coins.
+    Integers are -8..7, bools fair coins. Strides are the input's.
     """
     return {
-        item.name: _random_array(item.type, np.random.default_rng([seed, index]), _scale(graph, item))
+        item.name: _placed(
+            _random_array(item.type, np.random.default_rng([seed, index]), _scale(graph, item)), item.strides
+        )
         for index, item in enumerate(graph.inputs)
     }
+
+
+def _placed(values: Array, strides: tuple[int, ...] | None) -> Array:
+    """The values with these strides (in elements) in memory; where a stride is 0 the last ones repeat."""
+    if strides is None:
+        return values
+    reach = sum((extent - 1) * stride for extent, stride in zip(values.shape, strides, strict=True))
+    memory = np.zeros((reach + 1) * values.itemsize, np.uint8)
+    placed: Array = np.ndarray(
+        values.shape, values.dtype, memory, strides=[stride * values.itemsize for stride in strides]
+    )
+    placed[...] = values
+    return placed
 
 
 def _random_array(tensor: TensorType, rng: np.random.Generator, scale: float) -> Array:

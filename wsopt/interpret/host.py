@@ -189,6 +189,7 @@ def torch_names(processors: int) -> dict[str, Any]:
         get_device_capability=lambda device=None: (9, 0),
         current_device=lambda: 0,
         is_available=lambda: True,
+        is_current_stream_capturing=lambda: False,
         device=lambda device=None: DEVICE,
     )
     return {

@@ -17,8 +17,9 @@ from wsopt.interpret.strategy import Chooser
 class Machine:
     """What one execution of a kernel's source shares."""
 
-    def __init__(self, seed: int, processors: int, filename: str) -> None:
+    def __init__(self, seed: int, processors: int, filename: str, ends: int = 0) -> None:
         self.processors = processors
+        self.ends = ends
         self.filename = filename
         self.steps = 0
         self.ending: set[int] = set()
@@ -35,7 +36,7 @@ class Machine:
         return self._program
 
     def launch(self, function: Callable[..., Any], grid: Any, args: Any, options: dict[str, Any]) -> None:
-        """Run every program of a grid."""
+        """Run every program of a grid, or so many as the machine has `ends` of its first and of its last ones."""
         shape = tuple(int(extent) for extent in (grid if isinstance(grid, tuple | list) else (grid,)))
         if not 1 <= len(shape) <= 3 or min(shape) < 1:
             raise InterpreterError(f"grid {shape}: one to three extents of at least 1 are needed")
@@ -45,7 +46,10 @@ class Machine:
         named = {name: _device_argument(value) for name, value in options.items() if name not in _OPTIONS}
         warps = int(options.get("num_warps", 4))
         self._dependent = bool(options.get("launch_pdl"))
-        for z, y, x in product(*(range(extent) for extent in reversed(shape))):
+        numbers = list(product(*(range(extent) for extent in reversed(shape))))
+        if 0 < 2 * self.ends < len(numbers):
+            numbers = numbers[: self.ends] + numbers[-self.ends :]
+        for z, y, x in numbers:
             self._run((x, y, z), shape, warps, lambda: function(*device_args, **named))
 
     def _run(

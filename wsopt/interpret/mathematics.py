@@ -80,6 +80,8 @@ _COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal,
     "ne": np.not_equal,
 }
+_ROUNDING = re.compile(r"^cvt\.rn\.(f16|bf16)x2\.f32 \$0, \$2, \$1;$")
+_ROUNDED = {"f16": dtypes.named("float16"), "bf16": dtypes.named("bfloat16")}
 _INSTRUCTION = re.compile(r"^\s*([a-z0-9]+)((?:\.\w+)+)\s+\$0\s*,(?:\s*\$\d+\s*,?)+\s*;?\s*$")
 
 
@@ -164,9 +166,12 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 def inline_asm(
     asm: str, constraints: str, args: Any, dtype: DType, is_pure: bool = True, pack: int = 1
 ) -> Tensor:
-    """`gl.inline_asm_elementwise` for one known float32 instruction, or a comparison of whole numbers and the choice
-    by it; InterpreterError otherwise.
+    """`gl.inline_asm_elementwise` for one known float32 instruction, a comparison of whole numbers and the choice by
+    it, or a rounding of two elements; InterpreterError otherwise.
     """
+    rounding = _ROUNDING.match(asm)
+    if rounding is not None and int(pack) == 2:
+        return _rounded(_ROUNDED[rounding.group(1)], args, dtype)
     choice = _CHOICE.match(asm)
     if choice is not None and choice.group(1) in _COMPARISONS:
         return _chosen(choice.group(1), args, dtype)
@@ -195,3 +200,10 @@ def _chosen(comparison: str, args: Any, dtype: DType) -> Tensor:
     left, right, value, other = (operand(arg, wanted) for arg, wanted in zip(args, types, strict=True))
     data = np.where(_COMPARISONS[comparison](left, right), value, other)
     return Tensor(np.asarray(data, np.float32), dtype, common_layout(tuple(args)))
+
+
+def _rounded(to: DType, args: Any, dtype: DType) -> Tensor:
+    (value,) = args
+    if dtype != to or value.dtype != FLOAT32:
+        raise InterpreterError(f"a rounding in inline assembly takes float32 to {to}")
+    return Tensor(dtypes.convert(value.data, to), to, value.layout)

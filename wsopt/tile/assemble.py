@@ -80,7 +80,7 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
         )
     if spans not in (FULL, _PER_ROW):
         raise LoweringError(
-            f"output {name} is the same along the rows or columns of the product; store it apart"
+            f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
     raw = chain.axes.output_view(name, row_major_strides(kind.shape))
     roles = {chain.axes.roles.get(a) for a, e in zip(raw.axes, raw.extents, strict=True) if e > 1}
@@ -102,7 +102,13 @@ def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], live: frozens
     axes = chain.axes
     counted = {v.label for v in map(flow.pool.__getitem__, live) if v.primitive.startswith("iota_")}
     views, roles, extents = merge_views(
-        list(raws.values()), axes.roles, axes.batches, axes.extents, frozenset(counted), groups=True
+        list(raws.values()),
+        axes.roles,
+        axes.batches,
+        axes.extents,
+        frozenset(counted),
+        singles=[axis for axis in axes.singles if axis not in counted],
+        groups=True,
     )
     return _Layout(dict(zip(raws, views, strict=True)), roles, extents)
 
@@ -113,10 +119,11 @@ def _shape(
     """For each dimension of an output an input's dimension of the same axes; else the product of its axes."""
     found: list[tuple[str, int] | tuple[Share | int, ...] | int] = []
     known = _dimensions(chain, layout)
+    seen = {dim for dims in layout.views[f"out:{raw.tensor}"].origin for dim in dims}
     for dim in range(raw.rank):
         atoms = tuple(a for a, origin in zip(raw.axes, raw.origin, strict=True) if origin == dim)
         named = next((place for place, other in known if other == atoms), None)
-        if chain.axes.shapes[raw.tensor][dim] == 1:
+        if chain.axes.shapes[raw.tensor][dim] == 1 and not (named and dim in seen):
             found.append(1)
         else:
             found.append(named or tuple(_share(chain, atom, known) for atom in atoms))

@@ -16,6 +16,7 @@ from wsopt.errors import LoweringError
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
+from wsopt.tile import remedies
 from wsopt.tile.types import Role
 
 Dim = tuple[str, int]
@@ -42,6 +43,7 @@ class Axes:
     layouts: dict[str, Layout] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
     batches: list[Dim] = field(default_factory=list)
+    singles: list[Dim] = field(default_factory=list)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
@@ -146,6 +148,7 @@ def _assign_roles(axes: Axes, node: Node) -> None:
     _assign(axes, node, node.name, rank - 1, Role.COLUMN)
     for dim in range(rank - 2):
         if node.type.shape[dim] == 1:
+            axes.singles.append(axes.axis(node.name, dim))
             continue
         _assign(axes, node, node.name, dim, Role.BATCH)
         axis = axes.axis(node.name, dim)
@@ -165,7 +168,8 @@ def _check_operand(axes: Axes, node: Node, operand: int) -> None:
     assert producer is not None, "what is no use of an input is computed"
     raise LoweringError(
         f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node "
-        f"{producer.name}; operands have to be inputs of the graph (or transposes of them)"
+        f"{producer.name}; operands have to be inputs of the graph (or transposes of them): "
+        f"{remedies.computed_operand(axes.graph, producer.name)}"
     )
 
 

@@ -29,7 +29,7 @@ def check_beside(region: Region) -> None:
         if tile.view.roles[-1] is not Role.STREAM:
             raise LoweringError(
                 f"tensor {tile.view.tensor}: its rows are reduced beside the product, and do not lie along the "
-                "contracted axis; transpose it before"
+                "contracted axis; declare it with that axis last, and transpose it before the call"
             )
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from wsopt.errors import LoweringError
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node
+from wsopt.tile import remedies
 from wsopt.tile.algebra import SHORT, simplify, simplify_short
 from wsopt.tile.axes import is_pointwise
 from wsopt.tile.expand import Term
@@ -54,7 +55,10 @@ def _source(chain: Chain, node: Node, operand: int) -> Term:
     axes, use = chain.axes, f"{node.name}:{operand}"
     view = axes.raw_view(use)
     if view.dtype not in SOURCES:
-        raise LoweringError(f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there")
+        raise LoweringError(
+            f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
+            f"{remedies.source_type(SOURCES)}"
+        )
     for axis, extent, origin in zip(view.axes, view.extents, view.origin, strict=True):
         if extent > 1 and axes.roles.get(axis) in (None, Role.INNER):
             raise LoweringError(
@@ -155,7 +159,9 @@ def _reduction(chain: Chain, node: Node) -> Term:
             return x
         return pool.make("mul", (_extent(pool, node, extent), x), DType.F32, node.name)
     if Role.ROW not in pool.spans(x):
-        raise LoweringError(f"node {node.name}: {node.op} of what is the same in every row; compute it apart")
+        raise LoweringError(
+            f"node {node.name}: {node.op} of what is the same in every row; compute it before, and make it an input"
+        )
     if op == "min":
         return _negated(pool, pool.make("reduce_max", (_negated(pool, x, node),), DType.F32, node.name), node)
     total = pool.make("reduce_max" if op == "max" else "reduce_sum", (x,), DType.F32, node.name)
@@ -186,7 +192,9 @@ def _softmax(chain: Chain, node: Node) -> Term:
     """exp(x - max) over its sum; a sum of zero, which a row of -inf has, gives zeros."""
     pool, x = chain.pool, _term(chain, node, 0)
     if _reduced_extent(chain, node) is None or not pool.streams(x):
-        raise LoweringError(f"node {node.name}: softmax of what is the same along its axis; compute it apart")
+        raise LoweringError(
+            f"node {node.name}: softmax of what is the same along its axis; compute it before, and make it an input"
+        )
 
     def make(primitive: str, *args: Term, dtype: DType = DType.F32) -> Term:
         return pool.make(primitive, args, dtype, node.name)
@@ -206,7 +214,7 @@ def _norm(chain: Chain, node: Node) -> Term:
     x, *vectors = (_term(chain, node, operand) for operand in range(len(node.inputs)))
     if extent is None or not pool.streams(x):
         raise LoweringError(
-            f"node {node.name}: {node.op} of what is the same along its axis; compute it apart"
+            f"node {node.name}: {node.op} of what is the same along its axis; compute it before, and make it an input"
         )
 
     def make(primitive: str, *args: Term) -> Term:

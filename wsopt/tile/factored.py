@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from wsopt.errors import LoweringError
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
+from wsopt.tile import remedies
 from wsopt.tile.assemble import assemble_tiles
 from wsopt.tile.chain import Chain, read_values
 from wsopt.tile.expand import Term
@@ -43,10 +44,9 @@ def scaled_products(graph: Graph) -> tuple[str, ...]:
 def _check_operands(axes: LoopAxes, node: Node) -> None:
     dtype = axes.graph.type_of(node.tensors[0]).dtype
     if dtype not in _OPERANDS:
-        allowed = " and ".join(d.value for d in _OPERANDS)
         raise LoweringError(
             f"node {node.name}: operands of {dtype.value} are not lowered where their rows are reduced; "
-            f"{allowed} are"
+            f"{remedies.operand_type(_OPERANDS)}"
         )
     check_input(axes, node, 1)
 
@@ -98,7 +98,7 @@ class _Operands(Rewriter):
         if raw.dtype is not wanted:
             raise LoweringError(
                 f"node {product.node}: operand 0 of the matmul is {raw.tensor}, which is {raw.dtype.value}; the "
-                f"product takes {wanted.value}, so cast the tensor before"
+                f"product takes {wanted.value}, so declare it as that, and cast it before the call"
             )
         return kept
 
@@ -106,12 +106,15 @@ class _Operands(Rewriter):
         graph, node = self.chain.axes.graph, _matmul(self.chain.axes.graph, product)
         producer = graph.producer(node.tensors[0])
         assert producer is not None, "what is an input is a source"
-        why = "operands have to be inputs of the graph (or transposes of them), their rows scaled at most"
+        why = (
+            "operands have to be inputs of the graph (or transposes of them), their rows scaled at most: "
+            f"{remedies.computed_operand(graph, producer.name)}"
+        )
         varying = self._varying(term)
         if varying:
             why = (
                 f"{varying} varies along the contracted axis, and cannot leave the product as a factor of a row "
-                "does; multiply it into the other operand before"
+                "does; multiply it into the other operand before the call"
             )
         return f"node {node.name}: operand 0 of the matmul is computed by {producer.op} node {producer.name}; {why}"
 

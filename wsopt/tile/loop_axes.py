@@ -63,6 +63,7 @@ class LoopAxes:
     extents: dict[Dim, int] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
     batches: list[Dim] = field(default_factory=list)
+    singles: list[Dim] = field(default_factory=list)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
 from wsopt.graph.types import DType
+from wsopt.tile import remedies
 from wsopt.tile.axes import Dim
 from wsopt.tile.types import Role, View
 
@@ -47,14 +48,16 @@ class _Dim:
     part: tuple[int, int]
 
 
-def _dims(raw: RawView, kept: Mapping[Dim, Role]) -> tuple[_Dim, ...]:
-    """The dimensions that carry an axis. Those of extent one are broadcast, unless TMA has to see them."""
+def _dims(raw: RawView, kept: Mapping[Dim, Role], singles: Sequence[Dim]) -> tuple[_Dim, ...]:
+    """The dimensions that carry an axis. Those of extent one are broadcast, unless TMA has to see them, or they are
+    `singles`, which are broadcast nowhere.
+    """
     parts = raw.parts or (_WHOLE,) * len(raw.axes)
     dims = zip(raw.axes, raw.extents, raw.strides, raw.origin, parts, strict=True)
     return tuple(
         _Dim(axis, extent, stride, (origin,), part)
         for axis, extent, stride, origin, part in dims
-        if axis in kept and (extent > 1 or kept[axis] is not Role.BATCH)
+        if axis in singles or (axis in kept and (extent > 1 or kept[axis] is not Role.BATCH))
     )
 
 
@@ -120,16 +123,18 @@ def merge_views(
     extents: Mapping[Dim, int],
     counted: frozenset[Dim] = frozenset(),
     *,
+    singles: Sequence[Dim] = (),
     groups: bool = False,
 ) -> tuple[list[View], dict[Dim, Role], tuple[tuple[Role, int], ...]]:
     """Merge batch axes into each other and into the rows where memory allows it.
 
-    Axes that are `counted` stay as they are, for an index along a merged one would be another. With `groups`
+    Axes that are `counted` stay as they are, for an index along a merged one would be another. `singles` are batch
+    axes of one element: those that memory allows to be merged may have any extent at run time. With `groups`
     a second batch axis may be left, which becomes the group. Returns the views, in the order given, the
     roles of the axes that are left, and the extent of every role. LoweringError if more batch axes are left
     than a tile has.
     """
-    views = [_dims(raw, roles) for raw in raws]
+    views = [_dims(raw, roles, singles) for raw in raws]
     sizes = dict(extents)
     row = next(axis for axis, role in roles.items() if role is Role.ROW)
     left = list(batches)
@@ -141,10 +146,11 @@ def merge_views(
             left.remove(outer)
         else:
             inner = outer
+    views = _with_singles(views, singles, [axis for axis in (*left, row) if axis not in counted])
     if len(left) > 1 + groups:
         raise LoweringError(
             f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
-            f"a kernel takes {'two' if groups else 'one'}"
+            f"a kernel takes {'two' if groups else 'one'}: {remedies.ALIKE}"
         )
     roles = {axis: role for axis, role in roles.items() if axis not in batches or axis in left}
     if len(left) > 1:
@@ -152,6 +158,20 @@ def merge_views(
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
     order = tuple((role, found[role]) for role in Role if role in found)
     return [_view(raw, dims, roles) for raw, dims in zip(raws, views, strict=True)], roles, order
+
+
+def _with_singles(
+    views: Sequence[tuple[_Dim, ...]], singles: Sequence[Dim], axes: Sequence[Dim]
+) -> list[tuple[_Dim, ...]]:
+    """The views with each axis of one element merged into one of `axes`, or left out where it cannot be."""
+    found = list(views)
+    for single in reversed(singles):
+        inner = next((axis for axis in axes if _mergeable(found, single, axis)), None)
+        if inner is None:
+            found = [tuple(dim for dim in dims if dim.axis != single) for dims in found]
+        else:
+            found = [_merged(dims, single, inner) for dims in found]
+    return found
 
 
 def _group(left: Sequence[Dim], views: Sequence[tuple[_Dim, ...]], roles: Mapping[Dim, Role]) -> Dim:

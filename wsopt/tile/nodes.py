@@ -74,10 +74,14 @@ def pointwise(node: Node, args: tuple[Term, ...], emit: TypedEmit, *, approximat
         )
     if node.op == "cast":
         if dtype not in OUTPUTS:
-            raise LoweringError(f"node {node.name}: a cast to {dtype.value} is not lowered")
+            allowed = ", ".join(d.value for d in OUTPUTS)
+            instead = "; compare with 0 by not_equal instead" if dtype is DType.BOOL else ""
+            raise LoweringError(
+                f"node {node.name}: a cast to {dtype.value} is not lowered; to {allowed} it is{instead}"
+            )
         return emit(f"round_{dtype.value}", args, dtype)
     if dtype is DType.I32 and node.op not in _WHOLE_NUMBER_OPS:
-        raise LoweringError(f"node {node.name}: {node.op} on i32 is not lowered")
+        raise LoweringError(f"node {node.name}: {node.op} on i32 is not lowered; cast to f32 first")
     result = expand(
         node.op,
         args,
@@ -86,5 +90,6 @@ def pointwise(node: Node, args: tuple[Term, ...], emit: TypedEmit, *, approximat
         flavour=node.attr("approximate", str) if node.op == "gelu" else "",
     )
     if result is None:
-        raise LoweringError(f"node {node.name}: {node.op} of these operands is not lowered")
+        remedy = "; the exponent is a number, else write exp2(e * log2(x))" if node.op == "pow" else ""
+        raise LoweringError(f"node {node.name}: {node.op} of these operands is not lowered{remedy}")
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsopt.errors import LoweringError
 from wsopt.graph.types import Graph, Node
+from wsopt.tile import remedies
 from wsopt.tile.axes import matmul_dims
 from wsopt.tile.loop_axes import LoopAxes, relate_axes
 from wsopt.tile.roles import assign_batches, assign_role
@@ -23,7 +24,8 @@ def check_input(axes: LoopAxes, node: Node, operand: int) -> None:
     assert producer is not None, "what is no use of an input is computed"
     raise LoweringError(
         f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node {producer.name}; "
-        "it has to be an input of the graph (or a transpose of one)"
+        "it has to be an input of the graph (or a transpose of one): "
+        f"{remedies.computed_operand(axes.graph, producer.name)}"
     )
 
 

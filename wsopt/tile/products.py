@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.errors import LoweringError
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
+from wsopt.tile import remedies
 from wsopt.tile.axes import Axes, Dim, find_axes, input_layout, is_pointwise, matmul_dims
 from wsopt.tile.expand import Term
 from wsopt.tile.merge import RawView, merge_views
 from wsopt.tile.nodes import OPERANDS, OUTPUTS, SOURCES, narrow_nodes, pointwise
-from wsopt.tile.types import Contraction, Output, Region, Role, Source, Statement
+from wsopt.tile.types import Contraction, Output, Region, Role, Source, Statement, View
 
 
 @dataclass(slots=True)
@@ -55,8 +56,9 @@ def _raw_view(builder: _Builder, use: str) -> RawView:
 def _add_product(builder: _Builder, node: Node) -> None:
     dtype = builder.graph.type_of(node.tensors[0]).dtype
     if dtype not in OPERANDS:
-        allowed = ", ".join(d.value for d in OPERANDS)
-        raise LoweringError(f"node {node.name}: operands of {dtype.value} are not lowered; {allowed} are")
+        raise LoweringError(
+            f"node {node.name}: operands of {dtype.value} are not lowered; {remedies.operand_type(OPERANDS)}"
+        )
     for operand in (0, 1):
         builder.raw[f"{node.name}:{operand}"] = _raw_view(builder, f"{node.name}:{operand}")
     short_sums = dtype in (DType.F8E4M3, DType.F8E5M2)
@@ -71,7 +73,10 @@ def _source(builder: _Builder, node: Node, operand: int) -> str:
     use = f"{node.name}:{operand}"
     view = _raw_view(builder, use)
     if view.dtype not in SOURCES:
-        raise LoweringError(f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there")
+        raise LoweringError(
+            f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
+            f"{remedies.source_type(SOURCES)}"
+        )
     for dim, extent in enumerate(view.extents):
         if extent > 1 and builder.axes.role(use, dim) not in (Role.ROW, Role.COLUMN, Role.BATCH):
             raise LoweringError(
@@ -81,7 +86,8 @@ def _source(builder: _Builder, node: Node, operand: int) -> str:
         if builder.raw[known] == view:
             return known
     builder.raw[use] = view
-    roles = {builder.axes.role(use, d) for d, extent in enumerate(view.extents) if extent > 1}
+    # An axis of one element that is a product's is no less an axis: batches may be merged into it.
+    roles = {builder.axes.role(use, dim) for dim in range(len(view.extents))}
     spans = frozenset(role for role in roles if role in (Role.ROW, Role.COLUMN))
     builder.sources[use] = spans
     builder.spans[use] = spans
@@ -135,9 +141,10 @@ def _visit(builder: _Builder, node: Node) -> None:
     elif is_pointwise(node):
         _add_pointwise(builder, node)
     elif input_layout(builder.graph, node.name) is None:
+        remedy = f"; {remedies.view_of_result(node.op)}" if node.op in ("reshape", "transpose") else ""
         raise LoweringError(
             f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
-            "and elementwise operations after them"
+            f"and elementwise operations after them{remedy}"
         )
 
 
@@ -150,10 +157,10 @@ def _output_view(builder: _Builder, name: str) -> RawView:
         if role is None and kind.shape[dim] > 1:
             raise LoweringError(f"output {name}: axis {dim} is no axis of a product")
     if Role.ROW not in roles or Role.COLUMN not in roles:
-        raise LoweringError(f"output {name} has not the rows and columns of a product")
+        raise LoweringError(f"output {name} has not the rows and columns of a product; compute it outside")
     if len(builder.spans[str(builder.values[name])]) < 2:
         raise LoweringError(
-            f"output {name} is the same along the rows or columns of the product; store it apart"
+            f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
     return RawView(
         tensor=name,
@@ -167,11 +174,12 @@ def _output_view(builder: _Builder, name: str) -> RawView:
     )
 
 
-def _shape(builder: _Builder, output: RawView) -> tuple[tuple[str, int] | int, ...]:
+def _shape(builder: _Builder, output: RawView, view: View) -> tuple[tuple[str, int] | int, ...]:
     """For each dimension of an output an input that has its extent: so shapes can be run-time values."""
+    seen = {dim for dims in view.origin for dim in dims}
     return tuple(
-        1 if extent == 1 and axis not in builder.axes.roles else _with_axis(builder, axis)
-        for axis, extent in zip(output.axes, output.extents, strict=True)
+        1 if extent == 1 and dim not in seen else _with_axis(builder, axis)
+        for dim, (axis, extent) in enumerate(zip(output.axes, output.extents, strict=True))
     )
 
 
@@ -199,7 +207,9 @@ def _check_products(builder: _Builder) -> None:
     kinds = {builder.raw[left].dtype for _, left, _, _ in builder.products}
     if len(kinds) > 1:
         names = ", ".join(name for name, *_ in builder.products)
-        raise LoweringError(f"matmuls {names} have operands of different types; one kernel takes one")
+        raise LoweringError(
+            f"matmuls {names} have operands of different types; one kernel takes one: {remedies.OWN_GRAPH}"
+        )
     inner = {name: matmul_dims(_node(builder, name))[0][1] for name, *_ in builder.products}
     streams = {builder.axes.axis(f"{name}:0", dim) for name, dim in inner.items()}
     rows = {builder.axes.axis(name, -2) for name, *_ in builder.products}
@@ -219,7 +229,7 @@ def _apart(builder: _Builder, names: str, what: str) -> str:
             f"matmuls {names} multiply {left.pop()} by weights of their own, and nothing combines them; put the "
             f"weights ({', '.join(sorted(right))}) into one tensor, for one matmul with all their columns"
         )
-    return f"matmuls {names} do not share their {what}; they cannot share one loop"
+    return f"matmuls {names} do not share their {what}; they cannot share one loop: {remedies.OWN_GRAPH}"
 
 
 def _node(builder: _Builder, name: str) -> Node:
@@ -247,7 +257,12 @@ def products_region(graph: Graph) -> Region:
     keys = [*builder.raw, *outputs]
     raws = [*builder.raw.values(), *outputs.values()]
     views, _, extents = merge_views(
-        raws, builder.axes.roles, builder.axes.batches, _extents(builder), frozenset(builder.counted)
+        raws,
+        builder.axes.roles,
+        builder.axes.batches,
+        _extents(builder),
+        frozenset(builder.counted),
+        singles=[axis for axis in builder.axes.singles if axis not in builder.counted],
     )
     view = dict(zip(keys, views, strict=True))
     return Region(
@@ -258,7 +273,7 @@ def products_region(graph: Graph) -> Region:
         sources=tuple(Source(use, view[use], spans) for use, spans in builder.sources.items()),
         statements=tuple(builder.statements),
         outputs=tuple(
-            Output(name, str(builder.values[name]), view[key], _shape(builder, outputs[key]))
+            Output(name, str(builder.values[name]), view[key], _shape(builder, outputs[key], view[key]))
             for name, key in zip(graph.outputs, outputs, strict=True)
         ),
     )

@@ -16,7 +16,7 @@ from wsopt.graph.types import Graph
 from wsopt.tile.axes import Axes, Dim, find_axes
 from wsopt.tile.factored import scaled_axes, scaled_products
 from wsopt.tile.loop_axes import LoopAxes
-from wsopt.tile.reduced_chain import chain_further, chain_reaching, chain_reduced
+from wsopt.tile.reduced_chain import chain_beyond, chain_further, chain_reaching, chain_reduced
 from wsopt.tile.reduced_graph import ALIGNMENT, alike, at_extents, dense_strides, parse_derived, shared_axes
 from wsopt.tile.region import streams_rows
 from wsopt.tile.roles import chained_products
@@ -75,6 +75,12 @@ def further(graph: Graph, s: Structure, trips: int) -> Iterator[Graph]:
         yield from chain_further(graph, s, trips)
     elif not streams_rows(graph):
         yield reduced(graph, s, trips, longer=True)
+
+
+def beyond(graph: Graph, s: Structure) -> Graph | None:
+    """A graph as long as masks reach that is too long to be executed whole; None where `further` goes as far."""
+    graph = needed(graph)
+    return chain_beyond(graph, s) if chained_products(graph) else None
 
 
 def _target(role: Role, s: Structure, trips: int) -> int:

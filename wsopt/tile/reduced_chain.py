@@ -10,22 +10,24 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wsopt.errors import LoweringError
 from wsopt.graph.types import Graph
-from wsopt.tile.affine import end_is_masked
+from wsopt.tile.affine import end_is_masked, every_row_counts
 from wsopt.tile.axes import Dim
 from wsopt.tile.live_loops import is_end
 from wsopt.tile.loop_axes import LoopAxes
+from wsopt.tile.masks import HUGE
 from wsopt.tile.reduced_graph import ALIGNMENT, at_extents, shared_axes
 from wsopt.tile.region import chain_region
 from wsopt.tile.roles import chain_axes
-from wsopt.tile.types import Bound, Contraction, Region, Role, Structure
+from wsopt.tile.types import Bound, Role, Structure
 
 _SHORTEST = 8
 """Rows, and elements of the streamed axis, of the shortest run: a part of one slab."""
 
-_FAR = 8192 + 1024
-"""Rows and elements of the streamed axis that are too many to be executed one by one."""
+_FAR = 6144
+"""Rows and elements of the streamed axis that are too many to be executed one by one: 2 seconds, and 144 MiB for each
+step of the reference.
+"""
 
 _BATCHES = 2
 
@@ -61,31 +63,59 @@ def chain_reaching(graph: Graph, s: Structure, trips: int) -> Graph | None:
 
 def chain_further(graph: Graph, s: Structure, trips: int) -> Iterator[Graph]:
     """Graphs for what did not run: shorter than a slab; a few tiles; as far as masks reach, and on until slabs lie to
-    tiles as before; and with a single row for one of the consumers.
+    tiles as before; with a single row for one of the consumers; and with many rows for few slabs, and the reverse.
 
-    A graph that would be another loop is left out: a mask may end every row at the graph's own extents alone.
+    Where a number may stand for minus infinity since every row keeps an element, no row is empty.
     """
-    axes, region = chain_axes(graph), chain_region(graph)
+    axes = chain_axes(graph)
+    bounds, number = _masks(axes), _has_huge(graph)
     for lengths in _further(axes, s, trips):
-        try:
-            found = at_extents(axes, _extents(axes, lengths))
-            if _loop(chain_region(found)) == _loop(region) and _is_aligned(found):
-                yield found
-        except LoweringError:
-            continue
+        extents = _extents(axes, lengths)
+        rows, stream = (_extent(axes, extents, role) for role in (Role.ROW, Role.STREAM))
+        found = at_extents(axes, extents)
+        if _is_aligned(found) and not (number and not every_row_counts(bounds, rows, stream)):
+            yield found
 
 
 def _further(axes: LoopAxes, s: Structure, trips: int) -> Iterator[_Lengths]:
-    few = _few(axes, s, trips)
+    few, reach = _few(axes, s, trips), _reach(axes, s)
     yield _Lengths(_SHORTEST, _SHORTEST)
     yield _Lengths(few.rows, few.stream, longer=True)
-    far = _ragged(_reach(axes, s) + s.tile_rows + math.lcm(s.tile_rows, s.depth), s)
+    far = _far(axes, s)
     if far > _FAR:
         return
     yield _Lengths(far, far, longer=True, batches=1)
     for own in range(0, s.tile_rows, s.rows):
         single = far // s.tile_rows * s.tile_rows + own + 1
-        yield _Lengths(single, single, longer=True, batches=1)
+        yield _Lengths(single, far + reach, longer=True, batches=1)
+    yield _Lengths(far, _SHORTEST, longer=True, batches=1)
+    yield _Lengths(_SHORTEST, far, longer=True, batches=1)
+
+
+def chain_beyond(graph: Graph, s: Structure) -> Graph | None:
+    """The graph as far as masks reach where that is too far to be executed whole; else None."""
+    axes = chain_axes(graph)
+    length = _far(axes, s)
+    if length <= _FAR:
+        return None
+    found = at_extents(axes, _extents(axes, _Lengths(length, length, longer=True, batches=1)))
+    return found if _is_aligned(found) else None
+
+
+def _far(axes: LoopAxes, s: Structure) -> int:
+    """As far as masks reach, and on until slabs lie to tiles as before."""
+    return _ragged(_reach(axes, s) + s.tile_rows + math.lcm(s.tile_rows, s.depth), s)
+
+
+def _has_huge(graph: Graph) -> bool:
+    """Whether a number stands in the graph that may have been taken for minus infinity."""
+    scalars = (value for node in graph.nodes for value in node.inputs if not isinstance(value, str))
+    return any(HUGE <= abs(value) < math.inf for value in scalars)
+
+
+def _extent(axes: LoopAxes, extents: dict[Dim, int], role: Role) -> int:
+    """The new extent of the axis of a role."""
+    return next(extents[axis] for axis, known in axes.roles.items() if known is role)
 
 
 def _ragged(least: int, s: Structure) -> int:
@@ -117,15 +147,13 @@ def _reach(axes: LoopAxes, s: Structure) -> int:
 def _extents(axes: LoopAxes, lengths: _Lengths) -> dict[Dim, int]:
     """The new extent of every axis; what a block holds whole stays.
 
-    Queries and keys of one length keep one length, and where a mask ends every row before the streamed axis
-    does it still does, so that the region's loop stays what it is. The end of the axis itself moves with it.
+    Where a mask ends every row before the streamed axis does it still does, so that the region's loop stays what it
+    is. The end of the axis itself moves with it.
     """
     own = {role: axes.extent(role) for role in (Role.ROW, Role.STREAM)}
     new = {Role.ROW: lengths.rows, Role.STREAM: lengths.stream}
     if not lengths.longer:
         new = {role: min(own[role], extent) for role, extent in new.items()}
-    if own[Role.ROW] == own[Role.STREAM]:
-        new = dict.fromkeys(new, max(new.values()))
     bounds = _masks(axes)
     if end_is_masked(bounds, own[Role.ROW], own[Role.STREAM]):
         ends = [max(b.constant, b.row * (new[Role.ROW] - 1) + b.constant) + 1 for b in bounds if b.stream < 0]
@@ -162,15 +190,6 @@ def _split_off(axes: LoopAxes) -> set[Dim]:
         for dim in range(len(axes.shapes[end]))
         for atom in axes.atoms(end, dim)[1:]
     }
-
-
-def _loop(region: Region) -> tuple[object, ...]:
-    """What of a region does not depend on extents: its values, and its bounds without the streamed axis' end."""
-    items = (*region.body, *region.statements)
-    values = tuple((item.name, item.spans) if isinstance(item, Contraction) else item for item in items)
-    ends = any(is_end(bound, region) for bound in region.bounds)
-    bounds = tuple(bound for bound in region.bounds if not is_end(bound, region))
-    return values, bounds, ends, region.unmasked
 
 
 def _is_aligned(graph: Graph) -> bool:

@@ -11,6 +11,7 @@ import math
 from wsopt.errors import LoweringError
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
+from wsopt.tile import remedies
 from wsopt.tile.axes import Dim, matmul_dims
 from wsopt.tile.loop_axes import LoopAxes, input_path, relate_axes
 from wsopt.tile.types import SLAB, Role
@@ -75,6 +76,8 @@ def assign_batches(axes: LoopAxes, node: Node) -> None:
         for atom in axes.atoms(node.name, dim):
             if axes.extents[atom] > 1:
                 _set_role(axes, node, node.name, dim, atom, Role.BATCH)
+            else:
+                axes.singles.append(atom)
 
 
 def _assign_last(axes: LoopAxes, node: Node) -> None:
@@ -111,10 +114,9 @@ def _check_held(axes: LoopAxes, node: Node, use: str, dim: int, what: str) -> No
 def _check_operand(axes: LoopAxes, node: Node, operand: int, *, last: bool) -> None:
     dtype = axes.graph.type_of(node.tensors[operand]).dtype
     if dtype not in _OPERANDS:
-        allowed = " and ".join(d.value for d in _OPERANDS)
         raise LoweringError(
             f"node {node.name}: operands of {dtype.value} are not lowered in a chain of products; "
-            f"{allowed} are"
+            f"{remedies.operand_type(_OPERANDS)}"
         )
     if f"{node.name}:{operand}" in axes.paths or (last and operand == 0):
         return
@@ -122,7 +124,8 @@ def _check_operand(axes: LoopAxes, node: Node, operand: int, *, last: bool) -> N
     assert producer is not None, "what is no use of an input is computed"
     raise LoweringError(
         f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node "
-        f"{producer.name}; it has to be an input of the graph (or a reshape or transpose of one)"
+        f"{producer.name}; it has to be an input of the graph (or a reshape or transpose of one): "
+        f"{remedies.computed_operand(axes.graph, producer.name)}"
     )
 
 
@@ -134,12 +137,23 @@ def _check_depth(axes: LoopAxes, last: tuple[str, ...]) -> None:
         if node.op == "matmul" and found is not None:
             raise LoweringError(
                 f"node {node.name}: an operand depends on {found}, which is complete only after the loop; "
-                "a kernel has one loop"
+                f"a kernel has one loop: {remedies.computed_before(_products_behind(axes, found))}"
             )
         if node.name in last:
             behind[node.name] = node.name
         elif found is not None:
             behind[node.name] = found
+
+
+def _products_behind(axes: LoopAxes, name: str) -> list[str]:
+    """The products that a node depends on."""
+    wanted, found = {name}, []
+    for node in reversed(axes.live):
+        if node.name in wanted:
+            wanted.update(node.tensors)
+            if node.op == "matmul" and node.name != name:
+                found.append(node.name)
+    return found[::-1]
 
 
 def chain_axes(graph: Graph) -> LoopAxes:
@@ -156,7 +170,9 @@ def chain_axes(graph: Graph) -> LoopAxes:
             _check_operand(axes, node, operand, last=node.name in last)
     streams = [axes.atoms(axes.use(n, 1), matmul_dims(n)[1][1]) for n in matmuls if n.name in last]
     if len(set(streams)) > 1:
-        raise LoweringError(f"matmuls {', '.join(last)} do not share their streamed axis; a kernel has one")
+        raise LoweringError(
+            f"matmuls {', '.join(last)} do not share their streamed axis; a kernel has one: {remedies.OWN_GRAPH}"
+        )
     firsts = [node for node in matmuls if node.name not in last]
     _check_fed(axes, firsts, last)
     check_equal(axes, [node for node in matmuls if node.name in last], MAX_HEAD)
@@ -203,7 +219,7 @@ def _check_fed(axes: LoopAxes, firsts: list[Node], last: tuple[str, ...]) -> Non
         if node.name not in wanted:
             raise LoweringError(
                 f"node {node.name}: it feeds none of the products {', '.join(last)}, and has not their loop; "
-                "a kernel has one"
+                f"a kernel has one: {remedies.computed_before([node.name])}"
             )
 
 

@@ -40,11 +40,17 @@ def _column(axes: LoopAxes) -> Dim:
         if reduces_rows(node):
             atoms = _reduced(axes, node)
             if len(atoms) != 1:
-                raise LoweringError(f"node {node.name}: a reshape merges or splits the axis that is reduced")
+                raise LoweringError(
+                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
+                    "declare the inputs with the shape after it"
+                )
             found.setdefault(atoms[0], node.name)
     if not one_axis(axes, list(found)):
         names = " and ".join(found.values())
-        raise LoweringError(f"nodes {names} reduce different axes; a kernel holds one axis whole")
+        raise LoweringError(
+            f"nodes {names} reduce different axes; a kernel holds one axis whole: "
+            "where the axes are neighbours, declare them as one"
+        )
     stored = [atom for name in axes.graph.outputs for atom in reversed(_dims(axes, name))]
     whole = next((axis for axis in stored if one_axis(axes, [*found, axis])), None)
     same = [*found, *([whole] if whole is not None else [])]
@@ -68,12 +74,12 @@ def _dims(axes: LoopAxes, use: str) -> list[Dim]:
 
 
 def _others(axes: LoopAxes, column: Dim) -> list[Dim]:
-    """The other axes of the nodes, outer ones first."""
+    """The other axes of the nodes, outer ones first, and among them those of one element."""
     found: dict[Dim, None] = {}
     for node in sorted(axes.live, key=lambda node: -node.type.rank):
         for dim in range(node.type.rank):
             found.update((atom, None) for atom in axes.atoms(node.name, dim))
-    return [axis for axis in found if axis != column and axes.extents[axis] > 1]
+    return [axis for axis in found if axis != column]
 
 
 def row_axes(graph: Graph) -> LoopAxes:
@@ -83,10 +89,12 @@ def row_axes(graph: Graph) -> LoopAxes:
     """
     axes = relate_axes(graph)
     column = _column(axes)
-    others = _others(axes, column)
+    outer = _others(axes, column)
+    others = [axis for axis in outer if axes.extents[axis] > 1]
     if not others:
         raise LoweringError(f"graph {graph.name}: there is one row; a kernel spreads rows over the card")
     *batches, row = others
     axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
     axes.batches = batches
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1]
     return axes

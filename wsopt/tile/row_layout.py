@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from wsopt.errors import LoweringError
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
+from wsopt.tile import remedies
 from wsopt.tile.slab_costs import pow2
 from wsopt.tile.types import Region, Role, Sharing, Structure, View
 
@@ -69,7 +70,7 @@ def check_rows(region: Region) -> None:
         if view.roles[-1] is not Role.COLUMN:
             raise LoweringError(
                 f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
-                "is reduced; rows are read along the reduced axis, so transpose the tensor before"
+                f"is reduced; rows are read and stored along the reduced axis: {remedies.ROWS_LAST}"
             )
     for one in (*tensors, *(source.view for source in region.sources)):
         _check_axes(one)

@@ -6,6 +6,7 @@ from wsopt.errors import LoweringError
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph
 from wsopt.machine.types import Machine
+from wsopt.tile import remedies
 from wsopt.tile.assemble import assemble_tiles
 from wsopt.tile.chain import read_values
 from wsopt.tile.loop_axes import LoopAxes
@@ -38,10 +39,9 @@ def reduced_axes(graph: Graph) -> LoopAxes:
             check_input(axes, node, operand)
         dtype = axes.graph.type_of(node.tensors[0]).dtype
         if dtype not in _OPERANDS:
-            allowed = " and ".join(d.value for d in _OPERANDS)
             raise LoweringError(
                 f"node {node.name}: operands of {dtype.value} are not lowered where the product's rows are reduced; "
-                f"{allowed} are"
+                f"{remedies.operand_type(_OPERANDS)}"
             )
     return axes
 

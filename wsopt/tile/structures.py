@@ -7,10 +7,11 @@ out here could not be written at all, whatever the budgets.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.machine.types import Machine
+from wsopt.tile import remedies
 from wsopt.tile.beside import check_beside
 from wsopt.tile.row_layout import check_rows, row_structures
 from wsopt.tile.row_products import check_whole_rows, holds_rows
@@ -41,21 +42,28 @@ def column_role(swap: bool) -> Role:
 
 def check_tma(region: Region, machine: Machine) -> None:
     """Raise LoweringError for a tensor that TMA cannot move: alignment, order of strides, extents."""
-    views = [*region.streams, *(source.view for source in region.full_sources)]
-    for view in (*views, *(output.view for output in region.tile_outputs)):
-        _check_view(view, machine)
+    # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
+    for output in region.tile_outputs:
+        _check_view(
+            output.view, machine, remedies.reduced_pitch if region.whole_rows else remedies.output_pitch
+        )
+    for view in (*region.streams, *(source.view for source in region.full_sources)):
+        _check_view(view, machine, remedies.input_pitch)
 
 
-def _check_view(view: View, machine: Machine) -> None:
+def _check_view(view: View, machine: Machine, remedy: Callable[[int], str]) -> None:
     where = f"tensor {view.tensor}"
     if view.strides[-1] != 1:
-        raise LoweringError(f"{where}: no axis has its elements next to each other; TMA needs a stride of 1")
+        raise LoweringError(
+            f"{where}: no axis has its elements next to each other; TMA needs a stride of 1: {remedies.DENSE}"
+        )
     for extent, stride, origin in zip(view.extents, view.strides[:-1], view.origin, strict=False):
         nbytes = stride * view.dtype.bits // 8
         if stride == 0 or nbytes % machine.tma_alignment_bytes:
+            told = remedy(machine.tma_alignment_bytes * 8 // view.dtype.bits) if stride else remedies.DENSE
             raise LoweringError(
                 f"{where}: axis {origin[0]} (extent {extent}) has a stride of {nbytes} bytes; TMA needs a "
-                f"positive multiple of {machine.tma_alignment_bytes} bytes, so pad the tensor's rows"
+                f"positive multiple of {machine.tma_alignment_bytes} bytes: {told}"
             )
 
 
@@ -78,7 +86,8 @@ def check_operands(region: Region) -> None:
         if view.dtype.bits != 16 and view.roles[-1] is not Role.STREAM:
             raise LoweringError(
                 f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the "
-                "contracted axis; the tensor core transposes 16-bit types only"
+                "contracted axis, for the tensor core transposes 16-bit types only: declare it with that axis last, "
+                "transpose it before the call, and change the matmul's attr"
             )
 
 

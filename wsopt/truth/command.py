@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wsopt.errors import CheckError, InputError, Problem
+from wsopt.errors import InputError, Problem
+from wsopt.requirements import require_matplotlib, require_torch
 from wsopt.truth.files import load_candidates, load_measured, write_json, write_text
 from wsopt.truth.validation import Validation, load_validation, shortfalls, validate, validation_to_json
 
@@ -30,7 +30,11 @@ class Request:
 
 
 def run(request: Request, progress: Progress) -> tuple[str, list[str]]:
-    """The report, and what a gate would not let pass. Raises InputError for options that do not go together."""
+    """The report, and what a gate would not let pass. Raises InputError for options that do not go together, and
+    RequirementError without what measuring or drawing needs.
+    """
+    if request.plot is not None:
+        require_matplotlib("--plot")  # before minutes are spent on measuring
     if request.again is not None:
         return _reported(request, _again(request, request.again, progress))
     if not request.graphs:
@@ -90,10 +94,7 @@ def _here(request: Request, progress: Progress) -> Validation:
     """Everything on this machine."""
     from wsopt.truth.measure import measure_candidates
 
-    if importlib.util.find_spec("torch") is None:
-        raise CheckError(
-            "torch is not installed; pip install 'wsopt[gpu]' on a machine with a GPU, or give --candidates DIR"
-        )
+    require_torch("measuring", "--candidates DIR writes what can be measured elsewhere")
     with tempfile.TemporaryDirectory(prefix="wsopt-truth-") as scratch:
         folder = Path(scratch) / "candidates"
         _make(request, folder, progress)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from wsopt.agreement.judge import Agreement, Expected
 from wsopt.gpu import cuda_clock
 from wsopt.gpu.baselines import build_baseline
 from wsopt.gpu.bench_options import BenchOptions, count_sets
@@ -70,19 +71,22 @@ class Contest:
     def check(self, name: str) -> Measurement:
         """One launch of a candidate on the first inputs: whether its numbers are right."""
         bound = self._bound(name, self._inputs[:1])
-        return self._judged(name, bound[0].errors(self._expected, name, self._options.hang_s), "")
+        return self._judged(name, self._agreements(bound[0], self._expected, name), "")
 
     def _bound(self, name: str, inputs: Sequence[Inputs]) -> list[Prepared]:
         folder = load_folder(self._folder / name)
         return [prepare(folder, item, self._expected) for item in inputs]
 
-    def _judged(self, name: str, errors: tuple[tuple[str, float], ...], when: str) -> Measurement:
+    def _agreements(
+        self, bound: Prepared, expected: Mapping[str, Expected], name: str
+    ) -> tuple[tuple[str, Agreement], ...]:
+        return bound.agreements(expected, name, self._options.hang_s, self._options.tolerance)
+
+    def _judged(self, name: str, found: tuple[tuple[str, Agreement], ...], when: str) -> Measurement:
         wrong = [
-            f"{key} is off by {error:.2g}{when}"
-            for key, error in errors
-            if not error <= self._options.tolerance
+            f"{key} is off by {one.error:.2g}{when}: {one.told}" for key, one in found if not one.accepted
         ]
-        worst = max(error for _, error in errors)
+        worst = max(one.error for _, one in found)
         status = "wrong" if wrong else "ok"
         # JSON has no infinity.
         return Measurement(self.name, name, status, "; ".join(wrong), worst if math.isfinite(worst) else None)
@@ -144,8 +148,8 @@ class Contest:
         for name, series in samples.items():
             row = Measurement(self.name, name, "ok", baseline=name not in self._entered)
             if name in self._entered:
-                errors = self._entered[name][-1].errors(last, name, self._options.hang_s)
-                row = self._judged(name, errors, " after timing")
+                found_now = self._agreements(self._entered[name][-1], last, name)
+                row = self._judged(name, found_now, " after timing")
             time = summary(series)
             found.append(
                 replace(

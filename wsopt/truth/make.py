@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wsopt.compile import build
+from wsopt.driver import build
 from wsopt.emit.source import emit, expected_wgmma
 from wsopt.errors import CheckError, InputError, Problem
 from wsopt.folder import read_folder, write_folder

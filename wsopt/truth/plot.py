@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from wsopt.errors import CheckError
+from wsopt.requirements import require_matplotlib
 from wsopt.truth.validation import GraphTruth, Validation
 
 _SALT = "wsopt"
@@ -15,13 +15,12 @@ _NAMED = 10
 def plot_svg(found: Validation) -> str:
     """Measured over predicted microseconds, both logarithmic, a colour a graph, each first choice with a ring.
 
-    Raises CheckError where matplotlib is not installed.
+    Raises RequirementError where matplotlib is not installed.
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise CheckError("matplotlib is not installed; pip install 'wsopt[plot]' to draw") from error
+    require_matplotlib("--plot")
+    import matplotlib
+    from matplotlib.figure import Figure
+
     # Names of clip paths are random, and texts depend on fonts, unless told otherwise.
     with matplotlib.rc_context({"svg.hashsalt": _SALT, "svg.fonttype": "none"}):
         figure = Figure(figsize=(7.5, 7.0), layout="constrained")

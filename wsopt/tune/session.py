@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wsopt.build import Build
 from wsopt.cache import cache_folder
-from wsopt.compile import Build
 from wsopt.errors import InputError, Problem
 from wsopt.folder import replace_folder
 from wsopt.gpu.candidates import MANIFEST, Candidate, Candidates, candidates_text

@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from wsopt.build import Build
 from wsopt.cache import cache_folder
-from wsopt.compile import Build, builds
+from wsopt.driver import builds
 from wsopt.errors import NotMeasuredError
 from wsopt.gpu.races import Race, code_digest
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.report.tuned import tuned_text
+from wsopt.requirements import require_triton
 from wsopt.tune.choose import Choice, choose
 from wsopt.tune.database import Database
 
@@ -29,7 +31,8 @@ def graph_key(graph: Graph) -> str:
 
 
 def triton_version() -> str:
-    """The Triton release that kernels are compiled with here."""
+    """The Triton release that kernels are compiled with here. Raises RequirementError where there is none."""
+    require_triton("choosing by measurements")
     return importlib.metadata.version("triton")
 
 
@@ -45,8 +48,9 @@ def tuned_build(
     """The build that what was measured on `card` chooses among the model's candidates.
 
     The candidates are this version's; a result counts for each whose code is what was measured. Raises
-    NotMeasuredError if nothing was measured that says which to take, else as `compile.build`.
+    NotMeasuredError if nothing was measured that says which to take, else as `driver.build`.
     """
+    require_triton("compiling a kernel")
     races = relevant(graph, machine, Database(cache_folder(), tell).races(), card)
     keep = max(race.keep for race in races)
     found = candidate_builds(graph, machine, keep, use_cache=use_cache, progress=progress)

@@ -42,7 +42,7 @@ FILES: dict[str, Faults] = {
         ("/nodes/4/inputs", "found 2 inputs; cast wants 1: x"),
         ("/nodes/4", 'lacks the attr "dtype"'),
         ("/nodes/2/inputs/1", 'unknown tensor "k"'),
-        ("/outputs/1", '"s" is an input; an output has to be a node'),
+        ("/outputs/1", '"s" is an input, which the caller has; an output is a node'),
         ("/outputs/2", 'unknown node "z"'),
     ],
 }

@@ -148,11 +148,56 @@ NAMES: dict[str, tuple[dict[str, Any], Faults]] = {
         {"/nodes/0/op": "matmull"},
         [("/nodes/0/op", 'unknown op "matmull"; did you mean "matmul"?')],
     ),
+    "op of a later version": (
+        {"/nodes/0/op": "gather"},
+        [("/nodes/0/op", 'the op "gather" is not in this version yet: compute it outside of the graph')],
+    ),
+    "op that is later and like another": (
+        {"/nodes/0/op": "quantize"},
+        [("/nodes/0/op", 'the op "quantize" is not in this version yet: ')],
+    ),
+    "op of another library": (
+        {"/nodes/0/op": "bmm"},
+        [("/nodes/0/op", 'unknown op "bmm"; here that is "matmul"')],
+    ),
+    "op that several make": (
+        {"/nodes/0/op": "clamp"},
+        [("/nodes/0/op", 'unknown op "clamp"; here that is maximum, then minimum')],
+    ),
+    "op a little like another": (
+        {"/nodes/0/op": "einsum"},
+        [("/nodes/0/op", 'unknown op "einsum"; `wsopt ops` lists all')],
+    ),
+    "dims": (
+        {"/dims": {"tokens": {"min": 1, "max": 8}}, f"{X}/shape/0": "tokens"},
+        [
+            ("/dims", "named extents are not in this version yet: give numbers"),
+            (f"{X}/shape/0", "2**31 - 1; named extents are not in this version yet"),
+        ],
+    ),
+    "deterministic": (
+        {"/deterministic": True},
+        [("/deterministic", "it is not in this version yet: leave it out")],
+    ),
+    "dtype of another library": ({f"{X}/dtype": "half"}, [(f"{X}/dtype", 'did you mean "f16"?')]),
+    "dtype that is not there": ({f"{X}/dtype": "f64"}, [(f"{X}/dtype", "i32 i8 i4 bool")]),
+    "dtypes of a matmul": (
+        {f"{X}/dtype": "f16"},
+        [
+            (
+                "/nodes/0/inputs",
+                "dtypes f16 and bf16; the operands of matmul have one dtype: declare inputs alike",
+            )
+        ],
+    ),
     "op unlike any": ({"/nodes/0/op": "qqqq"}, [("/nodes/0/op", "`wsopt ops` lists all")]),
     "op in capitals": ({"/nodes/0/op": "MatMul"}, [("/nodes/0/op", 'did you mean "matmul"?')]),
     "output unknown": ({"/outputs/0": "yy"}, [("/outputs/0", 'unknown node "yy"; did you mean "y"?')]),
     "output twice": ({"/outputs/-": "y"}, [("/outputs/1", '"y" is an output already, /outputs/0')]),
-    "output an input": ({"/outputs/-": "x"}, [("/outputs/1", '"x" is an input; an output has to be a node')]),
+    "output an input": (
+        {"/outputs/-": "x"},
+        [("/outputs/1", '"x" is an input, which the caller has')],
+    ),
     "output a number": ({"/outputs/-": 3}, [("/outputs/1", "found 3; wants the name of a node")]),
     "node reads itself": ({"/nodes/1/inputs/1": "a"}, [("/nodes/1/inputs/1", "the node reads itself")]),
     "cycle of three": ({"/nodes/0/inputs/0": "g"}, [("/nodes/0/inputs/0", "cycle h -> a -> g -> h")]),
@@ -231,7 +276,7 @@ OPERANDS: dict[str, tuple[dict[str, Any], Faults]] = {
             ("/nodes/0/inputs", "the contracted extents are 16 and 17"),
             (
                 "/nodes/0/inputs",
-                "dtypes bf16 and f16; the operands of matmul have one dtype: one of them wants a cast",
+                "dtypes bf16 and f16; the operands of matmul have one dtype: declare inputs alike",
             ),
         ],
     ),
@@ -248,13 +293,18 @@ OPERANDS: dict[str, tuple[dict[str, Any], Faults]] = {
         [
             (
                 "/nodes/0/inputs/1",
-                "dtype i32; wants one of f16 bf16 f8e4m3 f8e5m2 i8 f32: it wants a cast first",
+                "dtype i32; wants one of f16 bf16 f8e4m3 f8e5m2 i8 f32: declare an input so, cast what is computed",
             )
         ],
     ),
     "matmul of f32 without precision": (
         {f"{X}/dtype": "f32", f"{W}/dtype": "f32"},
-        [("/nodes/0/attrs", 'f32 operands want the attr precision, "tf32" or "ieee"; or cast')],
+        [
+            (
+                "/nodes/0/attrs",
+                'f32 operands want the attr precision, "tf32" or "ieee", and no kernel takes',
+            )
+        ],
     ),
     "precision of bf16": (
         {"/nodes/0/attrs/precision": "tf32"},

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wsopt.build import Build
 from wsopt.cache import BuildCache, build_key, cache_folder
-from wsopt.folder import machine_text, schedule_text, write_folder
+from wsopt.folder import machine_text, schedule_text
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
-from wsopt.machine.load import load_machine, require_target
+from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
+from wsopt.requirements import require_triton
 
 if TYPE_CHECKING:
     from wsopt.contenders import Contender
@@ -30,20 +30,6 @@ Progress = Callable[[str, int, int], None]
 
 def _silent(stage: str, done: int, total: int) -> None:
     del stage, done, total
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """A finished build: the files of its folder by name, and what `--json` prints of it."""
-
-    files: dict[str, str]
-    summary: dict[str, Any]
-    seconds: float = field(compare=False)
-
-    @property
-    def kernel(self) -> str:
-        """The source of kernel.py."""
-        return self.files["kernel.py"]
 
 
 def build(
@@ -80,6 +66,7 @@ def builds(
     began = time.monotonic()
     require_target(machine)
     region = find_region(graph)
+    require_triton("compiling a kernel")
     cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), keep)
     found = cache.get(key) if use_cache else None
     if found is None:
@@ -175,20 +162,3 @@ def summarize(contender: Contender, rehearsal: Rehearsal) -> dict[str, Any]:
             "compiled": True,
         },
     }
-
-
-def compile_graph(
-    graph: Graph,
-    machine: Machine | str | Path = DEFAULT_MACHINE,
-    directory: Path | str | None = None,
-    **options: Any,
-) -> Build:
-    """Compile a graph, and write the build folder if `directory` is given.
-
-    `machine` is a shipped card's name, a machine file, or a record; `options` are those of `build`.
-    """
-    record = machine if isinstance(machine, Machine) else load_machine(machine)
-    result = build(graph, record, **options)
-    if directory is not None:
-        write_folder(Path(directory), result.files)
-    return result

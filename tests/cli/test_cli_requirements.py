@@ -1,0 +1,109 @@
+"""Machines that lack something: one sentence before any work, status 2, and a remedy that works there."""
+
+from __future__ import annotations
+
+import platform
+import tomllib
+from pathlib import Path
+
+import pytest
+from cli_runs import ROOT, Compiled, assert_says, product, write, wsopt
+
+from wsopt import requirements
+from wsopt.errors import RequirementError
+
+HIDDEN = """
+import importlib.metadata, platform, sys
+
+for name in {names!r}:
+    sys.modules[name] = None
+version = importlib.metadata.version
+def visible(name):
+    if name in {names!r}:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return version(name)
+importlib.metadata.version = visible
+platform.system = lambda: {system!r}
+"""
+
+
+def without(folder: Path, *names: str, system: str = "Linux") -> dict[str, str]:
+    """The variables of a process that finds none of these modules, and takes the system for this one."""
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(HIDDEN.format(names=names, system=system), encoding="utf-8")
+    return {"PYTHONPATH": f"{folder}:{ROOT}"}
+
+
+@pytest.mark.parametrize(
+    ("system", "remedy"),
+    [
+        ("Linux", "pip install 'triton>="),
+        ("Darwin", "it has wheels for Linux alone, and this is macOS"),
+        ("Windows", "it has wheels for Linux alone, and this is Windows"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--no-cache",), ("--tuned",)])
+def test_compile_without_triton(system: str, remedy: str, options: tuple[str, ...], warm: Path) -> None:
+    variables = without(warm / "site", "triton", "fcntl" if system == "Windows" else "triton", system=system)
+    done = wsopt(warm, "compile", "small.json", "-o", "out", *options, **variables)
+    assert_says(done, 2, "Triton is not installed", remedy)
+    assert done.stderr.count("\n") == 1
+    assert not (warm / "out").exists()
+
+
+def test_a_graph_that_is_refused_is_told_so_without_triton(tmp_path: Path) -> None:
+    graph = product()
+    graph["nodes"][1]["attrs"]["dtype"] = "i32"
+    write(tmp_path, graph)
+    assert_says(wsopt(tmp_path, "compile", "graph.json", **without(tmp_path / "site", "triton")), 3, "node y")
+
+
+@pytest.mark.parametrize("names", [("triton", "torch"), ("triton", "torch", "fcntl", "resource")])
+def test_what_works_without_triton(names: tuple[str, ...], compiled: Compiled, warm: Path) -> None:
+    """All that the sentence says works."""
+    variables = without(warm / "site", *names, system="Darwin")
+    done = wsopt(warm, "inspect", "small.wsopt", **variables)
+    assert done.stdout == (compiled.build / "report.txt").read_text(encoding="utf-8"), done.stderr
+    for command in (("run", "small.wsopt", "--seeds", "2"), ("ops",), ("machines",), ("schema",)):
+        done = wsopt(warm, *command, **variables)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (("run", "small.wsopt", "--device", "cuda"), "--device cpu executes the kernel"),
+        (("bench", "small.wsopt"), "pip install 'torch>="),
+        (("tune", "small.json"), "--candidates DIR` writes what can be measured elsewhere"),
+        (("calibrate",), "pip install 'torch>="),
+        (("validate-model", "small.json"), "--candidates DIR writes"),
+    ],
+)
+def test_commands_without_torch(command: tuple[str, ...], instead: str, warm: Path) -> None:
+    done = wsopt(warm, *command, **without(warm / "site", "torch"))
+    assert_says(done, 2, "torch is not installed", instead)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_plot_without_matplotlib_is_told_before_measuring(warm: Path) -> None:
+    done = wsopt(
+        warm, "validate-model", "small.json", "--plot", "a.svg", **without(warm / "site", "matplotlib")
+    )
+    assert_says(done, 2, "matplotlib is not installed, and --plot needs it")
+
+
+def test_the_ranges_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    stated = [*project["dependencies"], *(one for extra in extras for one in extra)]
+    plain = {one.partition(";")[0].strip() for one in stated}
+    assert {requirements.TORCH, requirements.TRITON, requirements.MATPLOTLIB} <= plain
+
+
+def test_one_that_is_installed_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    requirements.require_triton("a test")
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RequirementError, match="Triton is not installed, and a test needs it"):
+        requirements.require_triton("a test")

@@ -1,0 +1,114 @@
+"""Kernels of every kind of launch, and tensors to launch them with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import attention_graphs as a
+import row_graphs as r
+from attention_graphs import Sizes
+from emit_builds import Emitted, build, graph_of, structure
+
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
+from wsopt.graph.types import Graph
+from wsopt.tile.reduced import reduced
+from wsopt.tile.region import find_region
+from wsopt.tile.types import Sharing, Structure
+
+SIZES = Sizes(batch=2, heads=2, queries=392, keys=392, inner=32, column=32)
+SHORT = Sizes(batch=3, heads=2, queries=136, keys=200, inner=32, column=32)
+
+
+def biased(g: GraphBuilder) -> Symbol:
+    """y = x w' + b."""
+    x, w = g.input("x", (520, 264), "bf16"), g.input("w", (392, 264), "bf16", constant=True)
+    b = g.input("b", (392,), "bf16", constant=True)
+    return g.cast(g.matmul(x, w, transpose_b=True, name="p") + b, dtype="bf16", name="y")
+
+
+def gated(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Two products of x in batches, a residual with rows that lie apart, and two outputs."""
+    x = g.input("x", (3, 200, 256), "bf16", strides=(200 * 264, 264, 1))
+    w, v = (g.input(name, (256, 136), "bf16", constant=True) for name in ("w", "int"))
+    c = g.input("c", (3, 200, 136), "bf16")
+    p, q = g.matmul(x, w, name="p"), g.matmul(x, v, name="q")
+    return g.cast(p * q + c, dtype="bf16", name="y"), g.cast(q, dtype="f32", name="z")
+
+
+def scaled(g: GraphBuilder) -> Symbol:
+    """f8 operands with factors of rows, which lie apart, and columns."""
+    x, w = g.input("x", (392, 512), "f8e4m3"), g.input("w", (264, 512), "f8e4m3", constant=True)
+    rows = g.input("rows", (392, 1), "f32", strides=(4, 1))
+    columns = g.input("columns", (264,), "f32", constant=True)
+    p = g.matmul(x, w, transpose_b=True, accumulate="fast", name="p")
+    return g.cast(p * rows * columns, dtype="bf16", name="y")
+
+
+def squared(g: GraphBuilder) -> Symbol:
+    """One tensor that is read in two ways, after a short last slab."""
+    x = g.input("x", (264, 264), "bf16")
+    return g.cast(g.matmul(x, x, transpose_b=True, name="p"), dtype="f16", name="y")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How a kernel is made: `other` is the graph at other extents that it is launched for as well."""
+
+    graph: Graph
+    structure: Structure | None
+    other: Graph | None = None
+    kib: int = 227
+
+
+def rows(body: Callable[[GraphBuilder], Any]) -> Kernel:
+    return Kernel(graph_of(body), None)
+
+
+def slabs(graph: Graph, other: Graph | None = None, *, persistent: bool = True) -> Kernel:
+    cut = Structure(64, 32, 64, 2, 4, Sharing.ROWS, persistent, False, 1, 1)
+    return Kernel(graph, cut, other)
+
+
+KERNELS: dict[str, Kernel] = {
+    "biased": Kernel(graph_of(biased), structure(128, consumers=2, pieces=2)),
+    "gated": Kernel(graph_of(gated), structure(64, persistent=False)),
+    "scaled": Kernel(graph_of(scaled), structure(64, 128, consumers=2, swap=True)),
+    "squared": Kernel(graph_of(squared), structure(64, 128, consumers=2, turns=True, tail=16), kib=100),
+    "softmax": rows(r.softmax),
+    "ragged_softmax": rows(r.ragged_softmax),
+    "residual_norm": rows(r.residual_norm),
+    "causal": slabs(a.attention(a.causal, SIZES), a.attention(a.causal, SHORT)),
+    "all keys": slabs(a.attention(sizes=SIZES), a.attention(sizes=SHORT)),
+    "window": slabs(a.attention(a.window, SIZES), a.attention(a.window, SHORT)),
+    "lse": slabs(a.with_lse(a.causal, SIZES), a.with_lse(a.causal, SHORT)),
+    "grouped": slabs(a.grouped("reshape", a.causal, SIZES), persistent=False),
+    "packed": slabs(a.packed(a.causal, SIZES)),
+    "slopes": slabs(a.attention(a.alibi, SIZES)),
+    "biased scores": slabs(a.attention(a.bias("heads", "queries", "keys", dtype="bf16"), SIZES)),
+}
+
+
+@functools.cache
+def emitted(name: str) -> Emitted:
+    """The kernel of this name."""
+    kernel = KERNELS[name]
+    return build(kernel.graph, kernel.structure or _row_structure(kernel.graph), kernel.kib)
+
+
+def _row_structure(graph: Graph) -> Structure:
+    from emit_builds import h200
+
+    from wsopt.tile.structures import structures
+
+    return next(iter(structures(find_region(graph), h200())))
+
+
+def inputs(name: str) -> list[dict[str, Any]]:
+    """Inputs of several extents for a kernel."""
+    kernel, made = KERNELS[name], emitted(name)
+    graphs = [kernel.graph, reduced(kernel.graph, made.verified.program.structure, 3)]
+    return [random_inputs(graph, 0) for graph in [*graphs, *([kernel.other] if kernel.other else [])]]

@@ -1,0 +1,156 @@
+"""Every launch recipe says what the Python launcher does: grid, descriptors, scalars, tables, refusals, outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluated_recipe import TORCH_NAMES, Evaluated
+from export_kernels import KERNELS, emitted, inputs
+from observed_launch import Seen, observe, shown, table
+
+from wsopt.emit.integers import CPP, PYTHON, Extent, Name, add, ceil_divide, floor_divide, multiply, text
+from wsopt.emit.recipe import Recipe, ScalarArgument, TableArgument, TensorMap
+from wsopt.emit.recipe_of import launch_recipe
+
+PROCESSORS = (2, 7, 132)
+
+
+def recipe(name: str) -> Recipe:
+    return launch_recipe(emitted(name).verified)
+
+
+@pytest.mark.parametrize("processors", PROCESSORS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_says_what_the_launcher_does(name: str, processors: int) -> None:
+    made = recipe(name)
+    for given in inputs(name):
+        launch = observe(emitted(name).source, given, processors)
+        found = Evaluated(made, launch.seen, processors)
+        assert found.refusal is None
+        assert found.grid == launch.grid
+        assert found.output_shapes() == {one.name: launch.seen[one.name].shape for one in made.outputs}
+        assert len(made.arguments) == len(launch.arguments)
+        for argument, ours, theirs in zip(made.arguments, found.arguments(), launch.arguments, strict=True):
+            seen = table(theirs) if isinstance(argument, TableArgument) else shown(theirs)
+            assert ours == seen, argument
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_names_the_arguments_as_the_kernel_does(name: str) -> None:
+    made = recipe(name)
+    signature = emitted(name).source.split("SIGNATURE = {\n")[1].split("\n}")[0]
+    wanted = [line.split('"')[1] for line in signature.splitlines()]
+    assert [argument.argument for argument in made.arguments] == wanted
+
+
+def test_the_kernels_have_every_kind_of_argument() -> None:
+    """Else the tests above would hold nothing against nothing."""
+    made = [recipe(name) for name in KERNELS]
+    assert any(one.order for one in made)
+    assert any(one.order and one.order.begin != 0 for one in made)
+    assert any(one.order and not one.order.longest_last for one in made)
+    strides = [
+        a for one in made for a in one.arguments if isinstance(a, ScalarArgument) and "stride" in a.argument
+    ]
+    assert strides
+    maps = [a for one in made for a in one.arguments if isinstance(a, TensorMap)]
+    assert {one.swizzle for one in maps} >= {0, 64, 128}
+    assert any(256 in one.extents for one in maps), "no rows are folded into parts"
+    assert any(len(one.maps) > len({m.tensor for m in one.maps}) for one in made), "no tensor has two maps"
+
+
+# --- refusals -------------------------------------------------------------------------------------------
+
+
+def shrunk(array: Any, dim: int) -> Any:
+    return array[
+        tuple(slice(0, n - 8) if i == dim else slice(None) for i, n in enumerate(array.shape))
+    ].copy()
+
+
+def wrong_inputs(name: str) -> list[dict[str, Any]]:
+    """Inputs with one extent, one order of dimensions or one stride that may not be."""
+    (given, *_) = inputs(name)
+    found = []
+    for tensor, array in given.items():
+        found += [{**given, tensor: shrunk(array, dim)} for dim in range(array.ndim) if array.shape[dim] > 8]
+        if array.ndim > 1 and array.shape[-1] > 1:
+            found.append({**given, tensor: np.asfortranarray(array)})
+            padded = np.zeros((*array.shape[:-1], array.shape[-1] + 3), array.dtype)[..., : array.shape[-1]]
+            padded[...] = array
+            found.append({**given, tensor: padded})
+    return found
+
+
+def refusal_of_the_launcher(name: str, given: dict[str, Any]) -> str | None:
+    try:
+        observe(emitted(name).source, given, 2)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_refuses_what_the_launcher_refuses(name: str) -> None:
+    made, refused = recipe(name), 0
+    good = observe(emitted(name).source, inputs(name)[0], 2)
+    for given in wrong_inputs(name):
+        seen = {n: Seen(a.shape, tuple(s // a.itemsize for s in a.strides), 0) for n, a in given.items()}
+        outputs = {one.name: good.seen[one.name] for one in made.outputs}
+        ours = Evaluated(made, {**seen, **outputs}, 2).refusal
+        theirs = refusal_of_the_launcher(name, given)
+        refused += theirs is not None
+        if theirs is None and ours is not None:
+            # The launcher makes outputs to the inputs; here they have the extents of before.
+            assert ours.startswith(tuple(f"tensor {output}" for output in outputs))
+        else:
+            assert ours == theirs
+    assert refused
+
+
+@pytest.mark.parametrize("name", ["biased", "lse"])
+def test_refuses_outputs_of_other_extents(name: str) -> None:
+    made = recipe(name)
+    good = observe(emitted(name).source, inputs(name)[0], 2)
+    for output in made.outputs:
+        seen = good.seen[output.name]
+        for dim in range(len(seen.shape)):
+            shape = tuple(n + 8 * (i == dim) for i, n in enumerate(seen.shape))
+            strides = tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+            changed = {**good.seen, output.name: Seen(shape, strides, seen.address)}
+            refusal = Evaluated(made, changed, 2).refusal
+            assert refusal is not None
+            assert refusal.startswith(f"tensor {output.name} has extents [")
+
+
+def test_refuses_addresses_that_the_kernel_was_not_compiled_for() -> None:
+    made = recipe("biased")
+    good = observe(emitted("biased").source, inputs("biased")[0], 2)
+    for name in ("x", "b", "y"):
+        seen = good.seen[name]
+        changed = {**good.seen, name: Seen(seen.shape, seen.strides, seen.address + 2)}
+        assert Evaluated(made, changed, 2).refusal == f"tensor {name} has to start at a multiple of 16 bytes"
+
+
+# --- tensors and expressions ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_names_every_tensor_with_its_type(name: str) -> None:
+    made, graph = recipe(name), emitted(name).graph
+    assert {one.name for one in made.inputs} == {one.name for one in graph.inputs}
+    for one in made.tensors:
+        kind = graph.type_of(one.name)
+        assert (one.dtype, one.rank) == (kind.dtype, len(kind.shape))
+        assert one.dtype in TORCH_NAMES
+
+
+def test_expressions_are_written_for_each_language() -> None:
+    rest = add(multiply(-1, Name("row")), floor_divide(multiply(Extent("x", 0), Extent("x", 1)), 4))
+    assert text(rest, PYTHON) == '((-1) * row) + ((tensors["x"].shape[0] * tensors["x"].shape[1]) // 4)'
+    assert text(rest, CPP) == "((-1) * row) + ((tensors.x.shape[0] * tensors.x.shape[1]) / 4)"
+    assert text(multiply(ceil_divide(Name("n"), 64), 2), PYTHON) == "triton.cdiv(n, 64) * 2"
+    assert text(multiply(Name("a"), floor_divide(Name("b"), 2), 3), CPP) == "a * (b / 2) * 3"
+    assert (add(0, Name("n")), multiply(1, Name("n")), floor_divide(Name("n"), 1)) == (Name("n"),) * 3

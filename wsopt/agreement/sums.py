@@ -1,0 +1,282 @@
+"""How sums pass errors on: products of matrices, reductions, softmax and norms; and the table of all rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added, finite_size, grown
+from wsopt.agreement.limits import (
+    CONFIDENCE,
+    F8_INSTRUCTION,
+    F8_RUN,
+    F32_ROUNDING,
+    F32_UNIT,
+    SOFTMAX,
+    TENSOR_F8,
+    TF32_OPERAND,
+)
+from wsopt.agreement.rules import ELEMENTWISE, Rule, attribute, multiplied, reciprocal_root, through
+
+_UNIFORM = 1 / math.sqrt(12)
+"""Standard deviation of an error that is anywhere within a unit."""
+
+
+def summed(kit: Kit, errors: Errors, value: Array, add: Callable[[Array], Array], count: int) -> Errors:
+    """Errors of a sum of `count` terms, which `add` adds up.
+
+    Those of one sign add up; independent ones by the root of their squares, and are no longer independent then.
+    The sum itself rounds at most once a term, and like the root of their number where signs are mixed.
+    """
+    own = F32_UNIT * 2 * (min(count, CONFIDENCE * math.sqrt(count)) + 8) * add(kit.xp.abs(value))
+    bounded = added(own, None if errors.bounded is None else add(errors.bounded))
+    if errors.random is not None:
+        bounded = bounded + CONFIDENCE * kit.xp.sqrt(add(errors.random**2))
+    return Errors(bounded, None, None if errors.flip is None else add(errors.flip))
+
+
+# --- products of matrices -------------------------------------------------------------------------------
+
+
+def _matmul(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """|a| e_b + e_a |b| + e_a e_b, and the accumulation's own, which goes with |a| |b|."""
+    a, b = (_side(kit, step, item, name) for item, name in zip(operands, "ab", strict=True))
+    if step.dtype == "i32":
+        return Errors()
+    product, x, y = kit.xp.matmul, a.errors, b.errors
+    own = _accumulation(step, operands[0].dtype, int(a.value.shape[-1]))
+    # One product for the accumulation's own error and the left operand's.
+    bounded = product(added(own * a.value, x.bounded), b.value)
+    if y.bounded is not None:
+        bounded = bounded + product(a.value, y.bounded)
+    if x.smooth is not None and y.smooth is not None:
+        bounded = bounded + product(x.smooth, y.smooth)
+    if operands[0].dtype.startswith("f8") and attribute(step, "accumulate", "f32") == "fast":
+        bounded = bounded + _long_f8_sum(kit, step, a, b)
+    squares = None
+    for left, right in ((x.random, b.value), (a.value, y.random)):
+        if left is not None and right is not None:
+            squares = added(squares, product(left * left, right * right))
+    if squares is not None:
+        bounded = bounded + CONFIDENCE * kit.xp.sqrt(squares)
+    flip = None if x.flip is None else product(x.flip, b.value if y.total is None else b.value + y.total)
+    if y.flip is not None:
+        flip = added(flip, product(a.value if x.smooth is None else a.value + x.smooth, y.flip))
+    return Errors(bounded, None, flip)
+
+
+def _side(kit: Kit, step: Step, operand: Figure, name: str) -> Figure:
+    """The magnitudes of an operand as the product takes it, transposed if the step says so."""
+
+    def turned(x: Array) -> Array:
+        return kit.xp.swapaxes(x, -1, -2) if step.attrs.get(f"transpose_{name}") else x
+
+    magnitude = kit.xp.abs(kit.real(operand.value))
+    return Figure(turned(magnitude), operand.errors.each(turned), operand.dtype)
+
+
+def _accumulation(step: Step, dtype: str, count: int) -> float:
+    """Error of a sum of `count` products relative to the sum of their magnitudes.
+
+    A tensor core of Hopper cuts the 16 products of an instruction and the sum so far two bits below the last
+    one of f32, and the result to f32: K 2**-24 in all (Fasi et al., PeerJ Comput. Sci. 7:e330, 2021, for the
+    method and earlier cards). The reference rounds to nearest. Sums of f8 are shorter between promotions to f32.
+    """
+    own = F32_UNIT * (count + CONFIDENCE * math.sqrt(count) + 8)
+    if attribute(step, "precision", "ieee") == "tf32":
+        own += 2 * TF32_OPERAND
+    if dtype.startswith("f8") and attribute(step, "accumulate", "f32") != "fast":
+        runs = -(-count // F8_RUN)
+        own += TENSOR_F8 * _cuts(min(count, F8_RUN), runs) / runs
+    return own
+
+
+def _long_f8_sum(kit: Kit, step: Step, a: Figure, b: Figure) -> Array:
+    """Error of a sum of f8 products that is never promoted.
+
+    The largest addend of an instruction is taken to be the sum so far: twice the root of the sum of squares above
+    the result, as terms of either sign come to.
+    """
+    spread = kit.xp.sqrt(kit.xp.matmul(a.value**2, b.value**2))
+    return TENSOR_F8 * _cuts(int(a.value.shape[-1]), 1) * (kit.xp.abs(step.value) + 2 * spread)
+
+
+def _cuts(length: int, runs: int) -> float:
+    """Error of `runs` sums of so many products each, in units of the last place of their largest addend.
+
+    An instruction cuts the sum so far by half a unit on average, towards zero; products by anything up to one.
+    """
+    instructions = -(-length // F8_INSTRUCTION)
+    return runs * instructions / 2 + CONFIDENCE * _UNIFORM * math.sqrt(runs * length)
+
+
+# --- reductions -----------------------------------------------------------------------------------------
+
+
+def _adder(kit: Kit, step: Step) -> Callable[[Array], Array]:
+    axis, keep = step.attrs["axis"], bool(attribute(step, "keepdims", False))
+    return lambda x: kit.xp.sum(x, axis=axis, keepdims=keep)
+
+
+def _reduce_sum(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    (x,) = operands
+    value = kit.real(x.value)
+    if step.dtype == "i32" and x.errors.exact:
+        return Errors()
+    return summed(kit, x.errors, value, _adder(kit, step), value.shape[step.attrs["axis"]])
+
+
+def _reduce_mean(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    (x,) = operands
+    value = kit.real(x.value)
+    count = value.shape[step.attrs["axis"]]
+    return summed(kit, x.errors, value, _adder(kit, step), count).each(lambda e: e / count)
+
+
+def _extreme(sign: float) -> Rule:
+    """Maximum (sign 1) or minimum (-1): how far the extreme moves if all elements go up, or all down."""
+
+    def rule(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+        (x,) = operands
+        axis, keep = step.attrs["axis"], bool(attribute(step, "keepdims", False))
+        value = sign * kit.real(x.value)
+        largest = kit.xp.amax(value, axis=axis, keepdims=keep)
+
+        def change(e: Array) -> Array:
+            up = kit.xp.amax(value + e, axis=axis, keepdims=keep) - largest
+            down = largest - kit.xp.amax(value - e, axis=axis, keepdims=keep)
+            # The differences are themselves rounded.
+            return kit.xp.where(up > down, up, down) + 2 * F32_UNIT * kit.xp.abs(largest)
+
+        return through(kit, x.errors, change)
+
+    return rule
+
+
+# --- composites -----------------------------------------------------------------------------------------
+
+
+def _softmax(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """p (exp(e + log of the denominator's factor) - 1), and never more than one, with e the exponents' errors."""
+    (x,) = operands
+    axis = attribute(step, "axis", -1)
+    value, p = kit.real(x.value), step.value
+    count = value.shape[axis]
+    size = finite_size(kit, value)
+    exponent = size + kit.xp.amax(size, axis=axis, keepdims=True)
+    exponent *= F32_ROUNDING
+    own = SOFTMAX + F32_UNIT * 2 * (min(count, CONFIDENCE * math.sqrt(count)) + 8)
+
+    def change(e: Array) -> Array:
+        whole = kit.xp.sum(p * grown(kit, e), axis=axis, keepdims=True)
+        error = grown(kit, e + (whole + own))
+        error *= p
+        # Between 0 and 1 nothing is further apart than one; where nothing is known, it is as much.
+        return kit.xp.where(error <= 1, error, 1.0)
+
+    return through(kit, x.errors.with_bounded(exponent), change)
+
+
+def _apply(kit: Kit, op: str, first: Figure, second: Figure) -> Figure:
+    """An addition or a multiplication inside of a composite."""
+    a, b = kit.real(first.value), kit.real(second.value)
+    value = a * b if op == "mul" else a - b if op == "sub" else a + b
+    return Figure(value, RULES[op](kit, Step(op, {}, "f32", value), (first, second)), "f32")
+
+
+def _mean(kit: Kit, x: Figure) -> Figure:
+    value = kit.real(x.value)
+    mean = kit.xp.sum(value, axis=-1, keepdims=True) / value.shape[-1]
+    step = Step("reduce_mean", {"axis": -1, "keepdims": True}, "f32", mean)
+    return Figure(mean, _reduce_mean(kit, step, (x,)), "f32")
+
+
+def _normed(kit: Kit, x: Figure, eps: float, *rest: Figure) -> Errors:
+    """x / sqrt(mean(x^2) + eps) * weight + bias."""
+    power = _mean(kit, _apply(kit, "mul", x, x))
+    shifted = _apply(kit, "add", power, Figure(kit.real(eps), Errors(), "f32"))
+    factor = 1 / kit.xp.sqrt(shifted.value)
+    errors = reciprocal_root(kit, Step("rsqrt", {}, "f32", factor), (shifted,))
+    result = _apply(kit, "mul", x, Figure(factor, errors, "f32"))
+    for op, operand in zip(("mul", "add"), rest, strict=False):
+        result = _apply(kit, op, result, operand)
+    return result.errors
+
+
+def _rms_norm(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    x, weight = operands
+    return _normed(kit, x, attribute(step, "eps", 1e-6), weight)
+
+
+def _layer_norm(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    x, weight, bias = operands
+    return _normed(kit, _apply(kit, "sub", x, _mean(kit, x)), attribute(step, "eps", 1e-5), weight, bias)
+
+
+def _dequantize(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """(q - zero) * scale, by groups of the last axis."""
+    group = step.attrs["group"]
+
+    def shaped(x: Array) -> Array:
+        return kit.xp.reshape(x, (*x.shape[:-1], -1, group))
+
+    def spread(item: Figure) -> Figure:
+        if not len(item.value.shape):
+            return item
+        return Figure(kit.real(item.value)[..., None], item.errors.each(lambda e: e[..., None]), item.dtype)
+
+    q = Figure(shaped(kit.real(operands[0].value)), operands[0].errors.each(shaped), "f32")
+    for zero in operands[2:]:
+        q = _apply(kit, "sub", q, spread(zero))
+    found = multiplied(kit, Step("mul", {}, "f32", shaped(step.value)), (q, spread(operands[1])))
+    return found.each(lambda e: kit.xp.reshape(e, step.value.shape))
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        **ELEMENTWISE,
+        "matmul": _matmul,
+        "reduce_sum": _reduce_sum,
+        "reduce_mean": _reduce_mean,
+        "reduce_max": _extreme(1.0),
+        "reduce_min": _extreme(-1.0),
+        "softmax": _softmax,
+        "rms_norm": _rms_norm,
+        "layer_norm": _layer_norm,
+        "dequantize": _dequantize,
+    }
+)
+"""How every operation of the graph format passes errors on."""
+
+
+def coarse_nodes(
+    nodes: tuple[Any, ...], outputs: tuple[str, ...], dtypes: Mapping[str, str]
+) -> frozenset[str]:
+    """The nodes in which a kernel may take the hardware's tanh: every use ends in at most eight significant bits.
+
+    `nodes` stand in order, each with `name`, `op` and `tensors`. What an exponential reads is no such node where
+    one product feeds another, or rows are reduced without a product.
+    """
+    chained = not any(node.op == "matmul" for node in nodes) or _chained(nodes)
+    fine = set(outputs)
+    for node in reversed(nodes):
+        if chained and node.op in ("softmax", "exp", "exp2"):
+            fine.update(node.tensors)
+        if node.op == "cast" and dtypes[node.name] in ("bf16", "f8e4m3", "f8e5m2"):
+            fine.discard(node.name)
+        elif node.name in fine or dtypes[node.name] == "bool":
+            fine.update((node.name, *node.tensors))
+    return frozenset(node.name for node in nodes if node.name not in fine)
+
+
+def _chained(nodes: tuple[Any, ...]) -> bool:
+    """Whether a product depends on another one."""
+    behind: set[str] = set()
+    for node in nodes:
+        if behind.intersection(node.tensors) or node.op == "matmul":
+            if node.op == "matmul" and behind.intersection(node.tensors):
+                return True
+            behind.add(node.name)
+    return False

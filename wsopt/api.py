@@ -1,0 +1,125 @@
+"""`wsopt.compile`: the whole program as one function for Python, with a graph in any of the forms it comes in."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from wsopt.build import Build
+from wsopt.driver import DEFAULT_MACHINE, build
+from wsopt.errors import InputError, Problem
+from wsopt.folder import check_target
+from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.parse import load_graph, parse_graph
+from wsopt.graph.types import Graph
+from wsopt.machine.load import load_machine
+from wsopt.machine.types import Machine
+
+AnyGraph = Graph | GraphBuilder | str | os.PathLike[str] | Mapping[str, Any]
+Progress = Callable[[str, int, int], None]
+
+
+def compile(
+    graph: AnyGraph,
+    *,
+    machine: str | os.PathLike[str] | Machine = DEFAULT_MACHINE,
+    directory: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
+    tuned: bool = False,
+    card: str | None = None,
+    use_cache: bool = True,
+    progress: Progress | None = None,
+) -> Build:
+    """Compile a graph to a kernel that is proved, checked and ready to run.
+
+    graph: a `wsopt.Graph`, finished or not, the path of a graph.json, or the values of one as a dict.
+    machine: a card's name (`wsopt machines` lists them), the path of a machine file, or a record.
+    directory: where to write the build folder; a build that is there is replaced. None writes nothing.
+    time_limit: seconds for the search; None searches until the best schedule is proved.
+    tuned: choose by what `wsopt tune` has measured; `card` says on which GPU, if there are several.
+    use_cache: read and write the cache of finished builds.
+    progress: called with a stage's name, the steps done and their number.
+
+    Raises InputError for a wrong graph, machine, option or directory; LoweringError or InfeasibleError, with the
+    reason, for a graph that no kernel is made of; RequirementError without Triton; CheckError if a check fails;
+    TypeError for an argument of another kind. Nothing is written then.
+    """
+    read, record = as_graph(graph), _as_machine(machine)
+    _check_options(time_limit, tuned, card)
+    if directory is not None:
+        check_target(Path(directory))
+    show = progress or (lambda _stage, _done, _total: None)
+    if tuned:
+        from wsopt.tune.tuned import tuned_build
+
+        found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
+    else:
+        found = build(read, record, seconds=time_limit, use_cache=use_cache, progress=show)
+    if directory is not None:
+        found.save(directory)
+    return found
+
+
+def as_graph(graph: AnyGraph) -> Graph:
+    """The graph in any of its forms, checked. InputError for a wrong one, TypeError for anything else."""
+    match graph:
+        case Graph():
+            return graph
+        case GraphBuilder():
+            return graph.build()
+        case Mapping():
+            return parse_graph(dict(graph), "graph")
+        case str() if graph.lstrip().startswith("{"):
+            raise InputError(
+                "graph", [Problem("", "a string is a file's path here; for JSON text give json.loads(text)")]
+            )
+        case str() | os.PathLike():
+            return load_graph(graph)
+    raise TypeError(
+        "wsopt.compile takes a wsopt.Graph, the path of a graph.json, or the dict that one holds; "
+        f"this is {_called(graph)}"
+    )
+
+
+def _called(value: object) -> str:
+    """A value of a wrong kind in a few words; what hands graphs over elsewhere gets a word on how it is done here."""
+    kind = type(value)
+    if value is None:
+        return "None"
+    if kind.__module__.partition(".")[0] == "torch":
+        return f"a {kind.__module__}.{kind.__qualname__}: write what it computes with wsopt.Graph"
+    return f"{'an' if kind.__qualname__[0].lower() in 'aeiou' else 'a'} {kind.__qualname__}"
+
+
+def _as_machine(machine: str | os.PathLike[str] | Machine) -> Machine:
+    match machine:
+        case Machine():
+            return machine
+        case str():
+            return load_machine(machine)
+        case os.PathLike():
+            return load_machine(Path(machine))
+    raise TypeError(
+        f"machine is a card's name, the path of a machine file, or a record; this is {_called(machine)}"
+    )
+
+
+def _check_options(time_limit: float | None, tuned: bool, card: str | None) -> None:
+    """Raise InputError for options that are out of range or do not go together."""
+    if time_limit is not None and not time_limit > 0:
+        raise InputError("time_limit", [Problem("", f"{time_limit!r}; give seconds, more than 0, or None")])
+    if tuned and time_limit is not None:
+        raise InputError(
+            "time_limit", [Problem("", "does not go with tuned: a search cut short has no fixed candidates")]
+        )
+    if card is not None and not tuned:
+        raise InputError(
+            "card", [Problem("", "says whose measurements count, and wants tuned=True beside it")]
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)

@@ -1,0 +1,114 @@
+"""A finished build as Python sees it: its files, its schedule and its report, and its kernel, ready to be called."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from wsopt.errors import RequirementError
+from wsopt.folder import read_schedule, write_folder
+from wsopt.requirements import require_torch, require_triton
+
+if TYPE_CHECKING:
+    from wsopt.schedule.types import Schedule
+
+_INSTEAD = "save(DIR) and `wsopt run DIR` execute the kernel without torch and GPU"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Build:
+    """A finished build: the files of its folder by name, and what `wsopt compile --json` prints of it.
+
+    `seconds` is how long it took to make, or to fetch from the cache.
+    """
+
+    files: dict[str, str]
+    summary: dict[str, Any]
+    seconds: float = field(compare=False)
+
+    @property
+    def kernel(self) -> str:
+        """The source of kernel.py."""
+        return self.files["kernel.py"]
+
+    @property
+    def report(self) -> str:
+        """What `wsopt inspect` shows: the schedule in words and figures, and why it is what it is."""
+        return self.files["report.txt"]
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule as typed data, in SM cycles and bytes: structure, placed operations, rings, prediction."""
+        return read_schedule(self.files["schedule.json"])
+
+    @property
+    def module(self) -> ModuleType:
+        """The kernel as an imported module, loaded when first asked for; its names are those of kernel.py.
+
+        Raises RequirementError where torch or Triton is not installed.
+        """
+        return _loaded(self.kernel)
+
+    def run(self, /, **tensors: Any) -> Any:
+        """What the graph computes of these tensors on a GPU, by the names of its inputs; see `run` in kernel.py.
+
+        The kernel is loaded by the first call. Raises RequirementError without torch, Triton or a GPU.
+        """
+        return _launcher(self.kernel)(**tensors)
+
+    def save(self, directory: str | os.PathLike[str]) -> Path:
+        """Write the build folder, whole or not at all; a build that is there is replaced. Returns its path.
+
+        Raises InputError for a place that holds something else, or that cannot be written.
+        """
+        path = Path(directory)
+        write_folder(path, self.files)
+        return path
+
+    def __repr__(self) -> str:
+        """One line: name, machine, how good the schedule is, and its predicted time."""
+        s = self.summary
+        return (
+            f"<wsopt.Build {s['name']} on {s['machine']}: {s['status']}, predicted {s['predicted_us']:.1f} us, "
+            f"roofline {s['roofline_us']:.1f} us>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The build for a notebook: its figures as a table, its report and its kernel to open."""
+        from wsopt.report.html import build_html
+
+        return build_html(self.summary, self.report, self.kernel)
+
+
+@functools.cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder that lives as long as this process: Triton reads a kernel's source from its file."""
+    return tempfile.TemporaryDirectory(prefix="wsopt-kernels-")
+
+
+@functools.cache
+def _loaded(source: str) -> ModuleType:
+    """The module of a kernel's source, loaded once a process."""
+    require_torch("a kernel's launcher", _INSTEAD)
+    require_triton("a kernel's launcher")
+    from wsopt.gpu.kernel_file import load_kernel_file
+
+    path = Path(tempfile.mkdtemp(dir=_scratch().name)) / "kernel.py"
+    path.write_text(source, encoding="utf-8")
+    return load_kernel_file(path)
+
+
+@functools.cache
+def _launcher(source: str) -> Callable[..., Any]:
+    """The function `run` of a kernel's source. What it needs is looked for once, not at every call."""
+    module = _loaded(source)
+    if not module.torch.cuda.is_available():
+        raise RequirementError(f"torch sees no GPU here, and a kernel's launcher needs one; {_INSTEAD}")
+    launcher: Callable[..., Any] = module.run
+    return launcher

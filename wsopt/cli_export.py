@@ -1,0 +1,33 @@
+"""`wsopt export`: a build as a cubin with a description of its launch and a C++ launcher."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wsopt.terminal import print_json, print_text
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="OUT", help="the folder to write")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+) -> None:
+    """Write a build as a cubin, launch.json and a C++ launcher that needs the CUDA driver alone. No GPU is needed."""
+    from wsopt.export.write import export_folder
+
+    target = output or folder.with_name(f"{folder.resolve().name.removesuffix('.wsopt')}.export")
+    made = export_folder(folder, target)
+    if as_json:
+        print_json({**made.summary, "directory": str(target)})
+        return
+    facts = made.summary
+    print_text(
+        f"{facts['name']} for {facts['target']}, compiled by Triton {facts['triton']}: "
+        f"{facts['registers']} registers, {facts['threads']} threads, {facts['dynamic_shared_bytes']} bytes shared\n"
+        f"  {', '.join(facts['files'])}\n  written to {target}"
+    )

@@ -1,0 +1,247 @@
+"""Integer expressions of a launch: built from the plan, evaluated, and written as Python, C++ and JSON.
+
+All values are integers. Operands of the two divisions are never negative, divisors are at least 1.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias, assert_never
+
+
+class Operator(StrEnum):
+    """What an operation does with its two operands; the value is its name in JSON."""
+
+    ADD = "add"
+    MULTIPLY = "multiply"
+    FLOOR_DIVIDE = "floor_divide"
+    CEIL_DIVIDE = "ceil_divide"
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A value that was given a name: an extent of the kernel's axes, a count of tiles."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Elements of a tensor along one of its dimensions."""
+
+    tensor: str
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pitch:
+    """A tensor's stride along one of its dimensions, in elements."""
+
+    tensor: str
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a tensor's first element, in bytes."""
+
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two expressions combined."""
+
+    operator: Operator
+    left: Integer
+    right: Integer
+
+
+Integer: TypeAlias = int | Name | Extent | Pitch | Address | Operation
+
+
+class Tensor(Protocol):
+    """What an expression asks of a tensor; strides are in elements."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Strides in elements."""
+
+    @property
+    def address(self) -> int:
+        """Where the first element lies, in bytes."""
+
+
+_VALUES: Mapping[Operator, Callable[[int, int], int]] = {
+    Operator.ADD: operator.add,
+    Operator.MULTIPLY: operator.mul,
+    Operator.FLOOR_DIVIDE: operator.floordiv,
+    Operator.CEIL_DIVIDE: lambda left, right: -(-left // right),
+    Operator.MINIMUM: min,
+    Operator.MAXIMUM: max,
+}
+_PYTHON = {Operator.ADD: " + ", Operator.MULTIPLY: " * ", Operator.FLOOR_DIVIDE: " // "}
+_CPP = {Operator.ADD: " + ", Operator.MULTIPLY: " * ", Operator.FLOOR_DIVIDE: " / "}
+_CALLS = {Operator.CEIL_DIVIDE: "ceil_divide", Operator.MINIMUM: "minimum", Operator.MAXIMUM: "maximum"}
+_PYTHON_CALLS = {Operator.CEIL_DIVIDE: "triton.cdiv", Operator.MINIMUM: "min", Operator.MAXIMUM: "max"}
+
+
+def add(left: Integer, right: Integer) -> Integer:
+    """The sum."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    if left == 0:
+        return right
+    return left if right == 0 else Operation(Operator.ADD, left, right)
+
+
+def multiply(*factors: Integer) -> Integer:
+    """The product; 1 for no factor."""
+    found: Integer = 1
+    for factor in factors:
+        if isinstance(found, int) and isinstance(factor, int):
+            found *= factor
+        elif found == 1 or factor == 1:
+            found = factor if found == 1 else found
+        else:
+            found = Operation(Operator.MULTIPLY, found, factor)
+    return found
+
+
+def floor_divide(left: Integer, right: Integer) -> Integer:
+    """The quotient, rounded down."""
+    return left if right == 1 else Operation(Operator.FLOOR_DIVIDE, left, right)
+
+
+def ceil_divide(left: Integer, right: int) -> Integer:
+    """The quotient, rounded up."""
+    return left if right == 1 else Operation(Operator.CEIL_DIVIDE, left, right)
+
+
+def minimum(left: Integer, right: Integer) -> Integer:
+    """The smaller one."""
+    return Operation(Operator.MINIMUM, left, right)
+
+
+def maximum(left: Integer, right: Integer) -> Integer:
+    """The larger one."""
+    return Operation(Operator.MAXIMUM, left, right)
+
+
+def evaluate(value: Integer, tensors: Mapping[str, Tensor], names: Mapping[str, int]) -> int:
+    """The value for tensors and names that are known."""
+    match value:
+        case int():
+            return value
+        case Name(name):
+            return names[name]
+        case Extent(tensor, dim):
+            return tensors[tensor].shape[dim]
+        case Pitch(tensor, dim):
+            return tensors[tensor].strides[dim]
+        case Address(tensor):
+            return tensors[tensor].address
+        case Operation(kind, left, right):
+            return _VALUES[kind](evaluate(left, tensors, names), evaluate(right, tensors, names))
+        case _:
+            assert_never(value)
+
+
+def names_in(value: Integer) -> frozenset[str]:
+    """The names that an expression mentions."""
+    match value:
+        case Name(name):
+            return frozenset({name})
+        case Operation(_, left, right):
+            return names_in(left) | names_in(right)
+        case _:
+            return frozenset()
+
+
+def data(value: Integer) -> Any:
+    """JSON: a number, a name as a string, else an array that begins with what it is."""
+    match value:
+        case int():
+            return value
+        case Name(name):
+            return name
+        case Extent(tensor, dim):
+            return ["extent", tensor, dim]
+        case Pitch(tensor, dim):
+            return ["stride", tensor, dim]
+        case Address(tensor):
+            return ["address", tensor]
+        case Operation(kind, left, right):
+            return [kind.value, data(left), data(right)]
+        case _:
+            assert_never(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """How a programming language writes expressions: of tensors as templates of {tensor} and {dim}, operations
+    with a symbol between their operands, and calls of functions.
+    """
+
+    extent: str
+    pitch: str
+    address: str
+    symbols: Mapping[Operator, str]
+    calls: Mapping[Operator, str]
+
+
+PYTHON = Language(
+    'tensors["{tensor}"].shape[{dim}]',
+    'tensors["{tensor}"].stride({dim})',
+    'tensors["{tensor}"].data_ptr()',
+    _PYTHON,
+    _PYTHON_CALLS,
+)
+CPP = Language(
+    "tensors.{tensor}.shape[{dim}]",
+    "tensors.{tensor}.strides[{dim}]",
+    "static_cast<int64_t>(tensors.{tensor}.data)",
+    _CPP,
+    _CALLS,
+)
+
+
+def text(value: Integer, language: Language) -> str:
+    """The expression in a language. An operand that is itself an operation stands in parentheses."""
+    match value:
+        case int():
+            return str(value)
+        case Name(name):
+            return name
+        case Extent(tensor, dim):
+            return language.extent.format(tensor=tensor, dim=dim)
+        case Pitch(tensor, dim):
+            return language.pitch.format(tensor=tensor, dim=dim)
+        case Address(tensor):
+            return language.address.format(tensor=tensor)
+        case Operation(kind, left, right):
+            if kind in language.calls:
+                return f"{language.calls[kind]}({text(left, language)}, {text(right, language)})"
+            operands = (_operand(left, kind, language), _operand(right, None, language))
+            return language.symbols[kind].join(operands)
+        case _:
+            assert_never(value)
+
+
+def _operand(value: Integer, associative: Operator | None, language: Language) -> str:
+    written = text(value, language)
+    if isinstance(value, int) and value < 0:
+        return f"({written})"
+    if not isinstance(value, Operation) or value.operator in language.calls:
+        return written
+    chained = value.operator is associative and associative is not Operator.FLOOR_DIVIDE
+    return written if chained else f"({written})"

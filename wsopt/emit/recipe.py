@@ -1,0 +1,169 @@
+"""What a launch of a kernel needs, as frozen data: checks, tensor maps, scalars, tables, the grid.
+
+A recipe says in expressions of the tensors' extents, strides and addresses what the Python launcher does in
+statements. It is made from the same plan (`recipe_of.py`), and read by `wsopt export`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from wsopt.emit.integers import Integer
+from wsopt.graph.types import DType
+
+Message: TypeAlias = tuple[str | Integer | tuple[Integer, ...], ...]
+"""A sentence: text, numbers that are known at run time, and lists of them."""
+
+PROCESSORS = "processors"
+"""The name of the device's number of multiprocessors."""
+
+BLOCKS = "blocks"
+"""The name of the grid's number of blocks."""
+
+ROW, LAST_ROW = "row", "last_row"
+"""The names of a tile's first and last row, in the expressions of an order of tiles."""
+
+
+class Relation(StrEnum):
+    """What has to hold between two integers."""
+
+    EQUAL = "equal"
+    AT_LEAST = "at_least"
+    AT_MOST = "at_most"
+    MULTIPLE = "multiple_of"
+
+    def holds(self, left: int, right: int) -> bool:
+        """Whether it does."""
+        match self:
+            case Relation.EQUAL:
+                return left == right
+            case Relation.AT_LEAST:
+                return left >= right
+            case Relation.AT_MOST:
+                return left <= right
+            case Relation.MULTIPLE:
+                return left % right == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition of a launch, and the sentence for one that does not hold."""
+
+    left: Integer
+    relation: Relation
+    right: Integer
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor of the graph: what it has to be, and for an output its extents as expressions of the inputs'."""
+
+    name: str
+    dtype: DType
+    rank: int
+    shape: tuple[Integer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor map (TMA descriptor): dimensions outermost first, strides in elements, the last one 1.
+
+    `block` is the tile of one copy in the kernel's text, `box` what one instruction moves: a copy of a larger tile
+    is several. `swizzle` is in bytes, 0 for none. Element strides are 1, nothing is interleaved, L2 fetches lines of
+    128 bytes, and elements outside the tensor are zeros.
+    """
+
+    argument: str
+    tensor: str
+    dtype: DType
+    extents: tuple[Integer, ...]
+    strides: tuple[Integer, ...]
+    block: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class PointerArgument:
+    """The address of a tensor's first element."""
+
+    argument: str
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArgument:
+    """An i32."""
+
+    argument: str
+    value: Integer
+
+
+@dataclass(frozen=True, slots=True)
+class TableArgument:
+    """The address of the order of tiles in device memory."""
+
+    argument: str
+
+
+Argument: TypeAlias = TensorMap | PointerArgument | ScalarArgument | TableArgument
+
+
+@dataclass(frozen=True, slots=True)
+class DealtOrder:
+    """The table that says which tiles each persistent block takes: i32, `blocks` + 1 places, then `tiles` numbers.
+
+    A block's tiles stand in the table from its own place up to that of the next block. A tile of rows has
+    `end` - `begin` slabs, at least none: expressions of `row`, its first row, and `last_row`, its last. With
+    `longest_last` tile numbers count rows from the last tile. Tiles are dealt out in the order of their numbers,
+    those of the last `rounds_together` rounds by descending slabs, each to the block that is the first to be done: a
+    tile takes its slabs and one more.
+    """
+
+    tile_rows: int
+    rows: Integer
+    begin: Integer
+    end: Integer
+    longest_last: bool
+    rounds_together: int
+    tiles: Integer
+    blocks: Integer
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that a launch needs and the compiled kernel does not say.
+
+    In this order: tensors have their types and ranks, `tensor_checks` hold, `names` are given (each an expression of
+    those before it, of tensors, and of PROCESSORS), `checks` hold. `arguments` are the kernel's, in order; `grid` is
+    the number of blocks, in one dimension.
+    """
+
+    name: str
+    symbol: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    tensor_checks: tuple[Check, ...]
+    names: tuple[tuple[str, Integer], ...]
+    checks: tuple[Check, ...]
+    arguments: tuple[Argument, ...]
+    grid: Integer
+    order: DealtOrder | None
+
+    @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        """The tensor maps, in the order of the kernel's arguments."""
+        return tuple(one for one in self.arguments if isinstance(one, TensorMap))
+
+    @property
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)

@@ -1,0 +1,92 @@
+"""How a tensor of the graph is seen along the kernel's axes: extents, strides, and what has to hold for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from wsopt.emit.integers import Address, Extent, Integer, Pitch, floor_divide, multiply
+from wsopt.emit.recipe import Check, Message, Relation
+from wsopt.tile.types import View
+
+ALIGNMENT = 16
+"""Bytes that addresses and strides of a tensor map are multiples of (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+
+def axis_extents(view: View, tensor: str) -> tuple[Integer, ...]:
+    """Elements of `tensor` along each axis of its view."""
+    return tuple(_extent(tensor, group, _part(view, place)) for place, group in enumerate(view.origin))
+
+
+def axis_strides(view: View, tensor: str) -> tuple[Integer, ...]:
+    """Elements of `tensor` between neighbours along each axis of its view."""
+    return tuple(
+        multiply(Pitch(tensor, group[-1]), _part(view, place)[1]) for place, group in enumerate(view.origin)
+    )
+
+
+def view_checks(view: View, tensor: str, *, copied: bool) -> Iterator[Check]:
+    """What has to hold for a tensor that is seen so; `copied` for one that TMA moves."""
+    merged = {dim for group in view.origin for dim in group}
+    for dim in range(view.rank):
+        yield _elements(tensor, dim, Relation.AT_LEAST if dim in merged else Relation.EQUAL)
+    for place, group in enumerate(view.origin):
+        yield from _merged(tensor, group)
+        yield from _split(tensor, group, _part(view, place))
+    if copied:
+        yield from _copied(view, tensor)
+
+
+def aligned(tensor: str) -> Check:
+    """The tensor starts where the kernel was told that it does."""
+    message = (f"tensor {tensor} has to start at a multiple of {ALIGNMENT} bytes",)
+    return Check(Address(tensor), Relation.MULTIPLE, ALIGNMENT, message)
+
+
+def _part(view: View, place: int) -> tuple[int, int]:
+    return view.parts[place] if view.parts else (0, 1)
+
+
+def _extent(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Integer:
+    take, step = part
+    whole = floor_divide(multiply(*(Extent(tensor, dim) for dim in group)), step)
+    return multiply(floor_divide(whole, _outer(tensor, group, step)), take) if take else whole
+
+
+def _outer(tensor: str, group: tuple[int, ...], step: int) -> Integer:
+    """Elements of an axis's first dimension."""
+    return floor_divide(Extent(tensor, group[0]), step if len(group) == 1 else 1)
+
+
+def _elements(tensor: str, dim: int, relation: Relation) -> Check:
+    least = "at least " if relation is Relation.AT_LEAST else ""
+    extent = Extent(tensor, dim)
+    message: Message = (f"tensor {tensor}: dimension {dim} has ", extent, f" elements, expected {least}1")
+    return Check(extent, relation, 1, message)
+
+
+def _merged(tensor: str, group: tuple[int, ...]) -> Iterator[Check]:
+    for outer, inner in pairwise(group):
+        apart = multiply(Extent(tensor, inner), Pitch(tensor, inner))
+        message = (f"tensor {tensor}: dimensions {outer} and {inner} do not lie contiguously",)
+        yield Check(Pitch(tensor, outer), Relation.EQUAL, apart, message)
+
+
+def _split(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Iterator[Check]:
+    take, step = part
+    if step > 1:
+        message = (f"tensor {tensor}: dimension {group[-1]} has to be a multiple of {step}",)
+        yield Check(Extent(tensor, group[-1]), Relation.MULTIPLE, step, message)
+    if take:
+        message = (f"tensor {tensor}: dimension {group[0]} does not split into parts of {take}",)
+        yield Check(_outer(tensor, group, step), Relation.MULTIPLE, take, message)
+
+
+def _copied(view: View, tensor: str) -> Iterator[Check]:
+    *outer, last = axis_strides(view, tensor)
+    message = (f"tensor {tensor}: dimension {view.origin[-1][-1]} has to be contiguous",)
+    yield Check(last, Relation.EQUAL, 1, message)
+    for stride in outer:
+        message = (f"tensor {tensor}: strides have to be multiples of {ALIGNMENT} bytes",)
+        yield Check(multiply(stride, view.dtype.bits // 8), Relation.MULTIPLE, ALIGNMENT, message)
+    yield aligned(tensor)

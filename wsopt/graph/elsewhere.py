@@ -1,0 +1,86 @@
+"""Names that the format does not know but a newcomer may write, and what to say of each.
+
+Three kinds: what the format has under another name, what a composition of its operations says, and what a later
+version adds. A near miss among the format's own names is `faults.nearest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_OUTSIDE = "compute it outside of the graph, and make its result an input"
+
+LATER: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("slice", "concat", "pad", "gather", "scatter_add"), _OUTSIDE),
+        **dict.fromkeys(("reduce_argmax", "cumsum", "quantize", "quantize_scale"), _OUTSIDE),
+        "grouped_matmul": "give each group a graph of its own",
+        "logsumexp": "write it as m + log(reduce_sum(exp(x - m))), with m = reduce_max(x)",
+    }
+)
+"""Operations that a later version has: what to do today."""
+
+LATER_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "dims": "named extents are not in this version yet: give numbers; those of tiled axes may differ at a call",
+        "deterministic": "it is not in this version yet: leave it out",
+    }
+)
+"""Keys of a graph that a later version has."""
+
+_NAMES = {
+    "matmul": "mm bmm dot gemm linear dense addmm",
+    "reduce_sum": "sum",
+    "reduce_mean": "mean",
+    "reduce_max": "max amax",
+    "reduce_min": "min amin",
+    "layer_norm": "layernorm",
+    "rms_norm": "rmsnorm",
+    "silu": "swish",
+    "transpose": "permute swapaxes",
+    "reshape": "view squeeze unsqueeze flatten",
+    "where": "select masked_fill",
+    "cast": "to convert astype",
+    "sub": "subtract minus",
+    "mul": "multiply times",
+    "div": "divide",
+    "neg": "negative",
+    "pow": "power",
+    "iota": "arange",
+}
+_COMPOSED = {
+    "square": "mul of the tensor with itself",
+    "clamp": "maximum, then minimum",
+    "clip": "maximum, then minimum",
+    "relu6": "maximum with 0, then minimum with 6",
+    "leaky_relu": "where(x > 0, x, x * slope)",
+    "attention": "matmul, mul, softmax, cast, matmul",
+    "scaled_dot_product_attention": "matmul, mul, softmax, cast, matmul",
+    "gelu_tanh": 'gelu with the attr approximate "tanh"',
+    "expand": "nothing: shapes broadcast by themselves",
+    "broadcast": "nothing: shapes broadcast by themselves",
+}
+SAID: Mapping[str, str] = MappingProxyType(
+    {other: f'"{name}"' for name, others in _NAMES.items() for other in others.split()} | _COMPOSED
+)
+"""Operations of other libraries: what says the same here."""
+
+DTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        other: name
+        for name, others in {
+            "f32": "float32 float fp32 single",
+            "f16": "float16 half fp16",
+            "bf16": "bfloat16",
+            "f8e4m3": "e4m3 float8_e4m3 float8_e4m3fn fp8 f8",
+            "f8e5m2": "e5m2 float8_e5m2",
+            "i32": "int32 int",
+            "i8": "int8",
+            "i4": "int4",
+            "bool": "boolean bool_",
+        }.items()
+        for other in others.split()
+    }
+)
+"""Element types by their names elsewhere."""

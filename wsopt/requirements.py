@@ -1,0 +1,48 @@
+"""Checks for packages that only some commands need, each with a remedy that works on the machine in question.
+
+A package that is missing is no fault of the input and no check that failed: see RequirementError.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+
+from wsopt.errors import RequirementError
+
+TORCH = "torch>=2.9,<3"
+TRITON = "triton>=3.6,<4"
+MATPLOTLIB = "matplotlib>=3.9,<4"
+
+
+def require_torch(what: str, instead: str = "") -> None:
+    """Raise RequirementError unless torch is installed. `what` needs it; `instead` is what else can be done."""
+    if importlib.util.find_spec("torch") is None:
+        other = f"; {instead}" if instead else ""
+        raise RequirementError(
+            f"torch is not installed, and {what} needs it: pip install '{TORCH}' on a machine with a GPU{other}"
+        )
+
+
+def require_triton(what: str) -> None:
+    """Raise RequirementError unless Triton is installed; says what works without it. `what` needs it."""
+    if importlib.util.find_spec("triton") is not None:
+        return
+    system = platform.system()
+    remedy = (
+        f"pip install '{TRITON}'"
+        if system == "Linux"
+        else f"it has wheels for Linux alone, and this is {'macOS' if system == 'Darwin' else system}"
+    )
+    raise RequirementError(
+        f"Triton is not installed, and {what} needs it: {remedy}; without it `wsopt inspect DIR` and "
+        "`wsopt run DIR` work on folders that were compiled elsewhere, and `wsopt ops`, `machines` and `schema`"
+    )
+
+
+def require_matplotlib(what: str) -> None:
+    """Raise RequirementError unless matplotlib is installed. `what` needs it."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise RequirementError(
+            f"matplotlib is not installed, and {what} needs it: pip install '{MATPLOTLIB}'"
+        )

@@ -1,0 +1,1 @@
+"""How compiled kernels are called."""

@@ -1,0 +1,23 @@
+"""The launcher as text: what every emitted kernel.py ends with."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from importlib import resources
+
+_FILES = ("driver.py", "launcher.py")
+
+
+@functools.cache
+def launcher_text() -> str:
+    """The code of the launcher's files below their imports, one after the other."""
+    return "\n\n".join(
+        _below_imports((resources.files(__package__) / name).read_text("utf-8")) for name in _FILES
+    )
+
+
+def _below_imports(text: str) -> str:
+    imports = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    last = max(node.end_lineno or 0 for node in imports)
+    return "".join(text.splitlines(keepends=True)[last:]).strip("\n") + "\n"

@@ -1,0 +1,62 @@
+"""What a person can do about a graph that is not lowered: one sentence each, and a test follows each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from wsopt.graph.types import DType, Graph
+
+ROWS_LAST = "declare every input and output with the reduced axis last, and transpose outside of the graph"
+DENSE = "declare it without strides, and hand over a dense copy"
+ALIKE = "give every tensor all of them, as a dense copy of what repeats along them"
+OWN_GRAPH = "give each a graph of its own"
+
+
+def operand_type(allowed: Iterable[DType]) -> str:
+    """For an operand of a matmul of a type that no tensor instruction takes."""
+    names = ", ".join(dtype.value for dtype in allowed)
+    return f"declare inputs as one of {names}, and cast them before the call"
+
+
+def source_type(allowed: Iterable[DType]) -> str:
+    """For an input of a type that elementwise operations do not read, a mask above all."""
+    names = ", ".join(dtype.value for dtype in allowed)
+    return f"declare it as one of {names}, and compare it with 0 where it is a condition"
+
+
+def computed_operand(graph: Graph, name: str) -> str:
+    """For an operand of a matmul, the result of node `name`, that would have to be an input."""
+    node = graph.producer(name)
+    assert node is not None, "an input is no computed operand"
+    source = next((tensor for tensor in node.tensors if graph.input(tensor) is not None), None)
+    if source is not None and node.op == "cast":
+        return f"declare {source} as {node.type.dtype.value}, and cast it before the call"
+    if source is not None and node.op == "reshape":
+        return f"declare {source} with the shape {list(node.type.shape)}: the same bytes in memory"
+    return computed_before([name])
+
+
+def computed_before(names: Sequence[str]) -> str:
+    """For nodes that one kernel cannot compute beside the others."""
+    what = "it an input" if len(names) == 1 else "them inputs"
+    return f"compute {' and '.join(names)} before, and make {what}"
+
+
+def view_of_result(op: str) -> str:
+    """For a reshape or transpose of what was computed."""
+    return f"leave it out, and {op} the result after the call, which moves nothing"
+
+
+def input_pitch(multiple: int) -> str:
+    """For an input whose rows do not begin where TMA can: their distance has to be a multiple of so many elements."""
+    return f"pad its rows in memory to a multiple of {multiple} elements, and declare the strides that it has then"
+
+
+def output_pitch(multiple: int) -> str:
+    """The same for an output, which is dense."""
+    return f"make its last extent a multiple of {multiple}: pad what it is computed from, and cut the result"
+
+
+def reduced_pitch(multiple: int) -> str:
+    """The same for an output of rows that are reduced, which padding would change."""
+    return f"rows of a multiple of {multiple} elements can be stored"
