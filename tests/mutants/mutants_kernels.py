@@ -7,8 +7,8 @@ from pathlib import Path
 
 import test_emit_golden
 from mutants_prepared import Prepared, Run
-from wsopt.compile import SEEDS, compile_graph
 
+from wsopt.driver import SEEDS, compile_graph
 from wsopt.folder import read_folder
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
