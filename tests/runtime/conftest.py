@@ -1,0 +1,1 @@
+"""Helpers of this folder are imported by name."""
