@@ -16,7 +16,6 @@ SIZES = [(728, 600), (688, 560)]
 TWICE = "a wait that has passed passes again"
 START = "a block's first slot is number 0 at any depth"
 LAST = "nobody waits for the slots of a block's last slabs"
-ONCE = "of the waits for a slab that is handed on, the one for the last copy says that the others' slots were free"
 ORDER = "the loader comes to the slot after one of the other ring, which is handed back later"
 BETWEEN = "a tile has more slabs than a ring slots, so the copies between waited for the products that read this set"
 ZERO = "the accumulator it starts from is zero"
@@ -57,10 +56,8 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
         ("depth+1", SCORES): (1, START),
         ("depth-1", SCORES): (1, START),
         ("depth+1", K_BACK): (1, START),
-        ("depth-1", K_BACK): (2, f"{START}; {LAST}"),
+        ("depth-1", K_BACK): (1, START),
         ("drop-arrive", K_BACK): (1, LAST),
-        ("double-arrive", K_BACK): (1, LAST),
-        ("drop-wait", K_FULL): (1, ONCE),
         ("early-arrive", SCORES_DONE): (3, ORDER),
         ("keep-accumulator", SCORES): (1, ZERO),
         ("swap-argument", "(consumer, (q_held, resident_full, k__ring, k__ring_full, k_"): (2, MIRROR),

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import test_emit_golden
 from mutants_prepared import Prepared, Run
-from wsopt.compile import SEEDS, compile_graph
 
+from wsopt.driver import SEEDS, build
 from wsopt.folder import read_folder
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
+from wsopt.machine import load_machine
 from wsopt.rehearsal import TOLERANCE, rehearse
 from wsopt.schedule.verified import VerifiedSchedule
 
 GOLDENS = tuple(test_emit_golden.KERNELS)
+MACHINE = "h200"
 PROBLEMS = Path(__file__).parents[2] / "problems"
 
 
@@ -31,9 +33,8 @@ def prepare(name: str) -> Prepared:
         golden = test_emit_golden.emitted(name.removeprefix("golden-"))
         return _prepared(name, golden.graph, golden.verified, golden.source)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "build"
-        compile_graph(load_graph(PROBLEMS / f"{name}.json"), directory=folder)
-        made = read_folder(folder)
+        built = build(load_graph(PROBLEMS / f"{name}.json"), load_machine(MACHINE))
+        made = read_folder(built.save(Path(scratch) / "build"))
     return _prepared(name, made.graph, made.verified, made.kernel)
 
 

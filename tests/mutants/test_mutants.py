@@ -20,11 +20,11 @@ from wsopt.interpret import Place, deletions
 SAMPLE = {
     **dict.fromkeys((f"golden-{name}" for name in mutants_kernels.GOLDENS), 2),
     "attention_causal": 3,
-    "gemm_residual": 3,
+    "gemm_residual": 4,
     "router": 2,
     "softmax_rows": 1,
 }
-"""Kernels of the sample: of each, one mutant in so many is run, and all that are listed."""
+"""Kernels of the sample: of each, one mutant in so many is run, listed or not."""
 
 
 @functools.cache
@@ -35,8 +35,7 @@ def prepared(name: str) -> Prepared:
 def sampled(name: str) -> frozenset[Place]:
     """The places of the sample in a kernel: by a digest of what stands there, so that it does not move with lines."""
     found = [place for place, _ in deletions(prepared(name).source)]
-    chosen = {place for place in found if _digest(f"{name}, {place}") % SAMPLE[name] == 0}
-    return frozenset(chosen) | (places(read_list(), name) & frozenset(found))
+    return frozenset(place for place in found if _digest(f"{name}, {place}") % SAMPLE[name] == 0)
 
 
 def _digest(text: str) -> int:
@@ -47,7 +46,7 @@ def _digest(text: str) -> int:
 def test_sample(name: str) -> None:
     listed = read_list()
     found = list(outcomes(Bench.of(prepared(name)), sampled(name), places(listed, name)))
-    assert len(found) >= 4
+    assert len(found) >= 2
     assert complaints(found, listed, ()) == []
 
 

@@ -1,4 +1,8 @@
-"""wgmma: asynchronous, in order within a partition, reading shared memory until it is retired."""
+"""wgmma: asynchronous, in order within a partition, reading shared memory until it is retired.
+
+A partition's warpgroups wait as one. On the machine each waits for its own products alone, and meets the others
+before one thread of the partition arrives at a barrier: the machine code is read for that (`gpu/arrivals.py`).
+"""
 
 from __future__ import annotations
 
