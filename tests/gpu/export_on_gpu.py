@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
+import triton
 from triton.backends.nvidia import driver
 
 from wsopt.gpu.inputs import poison, random_inputs
@@ -99,6 +100,11 @@ def check(folder: Path) -> bool:
     build, export = folder / "build", folder / "export"
     graph = load_raw_graph(build / "graph.json")
     inputs = random_inputs(graph, 0, "cuda")
+    compiled = json.loads((export / "launch.json").read_text())["kernel"]["triton"]
+    if compiled != triton.__version__:
+        print(
+            f"{graph.name}: exported by Triton {compiled}, Python runs {triton.__version__}: rounding may differ"
+        )
     same = True
     with tempfile.TemporaryDirectory() as scratch:
         program = Path(scratch) / "example"
