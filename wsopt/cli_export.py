@@ -19,7 +19,9 @@ def export(
 ) -> None:
     """Write a build as a cubin, launch.json and a C++ launcher that needs the CUDA driver alone. No GPU is needed."""
     from wsopt.export.write import export_folder
+    from wsopt.requirements import require_triton
 
+    require_triton("export")
     target = output or folder.with_name(f"{folder.resolve().name.removesuffix('.wsopt')}.export")
     made = export_folder(folder, target)
     if as_json:

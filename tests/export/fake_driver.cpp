@@ -58,6 +58,19 @@ CUresult cuGetErrorName(CUresult, const char **text) { return *text = "CUDA_ERRO
 CUresult cuGetErrorString(CUresult, const char **text) { return *text = "invalid argument", CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int *version) { return *version = number("DRIVER_VERSION", 13000), CUDA_SUCCESS; }
 
+// What a program does by itself.
+CUresult cuInit(unsigned) { return result("cuInit"); }
+CUresult cuDeviceGet(CUdevice *device, int) { return *device = 0, result("cuDeviceGet"); }
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) { return *context = kContext, take(*context); }
+CUresult cuDevicePrimaryCtxRelease(CUdevice) { return give_back(kContext); }
+CUresult cuCtxSynchronize() { return result("cuCtxSynchronize"); }
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+  return std::memcpy(reinterpret_cast<void *>(to), from, bytes), CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
+  return std::memcpy(to, reinterpret_cast<void *>(from), bytes), CUDA_SUCCESS;
+}
+
 // Every thread begins without a context if NO_CONTEXT is set.
 CUresult cuCtxGetCurrent(CUcontext *context) {
   *context = std::getenv("NO_CONTEXT") != nullptr || contexts.empty() ? nullptr : contexts.back();

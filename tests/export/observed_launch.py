@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,18 +41,6 @@ class Launch:
         }
 
 
-class Recorder(Machine):
-    """A device that runs nothing."""
-
-    def __init__(self, processors: int) -> None:
-        super().__init__(0, processors, FILE)
-        self.launches: list[tuple[Any, Any]] = []
-
-    def launch(self, function: Callable[..., Any], grid: Any, args: Any, options: dict[str, Any]) -> None:
-        assert options["launch_pdl"] is True
-        self.launches.append((grid, args))
-
-
 def host_tensor(name: str, array: Any) -> HostTensor:
     """A tensor over an array; one without holes starts where TMA wants it."""
     if array.flags.c_contiguous and array.__array_interface__["data"][0] % ALIGNMENT:
@@ -63,17 +51,14 @@ def host_tensor(name: str, array: Any) -> HostTensor:
 
 
 def observe(source: str, inputs: Mapping[str, Any], processors: int) -> Launch:
-    """Launch a kernel.py's text with inputs, on a device of so many processors. Raises what its launcher raises."""
-    machine = Recorder(processors)
+    """What a kernel.py's text launches with inputs, on a device of so many processors. Raises what it raises."""
     try:
-        names = load(source, machine)
+        names = load(source, Machine(0, processors, FILE))
         tensors = {name: host_tensor(name, array) for name, array in inputs.items()}
-        launch, outputs = names["prepare"](**tensors)
-        launch()
+        grid, arguments, outputs = names["bind"](tensors)
     finally:
         linecache.cache.pop(FILE, None)
-    ((grid, args),) = machine.launches
-    return Launch({**tensors, **outputs}, tuple(grid), list(args))
+    return Launch({**tensors, **outputs}, tuple(grid), list(arguments))
 
 
 def shown(argument: Any) -> Any:

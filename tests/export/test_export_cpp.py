@@ -6,13 +6,16 @@ Needs g++ or clang++; without one these tests are skipped.
 from __future__ import annotations
 
 import functools
+import math
+import re
+import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cpp_program import Program, build_program, calls, compile_cpp, compiler, script
+from cpp_program import HERE, Program, build_program, calls, compile_cpp, compiler, sanitizers, script
 from evaluated_recipe import Evaluated
 from export_kernels import emitted, inputs
 from observed_launch import Launch, Seen, observe
@@ -305,10 +308,36 @@ def test_a_call_that_fails_is_told_and_leaves_nothing(call: str) -> None:
 # --- texts ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_example_compiles(name: str, tmp_path: Path) -> None:
-    folder = program(name).path.parent
-    compile_cpp(["-fsyntax-only", folder / "example.cpp"])
+@pytest.mark.parametrize("name", ["gated", "lse"])
+def test_the_example_runs(name: str, tmp_path: Path) -> None:
+    folder, made = program(name).path.parent, recipe(name)
+    compile_cpp(
+        [*sanitizers(), folder / "example.cpp", folder / f"{made.name}.cpp", HERE / "fake_driver.cpp", "-o",
+         tmp_path / "example"]
+    )  # fmt: skip
+    launch, given = observed(name), []
+    for one in made.inputs:
+        shape = launch.seen[one.name].shape
+        (tmp_path / f"{one.name}.bin").write_bytes(bytes(math.prod(shape) * one.dtype.bits // 8))
+        given.append(f"{one.name}={'x'.join(map(str, shape))}:{one.name}.bin")
+    given += [f"{one.name}={one.name}.out" for one in made.outputs]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(tmp_path / "example"), str(program(name).cubin), *arguments],
+            capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60,
+        )  # fmt: skip
+
+    done = run(*given, "repeat=3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(re.findall('"call": "launch"', done.stdout)) == 4
+    assert "us a launch on the host, of 3" in done.stdout
+    assert '{"call": "end", "held": 0}' in done.stdout
+    for one in made.outputs:
+        wanted = math.prod(launch.seen[one.name].shape) * one.dtype.bits // 8
+        assert (tmp_path / f"{one.name}.out").stat().st_size == wanted
+    done = run(*given[1:])
+    assert (done.returncode, done.stderr) == (1, f"give {made.inputs[0].name}=EXTENTS:FILE of that size\n")
 
 
 def test_names_of_tensors_that_mean_something_else_in_cpp() -> None:

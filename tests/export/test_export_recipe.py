@@ -37,6 +37,26 @@ def test_says_what_the_launcher_does(name: str, processors: int) -> None:
             assert ours == seen, argument
 
 
+@pytest.mark.parametrize("name", ["gated", "all keys", "ragged_softmax"])
+def test_strides_along_one_element_are_anything(name: str) -> None:
+    made, given = recipe(name), inputs(name)[0]
+    for stride in (2, 0, 10**6 + 1):
+        alone = {
+            tensor: np.lib.stride_tricks.as_strided(
+                array, (1, *array.shape[1:]), (stride * array.itemsize, *array.strides[1:])
+            )
+            if array.ndim > 2
+            else array
+            for tensor, array in given.items()
+        }
+        launch = observe(emitted(name).source, alone, 7)
+        assert any(seen.strides[0] == stride for seen in launch.seen.values())
+        found = Evaluated(made, launch.seen, 7)
+        assert (found.refusal, found.grid) == (None, launch.grid)
+        for argument, ours, theirs in zip(made.arguments, found.arguments(), launch.arguments, strict=True):
+            assert isinstance(argument, TableArgument) or ours == shown(theirs)
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_names_the_arguments_as_the_kernel_does(name: str) -> None:
     made = recipe(name)

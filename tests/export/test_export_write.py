@@ -219,7 +219,7 @@ def test_refuses_a_kernel_that_is_not_the_schedules(built: Path, tmp_path: Path)
     assert load_kernel_file(folder / "kernel.py").OPTIONS
     done = wsopt("export", folder, "-o", tmp_path / "out")
     assert done.returncode == 2
-    assert "kernel.py: /: is not what this version of wsopt writes for schedule.json" in done.stderr
+    assert "kernel.py: is not what this version of wsopt writes for schedule.json" in done.stderr
     assert not (tmp_path / "out").exists()
     assert f"`wsopt compile {folder / 'graph.json'} -o {folder}` writes it anew" in done.stderr
     assert wsopt("compile", folder / "graph.json", "-o", folder).returncode == 0

@@ -62,7 +62,16 @@ class Operation:
     right: Integer
 
 
-Integer: TypeAlias = int | Name | Extent | Pitch | Address | Operation
+@dataclass(frozen=True, slots=True)
+class IfOne:
+    """An expression for an extent of one element, and another for all other extents."""
+
+    extent: Integer
+    one: Integer
+    other: Integer
+
+
+Integer: TypeAlias = int | Name | Extent | Pitch | Address | Operation | IfOne
 
 
 class Tensor(Protocol):
@@ -152,6 +161,8 @@ def evaluate(value: Integer, tensors: Mapping[str, Tensor], names: Mapping[str, 
             return tensors[tensor].address
         case Operation(kind, left, right):
             return _VALUES[kind](evaluate(left, tensors, names), evaluate(right, tensors, names))
+        case IfOne(extent, one, other):
+            return evaluate(one if evaluate(extent, tensors, names) == 1 else other, tensors, names)
         case _:
             assert_never(value)
 
@@ -163,6 +174,8 @@ def names_in(value: Integer) -> frozenset[str]:
             return frozenset({name})
         case Operation(_, left, right):
             return names_in(left) | names_in(right)
+        case IfOne(extent, one, other):
+            return names_in(extent) | names_in(one) | names_in(other)
         case _:
             return frozenset()
 
@@ -182,6 +195,8 @@ def data(value: Integer) -> Any:
             return ["address", tensor]
         case Operation(kind, left, right):
             return [kind.value, data(left), data(right)]
+        case IfOne(extent, one, other):
+            return ["if_one", data(extent), data(one), data(other)]
         case _:
             assert_never(value)
 
@@ -189,7 +204,7 @@ def data(value: Integer) -> Any:
 @dataclass(frozen=True, slots=True)
 class Language:
     """How a programming language writes expressions: of tensors as templates of {tensor} and {dim}, operations
-    with a symbol between their operands, and calls of functions.
+    with a symbol between their operands, and calls of functions; choices of {extent}, {one} and {other}.
     """
 
     extent: str
@@ -197,6 +212,7 @@ class Language:
     address: str
     symbols: Mapping[Operator, str]
     calls: Mapping[Operator, str]
+    choice: str
 
 
 PYTHON = Language(
@@ -205,6 +221,7 @@ PYTHON = Language(
     'tensors["{tensor}"].data_ptr()',
     _PYTHON,
     _PYTHON_CALLS,
+    "({one} if {extent} == 1 else {other})",
 )
 CPP = Language(
     "tensors.{tensor}.shape[{dim}]",
@@ -212,6 +229,7 @@ CPP = Language(
     "static_cast<int64_t>(tensors.{tensor}.data)",
     _CPP,
     _CALLS,
+    "({extent} == 1 ? {one} : {other})",
 )
 
 
@@ -233,6 +251,9 @@ def text(value: Integer, language: Language) -> str:
                 return f"{language.calls[kind]}({text(left, language)}, {text(right, language)})"
             operands = (_operand(left, kind, language), _operand(right, None, language))
             return language.symbols[kind].join(operands)
+        case IfOne():
+            parts = {name: text(getattr(value, name), language) for name in ("extent", "one", "other")}
+            return language.choice.format(**parts)
         case _:
             assert_never(value)
 

@@ -35,7 +35,7 @@ from wsopt.emit.recipe import (
     TensorMap,
     TensorSpec,
 )
-from wsopt.emit.recipe_views import aligned, axis_extents, axis_strides, view_checks
+from wsopt.emit.recipe_views import aligned, axis_extents, axis_strides, map_strides, view_checks
 from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import Box
@@ -214,7 +214,7 @@ def _by_address(
 
 
 def _tensor_map(box: Box, tensor: str) -> TensorMap:
-    extents, strides = axis_extents(box.view, tensor), axis_strides(box.view, tensor)
+    extents, strides = axis_extents(box.view, tensor), map_strides(box.view, tensor)
     if box.fold:  # the last dimension in parts of so many elements
         extents = (*extents[:-1], floor_divide(extents[-1], box.fold), box.fold)
         strides = (*strides[:-1], box.fold, 1)

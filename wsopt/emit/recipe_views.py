@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from wsopt.emit.integers import Address, Extent, Integer, Pitch, floor_divide, multiply
+from wsopt.emit.integers import Address, Extent, IfOne, Integer, Pitch, floor_divide, multiply
 from wsopt.emit.recipe import Check, Message, Relation
 from wsopt.tile.types import View
 
@@ -25,11 +25,18 @@ def axis_strides(view: View, tensor: str) -> tuple[Integer, ...]:
     )
 
 
+def map_strides(view: View, tensor: str) -> tuple[Integer, ...]:
+    """The same for a tensor map: along one element, where a stride may be anything, one that TMA takes."""
+    extents, strides = axis_extents(view, tensor), axis_strides(view, tensor)
+    least = [ALIGNMENT] * (len(strides) - 1) + [1]
+    return tuple(IfOne(*each) for each in zip(extents, least, strides, strict=True))
+
+
 def view_checks(view: View, tensor: str, *, copied: bool) -> Iterator[Check]:
     """What has to hold for a tensor that is seen so; `copied` for one that TMA moves."""
+    yield _elements(tensor, view.rank)
     merged = {dim for group in view.origin for dim in group}
-    for dim in range(view.rank):
-        yield _elements(tensor, dim, Relation.AT_LEAST if dim in merged else Relation.EQUAL)
+    yield from (_alone(tensor, dim) for dim in range(view.rank) if dim not in merged)
     for place, group in enumerate(view.origin):
         yield from _merged(tensor, group)
         yield from _split(tensor, group, _part(view, place))
@@ -58,18 +65,23 @@ def _outer(tensor: str, group: tuple[int, ...], step: int) -> Integer:
     return floor_divide(Extent(tensor, group[0]), step if len(group) == 1 else 1)
 
 
-def _elements(tensor: str, dim: int, relation: Relation) -> Check:
-    least = "at least " if relation is Relation.AT_LEAST else ""
+def _elements(tensor: str, rank: int) -> Check:
+    shape = tuple(Extent(tensor, dim) for dim in range(rank))
+    message: Message = (f"tensor {tensor} has no elements: its shape is ", shape)
+    return Check(multiply(*shape), Relation.AT_LEAST, 1, message)
+
+
+def _alone(tensor: str, dim: int) -> Check:
     extent = Extent(tensor, dim)
-    message: Message = (f"tensor {tensor}: dimension {dim} has ", extent, f" elements, expected {least}1")
-    return Check(extent, relation, 1, message)
+    message: Message = (f"tensor {tensor}: dimension {dim} has ", extent, " elements, expected 1")
+    return Check(extent, Relation.EQUAL, 1, message)
 
 
 def _merged(tensor: str, group: tuple[int, ...]) -> Iterator[Check]:
     for outer, inner in pairwise(group):
         apart = multiply(Extent(tensor, inner), Pitch(tensor, inner))
         message = (f"tensor {tensor}: dimensions {outer} and {inner} do not lie contiguously",)
-        yield Check(Pitch(tensor, outer), Relation.EQUAL, apart, message)
+        yield Check(IfOne(Extent(tensor, outer), apart, Pitch(tensor, outer)), Relation.EQUAL, apart, message)
 
 
 def _split(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Iterator[Check]:
@@ -83,7 +95,7 @@ def _split(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Iterat
 
 
 def _copied(view: View, tensor: str) -> Iterator[Check]:
-    *outer, last = axis_strides(view, tensor)
+    *outer, last = map_strides(view, tensor)
     message = (f"tensor {tensor}: dimension {view.origin[-1][-1]} has to be contiguous",)
     yield Check(last, Relation.EQUAL, 1, message)
     for stride in outer:

@@ -9,7 +9,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import text as emitted
-from wsopt.emit.integers import CPP, Address, Extent, Integer, Operation, Pitch, names_in, text
+from wsopt.emit.integers import CPP, Address, Extent, IfOne, Integer, Operation, Pitch, names_in, text
 from wsopt.emit.recipe import (
     LAST_ROW,
     ROW,
@@ -79,6 +79,8 @@ class CppWriter:
                 return replace(value, tensor=self.fields[tensor])
             case Operation(_, left, right):
                 return replace(value, left=self._named(left), right=self._named(right))
+            case IfOne(extent, one, other):
+                return IfOne(self._named(extent), self._named(one), self._named(other))
             case _:
                 return value
 
