@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from wsopt.cli_export import export
+from wsopt.cli_lists import machines, ops, schema
 from wsopt.cli_tune import tune
 from wsopt.errors import CheckError, WsoptError
 from wsopt.terminal import print_json as _print_json
@@ -302,56 +302,8 @@ def validate_model(
         raise CheckError("the model falls short:\n" + "\n".join(shortfalls))
 
 
-@app.command()
-def machines(as_json: AsJson = False) -> None:
-    """List the cards, with dense rates and ridge points."""
-    from dataclasses import asdict
-
-    from wsopt.machine.table import machine_rows
-
-    rows = machine_rows()
-    if as_json:
-        _print_json([asdict(row) for row in rows])
-        return
-    heads = list(asdict(rows[0]))
-    cells = [heads, *[[_cell(value) for value in asdict(row).values()] for row in rows]]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
-    _print(
-        "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells)
-    )
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-@app.command()
-def ops(as_json: AsJson = False) -> None:
-    """List the operations of the graph format."""
-    from wsopt.graph.ops import OPS
-
-    if as_json:
-        _print_json(
-            [
-                {"op": o.name, "operands": list(o.operands), "cost": o.cost.value, "doc": o.doc}
-                for o in OPS.values()
-            ]
-        )
-        return
-    width = max(len(name) for name in OPS)
-    _print("\n".join(f"{o.name.ljust(width)}  {', '.join(o.operands):24s} {o.doc}" for o in OPS.values()))
-
-
-@app.command()
-def schema() -> None:
-    """Print the JSON Schema of the graph format."""
-    from wsopt.graph.schema import json_schema
-
-    _print(json.dumps(json_schema(), indent=2))
+for _command in (machines, ops, schema):
+    app.command()(_command)
 
 
 @app.callback(invoke_without_command=True)

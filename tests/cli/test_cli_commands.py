@@ -83,6 +83,10 @@ def test_ops(tmp_path: Path) -> None:
     found = json.loads(wsopt(tmp_path, "ops", "--json").stdout)
     assert [row["op"] for row in found] == list(OPS)
     assert all(row["doc"] and row["operands"] for row in found if row["op"] != "iota")
+    marked = {
+        line.split()[0] for line in done.stdout.splitlines() if line.endswith("(No kernel takes it yet.)")
+    }
+    assert marked == {row["op"] for row in found if not row["lowered"]} == {"dequantize"}
 
 
 def test_schema(tmp_path: Path) -> None:
