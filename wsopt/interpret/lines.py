@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
+
+from wsopt.interpret.faults import InterpreterError
 
 MARKS = "__ran__"
 """The name under which a kernel's functions find their marks."""
@@ -44,8 +47,14 @@ class Coverage:
 
 @functools.lru_cache(maxsize=8)
 def marked(source: str, filename: str = "kernel.py") -> Marked:
-    """Compile a kernel's source with a mark before each statement of its device functions."""
-    tree = ast.parse(source, filename)
+    """Compile a kernel's source with a mark before each statement of its device functions.
+
+    Raises InterpreterError with the place of what is no Python.
+    """
+    try:
+        tree = ast.parse(source, filename)
+    except SyntaxError as error:
+        raise InterpreterError(f"{os.path.basename(filename)}:{error.lineno}: {error.msg}") from error
     lines: list[int] = []
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and any(map(_is_jit, function.decorator_list)):

@@ -86,9 +86,6 @@ def _guarded(action: Callable[[], Any], filename: str) -> Any:
     """Turn what the host part of the source raises into an InterpreterError with its line."""
     try:
         return action()
-    except SyntaxError as error:
-        place = f"{os.path.basename(filename)}:{error.lineno}"
-        raise InterpreterError(f"{place}: {error.msg}") from error
     except KernelFault as fault:
         raise fault.located(_host_place(fault, filename)) from fault.__cause__
     except SOURCE_ERRORS as error:
