@@ -77,6 +77,10 @@ class FakeDriver:
         ctypes.memmove(place, address.to_bytes(8, "little"), 8)
         return address % 16
 
+    def cuDriverGetVersion(self, version: Any) -> int:
+        version._obj.value = 13000
+        return 0
+
     def cuGetErrorString(self, _error: int, words: Any) -> int:
         words._obj.value = b"some fault"
         return 0

@@ -36,6 +36,8 @@ _MAX_SHARED_BYTES, _INVALID_CONTEXT, _L2_PROMOTION, _PROGRAMMATIC = 8, 201, 2, 6
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CU_TENSOR_MAP_SWIZZLE by bytes
 _PROGRAMMATIC_LAUNCH = _Attribute(_PROGRAMMATIC, 0, (ctypes.c_int * 16)(1))
 _MAP_BYTES, _LONGEST_BOX = 128, 256
+# Drivers up to 13.1 mark maps of small tensors wrongly; Triton and CUTLASS clear that bit, too.
+_SMALL_BYTES, _MENDED_AFTER = 128 * 1024, 13010
 
 
 @functools.cache
@@ -212,3 +214,15 @@ def _encode(place: int, descriptor: Any) -> None:
         0,
     )
     _check(error, f"no tensor map for {descriptor.shape} elements with strides {descriptor.strides}")
+    span = 1 + sum((n - 1) * stride for n, stride in zip(descriptor.shape, descriptor.strides, strict=True))
+    if span * size < _SMALL_BYTES and _driver_version() <= _MENDED_AFTER:
+        word = ctypes.c_uint64.from_address(place + 8)
+        word.value &= ~(1 << 21)
+
+
+@functools.cache
+def _driver_version() -> int:
+    """The newest CUDA release that the driver knows, as 1000 * major + 10 * minor."""
+    version = ctypes.c_int()
+    _check(_driver().cuDriverGetVersion(ctypes.byref(version)), "the driver does not tell its version")
+    return version.value

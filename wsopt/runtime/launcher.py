@@ -118,12 +118,14 @@ class Launcher:
             if frame is not None and frame.plain:
                 result = host.empty(*frame.outputs[0])
                 call = self._calls.get((frame.number, host.stream(device), addresses, result.data_ptr()))
-                if call is not None and not host.launch(*call.arguments):
+                if call is not None:
+                    if error := host.launch(*call.arguments):
+                        _launch_again(error, call, device)
                     return result
         return self._run(inputs, layout, addresses, out)
 
     def _run(self, inputs: Any, layout: Any, addresses: Any, out: Any) -> Any:
-        """The same for whatever is new, several outputs, a table, or a launch that failed."""
+        """The same for whatever is new, for several outputs, and for a table."""
         host, device = self._host, layout[0]
         given = () if out is None else out if isinstance(out, tuple) else (out,)
         if given:
