@@ -116,7 +116,9 @@ class _Frame:
         self.sizes: list[int] = []
         self.addresses: list[tuple[int, int, bool]] = []
         self.table: Any = None
-        self.plain = False  # one output, no table, no gradient
+        self.fresh: Any = (
+            None  # size, strides and type of the only output, where no input requires a gradient
+        )
         self.guarded = False  # some input requires a gradient: not to be run where gradients are recorded
         self.end = 0
         fields: list[tuple[int, Any]] = []

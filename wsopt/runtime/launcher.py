@@ -110,23 +110,29 @@ class Launcher:
             inputs, layout, addresses = self._key(tensors)
         except KeyError:
             self._refuse(tensors)
-        host, device = self._host or self._open(), layout[0]
-        if device != host.device():
-            return self._elsewhere(tensors, out)
-        if out is None:  # written out for one output, which most kernels have
-            frame = self._frames.get(layout)
-            if frame is not None and frame.plain:
-                result = host.empty(*frame.outputs[0])
-                call = self._calls.get((frame.number, host.stream(device), addresses, result.data_ptr()))
-                if call is not None:
-                    if error := host.launch(*call.arguments):
-                        _launch_again(error, call, device)
-                    return result
-        return self._run(inputs, layout, addresses, out)
+        frame = self._frames.get(layout)
+        if (
+            frame is not None and frame.fresh is not None and out is None
+        ):  # what most calls are, and no step more
+            host, device = self._host, layout[0]
+            if host.one_device or host.device() == device:
+                stream = host.stream(device)
+                if not stream or frame.table is None:  # the default stream is never captured
+                    result = host.empty(*frame.fresh)
+                    call = self._calls.get((frame.number, stream, addresses, result.data_ptr()))
+                    if call is not None:
+                        if error := host.launch(*call.arguments):
+                            _launch_again(error, call, device)
+                        return result
+        return self._run(tensors, inputs, layout, addresses, out)
 
-    def _run(self, inputs: Any, layout: Any, addresses: Any, out: Any) -> Any:
-        """The same for whatever is new, for several outputs, and for a table."""
-        host, device = self._host, layout[0]
+    def _run(self, tensors: dict[str, Any], inputs: Any, layout: Any, addresses: Any, out: Any) -> Any:
+        """The same whatever is new, wherever tensors are, and however many outputs there are."""
+        host, device = self._open(), layout[0]
+        if device != host.device():
+            _expect(device >= 0, f"tensor {self._inputs[0]} is on {inputs[0].device}, expected a CUDA device")
+            with torch.cuda.device(device):
+                return self.run(tensors, out)
         given = () if out is None else out if isinstance(out, tuple) else (out,)
         if given:
             layout = _with(layout, given)
@@ -134,9 +140,10 @@ class Launcher:
         if frame is None or (frame.guarded and host.grads()):
             frame = self._framed(layout, inputs, given)
         results = given or tuple([host.empty(*one) for one in frame.outputs])
-        key = (frame.number, host.stream(device), addresses, *[x.data_ptr() for x in results])
+        stream = host.stream(device)
+        key = (frame.number, stream, addresses, *[x.data_ptr() for x in results])
         call = self._calls.get(key) or self._called(key, frame, inputs, results)
-        if frame.table is not None and host.capturing():
+        if stream and frame.table is not None and host.capturing():
             _CAPTURED[id(frame.table)] = frame.table
         if error := host.launch(*call.arguments):
             _launch_again(error, call, device)
@@ -170,7 +177,7 @@ class Launcher:
         def launch() -> None:
             stream = stream_of(device)
             call = calls.get(stream) or called(stream)
-            if table is not None and capturing():
+            if stream and table is not None and capturing():
                 _CAPTURED[id(table)] = table
             if error := start(*call.arguments):
                 _launch_again(error, call, device)
@@ -218,13 +225,6 @@ class Launcher:
         unknown = next(name for name in tensors if name not in self._inputs)
         raise ValueError(f"there is no input {unknown}; the inputs are {wanted}")
 
-    def _elsewhere(self, tensors: dict[str, Any], out: Any) -> Any:
-        """Run on a device that is not the current one."""
-        first = tensors[self._inputs[0]]
-        _expect(first.is_cuda, f"tensor {self._inputs[0]} is on {first.device}, expected a CUDA device")
-        with torch.cuda.device(first.device):
-            return self.run(tensors, out)
-
     def _framed(self, layout: Any, inputs: list[Any], given: tuple[Any, ...]) -> _Frame:
         """Check tensors, and make what depends on their layout alone."""
         for name, one in zip(self._inputs, inputs, strict=True):
@@ -245,7 +245,8 @@ class Launcher:
             grid, arguments, results = self._bound(apart, [one.detach() for one in given])
             made = _Frame(next(self._numbers), grid, arguments, [*apart, *results], results)
             made.guarded = any(one.requires_grad for one in inputs)
-            made.plain = len(results) == 1 and made.table is None and not made.guarded
+            if len(results) == 1 and not made.guarded:
+                made.fresh = made.outputs[0]
             _keep(self._frames, _LAYOUTS, layout, made)
             return made
 
