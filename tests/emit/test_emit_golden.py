@@ -99,7 +99,7 @@ def test_nan_is_kept() -> None:
     dropping = made.source.replace("tl.PropagateNan.ALL", "tl.PropagateNan.NONE")
     told = found.fault(dropping, 1)
     assert told is not None
-    assert told.startswith("y is wrong: relative error inf, 1e-02 is allowed; element [3, 5] is ")
+    assert told.startswith("y is wrong: relative error inf, 0.01 is allowed; element [3, 5] is ")
 
 
 def test_machine_code_keeps_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

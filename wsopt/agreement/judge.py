@@ -104,7 +104,8 @@ def judge(
 
     A row also has a part of its bound's norm free: the one that independent errors of such a norm come to, which
     is all of it for a single element. So rows of little or no norm need not agree better than others. The whole has
-    it too where it is off by more than `tolerance`: an output may be of a finer type than values that it is made of.
+    `_Parts.free` besides: where operands are rounded inside of the graph, a tolerance that follows from the output's
+    type alone would refuse right kernels.
     """
     if tuple(actual.shape) != tuple(expected.value.shape):
         told = f"has the shape {list(actual.shape)}, {list(expected.value.shape)} is meant"
@@ -113,13 +114,14 @@ def judge(
     error = relative_error(parts.forgiven, expected.value)
     rows = parts.rows(kit, tolerance)
     share, faults = parts.share, list[str]()
-    if not error <= tolerance and not float(parts.whole(kit, tolerance)) <= tolerance:
-        faults.append(f"relative error {error:.2e}, {tolerance:.0e} is allowed")
+    allowed = tolerance if error <= tolerance else tolerance + parts.free(kit)
+    if not error <= allowed:
+        faults.append(f"relative error {error:.2e}, {allowed:.2g} is allowed")
     row = int(kit.xp.argmax(rows))
     row_error = float(rows.reshape(-1)[row])
     if not row_error <= tolerance:
         place = _place(row, rows.shape)
-        faults.append(f"row {place} is off by {row_error:.2e} of its norm, {tolerance:.0e} is allowed")
+        faults.append(f"row {place} is off by {row_error:.2e} of its norm, {tolerance:.2g} is allowed")
     element = int(kit.xp.argmax(share))
     largest = float(share.reshape(-1)[element])
     if not largest <= 1:
@@ -147,6 +149,7 @@ class _Parts:
     allowed: Array
     share: Array
     rounding: Array
+    flip: Array
 
     @classmethod
     def of(cls, kit: Kit, actual: Array, expected: Expected) -> _Parts:
@@ -170,39 +173,44 @@ class _Parts:
             # What a comparison too close to tell adds is taken off; what may be infinite counts as it is meant.
             moved = xp.where(special, 0.0, xp.clip(xp.nan_to_num(a - value), -flip, flip))
             forgiven = xp.where(special & (share <= 1), value, a - moved)
-        return cls(a, value, forgiven, excess, allowed, share, rounding + flip)
+        return cls(a, value, forgiven, excess, allowed, share, rounding, flip)
 
     def rows(self, kit: Kit, tolerance: float) -> Array:
         """The error of every row relative to its norm, with the free part of its bound added to that."""
-        count = self.value.shape[-1] if len(self.value.shape) else 1
 
         def norm(x: Array) -> Array:
-            return _norm(kit, x.reshape(*x.shape[:-1], -1))
+            x = kit.xp.where(kit.xp.isfinite(x), x, 0.0).reshape(*x.shape[:-1], -1)
+            return kit.xp.sqrt(kit.xp.sum(x * x, axis=-1))
 
-        return self._beyond(kit, tolerance, norm, count)
-
-    def whole(self, kit: Kit, tolerance: float) -> Array:
-        """The same of the whole, as if it were one row."""
-        return self._beyond(kit, tolerance, lambda x: _norm(kit, x.reshape(-1)), math.prod(self.value.shape))
-
-    def _beyond(self, kit: Kit, tolerance: float, norm: Callable[[Array], Array], count: int) -> Array:
-        free = min(1.0, 1 / CONFIDENCE + count**-0.5)
+        count = max(1, int(self.value.shape[-1])) if len(self.value.shape) else 1
+        free = min(1.0, 1 / CONFIDENCE + 1 / math.sqrt(count))
         error = norm(self.excess)
         against = norm(self.value) + free / tolerance * norm(self.allowed) if tolerance else norm(self.value)
         return kit.xp.where(error > 0, error / against, 0.0)
 
+    def free(self, kit: Kit) -> float:
+        """What errors inside of the graph come to in the relative norm of the whole.
+
+        Of a bound e of independent roundings half of what `CONFIDENCE` leaves is their root mean square. As the
+        output is rounded, of the elements that move by so much a part e / ulp moves by a whole ulp.
+        """
+        count = max(1, math.prod(map(int, self.value.shape)))
+        usual = min(1.0, 1 / (2 * CONFIDENCE) + 1 / math.sqrt(count)) * self.allowed
+        squares = usual * usual + 4 * usual * self.rounding
+        value = kit.xp.where(kit.xp.isfinite(self.value), self.value, 0.0)
+        total, norm = (
+            float(kit.xp.sum(kit.xp.where(kit.xp.isfinite(x), x, 0.0))) for x in (squares, value * value)
+        )
+        return math.sqrt(total / norm) if norm else math.inf if total else 0.0
+
     def said(self, element: int) -> str:
         """One element in words: where, what it is, what is meant, and how far it may be off."""
         found, meant, bound = (
-            float(x.reshape(-1)[element]) for x in (self.actual, self.value, self.allowed + self.rounding)
+            float(x.reshape(-1)[element])
+            for x in (self.actual, self.value, self.allowed + self.rounding + self.flip)
         )
         place = _place(element, self.value.shape)
         return f"element {place} is {found:.7g}, {meant:.7g} is meant, {bound:.1e} apart is allowed"
-
-
-def _norm(kit: Kit, x: Array) -> Array:
-    """Root of the sum of squares along the last axis, of what is finite."""
-    return kit.xp.sqrt(kit.xp.sum(kit.xp.where(kit.xp.isfinite(x), x, 0.0) ** 2, axis=-1))
 
 
 def _same(kit: Kit, a: Array, value: Array, centre: Array, reach: Array, overflow: float) -> Array:
