@@ -40,7 +40,7 @@ def rows(count: int = 1024, length: int = 256) -> wsopt.Graph:
 
 def reduced(m: int = 256, n: int = 128, k: int = 256) -> wsopt.Graph:
     g = wsopt.Graph("reduced")
-    x, w = g.input("x", (m, k), "bf16"), g.input("w", (n, k), "bf16")
+    x, w = g.input("x", (m, k), "bf16"), g.input("w", (n, k), "bf16", constant=True)
     g.output(g.cast(g.softmax(g.matmul(x, w, transpose_b=True)), "bf16", name="y"))
     return g
 
