@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from wsopt.gpu.aot_child import _compile, _cuobjdump
+from wsopt.gpu.aot_child import compile_source, cuobjdump
 
 
 def listing(source: str) -> str:
     """The listing of a kernel.py's machine code for sm_90."""
     with tempfile.TemporaryDirectory() as folder:
-        binary, _, _ = _compile(source, "sm_90", Path(folder))
+        binary, _, _ = compile_source(source, "sm_90", Path(folder))
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(binary)
-        return _cuobjdump("-sass", path)
+        return cuobjdump("-sass", path)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from mutants_prepared import Prepared
 
 from wsopt.errors import CheckError
-from wsopt.graph.reference import Array, evaluate, random_inputs, relative_error
+from wsopt.graph.agreement import Referee, expectations
+from wsopt.graph.reference import Array, random_inputs
 from wsopt.interpret import Mutant, Place, deletions, execute
 from wsopt.interpret.strategy import processors
 
@@ -34,10 +35,10 @@ class Outcome:
 
 @dataclass(slots=True)
 class Bench:
-    """A kernel with its inputs and what is to come of them; the attempt that showed the last mistake goes first."""
+    """A kernel with its inputs and who judges the outputs; the attempt that showed the last mistake goes first."""
 
     prepared: Prepared
-    cases: list[tuple[dict[str, Array], dict[str, Array]]]
+    cases: list[tuple[dict[str, Array], Referee]]
     attempts: list[Attempt]
     ending: set[int] = field(default_factory=set)
 
@@ -47,7 +48,7 @@ class Bench:
         cases = []
         for run in prepared.runs:
             inputs = random_inputs(run.graph, 0)
-            cases.append((inputs, evaluate(run.graph, inputs)))
+            cases.append((inputs, Referee(expectations(run.graph, inputs), run.tolerance)))
         most = max(run.seeds for run in prepared.runs)
         attempts = [
             (case, seed) for seed in range(most) for case, run in enumerate(prepared.runs) if seed < run.seeds
@@ -60,16 +61,15 @@ class Bench:
 
     def fault(self, source: str, attempt: Attempt, ending: set[int] | None = None) -> str:
         """What one run shows of a source; empty for nothing. `ending` gains lines of waits that ended something."""
-        inputs, expected = self.cases[attempt[0]]
-        tolerance = self.prepared.runs[attempt[0]].tolerance
+        inputs, referee = self.cases[attempt[0]]
         try:
             found = execute(source, inputs, seed=attempt[1], processors=processors(attempt[1]))
         except CheckError as error:
             return f"{type(error).__name__}: {str(error).splitlines()[0]}"
-        for name, value in expected.items():
-            error = relative_error(found.outputs[name], value)
-            if not error <= tolerance[name]:
-                return f"wrong number: {name} by {error:.1e}"
+        for name in referee.expected:
+            agreement = referee.agreement(name, found.outputs[name])
+            if not agreement.accepted:
+                return f"wrong number: {name}: {agreement.told}"
         if ending is not None:
             ending |= found.ending
         return ""
