@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from wsopt.tile.live_loops import LiveLoops, live_loops
-from wsopt.tile.types import Bound, Region, Role, Sharing, Structure
+from wsopt.tile.types import Bound, End, Region, Role, Sharing, Structure
 
 CAUSAL = Bound(1, -1, 0)
 LENGTHS = (*range(1, 20), *range(20, 700, 13), 700)
@@ -19,7 +19,8 @@ def structure(rows: int, depth: int, consumers: int) -> Structure:
 
 def region(*bounds: Bound, stream: int = 4096) -> Region:
     extents = ((Role.ROW, 4096), (Role.STREAM, stream))
-    return Region("r", "", extents, (), (), (), (), bounds=bounds)
+    end = End.BOUND if bounds[-1:] == (Bound(0, -1, stream - 1),) else End.MASKS
+    return Region("r", "", extents, (), (), (), (), bounds=bounds, end=end)
 
 
 def ranges(

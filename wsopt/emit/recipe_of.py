@@ -17,6 +17,7 @@ from wsopt.emit.integers import (
     multiply,
 )
 from wsopt.emit.kernel_plan import kernel_plan
+from wsopt.emit.masked_end import kept_beyond, last_kept
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.recipe import (
     BLOCKS,
@@ -40,9 +41,10 @@ from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import Box
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tile.live_loops import is_end
 from wsopt.tile.ranges import ROUNDS_TOGETHER, splits
 from wsopt.tile.slab_costs import inner_extent
-from wsopt.tile.types import Bound, Output, Role, View
+from wsopt.tile.types import Bound, End, Output, Role, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -172,6 +174,8 @@ def _schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         yield Check(column, Relation.AT_MOST, s.columns, told)
         told = ("the inner axis has ", inner, f" elements: this schedule holds up to {held}")
         yield Check(inner, Relation.AT_MOST, held, told)
+        if region.end is End.MASKS:
+            yield Check(last_kept(region), Relation.AT_MOST, add(stream, -1), kept_beyond(region))
     elif not isinstance(plan, RowsPlan):
         told = ("the contracted axis is too short for this schedule",)
         yield Check(Name("trips"), Relation.AT_LEAST, plan.loop().least, told)
@@ -249,7 +253,6 @@ def _order(plan: SlabPlan) -> DealtOrder:
 
 def _most(plan: SlabPlan, bound: Bound) -> Integer:
     """The most that row * i + constant is over a tile's rows; a bound at the stream's end moves with it."""
-    end = plan.program.region.extent(Role.STREAM) - 1
-    constant = add(Name("stream_extent"), -1) if bound == Bound(0, -1, end) else bound.constant
+    constant = add(Name("stream_extent"), -1) if is_end(bound, plan.program.region) else bound.constant
     row = Name(LAST_ROW if bound.row >= 0 else ROW)
     return add(multiply(bound.row, row), constant) if bound.row else constant

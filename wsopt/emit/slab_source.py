@@ -7,11 +7,12 @@ from typing import Any
 from wsopt.emit import inputs, text
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitEmpty, WaitFull
+from wsopt.emit.masked_end import check_line
 from wsopt.emit.slab_plan import SlabPlan, Stretch
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.tile.ranges import ROUNDS_TOGETHER
-from wsopt.tile.types import Role
+from wsopt.tile.types import End, Role
 
 
 def slab_context(plan: SlabPlan) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "own_slabs": plan.own_slabs,
         "deals": plan.s.persistent,
         "rounds_together": ROUNDS_TOGETHER,
+        "end_check": check_line(plan.program.region) if plan.program.region.end is End.MASKS else "",
         "order_lines": plan.order_lines() if plan.s.persistent else (),
         "loader_parameters": _loader_parameters(plan),
         "body_indent": 8 if plan.s.persistent else 4,

@@ -19,6 +19,7 @@ from wsopt.tile.types import (
     SLAB,
     Bound,
     Contraction,
+    End,
     Output,
     Reduction,
     Region,
@@ -259,7 +260,9 @@ def _outputs(assembly: _Assembly, outputs: dict[str, RawView]) -> tuple[Output, 
     )
 
 
-def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: Mapping[str, Term]) -> Region:
+def assemble(
+    chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: Mapping[str, Term], end: End
+) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
     graph = chain.axes.graph
     outputs = _output_views(chain, flow)
@@ -279,6 +282,7 @@ def assemble(chain: Chain, flow: Flow, bounds: tuple[Bound, ...], unmasked: Mapp
         body=body,
         bounds=bounds,
         unmasked=pairs,
+        end=end,
     )
 
 

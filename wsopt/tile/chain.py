@@ -15,7 +15,7 @@ from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tile import remedies
 from wsopt.tile.algebra import SHORT, simplify, simplify_short
-from wsopt.tile.axes import is_pointwise
+from wsopt.tile.axes import Dim, is_pointwise
 from wsopt.tile.expand import Term
 from wsopt.tile.loop_axes import LoopAxes, input_path, is_view
 from wsopt.tile.merge import RawView
@@ -64,7 +64,7 @@ def _source(chain: Chain, node: Node, operand: int) -> Term:
             raise LoweringError(
                 f"node {node.name}: axis {origin} of {view.tensor} is no axis of what is computed with it"
             )
-    view = _without_ones(view)
+    view = _without_ones(view, frozenset(a for a, role in axes.roles.items() if role in _KERNEL_AXES))
     use = next((known for known, raw in chain.raw.items() if known in chain.spans and raw == view), use)
     roles = {axes.roles[axis] for axis in view.axes}
     chain.raw[use] = view
@@ -73,9 +73,12 @@ def _source(chain: Chain, node: Node, operand: int) -> Term:
     return chain.pool.make("source", (), dtype, node.name, (use, 0), chain.spans[use])
 
 
-def _without_ones(view: RawView) -> RawView:
-    """The view less dimensions of extent one, along which a tensor is broadcast."""
-    kept = [place for place, extent in enumerate(view.extents) if extent > 1]
+def _without_ones(view: RawView, tiled: frozenset[Dim]) -> RawView:
+    """The view less dimensions of extent one, along which a tensor is broadcast; not those of axes that are `tiled`,
+    of which the products have one element as well: those may have more at run time.
+    """
+    dims = enumerate(zip(view.axes, view.extents, strict=True))
+    kept = [place for place, (axis, extent) in dims if extent > 1 or axis in tiled]
 
     def of(values: tuple[T, ...]) -> tuple[T, ...]:
         return tuple(values[place] for place in kept)

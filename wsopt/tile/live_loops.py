@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from wsopt.tile.ranges import splits
-from wsopt.tile.types import Bound, Region, Role, Structure
+from wsopt.tile.types import Bound, End, Region, Structure
 
 _START = Bound(0, 1, 0)
 """The streamed axis begins at 0."""
@@ -62,7 +62,7 @@ def _leaves_none(upper: Bound, s: Structure) -> bool:
 
 def is_end(bound: Bound, region: Region) -> bool:
     """Whether a bound is the end of the streamed axis, which a kernel knows when it is launched."""
-    return bound == Bound(0, -1, region.extent(Role.STREAM) - 1)
+    return region.end is End.BOUND and bound == region.bounds[-1]
 
 
 def _starts(s: Structure) -> range:

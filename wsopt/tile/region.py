@@ -17,7 +17,7 @@ from wsopt.tile.roles import chained_products
 from wsopt.tile.row_axes import row_reductions
 from wsopt.tile.row_products import reduced_products_region, reduces_products
 from wsopt.tile.rows import rows_region
-from wsopt.tile.types import Region, Role
+from wsopt.tile.types import End, Region, Role
 
 
 def find_region(graph: Graph) -> Region:
@@ -53,7 +53,7 @@ def chain_region(graph: Graph) -> Region:
     flow = make_online(move_factors(flow))
     bounds = loop_bounds(flow)
     flow, unmasked = split_masks(flow, bounds)
-    if not end_is_masked(bounds, rows, stream):
-        flow, end, unmasked = pad_stream(flow, stream, unmasked)
-        bounds += end
-    return assemble(chain, flow, bounds, unmasked)
+    padded, end, pairs = pad_stream(flow, stream, unmasked)
+    if end_is_masked(bounds, rows, stream):
+        return assemble(chain, flow, bounds, unmasked, End.MASKS if end else End.NOTHING)
+    return assemble(chain, padded, bounds + end, pairs, End.BOUND if end else End.NOTHING)

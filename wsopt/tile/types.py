@@ -133,6 +133,17 @@ class Reduction:
     decay: str | None = None
 
 
+class End(StrEnum):
+    """What keeps a loop's values from counting what slabs hold beyond the end of the streamed axis."""
+
+    NOTHING = "nothing"
+    """It would not count: zeros add nothing to the loop's sums."""
+    BOUND = "bound"
+    """The last of the region's bounds is the end; it moves with the axis at run time."""
+    MASKS = "masks"
+    """The graph's own masks end every row before; at run time they have to as well, which the launcher checks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """Element j of the streamed axis counts for row i only where row * i + stream * j + constant >= 0."""
@@ -203,7 +214,7 @@ class Region:
     one slab of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
     what each consumer computes beside the products of a slab from its `tiles` of the operands. Outside
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
-    `unmasked` is the other value of its pair where they hold.
+    `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts.
     """
 
     name: str
@@ -218,6 +229,7 @@ class Region:
     unmasked: tuple[tuple[str, str], ...] = ()
     beside: tuple[Statement | Reduction, ...] = ()
     tiles: tuple[Source, ...] = ()
+    end: End = End.NOTHING
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
