@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -60,7 +60,21 @@ class Build:
 
         The kernel is loaded by the first call. Raises RequirementError without torch, Triton or a GPU.
         """
-        return _launcher(self.kernel)(**tensors)
+        return _launcher(self.kernel).run(**tensors)
+
+    def prepare(self, outputs: Mapping[str, Any] | None = None, /, **tensors: Any) -> Any:
+        """A function that launches the kernel on these tensors, and its outputs by name; see `prepare` in kernel.py.
+
+        Raises RequirementError without torch, Triton or a GPU.
+        """
+        return _launcher(self.kernel).prepare(outputs, **tensors)
+
+    def register(self, name: str | None = None) -> Any:
+        """Make `torch.ops.wsopt.NAME` of the kernel, by default of the graph's name, and return that operator.
+
+        Raises RequirementError without torch or Triton, ValueError for a name that another kernel has.
+        """
+        return self.module.register(name or self.summary["name"])
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write the build folder, whole or not at all; a build that is there is replaced. Returns its path.
@@ -105,10 +119,9 @@ def _loaded(source: str) -> ModuleType:
 
 
 @functools.cache
-def _launcher(source: str) -> Callable[..., Any]:
-    """The function `run` of a kernel's source. What it needs is looked for once, not at every call."""
+def _launcher(source: str) -> ModuleType:
+    """A kernel's module where it can be called. What it needs is looked for once, not at every call."""
     module = _loaded(source)
     if not module.torch.cuda.is_available():
         raise RequirementError(f"torch sees no GPU here, and a kernel's launcher needs one; {_INSTEAD}")
-    launcher: Callable[..., Any] = module.run
-    return launcher
+    return module
