@@ -14,11 +14,12 @@ from wsopt.gpu.json_file import read_json
 _INTRODUCTION = """\
 # What a call costs the host
 
-This page is made from the JSON files in `host_cost/`, by `python -m wsopt.gpu.host_cost_docs`; it is not edited by hand.
+This page is made from the JSON files in `host_cost/`, by `python -m wsopt.gpu.host_cost_docs`; it is not edited by
+hand.
 
-Microseconds of the host for one warm call, from its beginning to its return, without waiting for the device: the median
-of some rounds of some calls in one process, in which all take turns. `run` makes its output; `launch` is what `prepare`
-returned. Beside them `torch.mm` of two bf16 matrices of 2048 x 2048, and for attention torch's
+Microseconds of the host for one warm call, from its beginning to its return, without waiting for the device: the
+median of some rounds of some calls in one process, in which all take turns. `run` makes its output; `launch` is what
+`prepare` returned. Beside them `torch.mm` of two bf16 matrices of 2048 x 2048, and for attention torch's
 `scaled_dot_product_attention` on the same tensors.
 """
 _CALLS = {"run": "run", "launch": "launch", "torch_mm": "torch.mm", "sdpa": "SDPA"}
