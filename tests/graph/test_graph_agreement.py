@@ -465,3 +465,17 @@ def test_where_the_hardware_tanh_may_stand() -> None:
     assert "bent" in graph(True, False)
     assert "bent" in graph(False, True)
     assert "bent" not in graph(True, True)
+
+
+def test_what_an_exponential_loses_below_the_least_normal_number() -> None:
+    g = GraphBuilder("small")
+    x = g.input("x", (1, 4), "f32")
+    g.output(g.softmax(x, name="p"), g.exp(x, name="e"))
+    graph, inputs = g.build(), {"x": np.asarray([[0.0, -90.0, -math.inf, -80.0]], np.float32)}
+    referee = Referee(expectations(graph, inputs), dict.fromkeys("pe", TOLERANCE))
+    for name, value in evaluate(graph, inputs).items():
+        assert 0 < value[0, 1] < 2.0**-126
+        flushed, lost = value.copy(), value.copy()
+        flushed[0, 1] = lost[0, 3] = 0
+        assert referee.agreement(name, flushed).accepted
+        assert not referee.agreement(name, lost).accepted

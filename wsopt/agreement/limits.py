@@ -20,6 +20,9 @@ again where the kernel takes sums and products in another order or fuses them.
 F32_UNIT = 2.0**-24
 """Unit roundoff of f32."""
 
+FLUSHED = 2.0**-126
+"""What `ex2.approx.ftz.f32` makes zero: results below the least normal f32 (PTX ISA)."""
+
 TANH_APPROX = 2.0**-10
 """Twice the largest relative error of `tanh.approx.f32` (PTX ISA: 2**-11): sigmoid, silu and gelu add it to one."""
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added, finite_size, grown
-from wsopt.agreement.limits import F32_ROUNDING, FORMATS, FUNCTIONS, SLOPES, TANH_APPROX
+from wsopt.agreement.limits import F32_ROUNDING, FLUSHED, FORMATS, FUNCTIONS, SLOPES, TANH_APPROX
 
 Rule = Callable[[Kit, Step, tuple[Figure, ...]], Errors]
 
@@ -156,7 +156,8 @@ def _exp(base: float) -> Rule:
         (x,), (relative, _) = operands, FUNCTIONS["exp"]
         exponent = finite_size(kit, kit.real(x.value)) * F32_ROUNDING + relative
         found = x.errors.each(lambda e: e * scale).with_bounded(exponent)
-        return through(kit, found, lambda e: step.value * grown(kit, e))
+        flushed = kit.xp.where(kit.xp.isfinite(kit.real(x.value)), FLUSHED, 0.0)
+        return through(kit, found, lambda e: step.value * grown(kit, e) + flushed)
 
     return rule
 

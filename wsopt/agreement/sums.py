@@ -14,6 +14,7 @@ from wsopt.agreement.limits import (
     F8_RUN,
     F32_ROUNDING,
     F32_UNIT,
+    FLUSHED,
     SOFTMAX,
     TENSOR_F8,
     TF32_OPERAND,
@@ -173,6 +174,7 @@ def _softmax(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
         whole = kit.xp.sum(p * grown(kit, e), axis=axis, keepdims=True)
         error = grown(kit, e + (whole + own))
         error *= p
+        error += kit.xp.where(kit.xp.isfinite(value), FLUSHED, 0.0)
         # Between 0 and 1 nothing is further apart than one; where nothing is known, it is as much.
         return kit.xp.where(error <= 1, error, 1.0)
 
