@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fuzz_draft import Draft
-from fuzz_steps import condition, steps, store, store_some
+from fuzz_steps import condition, function, steps, store, store_some
 
 from wsopt.graph.builder import Symbol
 
@@ -129,12 +129,36 @@ def sloped(d: Draft, score: Symbol) -> Symbol:
     return score + slope * (d.g.cast(d.g.abs(j - i), dtype="f32") * -0.02)
 
 
+def rounded(d: Draft, score: Symbol) -> Symbol:
+    return d.g.cast(score, dtype=d.pick(("bf16", "f16")))
+
+
+def bent(d: Draft, score: Symbol) -> Symbol:
+    return function(d, score)
+
+
+def scaled_by(d: Draft, score: Symbol) -> Symbol:
+    """Scores times a factor of the head or of the query."""
+    return score * d.source("scale", d.pick(((*score.shape[:-2], 1, 1), (score.shape[-2], 1))))
+
+
+def segments(d: Draft, score: Symbol) -> Symbol:
+    """Queries see keys of their own segment and of earlier ones."""
+    *_, rows, columns = score.shape
+    a, b = d.tensor("segment", (rows, 1), "i32"), d.tensor("segment", (columns,), "i32")
+    return d.g.where(a >= b if d.chance(0.5) else d.g.equal(a, b), score, d.pick((-1e4, -math.inf)))
+
+
 SCORES: Mapping[str, tuple[float, Callable[[Draft, Symbol], Symbol]]] = {
     "hidden scores": (5, hidden),
     "added mask": (1, added_mask),
     "capped scores": (1, capped),
     "biased scores": (2, biased),
     "sloped scores": (1, sloped),
+    "rounded scores": (0.5, rounded),
+    "function of scores": (0.7, bent),
+    "scaled scores": (0.7, scaled_by),
+    "segments": (0.5, segments),
 }
 
 

@@ -88,7 +88,7 @@ def products(d: Draft, s: Sizes) -> Symbol:
 def product_graph(d: Draft) -> None:
     """Products with an elementwise tree after them."""
     s = sizes(d)
-    found = steps(d, scaled(d, products(d, s), s.k), 4)
+    found = steps(d, scaled(d, products(d, s), s.k), 5)
     store_some(d, found)
 
 

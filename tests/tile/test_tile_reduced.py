@@ -144,3 +144,14 @@ def test_strides_are_dense_in_the_order_of_memory(
     shape: list[int], strides: list[int], dense: list[int]
 ) -> None:
     assert dense_strides(shape, strides) == dense
+
+
+def test_an_axis_of_one_element_is_longer_where_that_is_asked_for() -> None:
+    g = GraphBuilder("outer")
+    p = g.matmul(g.input("x", (328, 1), "bf16", strides=(8, 1)), g.input("w", (1, 256), "bf16"))
+    g.output(g.cast(p + g.input("b", (1, 256), "f32"), dtype="bf16", name="y"))
+    s = Structure(64, 64, 64, 1, 4, Sharing.ROWS, True, False, 1, 1)
+    (longer,) = further(g.build(), s, 3)
+    shapes = {item.name: item.type.shape for item in longer.inputs}
+    assert shapes["x"][1] == shapes["w"][0] > s.depth
+    assert shapes["b"] == (1, shapes["w"][1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wsopt.emit.expressions import Operand, expression
+from wsopt.emit.expressions import Operand, expression, in_f32
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
 from wsopt.graph.types import DType
@@ -59,7 +59,7 @@ class BesideWriter:
 
     def _item(self, item: Statement | Reduction) -> Instruction:
         if isinstance(item, Reduction):
-            name, value = self.carried()[item.name], self.operands[item.value].name
+            name, value = self.carried()[item.name], in_f32(self.operands[item.value])
             if item.kind == "max":
                 return Assign(name, f"gl.maximum({name}, gl.max({value}, axis=1))")
             return Assign(name, f"{name} + gl.sum({value}, axis=1)")

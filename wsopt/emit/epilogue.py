@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import RowArgument, VectorArgument
 from wsopt.emit.choices import Comparison, choice, comparisons
-from wsopt.emit.expressions import Operand, broadcast, expression, number
+from wsopt.emit.expressions import Operand, broadcast, expression, in_f32, number
 from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import (
     Assign,
@@ -169,7 +169,7 @@ class PieceWriter:
         node, _, number = item.name.partition("$")
         name = self.names(item.name, f"{node}_{number}")
         self.operands[item.name] = Operand(name, frozenset({Role.ROW}), DType.F32)
-        return Assign(name, f"gl.{item.kind}({self.operands[item.value].name}, axis=1)")
+        return Assign(name, f"gl.{item.kind}({in_f32(self.operands[item.value])}, axis=1)")
 
     def _is_last(self, statement: Statement) -> bool:
         node = statement.name.partition("$")[0]

@@ -86,6 +86,11 @@ def broadcast(operand: Operand, spans: frozenset[Role], s: Structure) -> str:
     return f"gl.expand_dims({operand.name}, {axis})"
 
 
+def in_f32(operand: Operand) -> str:
+    """A value as reductions take it: of a narrower type they would be computed in that."""
+    return _in_type(operand.name, operand, DType.F32)
+
+
 def _in_type(text: str, operand: Operand, wanted: DType) -> str:
     """The operand in the type that the operation computes in: f32, unless both are whole numbers."""
     if wanted is operand.dtype or operand.dtype is DType.BOOL:

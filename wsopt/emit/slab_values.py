@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.choices import Comparison, choice, comparisons
-from wsopt.emit.expressions import Operand, broadcast, expression, number
+from wsopt.emit.expressions import Operand, broadcast, expression, in_f32, number
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
 from wsopt.emit.roundings import rounding
@@ -198,7 +198,7 @@ class SlabWriter:
                 return
 
     def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[Instruction]:
-        name, value = self.name(item.name), operand(item.value).name
+        name, value = self.name(item.name), in_f32(operand(item.value))
         if any(item.name + BEFORE in arguments(other) for other in self.region.body):
             yield Assign(self.name(item.name + BEFORE), name)
         if item.kind == "max":

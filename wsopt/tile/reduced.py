@@ -130,7 +130,7 @@ def _dimensions(axes: Axes) -> list[set[Dim]]:
 
 def _shape(shape: tuple[int, ...], use: str, axes: Axes, extents: Mapping[Dim, int]) -> list[int]:
     return [
-        extent if extent == 1 else extents.get(axes.axis(use, dim), extent)
+        1 if extent == 1 < _extent(axes, axes.axis(use, dim)) else extents.get(axes.axis(use, dim), extent)
         for dim, extent in enumerate(shape)
     ]
 
