@@ -99,12 +99,6 @@ def test_inputs_that_require_a_gradient(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"x": tensor(256, 128)}, "tensor w is missing; the inputs are x, w"),
-        ({"x": tensor(256, 128), "v": tensor(128, 128)}, "tensor w is missing; the inputs are x, w"),
-        (
-            {"x": tensor(256, 128), "w": tensor(128, 128), "z": tensor(1)},
-            "there is no input z; the inputs are x, w",
-        ),
         ({"x": tensor(0, 128), "w": tensor(128, 128)}, "tensor x has no elements"),
         (
             {"x": like(tensor(256, 128), is_cuda=False, device="cpu"), "w": tensor(128, 128)},
@@ -121,6 +115,23 @@ def test_refusals(stage: Stage, given: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         stage.run(**given)
     assert stage.driver.launches == []
+
+
+def test_an_input_that_is_missing_is_named(stage: Stage) -> None:
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'w'"):
+        stage.run(x=tensor(256, 128))
+    with pytest.raises(ValueError, match="tensor w is missing; the inputs are x, w"):
+        stage.names["prepare"](x=tensor(256, 128))
+    with pytest.raises(ValueError, match="tensor x is missing; the inputs are x, w"):
+        stage.launcher.run({"w": tensor(128, 128)}, None)
+
+
+def test_inputs_that_no_output_needs_are_taken_and_ignored(stage: Stage) -> None:
+    x, w = tensor(256, 128), tensor(128, 128)
+    stage.run(x=x, w=w, spare=tensor(3))
+    launch, _ = stage.names["prepare"](x=x, w=w, spare=tensor(3))
+    launch()
+    assert [stage.passed(one)[:2] for one in (0, 1)] == [[x.data_ptr(), w.data_ptr()]] * 2
 
 
 def test_the_device_of_the_tensors_is_the_one(stage: Stage) -> None:

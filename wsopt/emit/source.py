@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import inputs, storer, text
 from wsopt.emit.called import called
+from wsopt.emit.calls import calls
 from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.held import layout_constants
 from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
@@ -225,11 +225,6 @@ def _summary(plan: KernelPlan) -> str:
     )
 
 
-def _strings(names: Iterable[str]) -> str:
-    """The items of a tuple of strings, as Python text."""
-    return " ".join(f'"{name}",' for name in names).removesuffix(",") + ","
-
-
 def _shared(plan: KernelPlan) -> dict[str, Any]:
     """What every kernel's template needs: its head, its epilogue, its launcher."""
     region, s, schedule = plan.program.region, plan.s, plan.verified.schedule
@@ -274,10 +269,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "splits": any(read.parts for read in reads) or any(output.parts for output in outputs),
         "returns": ", ".join(output.tensor for output in outputs),
         "launcher": launcher_text(),
-        "takes_out": "out" not in inputs_read,
-        "inputs": inputs_read,
-        "input_names": _strings(inputs_read),
-        "output_names": _strings(output.tensor for output in outputs),
+        **calls(inputs_read, [output.tensor for output in outputs]),
     }
 
 

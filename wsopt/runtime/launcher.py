@@ -11,7 +11,7 @@ import functools
 import itertools
 import keyword
 import threading
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -87,7 +87,7 @@ def _argument(name: str) -> str:
 class Launcher:
     """Calls a kernel, from any thread, on the current stream of the device that its tensors are on.
 
-    `key(tensors)` returns the inputs in order, their device and layouts, and their addresses. `bind` checks tensors,
+    `key(*inputs)` returns the inputs, their device and layouts, and their addresses. `bind` checks tensors,
     makes outputs where it is given none, and returns the grid, the kernel's arguments, and the outputs.
     """
 
@@ -98,36 +98,39 @@ class Launcher:
         self._calls: dict[Any, _Call] = {}
         self._compiled: dict[Any, _Compiled] = {}
         self._numbers = itertools.count()
-        self._count = len(inputs)
         self._operator: Any = None
         self._host: Any = None
 
+    def again(self, layout: Any, addresses: Any) -> Any:
+        """The output of a call that repeats one, in a new tensor; None where anything is new or not usual.
+
+        What most calls are, and no step more: one output, no gradients, and no table that a capture could keep (the
+        default stream is never captured).
+        """
+        frame = self._frames.get(layout)
+        if frame is None or frame.fresh is None:
+            return None
+        host, device = self._host, layout[0]
+        if not host.one_device and host.device() != device:
+            return None
+        stream = host.stream(device)
+        if stream and frame.table is not None:
+            return None
+        result = host.empty(*frame.fresh)
+        call = self._calls.get((frame.number, stream, addresses, result.data_ptr()))
+        if call is None:
+            return None
+        if error := host.launch(*call.arguments):
+            _launch_again(error, call, device)
+        return result
+
     def run(self, tensors: dict[str, Any], out: Any) -> Any:
         """Compute the outputs into new tensors, or into `out`: one tensor, or a tuple of several."""
-        if len(tensors) != self._count:
-            self._refuse(tensors)
-        try:
-            inputs, layout, addresses = self._key(tensors)
-        except KeyError:
-            self._refuse(tensors)
-        frame = self._frames.get(layout)
-        if (
-            frame is not None and frame.fresh is not None and out is None
-        ):  # what most calls are, and no step more
-            host, device = self._host, layout[0]
-            if host.one_device or host.device() == device:
-                stream = host.stream(device)
-                if not stream or frame.table is None:  # the default stream is never captured
-                    result = host.empty(*frame.fresh)
-                    call = self._calls.get((frame.number, stream, addresses, result.data_ptr()))
-                    if call is not None:
-                        if error := host.launch(*call.arguments):
-                            _launch_again(error, call, device)
-                        return result
+        inputs, layout, addresses = self._named(tensors)
         return self._run(tensors, inputs, layout, addresses, out)
 
     def _run(self, tensors: dict[str, Any], inputs: Any, layout: Any, addresses: Any, out: Any) -> Any:
-        """The same whatever is new, wherever tensors are, and however many outputs there are."""
+        """The same, of inputs in order, whatever is new about them and wherever they are."""
         host, device = self._open(), layout[0]
         if device != host.device():
             _expect(device >= 0, f"tensor {self._inputs[0]} is on {inputs[0].device}, expected a CUDA device")
@@ -156,9 +159,7 @@ class Launcher:
 
     def prepare(self, tensors: dict[str, Any], outputs: dict[str, Any] | None) -> Any:
         """Check tensors once; return a function that launches the kernel on them, and the outputs by name."""
-        if tensors.keys() != set(self._inputs):
-            self._refuse(tensors)
-        host, (inputs, layout, addresses) = self._open(), self._key(tensors)
+        host, (inputs, layout, addresses) = self._open(), self._named(tensors)
         device = layout[0]
         _expect(device >= 0, f"tensor {self._inputs[0]} is on {inputs[0].device}, expected a CUDA device")
         with torch.cuda.device(device):
@@ -217,13 +218,11 @@ class Launcher:
             self._operator = getattr(torch.ops.wsopt, name)
         return self._operator
 
-    def _refuse(self, tensors: dict[str, Any]) -> NoReturn:
-        """Say which input is missing or unknown."""
-        wanted = ", ".join(self._inputs)
+    def _named(self, tensors: dict[str, Any]) -> Any:
+        """The inputs in order, their device and layouts, and their addresses. Other tensors are ignored."""
         for name in self._inputs:
-            _expect(name in tensors, f"tensor {name} is missing; the inputs are {wanted}")
-        unknown = next(name for name in tensors if name not in self._inputs)
-        raise ValueError(f"there is no input {unknown}; the inputs are {wanted}")
+            _expect(name in tensors, f"tensor {name} is missing; the inputs are {', '.join(self._inputs)}")
+        return self._key(*[tensors[name] for name in self._inputs])
 
     def _framed(self, layout: Any, inputs: list[Any], given: tuple[Any, ...]) -> _Frame:
         """Check tensors, and make what depends on their layout alone."""
