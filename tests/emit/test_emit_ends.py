@@ -50,6 +50,21 @@ def test_a_shorter_axis_than_masks_keep_is_refused_at_the_call(name: str, querie
     assert "as they do at 136 and 136: compile the graph at these extents" in told
 
 
+def near(p: a.Parts, x: a.Symbol) -> a.Symbol:
+    """Keys from 40 before the query on; a number stands for minus infinity, and every row keeps a key."""
+    return p.g.where(p.rows - p.columns <= 40, x, -1e9)
+
+
+def test_rows_that_keep_nothing_are_refused_at_the_call() -> None:
+    """With a number for minus infinity such a row is the mean of all values, which the kernel does not compute."""
+    made = build(a.attention(near, a.Sizes(queries=136, keys=136)), structure(32, 64))
+    assert case(a.attention(near, a.Sizes(queries=136, keys=96))).fault(made.source, 1) is None
+    told = case(a.attention(near, a.Sizes(queries=136, keys=95))).fault(made.source, 1) or ""
+    assert (
+        "with 136 rows and 95 elements of the streamed axis the masks leave rows without an element" in told
+    )
+
+
 @pytest.mark.parametrize(
     ("score", "queries", "keys"),
     [

@@ -17,7 +17,7 @@ from wsopt.emit.integers import (
     multiply,
 )
 from wsopt.emit.kernel_plan import kernel_plan
-from wsopt.emit.masked_end import kept_beyond, last_kept
+from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.recipe import (
     BLOCKS,
@@ -44,7 +44,7 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.live_loops import is_end
 from wsopt.tile.ranges import ROUNDS_TOGETHER, splits
 from wsopt.tile.slab_costs import inner_extent
-from wsopt.tile.types import Bound, End, Output, Role, View
+from wsopt.tile.types import Bound, Output, Role, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -174,8 +174,7 @@ def _schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         yield Check(column, Relation.AT_MOST, s.columns, told)
         told = ("the inner axis has ", inner, f" elements: this schedule holds up to {held}")
         yield Check(inner, Relation.AT_MOST, held, told)
-        if region.end is End.MASKS:
-            yield Check(last_kept(region), Relation.AT_MOST, add(stream, -1), kept_beyond(region))
+        yield from mask_checks(region)
     elif not isinstance(plan, RowsPlan):
         told = ("the contracted axis is too short for this schedule",)
         yield Check(Name("trips"), Relation.AT_LEAST, plan.loop().least, told)

@@ -7,12 +7,12 @@ from typing import Any
 from wsopt.emit import inputs, text
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitEmpty, WaitFull
-from wsopt.emit.masked_end import check_line
+from wsopt.emit.mask_checks import check_lines
 from wsopt.emit.slab_plan import SlabPlan, Stretch
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.tile.ranges import ROUNDS_TOGETHER
-from wsopt.tile.types import End, Role
+from wsopt.tile.types import Role
 
 
 def slab_context(plan: SlabPlan) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "own_slabs": plan.own_slabs,
         "deals": plan.s.persistent,
         "rounds_together": ROUNDS_TOGETHER,
-        "end_check": check_line(plan.program.region) if plan.program.region.end is End.MASKS else "",
+        "mask_checks": check_lines(plan.program.region),
         "order_lines": plan.order_lines() if plan.s.persistent else (),
         "loader_parameters": _loader_parameters(plan),
         "body_indent": 8 if plan.s.persistent else 4,

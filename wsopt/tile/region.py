@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wsopt.graph.needed import live_nodes, needed
 from wsopt.graph.types import Graph
 from wsopt.tile.affine import end_is_masked
@@ -49,11 +51,14 @@ def chain_region(graph: Graph) -> Region:
     """The region of a graph in which a product feeds a product: its loop computes values, slab by slab."""
     chain = read_chain(graph)
     rows, stream = chain.axes.extent(Role.ROW), chain.axes.extent(Role.STREAM)
-    flow = replace_huge_numbers(chain.flow, rows, stream)
-    flow = make_online(move_factors(flow))
+    given = chain.flow
+    infinite = replace_huge_numbers(given, rows, stream)
+    flow = make_online(move_factors(infinite))
     bounds = loop_bounds(flow)
     flow, unmasked = split_masks(flow, bounds)
     padded, end, pairs = pad_stream(flow, stream, unmasked)
     if end_is_masked(bounds, rows, stream):
-        return assemble(chain, flow, bounds, unmasked, End.MASKS if end else End.NOTHING)
-    return assemble(chain, padded, bounds + end, pairs, End.BOUND if end else End.NOTHING)
+        found = assemble(chain, flow, bounds, unmasked, End.MASKS if end else End.NOTHING)
+    else:
+        found = assemble(chain, padded, bounds + end, pairs, End.BOUND if end else End.NOTHING)
+    return replace(found, full_rows=infinite is not given)

@@ -214,7 +214,8 @@ class Region:
     one slab of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
     what each consumer computes beside the products of a slab from its `tiles` of the operands. Outside
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
-    `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts.
+    `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
+    with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity.
     """
 
     name: str
@@ -230,6 +231,7 @@ class Region:
     beside: tuple[Statement | Reduction, ...] = ()
     tiles: tuple[Source, ...] = ()
     end: End = End.NOTHING
+    full_rows: bool = False
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""

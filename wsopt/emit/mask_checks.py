@@ -1,0 +1,75 @@
+"""What the launcher checks of a graph's masks, which lie to the extents as they do where it was compiled, or do not.
+
+Where masks end every row before the streamed axis does, nothing else leaves out what a slab holds beyond that end.
+And where a number in them was taken for minus infinity, a row of nothing but that number would be another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import reduce
+
+from wsopt.emit.integers import PYTHON, Integer, Name, add, maximum, minimum, multiply, text
+from wsopt.emit.recipe import Check, Relation
+from wsopt.tile.types import Bound, End, Region, Role
+
+_ROWS, _STREAM = Name("row_extent"), Name("stream_extent")
+_LAST_ROW, _LAST = add(_ROWS, -1), add(_STREAM, -1)
+_SIGNS = {Relation.AT_MOST: "<=", Relation.AT_LEAST: ">="}
+
+
+def mask_checks(region: Region) -> tuple[Check, ...]:
+    """All that has to hold of a region's masks at the extents of a call."""
+    return (*_ends(region), *_full_rows(region))
+
+
+def check_lines(region: Region) -> tuple[str, ...]:
+    """The same as lines of the launcher."""
+    return tuple(_line(check) for check in mask_checks(region))
+
+
+def _line(check: Check) -> str:
+    left, right = text(check.left, PYTHON), text(check.right, PYTHON)
+    told = "".join(f"{{{part.name}}}" if isinstance(part, Name) else str(part) for part in check.message)
+    return f'_expect({left} {_SIGNS[check.relation]} {right}, f"{told}")'
+
+
+def _ends(region: Region) -> Iterator[Check]:
+    """The mask that keeps the fewest elements keeps none beyond the end, for any row."""
+    if region.end is End.MASKS:
+        edges = [bound for bound in region.bounds if bound.stream < 0]
+        last = _least(maximum(_edge(b, 0), _edge(b, _LAST_ROW)) if b.row else b.constant for b in edges)
+        yield _check(region, last, _LAST, "the masks do not end every row before the axis ends, as they do")
+
+
+def _full_rows(region: Region) -> Iterator[Check]:
+    """The last row has an element that all masks keep; of the first one they know that already."""
+    if not region.full_rows:
+        return
+    told = "the masks leave rows without an element, as they do not"
+    for bound in region.bounds:
+        if bound.stream == 0 and bound.row < 0:
+            yield _check(region, 0, _edge(bound, _LAST_ROW), told)
+    lower = [bound for bound in region.bounds if bound.stream > 0]
+    upper = [bound for bound in region.bounds if bound.stream < 0]
+    if any(b.row < 0 or b.constant < 0 for b in lower) or any(b.row < 0 for b in upper):
+        start: Integer = 0
+        first = reduce(maximum, [multiply(-1, _edge(b, _LAST_ROW)) for b in lower], start)
+        last = _least([*(_edge(b, _LAST_ROW) for b in upper), _LAST])
+        yield _check(region, first, last, told)
+
+
+def _check(region: Region, left: Integer, right: Integer, told: str) -> Check:
+    """A check of left <= right, with the extents in its words."""
+    rows, stream = region.extent(Role.ROW), region.extent(Role.STREAM)
+    compiled = f"at {rows} and {stream}: compile the graph at these extents"
+    message = ("with ", _ROWS, " rows and ", _STREAM, f" elements of the streamed axis {told} {compiled}")
+    return Check(left, Relation.AT_MOST, right, message)
+
+
+def _least(values: Iterable[Integer]) -> Integer:
+    return reduce(minimum, values)
+
+
+def _edge(bound: Bound, row: Integer) -> Integer:
+    return add(multiply(bound.row, row), bound.constant)
