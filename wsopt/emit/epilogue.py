@@ -24,7 +24,7 @@ from wsopt.emit.instructions import (
 from wsopt.emit.names import Names
 from wsopt.emit.roundings import rounding
 from wsopt.emit.staging import StagedOutput
-from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view
+from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view, zero
 from wsopt.graph.types import DType
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tile.structures import column_role, row_role
@@ -57,7 +57,7 @@ class PieceWriter:
         source = argument.source
         name = self.names(source.name, f"{source.view.tensor}_tile")
         inside = self._inside(source)
-        mask = f", mask={inside}, other=0" if inside else ""
+        mask = f", mask={inside}, other={zero(source.view.dtype)}" if inside else ""
         text = f"gl.load({argument.at(self._places('rows', 'columns'))}{mask})"
         dtype = DType.F32 if source.view.dtype.is_float else source.view.dtype
         if source.view.dtype is not dtype:

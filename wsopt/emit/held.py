@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import VectorArgument
-from wsopt.emit.tensors import GLUON
+from wsopt.emit.tensors import GLUON, zero
 from wsopt.machine.types import Machine
 from wsopt.tile.structures import column_role, row_role
 from wsopt.tile.types import Role, Structure
@@ -50,7 +50,8 @@ class HeldVector:
     def load(self, places: Mapping[Role, str]) -> str:
         """The line that loads it; nothing is computed with it, so that nothing waits for it."""
         side = "columns < column_extent" if self.along_columns else "rows < row_extent"
-        mask = f", mask={side}, other=0" if self.along_columns or self.along_rows else ""
+        other = zero(self.vector.source.view.dtype)
+        mask = f", mask={side}, other={other}" if self.along_columns or self.along_rows else ""
         return f"{self.loaded} = gl.load({self.vector.at(places)}{mask})"
 
     @property

@@ -9,7 +9,7 @@ from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitEmpty, WaitFull
 from wsopt.emit.mask_checks import check_lines
 from wsopt.emit.slab_plan import SlabPlan, Stretch
-from wsopt.emit.tensors import GLUON
+from wsopt.emit.tensors import GLUON, zero
 from wsopt.graph.types import DType
 from wsopt.tile.ranges import ROUNDS_TOGETHER
 from wsopt.tile.types import Role
@@ -244,8 +244,8 @@ def load_text(vector: VectorArgument) -> str:
     """The load of a vector or scalar that a loop's values read, in the type that they compute with."""
     index = {Role.ROW: "rows", Role.BATCH: "batch", Role.GROUP: "group"}
     spans = vector.source.spans
-    mask = ", mask=rows < row_extent, other=0" if Role.ROW in spans else ""
     dtype = vector.source.view.dtype
+    mask = f", mask=rows < row_extent, other={zero(dtype)}" if Role.ROW in spans else ""
     cast = f".to({GLUON[DType.F32]})" if dtype.is_float and dtype is not DType.F32 else ""
     return f"gl.load({vector.at(index)}{mask}){cast}"
 

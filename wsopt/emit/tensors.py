@@ -38,6 +38,11 @@ _SWIZZLED_ROWS = 8
 """Rows after which a swizzle repeats: Triton lays out no less with one."""
 
 
+def zero(dtype: DType) -> str:
+    """What a load gives where it is masked; Triton casts no whole number to f8."""
+    return "0.0" if dtype.is_float and dtype.bits < 16 else "0"
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A tensor moved by TMA: its descriptor, the box of one copy, and how the box lies in shared memory.

@@ -72,9 +72,8 @@ def chain_further(graph: Graph, s: Structure, trips: int) -> Iterator[Graph]:
     for lengths in _further(axes, s, trips):
         extents = _extents(axes, lengths)
         rows, stream = (_extent(axes, extents, role) for role in (Role.ROW, Role.STREAM))
-        found = at_extents(axes, extents)
-        if _is_aligned(found) and not (number and not every_row_counts(bounds, rows, stream)):
-            yield found
+        if not number or every_row_counts(bounds, rows, stream):
+            yield at_extents(axes, extents)
 
 
 def _further(axes: LoopAxes, s: Structure, trips: int) -> Iterator[_Lengths]:
@@ -98,8 +97,7 @@ def chain_beyond(graph: Graph, s: Structure) -> Graph | None:
     length = _far(axes, s)
     if length <= _FAR:
         return None
-    found = at_extents(axes, _extents(axes, _Lengths(length, length, longer=True, batches=1)))
-    return found if _is_aligned(found) else None
+    return at_extents(axes, _extents(axes, _Lengths(length, length, longer=True, batches=1)))
 
 
 def _far(axes: LoopAxes, s: Structure) -> int:
@@ -190,13 +188,3 @@ def _split_off(axes: LoopAxes) -> set[Dim]:
         for dim in range(len(axes.shapes[end]))
         for atom in axes.atoms(end, dim)[1:]
     }
-
-
-def _is_aligned(graph: Graph) -> bool:
-    """Whether TMA can move every input: strides of whole 16 bytes, but for the contiguous one."""
-    return all(
-        stride == 1 or stride * item.type.dtype.bits % (8 * 16) == 0
-        for item in graph.inputs
-        for stride, extent in zip(item.element_strides, item.type.shape, strict=True)
-        if extent > 1
-    )

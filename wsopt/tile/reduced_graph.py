@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wsopt.errors import InputError, InternalError
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
-from wsopt.graph.types import Graph
+from wsopt.graph.types import DType, Graph, row_major_strides
 from wsopt.tile.axes import Dim
 from wsopt.tile.loop_axes import LoopAxes
 
@@ -33,6 +33,12 @@ def dense_strides(shape: list[int], strides: list[int]) -> list[int]:
             found[dim] = step
             step *= -(-shape[dim] // ALIGNMENT) * ALIGNMENT if step == 1 < shape[dim] else shape[dim]
     return found
+
+
+def _is_aligned(shape: Sequence[int], strides: Sequence[int], dtype: DType) -> bool:
+    """Whether TMA can move a tensor: strides of whole 16 bytes, but for the contiguous one."""
+    steps = (stride for stride, extent in zip(strides, shape, strict=True) if extent > 1)
+    return all(stride == 1 or stride * dtype.bits % (8 * 16) == 0 for stride in steps)
 
 
 def alike(extents: Mapping[Dim, int], groups: Iterable[Iterable[Dim]]) -> dict[Dim, int]:
@@ -75,11 +81,13 @@ def at_extents(axes: LoopAxes, extents: Mapping[Dim, int]) -> Graph:
         ]
 
     data = graph_to_json(graph)
-    for item in (*data["inputs"], *data["nodes"]):
-        if "shape" in item:
-            item["shape"] = shape(item["name"])
-        if "strides" in item:
-            item["strides"] = dense_strides(item["shape"], item["strides"])
+    for item in data["inputs"]:
+        item["shape"] = shape(item["name"])
+        strides = item.get("strides") or row_major_strides(tuple(item["shape"]))
+        # Rows that TMA could not move are further apart, as a caller would have to lay them.
+        if "strides" in item or not _is_aligned(item["shape"], strides, DType(item["dtype"])):
+            item["strides"] = dense_strides(item["shape"], list(strides))
+    for item in data["nodes"]:
         if "shape" in item.get("attrs", {}):
             item["attrs"]["shape"] = shape(item["name"])
     return parse_derived(data, graph)
