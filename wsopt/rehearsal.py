@@ -89,7 +89,8 @@ def rehearse(
 
     The graph is cut to a few ragged tiles of the schedule's structure, with enough slabs to go round the ring; where
     a mask reaches further than those, once more as far as it reaches; and where lines have not run then, at other
-    extents until they have; if a mask reaches too far for that, in some blocks alone. Raises CheckError for a race,
+    extents until they have; if a mask reaches too far for that, in some blocks alone; and uncompared where outputs
+    are no numbers anyway. Raises CheckError for a race,
     a deadlock, a barrier fault, an error above TOLERANCE, or a line that has not run.
     """
     lines = marked(source).lines
@@ -99,6 +100,8 @@ def rehearse(
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
         worst |= _executed(run, source, progress if not runs else _silent, ran)
         runs.append(run)
+    for other in _without_numbers(graph, verified) if len(ran) < len(lines) else ():
+        ran |= execute(source, random_inputs(other, 0), seed=0, processors=processors(0)).ran
     longest = beyond(graph, verified.program.structure) if len(ran) < len(lines) else None
     if longest is not None:
         ran |= execute(source, random_inputs(longest, 0), seed=0, processors=_MANY, ends=_ENDS).ran
@@ -111,9 +114,7 @@ def _runs(
     graph: Graph, verified: VerifiedSchedule, seeds: int, complete: Callable[[], bool]
 ) -> Iterator[Run]:
     """The runs of a rehearsal, those for lines that no other has run only until it is complete."""
-    slots = max(count for _, count in verified.schedule.rings)
-    slabs = (slots if streams_rows(graph) else min(slots, 4)) + 1
-    structure = verified.program.structure
+    slabs, structure = _slabs(graph, verified), verified.program.structure
     yield Run(reduced(graph, structure, slabs), seeds)
     far = reaching(graph, structure, slabs)
     if far is not None:
@@ -124,6 +125,19 @@ def _runs(
                 yield Run(other, min(seeds, _FURTHER_SEEDS))
             if complete():
                 return
+
+
+def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph]:
+    """Other extents of a graph whose outputs are no numbers at its own either: nothing is to be compared there."""
+    slabs, structure = _slabs(graph, verified), verified.program.structure
+    if not _has_numbers(reduced(graph, structure, slabs)):
+        yield from further(graph, structure, max(slabs, covering_slabs(verified)))
+
+
+def _slabs(graph: Graph, verified: VerifiedSchedule) -> int:
+    """Slabs of the first run: enough to go round the ring."""
+    slots = max(count for _, count in verified.schedule.rings)
+    return (slots if streams_rows(graph) else min(slots, 4)) + 1
 
 
 def _has_numbers(graph: Graph) -> bool:

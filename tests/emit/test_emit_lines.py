@@ -66,6 +66,19 @@ def test_a_loop_runs_that_the_graphs_own_extents_do_not_reach() -> None:
     assert found.lines_run == found.lines
 
 
+def test_lines_of_a_graph_that_gives_no_numbers_run_too() -> None:
+    """silu(-inf) is not a number, and so is every output: there is nothing to compare at other extents."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        q, k, v = (g.input(name, (256, 64), "bf16") for name in "qkv")
+        i, j = g.iota(shape=(256, 1), axis=0), g.iota(shape=(1, 256), axis=1)
+        s = g.silu(g.where(j <= i, g.matmul(q, k, transpose_b=True), -math.inf))
+        return g.cast(g.matmul(g.cast(g.softmax(s), dtype="bf16"), v), dtype="bf16", name="y")
+
+    found = run(build(graph_of(body), structure(64, 64)))
+    assert found.lines_run == found.lines > 20
+
+
 def test_a_line_that_never_runs_is_refused() -> None:
     made = emitted("plain")
     planted = made.source.replace(
