@@ -139,6 +139,7 @@ def test_a_graph_of_which_every_kernel_is_spoiled(
     spilled = replace(compiled, spill_loads=3) if compiles else None
     monkeypatch.setattr(contenders, "ask", lambda source, verified: Asked(verified, spilled, "too hard"))
     monkeypatch.setattr(contenders, "_LAST_ROUND", 2)
+    monkeypatch.setattr(contenders, "_ORACLE_ROUNDS", 2)
     with pytest.raises(error, match=told) as found:
         Contest(region, h200, deadline=0.0).run()
     assert type(found.value) is error
