@@ -104,6 +104,21 @@ def test_a_row_that_no_element_gives_away() -> None:
     assert found.faults == (f"row [77] is off by {found.row_error:.2e} of its norm, 0.01 is allowed",)
 
 
+@pytest.mark.parametrize("dtype", ["f8e4m3", "f8e5m2", "f16", "bf16"])
+def test_what_is_meant_is_right_where_a_cast_rounds_to_the_least_step(dtype: str) -> None:
+    """Of numbers below the least normal one a cast changes half, and no operand's error accounts for that."""
+    inputs, expected = prepared(
+        lambda g: g.cast(g.input("x", (4096,), "f32") * 2.0**-10, dtype=dtype, name="y")
+    )
+    found = agreement(expected.value, expected, TOLERANCE)
+    assert (found.accepted, found.error, found.share) == (True, 0.0, 0.0)
+    tiny, picked = prepared(
+        lambda g: g.cast(g.maximum(g.input("x", (4096,), "f32"), 2.0**-10.2), dtype=dtype)
+    )
+    assert agreement(picked.value, picked, TOLERANCE).accepted
+    assert inputs["x"].shape == tiny["x"].shape
+
+
 def test_rows_of_little_norm_and_of_one_element() -> None:
     value = np.zeros((4, 1), np.float32)
     near = Expected(value, value, np.full_like(value, 1e-3), None, "f32")

@@ -161,7 +161,7 @@ class _Parts:
         flip = zero if expected.flip is None else zero + kit.wide(expected.flip)
         finite = xp.isfinite(a) & xp.isfinite(centre)
         rounding = xp.where(finite, limits.unit * xp.abs(a) + limits.floor * (allowed > 0), 0.0)
-        away = xp.where(finite, xp.abs(centre - a), 0.0)
+        away = xp.where(finite & (a != value), xp.abs(centre - a), 0.0)
         excess = xp.clip(xp.nan_to_num(away - rounding - flip, nan=0.0), 0.0, None)
         reach = allowed + flip
         strange = ~finite & ~_same(kit, a, value, centre, reach, limits.overflow) & xp.isfinite(reach)
