@@ -136,6 +136,7 @@ def test_no_row_is_empty_where_a_number_may_be_minus_infinity() -> None:
         ([3, 72, 40], [4096, 50, 1], [72 * 48, 48, 1]),
         ([72, 40], [1, 100], [1, 80]),
         ([72, 1], [1, 1], [1, 1]),  # one element takes no room: the column's stride stays 1
+        ([3, 256, 1], [6144, 24, 1], [4096, 16, 1]),  # but rows that lay apart still do
         ([72, 40], [0, 1], [0, 1]),
         ([72, 40, 8], [8, 0, 1], [16, 0, 1]),
     ],
@@ -155,3 +156,12 @@ def test_an_axis_of_one_element_is_longer_where_that_is_asked_for() -> None:
     shapes = {item.name: item.type.shape for item in longer.inputs}
     assert shapes["x"][1] == shapes["w"][0] > s.depth
     assert shapes["b"] == (1, shapes["w"][1])
+
+
+def test_rows_are_laid_apart_only_where_they_have_to_be_contiguous() -> None:
+    """A column beside rows of two axes is one vector, and stays dense."""
+    g = GraphBuilder("rows")
+    x, f = g.input("x", (2, 37, 256), "bf16"), g.input("f", (2, 37, 1), "bf16")
+    g.output(g.cast(g.softmax(x) * f, dtype="f16", name="y"))
+    small = reduced(g.build(), Structure(4, 256, 1, 2, 4, Sharing.ROWS, True, False, 1, 1), 3)
+    assert [item.strides for item in small.inputs] == [None, None]

@@ -209,3 +209,25 @@ def test_programs_are_values(h200: Machine) -> None:
 def test_descriptions_tell_structures_apart(h200: Machine) -> None:
     found = [*structures(REGIONS["f8"], h200), *structures(REGIONS["few rows"], h200)]
     assert len({s.describe() for s in found}) == len(set(found))
+
+
+@pytest.mark.parametrize(("fast", "copies"), [(0, {1, 2}), (1, {1}), (2, {1})])
+def test_two_slabs_an_iteration_only_where_all_products_are_promoted(
+    fast: int, copies: set[int], h200: Machine
+) -> None:
+    """The sums of another one would be begun by the first slab and added to by the second, in no fixed order."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (256, 512), "f8e4m3")
+        p, q = (
+            g.matmul(
+                x,
+                g.input(name, (256, 512), "f8e4m3"),
+                transpose_b=True,
+                accumulate="fast" if i < fast else "f32",
+            )
+            for i, name in enumerate("ab")
+        )
+        return g.cast(p * q, dtype="bf16", name="y")
+
+    assert {s.copies for s in structures(region_of(body), h200)} == copies

@@ -26,10 +26,14 @@ def parse_derived(data: dict[str, Any], graph: Graph) -> Graph:
 
 
 def dense_strides(shape: list[int], strides: list[int]) -> list[int]:
-    """Strides of a dense tensor with its dimensions in the same order in memory; what repeats still repeats."""
+    """Strides of a tensor as dense as TMA takes it, with its dimensions in the same order in memory.
+
+    What repeats still repeats, and dimensions that lay next to a contiguous one of one element still lie apart.
+    """
     found, step = [0] * len(shape), 1
     for dim in sorted(range(len(shape)), key=lambda d: (strides[d], -d)):
         if strides[dim]:
+            step = ALIGNMENT if step == 1 < strides[dim] else step
             found[dim] = step
             step *= -(-shape[dim] // ALIGNMENT) * ALIGNMENT if step == 1 < shape[dim] else shape[dim]
     return found
@@ -85,7 +89,8 @@ def at_extents(axes: LoopAxes, extents: Mapping[Dim, int]) -> Graph:
         item["shape"] = shape(item["name"])
         strides = item.get("strides") or row_major_strides(tuple(item["shape"]))
         # Rows that TMA could not move are further apart, as a caller would have to lay them.
-        if "strides" in item or not _is_aligned(item["shape"], strides, DType(item["dtype"])):
+        last = item["shape"][-1] if item["shape"] else 1
+        if "strides" in item or (last > 1 and not _is_aligned(item["shape"], strides, DType(item["dtype"]))):
             item["strides"] = dense_strides(item["shape"], list(strides))
     for item in data["nodes"]:
         if "shape" in item.get("attrs", {}):

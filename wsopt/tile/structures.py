@@ -129,8 +129,12 @@ def _swaps(region: Region, machine: Machine) -> tuple[bool, ...]:
 
 
 def _copies(region: Region) -> tuple[int, ...]:
-    """Sets of partial sums: two only where products are promoted."""
-    return (1, 2) if region.promote else (1,)
+    """Slabs of an iteration, each with partial sums of its own: two only where products are promoted.
+
+    emitter.v1: then all are. Another product's sums would be begun by one slab and added to by the other, and
+    nothing keeps their order.
+    """
+    return (1, 2) if region.promote and all(c.promote for c in region.contractions) else (1,)
 
 
 def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
