@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wsopt.tile.types import Output, Role, Source, View
 
 Strides = tuple[tuple[Role, str], ...]
-"""The strides of a tensor that are arguments of the kernel; those that are missing are one."""
+"""The strides of a tensor that are arguments of the kernel; the one that is missing is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,19 @@ class RowArgument:
         return _address(self.pointer, self.output.view, self.strides, index)
 
 
+def contiguous_place(view: View) -> int | None:
+    """Of a tensor that is read or written by address, the axis whose neighbours lie next to each other.
+
+    Its stride is no argument of the kernel, and has to be one at every call. Others may have a stride of one as well
+    beside an axis of one element, but have another where that has more.
+    """
+    return next((place for place in reversed(range(len(view.strides))) if view.strides[place] == 1), None)
+
+
 def stride_arguments(view: View, name: str) -> Strides:
     """The strides that are passed for a tensor known as `name`."""
-    pairs = zip(view.roles, view.strides, strict=True)
-    return tuple((role, f"{name}_{role}_stride") for role, stride in pairs if stride != 1)
+    near = contiguous_place(view)
+    return tuple((role, f"{name}_{role}_stride") for place, role in enumerate(view.roles) if place != near)
 
 
 def _address(pointer: str, view: View, strides: Strides, index: Mapping[Role, str]) -> str:

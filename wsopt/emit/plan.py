@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wsopt.emit.addresses import RowArgument, VectorArgument, stride_arguments
+from wsopt.emit.addresses import RowArgument, VectorArgument, contiguous_place, stride_arguments
 from wsopt.emit.beside import BesideWriter
 from wsopt.emit.epilogue import PieceWriter
 from wsopt.emit.expressions import Operand
@@ -43,7 +43,8 @@ class TensorRead:
     """How the launcher reads one input: its dimensions merged as `dims` says, and what each extent is.
 
     `strides` are the kernel's arguments (dimension, name) of a tensor that is read by address; `box` that of
-    one that TMA moves, whose last dimension has to be contiguous. `parts` says which dimensions are split.
+    one that TMA moves, whose last dimension has to be contiguous; `near` is the axis that has to be contiguous
+    where threads read it. `parts` says which dimensions are split.
     """
 
     name: str
@@ -56,6 +57,7 @@ class TensorRead:
     box: Box | None
     parts: str
     view: View
+    near: int | None
 
 
 @dataclass(slots=True)
@@ -371,6 +373,7 @@ class KernelPlan:
             box,
             parts_text(view),
             view,
+            None if box else contiguous_place(view),
         )
 
     def signature(self) -> tuple[tuple[str, str], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.integers import Address, Extent, IfOne, Integer, Pitch, floor_divide, multiply
 from wsopt.emit.recipe import Check, Message, Relation
 from wsopt.tile.types import View
@@ -42,6 +43,8 @@ def view_checks(view: View, tensor: str, *, copied: bool) -> Iterator[Check]:
         yield from _split(tensor, group, _part(view, place))
     if copied:
         yield from _copied(view, tensor)
+    else:
+        yield from _near(view, tensor)
 
 
 def aligned(tensor: str) -> Check:
@@ -92,6 +95,15 @@ def _split(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Iterat
     if take:
         message = (f"tensor {tensor}: dimension {group[0]} does not split into parts of {take}",)
         yield Check(_outer(tensor, group, step), Relation.MULTIPLE, take, message)
+
+
+def _near(view: View, tensor: str) -> Iterator[Check]:
+    """The axis whose stride the kernel is not told."""
+    place = contiguous_place(view)
+    if place is not None:
+        apart = IfOne(axis_extents(view, tensor)[place], 1, axis_strides(view, tensor)[place])
+        message = (f"tensor {tensor}: dimension {view.origin[place][-1]} has to be contiguous",)
+        yield Check(apart, Relation.EQUAL, 1, message)
 
 
 def _copied(view: View, tensor: str) -> Iterator[Check]:

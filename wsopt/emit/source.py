@@ -7,6 +7,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import inputs, storer, text
+from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.called import called
 from wsopt.emit.calls import calls
 from wsopt.emit.extents import extent_texts, parts_text
@@ -47,6 +48,7 @@ class OutputText:
     rank: int
     box: Box | None
     parts: str
+    near: int | None
 
 
 def _loader_body(plan: KernelPlan) -> str:
@@ -173,7 +175,15 @@ def _output(plan: KernelPlan, output: Output) -> OutputText:
     view = output.view
     name = plan.names(f"written:{output.name}", output.name)
     return OutputText(
-        name, output.name, TORCH[view.dtype], shape, view.origin, view.rank, box, parts_text(view)
+        name,
+        output.name,
+        TORCH[view.dtype],
+        shape,
+        view.origin,
+        view.rank,
+        box,
+        parts_text(view),
+        None if box else contiguous_place(view),
     )
 
 

@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,20 @@ def contestants(path: Path) -> Calls:
     folder = load_folder(path)
     inputs = random_inputs(folder.graph, 0, "cuda")
     launch, _ = folder.module.prepare(**inputs)
-    found: Calls = {"run": lambda: folder.module.run(**inputs), "launch": launch}
+    found: Calls = {"run": as_written(folder.module.run, inputs), "launch": launch}
     with contextlib.suppress(Inapplicable):
         found["sdpa"] = build_baseline("sdpa", folder.graph, folder.schedule).bind(folder.graph, inputs)
     return found
+
+
+def as_written(run: Callable[..., object], inputs: Mapping[str, object]) -> Callable[[], object]:
+    """The call of `run` with inputs by name, as one would write it: no dictionary is unpacked at each call."""
+    if not all(name.isidentifier() and not iskeyword(name) for name in inputs):
+        return lambda: run(**inputs)
+    places = {f"_{place}": value for place, value in enumerate(inputs.values())}
+    arguments = ", ".join(f"{name}={place}" for name, place in zip(inputs, places, strict=True))
+    call: Callable[[], object] = eval(f"lambda: _run({arguments})", {"_run": run, **places})
+    return call
 
 
 def torch_product() -> Callable[[], object]:

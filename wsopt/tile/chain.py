@@ -114,12 +114,15 @@ def _product(chain: Chain, node: Node) -> Term:
 
 
 def _iota(chain: Chain, node: Node) -> Term:
-    """The index along a dimension, put together from those along its atoms."""
+    """The index along a dimension, put together from those along its atoms.
+
+    Along an axis of one element it is zero, unless the kernel has that axis: there may be more at run time.
+    """
     index: Term = 0
     dim = node.attr("axis", int)
     for atom in chain.axes.atoms(node.name, dim):
         role, extent = chain.axes.roles.get(atom), chain.axes.extents[atom]
-        if extent == 1:
+        if extent == 1 and role not in _KERNEL_AXES:
             continue
         if role in (None, Role.INNER):
             raise LoweringError(f"node {node.name}: the iota counts along no axis of the kernel (axis {dim})")

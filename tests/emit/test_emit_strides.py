@@ -1,0 +1,55 @@
+"""Tensors that threads read by address: strides are what they are at the call, but for the one that has to be one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from emit_builds import Emitted, build, graph_of, structure
+
+from wsopt.graph.agreement import Referee, expectations
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
+from wsopt.interpret import InterpreterError, execute
+from wsopt.rehearsal import TOLERANCE, rehearse
+
+ROWS, COLUMNS = 136, 64
+
+
+def attention_of_one(g: GraphBuilder) -> Symbol:
+    """Attention of one query and one key a head; slope and indices have one element along the queries, too."""
+    q, k, v = (g.input(name, (4, 1, 128), "bf16") for name in "qkv")
+    p = g.softmax(g.matmul(q, k, transpose_b=True) * 0.125)
+    mean = g.matmul(g.cast(p, dtype="bf16"), v) + g.input("slope", (4, 1, 1), "f16")
+    row, column = (g.iota((1, 128), axis=axis) for axis in (0, 1))
+    return g.cast(g.where(column <= row, mean, -2.0), dtype="f32", name="y")
+
+
+def biased(g: GraphBuilder) -> Symbol:
+    x, w = g.input("x", (ROWS, 64), "bf16"), g.input("w", (COLUMNS, 64), "bf16")
+    return g.cast(g.matmul(x, w, transpose_b=True) + g.input("b", (COLUMNS,), "bf16"), dtype="f32", name="y")
+
+
+def test_axes_of_one_element_may_have_more_at_the_call() -> None:
+    made = build(graph_of(attention_of_one), structure(128, 64))
+    found = rehearse(made.graph, made.verified, made.source, 1)
+    assert any(run.graph.type_of("slope").shape[1] > 1 for run in found.runs)
+
+
+@pytest.fixture(scope="module")
+def product() -> Emitted:
+    return build(graph_of(biased), structure())
+
+
+def test_a_vector_with_gaps_is_refused(product: Emitted) -> None:
+    inputs = random_inputs(product.graph, 0)
+    inputs["b"] = np.repeat(inputs["b"], 2)[::2]
+    with pytest.raises((InterpreterError, ValueError), match="tensor b: dimension 0 has to be contiguous"):
+        execute(product.source, inputs, seed=0)
+
+
+def test_a_vector_is_read_where_it_lies(product: Emitted) -> None:
+    inputs = random_inputs(product.graph, 0)
+    inputs["b"] = np.concatenate([inputs["b"], inputs["b"]])[3 : 3 + COLUMNS]
+    referee = Referee(expectations(product.graph, inputs), {"y": TOLERANCE[product.graph.type_of("y").dtype]})
+    found = execute(product.source, inputs, seed=0).outputs["y"]
+    assert referee.agreement("y", found).accepted
