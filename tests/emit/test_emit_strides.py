@@ -53,3 +53,17 @@ def test_a_vector_is_read_where_it_lies(product: Emitted) -> None:
     referee = Referee(expectations(product.graph, inputs), {"y": TOLERANCE[product.graph.type_of("y").dtype]})
     found = execute(product.source, inputs, seed=0).outputs["y"]
     assert referee.agreement("y", found).accepted
+
+
+def repeated(g: GraphBuilder) -> Symbol:
+    """Rows of queries that are one row, over and over."""
+    q, k, v = (
+        g.input(n, (1, 72, 32), "f16", strides=s) for n, s in (("q", (72, 0, 1)), ("k", None), ("v", None))
+    )
+    p = g.softmax(g.matmul(q, k, transpose_b=True) * 0.125)
+    return g.cast(g.matmul(g.cast(p, dtype="f16"), v), dtype="f32", name="y")
+
+
+def test_an_operand_may_repeat_its_rows() -> None:
+    made = build(graph_of(repeated), structure(32, 64))
+    assert rehearse(made.graph, made.verified, made.source, 1).worst.accepted

@@ -99,9 +99,12 @@ def _join_origins(first: _Dim, second: _Dim) -> tuple[tuple[int, ...], tuple[int
 
 
 def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Dim, Role]) -> View:
-    """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory."""
+    """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
+
+    What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is.
+    """
     outer = {Role.BATCH: 0, Role.GROUP: 1}
-    ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], 2), -dim.stride))
+    ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], 2), dim.stride > 0, -dim.stride))
     parts = tuple(dim.part for dim in ordered)
     return View(
         tensor=raw.tensor,

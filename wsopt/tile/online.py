@@ -20,6 +20,12 @@ Shifts = tuple[str, ...]
 """The running terms r that a value is in proportion to exp2(-r) of, sorted; their sum counts."""
 
 
+_SEES_ZERO = frozenset({"div", "mul", "where", "equal"})
+"""What does the right thing with a sum of zero in a row of nothing but -inf: a quotient of zeros is not a number, and
+the others are how a graph asks for such rows.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class _Refusal:
     """Why a value of the loop cannot be summed up in one pass."""
@@ -71,6 +77,8 @@ class _Onliner(Rewriter):
         if value.primitive in ("contract", "reduce_sum"):
             decay = self._decay(value)
             return self.copy(value, args if decay is None else (*args, decay))
+        if value.primitive not in _SEES_ZERO:
+            args = tuple(self._undefined(*pair) for pair in zip(value.args, args, strict=True))
         return self.copy(value, args)
 
     # --- what a value is in proportion to -----------------------------------------------------------
@@ -170,6 +178,30 @@ class _Onliner(Rewriter):
             one = self._make("exp2", value, change)
             decay = one if decay is None else self._make("mul", value, decay, one)
         return decay
+
+    def _undefined(self, old: Term, new: Term) -> Term:
+        """A complete sum of exp(x - max), not a number where it is meant to be none: in a row of nothing but -inf.
+
+        The safe maximum makes that sum zero, which is meant only where the graph itself made its maximum safe.
+        """
+        args = self.flow.pool.match(old, "reduce_sum")
+        found = self._of(args[0]) if args else ()
+        for shift in () if isinstance(found, _Refusal) else found:
+            maximum = self._unsafe(shift)
+            if maximum is not None:
+                value = self.flow.pool[maximum]
+                nothing = self._make("equal", value, self.term(maximum), -math.inf, dtype=DType.BOOL)
+                new = self._make("where", value, nothing, math.nan, new)
+        return new
+
+    def _unsafe(self, term: Term) -> str | None:
+        """The maximum of a running term, unless the graph puts a number where it is -inf."""
+        if not isinstance(term, str) or not self.flow.pool.needs(term):
+            return None
+        value = self.flow.pool[term]
+        if value.primitive == "reduce_max":
+            return term
+        return next(filter(None, map(self._unsafe, value.args)), None) if value.primitive != "where" else None
 
     def _make(self, primitive: str, value: Value, *args: Term, dtype: DType = DType.F32) -> Term:
         return self.pool.make(primitive, args, dtype, value.node)
