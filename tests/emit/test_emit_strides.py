@@ -67,3 +67,19 @@ def repeated(g: GraphBuilder) -> Symbol:
 def test_an_operand_may_repeat_its_rows() -> None:
     made = build(graph_of(repeated), structure(32, 64))
     assert rehearse(made.graph, made.verified, made.source, 1).worst.accepted
+
+
+def packed(g: GraphBuilder) -> Symbol:
+    """Heads beside each other in rows of one position, which are more in another call."""
+    q, k, v = (
+        g.transpose(g.reshape(g.input(n, (2, 1, 256), "bf16"), (2, 1, 4, 64)), perm=(0, 2, 1, 3))
+        for n in "qkv"
+    )
+    p = g.softmax(g.matmul(q, k, transpose_b=True) * 0.125)
+    return g.cast(g.matmul(g.cast(p, dtype="bf16"), v), dtype="f32", name="y")
+
+
+def test_heads_that_one_position_parts_are_not_one_axis_with_the_batch() -> None:
+    made = build(graph_of(packed), structure(64, 64))
+    found = rehearse(made.graph, made.verified, made.source, 1)
+    assert any(run.graph.type_of("q").shape[1] > 1 for run in found.runs)

@@ -104,6 +104,22 @@ def test_a_row_that_no_element_gives_away() -> None:
     assert found.faults == (f"row [77] is off by {found.row_error:.2e} of its norm, 0.01 is allowed",)
 
 
+def test_a_row_of_weights_that_are_alike_is_off_by_one_rounding() -> None:
+    """A kernel divides after the product: weights of a seventh are rounded in the reference, all alike."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        weights = g.cast(g.exp(g.input("z", (64, 7), "f32") * 0.0) * (1 / 7), dtype="bf16")
+        return g.matmul(weights, g.input("v", (7, 192), "bf16"), name="y")
+
+    inputs, expected = prepared(body)
+    mean = np.tile(inputs["v"].astype(np.float32).mean(axis=0), (64, 1))
+    found = agreement(mean, expected, 4e-3)
+    assert (found.accepted, expected.rounded) == (True, 2.0**-8)
+    assert 1e-4 < found.row_error < expected.rounded
+    mean[17] *= 1.05
+    assert any(told.startswith("row [17] is off") for told in agreement(mean, expected, 4e-3).faults)
+
+
 @pytest.mark.parametrize("dtype", ["f8e4m3", "f8e5m2", "f16", "bf16"])
 def test_what_is_meant_is_right_where_a_cast_rounds_to_the_least_step(dtype: str) -> None:
     """Of numbers below the least normal one a cast changes half, and no operand's error accounts for that."""

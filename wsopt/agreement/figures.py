@@ -58,11 +58,16 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """An array with its errors and the word of its element type."""
+    """An array with its errors and the word of its element type.
+
+    `rounded` is the unit roundoff of the coarsest type that what it is computed from was cast to, where a kernel may
+    have rounded something else; zero if nothing was.
+    """
 
     value: Array
     errors: Errors
     dtype: str
+    rounded: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ class Expected:
 
     `centre` is the value before the output's own cast, if it is one. `allowed` does not count that cast's rounding.
     `flip` is what comparisons too close to tell add; None stands for zero. `dtype` is a word of the graph format.
+    `rounded` is the coarsest rounding inside of the graph, which all elements of a row may have in common: weights
+    that are alike are rounded alike.
     """
 
     value: Array
@@ -26,6 +28,7 @@ class Expected:
     allowed: Array
     flip: Array
     dtype: str
+    rounded: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,10 @@ def appraise(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Figure:
     errors = RULES[step.op](kit, step, operands)
     if step.dtype != "bool" and not errors.exact:
         errors = tidy(kit, kit.real(step.value), errors)
-    return Figure(step.value, errors, step.dtype)
+    rounded = max((operand.rounded for operand in operands), default=0.0)
+    if step.op == "cast" and not errors.exact:
+        rounded = max(rounded, FORMATS.get(step.dtype, _EXACT).unit)
+    return Figure(step.value, errors, step.dtype, rounded)
 
 
 def expectation(kit: Kit, figure: Figure, source: Figure | None) -> Expected:
@@ -89,7 +95,12 @@ def expectation(kit: Kit, figure: Figure, source: Figure | None) -> Expected:
     centre = value if source is None else kit.real(source.value)
     flip = errors.flip
     return Expected(
-        figure.value, centre, errors.smooth, None if flip is None else kit.real(flip), figure.dtype
+        figure.value,
+        centre,
+        errors.smooth,
+        None if flip is None else kit.real(flip),
+        figure.dtype,
+        (source or figure).rounded,
     )
 
 
@@ -102,26 +113,27 @@ def judge(
 ) -> Agreement:
     """Compare an output. `tolerance` is on relative norms, of the whole and of each row.
 
-    A row also has a part of its bound's norm free: the one that independent errors of such a norm come to, which
-    is all of it for a single element. So rows of little or no norm need not agree better than others. The whole has
-    `_Parts.free` besides: where operands are rounded inside of the graph, a tolerance that follows from the output's
-    type alone would refuse right kernels.
+    A row may be off by one rounding inside of the graph besides, and has a part of its bound's norm free: the one
+    that independent errors of such a norm come to, which is all of it for a single element. So rows of little or no
+    norm need not agree better than others. The whole has `_Parts.free` besides: where operands are rounded inside of
+    the graph, a tolerance that follows from the output's type alone would refuse right kernels.
     """
     if tuple(actual.shape) != tuple(expected.value.shape):
         told = f"has the shape {list(actual.shape)}, {list(expected.value.shape)} is meant"
         return Agreement(math.inf, math.inf, math.inf, (told,))
     parts = _Parts.of(kit, actual, expected)
     error = relative_error(parts.forgiven, expected.value)
-    rows = parts.rows(kit, tolerance)
+    row_tolerance = tolerance + expected.rounded
+    rows = parts.rows(kit, row_tolerance)
     share, faults = parts.share, list[str]()
     allowed = tolerance if error <= tolerance else tolerance + parts.free(kit)
     if not error <= allowed:
         faults.append(f"relative error {error:.2e}, {allowed:.2g} is allowed")
     row = int(kit.xp.argmax(rows))
     row_error = float(rows.reshape(-1)[row])
-    if not row_error <= tolerance:
+    if not row_error <= row_tolerance:
         place = _place(row, rows.shape)
-        faults.append(f"row {place} is off by {row_error:.2e} of its norm, {tolerance:.2g} is allowed")
+        faults.append(f"row {place} is off by {row_error:.2e} of its norm, {row_tolerance:.2g} is allowed")
     element = int(kit.xp.argmax(share))
     largest = float(share.reshape(-1)[element])
     if not largest <= 1:

@@ -65,14 +65,25 @@ def _find(dims: tuple[_Dim, ...], axis: Dim) -> _Dim | None:
     return next((dim for dim in dims if dim.axis == axis), None)
 
 
-def _mergeable(views: Sequence[tuple[_Dim, ...]], outer: Dim, inner: Dim) -> bool:
+def _mergeable(
+    views: Sequence[tuple[_Dim, ...]], outer: Dim, inner: Dim, singles: Sequence[Dim] = ()
+) -> bool:
+    """Whether two axes lie together in every tensor, at these extents and at others."""
     for dims in views:
         first, second = _find(dims, outer), _find(dims, inner)
         if (first is None) != (second is None):
             return False
-        if first and second and not _lie_together(first, second):
-            return False
+        if first and second:
+            others = [dim for dim in dims if dim not in (first, second) and dim.axis not in singles]
+            if not _lie_together(first, second) or any(_is_between(first, dim, second) for dim in others):
+                return False
     return True
+
+
+def _is_between(first: _Dim, dim: _Dim, second: _Dim) -> bool:
+    """Whether a dimension of one element would part two others if it had more."""
+    apart = dim.extent == 1 and dim.stride == first.stride
+    return apart and first.origin[-1] < dim.origin[0] < second.origin[0]
 
 
 def _lie_together(first: _Dim, second: _Dim) -> bool:
@@ -143,7 +154,7 @@ def merge_views(
     left = list(batches)
     inner: Dim = row
     for outer in reversed(batches):
-        if not counted & {outer, inner} and _mergeable(views, outer, inner):
+        if not counted & {outer, inner} and _mergeable(views, outer, inner, singles):
             views = [_merged(dims, outer, inner) for dims in views]
             sizes[inner] *= sizes[outer]
             left.remove(outer)

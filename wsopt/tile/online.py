@@ -14,7 +14,7 @@ from wsopt.errors import LoweringError
 from wsopt.graph.types import DType
 from wsopt.tile.algebra import is_number
 from wsopt.tile.expand import Term
-from wsopt.tile.values import Flow, Pool, Rewriter, Value
+from wsopt.tile.values import Flow, Pool, Rewriter, Value, reachable
 
 Shifts = tuple[str, ...]
 """The running terms r that a value is in proportion to exp2(-r) of, sorted; their sum counts."""
@@ -182,26 +182,27 @@ class _Onliner(Rewriter):
     def _undefined(self, old: Term, new: Term) -> Term:
         """A complete sum of exp(x - max), not a number where it is meant to be none: in a row of nothing but -inf.
 
-        The safe maximum makes that sum zero, which is meant only where the graph itself made its maximum safe.
+        The safe maximum makes that sum zero, which is meant only where the graph itself made its maximum safe; no
+        other row's is, for the maximum itself adds one.
         """
         args = self.flow.pool.match(old, "reduce_sum")
         found = self._of(args[0]) if args else ()
-        for shift in () if isinstance(found, _Refusal) else found:
-            maximum = self._unsafe(shift)
-            if maximum is not None:
-                value = self.flow.pool[maximum]
-                nothing = self._make("equal", value, self.term(maximum), -math.inf, dtype=DType.BOOL)
-                new = self._make("where", value, nothing, math.nan, new)
-        return new
+        if isinstance(found, _Refusal) or not any(map(self._is_unsafe, found)):
+            return new
+        assert isinstance(old, str), "a sum is no number"
+        value = self.flow.pool[old]
+        nothing = self._make("equal", value, new, 0.0, dtype=DType.BOOL)
+        return self._make("where", value, nothing, math.nan, new)
 
-    def _unsafe(self, term: Term) -> str | None:
-        """The maximum of a running term, unless the graph puts a number where it is -inf."""
+    def _is_unsafe(self, term: Term) -> bool:
+        """Whether a running term may be -inf, as the maximum of a masked row is, and the graph puts no number there."""
         if not isinstance(term, str) or not self.flow.pool.needs(term):
-            return None
+            return False
         value = self.flow.pool[term]
         if value.primitive == "reduce_max":
-            return term
-        return next(filter(None, map(self._unsafe, value.args)), None) if value.primitive != "where" else None
+            behind = reachable(self.flow.pool, value.args)
+            return any(-math.inf in self.flow.pool[name].args for name in behind)
+        return value.primitive != "where" and any(map(self._is_unsafe, value.args))
 
     def _make(self, primitive: str, value: Value, *args: Term, dtype: DType = DType.F32) -> Term:
         return self.pool.make(primitive, args, dtype, value.node)
