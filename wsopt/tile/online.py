@@ -195,7 +195,7 @@ class _Onliner(Rewriter):
         return self._make("where", value, nothing, math.nan, new)
 
     def _is_unsafe(self, term: Term) -> bool:
-        """Whether a running term may be -inf, as the maximum of a masked row is, and the graph puts no number there."""
+        """Whether a running term may be -inf, as a masked row's maximum is, and the graph puts no number there."""
         if not isinstance(term, str) or not self.flow.pool.needs(term):
             return False
         value = self.flow.pool[term]
