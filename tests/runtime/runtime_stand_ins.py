@@ -119,6 +119,7 @@ class Stage:
             grads=lambda: self.grads,
             launch=self.driver.cuLaunchKernelEx,
             one_device=True,
+            guards=self._counted("guards", self._guards),
         )
 
     def _cuda(self) -> Any:
@@ -133,6 +134,14 @@ class Stage:
 
     def _empty(self, shape: Any, *, dtype: Any, device: Any) -> FakeTensor:
         return like(tensor(*shape), device=device)
+
+    def _guards(self, inputs: Any) -> Any:
+        key = self.names["_key"]
+
+        def alike(*tensors: Any) -> bool:
+            return bool(key(*tensors)[1] == key(*inputs)[1])
+
+        return self._counted("alike", alike)
 
     def _counted(self, name: str, function: Any) -> Any:
         def counting(*args: Any, **named: Any) -> Any:

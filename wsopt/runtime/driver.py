@@ -110,7 +110,7 @@ class _Frame:
     def __init__(
         self, number: int, grid: Any, arguments: Any, tensors: list[Any], results: list[Any]
     ) -> None:
-        self.number, self.grid = number, grid
+        self.number, self.grid, self.device = number, grid, tensors[0].get_device()
         self.outputs = [(tuple(one.shape), one.stride(), one.dtype) for one in results]
         self.places: list[int] = []
         self.sizes: list[int] = []
