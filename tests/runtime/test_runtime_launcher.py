@@ -37,7 +37,7 @@ def test_a_warm_call_makes_nothing_anew(stage: Stage) -> None:
 
 
 def test_inputs_that_take_turns_make_no_guards(stage: Stage) -> None:
-    """What tells usual inputs by their first call is made where a layout comes twice in a row, not at every change."""
+    """Guards are made where a layout comes twice in a row, not at every change."""
     w, inputs = tensor(128, 128), (tensor(256, 128), tensor(512, 128))
     for _ in range(4):
         for x in inputs:
