@@ -16,6 +16,7 @@ from wsopt.interpret.modules import load
 GOLDEN = Path(__file__).parents[1] / "emit" / "goldens" / "plain.txt"
 BF16 = next(dtype.numpy for dtype in DTYPES if dtype.torch_name == "bfloat16")
 INVALID_CONTEXT = 201
+GAP = 16
 
 
 class FakeTensor(HostTensor):
@@ -53,17 +54,27 @@ class FakeDriver:
         self.launches: list[tuple[tuple[int, ...], int, list[bytes]]] = []
         self.errors: list[int] = []
 
-    def cuLaunchKernelEx(self, config: Any, _handle: Any, parameters: Any, _extra: None) -> int:
+    def cuLaunchKernelEx(self, config: Any, _handle: Any, parameters: Any, extra: Any) -> int:
         if self.errors:
             return self.errors.pop(0)
         found = config._obj
+        assert (parameters is None) != (extra is None)
+        if parameters is None:
+            assert (extra[0], extra[2], extra[4]) == (1, 2, None)
+            assert ctypes.c_size_t.from_address(extra[3]).value == self.offset(len(self.sizes)) - GAP
+            parameters = [extra[1] + self.offset(place) for place in range(len(self.sizes))]
         passed = [ctypes.string_at(at, size) for at, size in zip(parameters, self.sizes, strict=True)]
         self.launches.append((tuple(found.grid), found.stream or 0, passed))
         return 0
 
-    def cuKernelGetParamInfo(self, _handle: Any, index: Any, _offset: Any, size: Any) -> int:
+    def offset(self, place: int) -> int:
+        """Where a parameter lies in the device's memory: here with a gap before each."""
+        return sum(self.sizes[:place]) + GAP * (place + 1)
+
+    def cuKernelGetParamInfo(self, _handle: Any, index: Any, offset: Any, size: Any) -> int:
         if index.value >= len(self.sizes):
             return 1
+        offset._obj.value = self.offset(index.value)
         size._obj.value = self.sizes[index.value]
         return 0
 

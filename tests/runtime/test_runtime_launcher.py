@@ -212,3 +212,10 @@ def test_a_table_is_made_once_and_not_under_capture(stage: Stage) -> None:
     stage.capturing = True
     assert table("cuda:0", (1, 2), lambda: made.append(1) or [1]) is first
     assert made == [1]
+
+
+def test_a_driver_that_cannot_tell_the_layout_is_given_parameters_one_by_one(stage: Stage) -> None:
+    stage.names["_parameter_layout"] = lambda _handle: None
+    x, w = tensor(256, 128), tensor(128, 128)
+    y = stage.run(x=x, w=w)
+    assert stage.passed() == [x.data_ptr(), w.data_ptr(), y.data_ptr()]

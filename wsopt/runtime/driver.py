@@ -33,6 +33,7 @@ class _Attribute(ctypes.Structure):
 # Numbers of cuda.h: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CUDA_ERROR_INVALID_CONTEXT,
 # CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.
 _MAX_SHARED_BYTES, _INVALID_CONTEXT, _L2_PROMOTION, _PROGRAMMATIC = 8, 201, 2, 6
+_BUFFER_END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CU_TENSOR_MAP_SWIZZLE by bytes
 _PROGRAMMATIC_LAUNCH = _Attribute(_PROGRAMMATIC, 0, (ctypes.c_int * 16)(1))
 _MAP_BYTES, _LONGEST_BOX = 128, 256
@@ -73,20 +74,21 @@ class _Compiled:
         _check(error, f"a block cannot have {metadata.shared} bytes of shared memory")
         self.handle, self.binary = handle, binary
         self.threads, self.shared_bytes = metadata.num_warps * 32, metadata.shared
-        found = _parameter_sizes(handle)
-        if found is not None and found != sizes:
+        self.layout = _parameter_layout(handle)
+        found = sizes if self.layout is None else [size for _, size in self.layout]
+        if found != sizes:
             raise RuntimeError(f"the kernel takes parameters of {found} bytes, this launcher passes {sizes}")
 
 
-def _parameter_sizes(handle: Any) -> list[int] | None:
-    """Bytes of each parameter of a loaded kernel; None where the driver is too old to tell."""
+def _parameter_layout(handle: Any) -> list[tuple[int, int]] | None:
+    """Offset and bytes of each parameter of a loaded kernel; None where the driver is too old to tell."""
     tell = getattr(_driver(), "cuKernelGetParamInfo", None)
     if tell is None:
         return None
-    found: list[int] = []
+    found: list[tuple[int, int]] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
     while not tell(handle, ctypes.c_size_t(len(found)), ctypes.byref(offset), ctypes.byref(size)):
-        found.append(size.value)
+        found.append((offset.value, size.value))
     return found
 
 
@@ -160,6 +162,19 @@ class _Frame:
         self.table = tensor  # no input and no output: its address stays as it is
 
 
+class _Packed:
+    """Parameters as the device takes them, in one piece: a launch takes half as long as with them one by one."""
+
+    def __init__(self, starts: list[int], layout: list[tuple[int, int]]) -> None:
+        offset, size = layout[-1]
+        self._bytes = ctypes.create_string_buffer(offset + size)
+        for start, (offset, size) in zip(starts, layout, strict=True):
+            ctypes.memmove(ctypes.addressof(self._bytes) + offset, start, size)
+        self._size = ctypes.c_size_t(len(self._bytes))
+        pointer, length = ctypes.addressof(self._bytes), ctypes.addressof(self._size)
+        self.extra = (ctypes.c_void_p * 5)(_BUFFER_POINTER, pointer, _BUFFER_SIZE, length, _BUFFER_END)
+
+
 class _Call:
     """One launch, ready to be handed to the driver: `arguments` are those of cuLaunchKernelEx."""
 
@@ -175,7 +190,9 @@ class _Call:
                 _check(error, f"a tensor begins at {address:#x}, which is no multiple of 16 bytes")
             else:
                 ctypes.memmove(memory.start + place, address.to_bytes(8, "little"), 8)
-        parameters = (ctypes.c_void_p * len(frame.places))(*[memory.start + place for place in frame.places])
+        starts = [memory.start + place for place in frame.places]
+        packed = None if compiled.layout is None else _Packed(starts, compiled.layout)
+        parameters = (ctypes.c_void_p * len(starts))(*starts) if packed is None else None
         config = _Config(
             (*frame.grid, *(1,) * (3 - len(frame.grid))),
             (compiled.threads, 1, 1),
@@ -184,8 +201,9 @@ class _Call:
             ctypes.addressof(_PROGRAMMATIC_LAUNCH),
             1,
         )
-        self.arguments = (ctypes.byref(config), compiled.handle, parameters, None)
-        self._kept = (memory, parameters, config, frame.table)
+        extra = None if packed is None else packed.extra
+        self.arguments = (ctypes.byref(config), compiled.handle, parameters, extra)
+        self._kept = (memory, packed, config, frame.table)
 
 
 def _encode(place: int, descriptor: Any) -> None:
