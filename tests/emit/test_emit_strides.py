@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emit_builds import Emitted, build, graph_of, structure
+from emit_builds import Emitted, build, graph_of, h200, structure
 
+from wsopt.errors import LoweringError
 from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import InterpreterError, execute
 from wsopt.rehearsal import TOLERANCE, rehearse
+from wsopt.tile.region import find_region
+from wsopt.tile.structures import structures
 
 ROWS, COLUMNS = 136, 64
 
@@ -64,9 +67,9 @@ def repeated(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(g.cast(p, dtype="f16"), v), dtype="f32", name="y")
 
 
-def test_an_operand_may_repeat_its_rows() -> None:
-    made = build(graph_of(repeated), structure(32, 64))
-    assert rehearse(made.graph, made.verified, made.source, 1).worst.accepted
+def test_an_operand_that_repeats_its_rows_is_refused_by_the_stride_that_it_has() -> None:
+    with pytest.raises(LoweringError, match=r"tensor q: axis 1 \(extent 72\) has a stride of 0 bytes"):
+        next(structures(find_region(graph_of(repeated)), h200()))
 
 
 def packed(g: GraphBuilder) -> Symbol:

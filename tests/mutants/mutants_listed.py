@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from mutants_run import Outcome
@@ -29,10 +30,25 @@ class Entry:
 Listed = dict[tuple[str, Place], Entry]
 
 
-def read_list(path: Path = LIST) -> Listed:
-    """The list by kernel and place; ValueError for a statement that is listed twice or without a reason."""
+def triton_release() -> str:
+    """The release that kernels are compiled with here, as 3.6; empty where Triton is not installed."""
+    try:
+        return ".".join(version("triton").split(".")[:2])
+    except PackageNotFoundError:
+        return ""
+
+
+def read_list(path: Path = LIST, release: str | None = None) -> Listed:
+    """The list by kernel and place; ValueError for a statement that is listed twice or without a reason.
+
+    An entry with `releases` is for those of Triton alone: what its compiler makes of a kernel may rule out the
+    schedule, and another one is taken.
+    """
     found: Listed = {}
+    release = triton_release() if release is None else release
     for item in tomllib.loads(path.read_text(encoding="utf-8"))["superfluous"]:
+        if release not in item.get("releases", [release]):
+            continue
         place = Place(item["function"], item["statement"], item["occurrence"])
         entry = Entry(place, tuple(item["kernels"]), item["why"], item.get("rule", ""))
         if not entry.why or entry.rule not in ("", ENDS_NOTHING):

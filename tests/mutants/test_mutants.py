@@ -117,6 +117,13 @@ def test_an_entry_has_a_reason_and_stands_once(tmp_path: Path) -> None:
             read_list(listing(tmp_path, **changed))  # type: ignore[arg-type]
 
 
+def test_an_entry_may_be_for_a_release_of_triton(tmp_path: Path) -> None:
+    path = listing(tmp_path)
+    path.write_text(path.read_text(encoding="utf-8") + 'releases = ["3.6"]\n', encoding="utf-8")
+    assert set(read_list(path, "3.6")) == {("kernel", PLACE)}
+    assert read_list(path, "3.9") == {}
+
+
 def test_the_list_names_kernels_that_there_are() -> None:
     assert {kernel for kernel, _ in read_list()} <= set(mutants_kernels.kernels())
 

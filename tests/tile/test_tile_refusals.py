@@ -202,7 +202,10 @@ UNCUTTABLE: dict[str, tuple[Body, str]] = {
         lambda g: product(g) + g.input("r", (256, 512), "bf16", strides=(515, 1)),
         "tensor r: axis 0 (extent 256) has a stride of 1030 bytes",
     ),
-    "broadcast": (strided((0, 1)), "tensor x: no axis has its elements next to each other; TMA"),
+    "broadcast": (
+        strided((0, 1)),
+        "tensor x: axis 0 (extent 64) has a stride of 0 bytes; TMA needs a positive",
+    ),
     "spread": (
         strided((128, 2)),
         "tensor x: no axis has its elements next to each other; TMA needs a stride of 1",

@@ -72,7 +72,9 @@ def number(value: Scalar) -> str:
     """A number as the kernel writes it; what Python has no literal for is a constant of the kernel."""
     if isinstance(value, float):
         if math.isnan(value):
-            return "NAN"
+            return (
+                'float("nan")'  # no constant of the module: Triton takes it for changed, as it equals nothing
+            )
         if math.isinf(value):
             return "INF" if value > 0 else "NEG_INF"
     return f"({value!r})" if value < 0 else repr(value)

@@ -65,7 +65,7 @@ _KERNEL_WORDS = frozenset(
         *("tile", "tiles", "slot", "step", "visit", "k", "trips", "index", "piece", "turn", "processors"),
         *("batch", "batches", "row", "column", "rows", "columns", "row_tile", "column_tile", "row_tiles"),
         *("column_tiles", "row_extent", "column_extent", "stream_extent", "ring", "ring_full", "ring_empty"),
-        *("outputs", "tensors", "device", "low", "high", "split", "value", "INF", "NEG_INF", "NAN"),
+        *("outputs", "tensors", "device", "low", "high", "split", "value", "INF", "NEG_INF"),
         *(
             "OPTIONS",
             "SIGNATURE",

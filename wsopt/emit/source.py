@@ -149,7 +149,7 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
 def _numbers(written: str) -> list[tuple[str, str, str]]:
     """Numbers that Python has no literal for, where the text uses them."""
     found = []
-    for name, value in (("NEG_INF", 'float("-inf")'), ("INF", 'float("inf")'), ("NAN", 'float("nan")')):
+    for name, value in (("NEG_INF", 'float("-inf")'), ("INF", 'float("inf")')):
         if name in written.replace("NEG_INF", "") or (name == "NEG_INF" and name in written):
             found.append((name, value, ""))
     return found

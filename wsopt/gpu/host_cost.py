@@ -82,7 +82,7 @@ def measure(paths: Sequence[Path]) -> list[dict[str, Any]]:
         for _ in range(ROUNDS):
             for name, call in calls.items():
                 times[name].append(host_us(call))
-        rows.append({"build": path.name, **_figures(times)})
+        rows.append({"build": path.name.removesuffix(".wsopt"), **_figures(times)})
     return rows
 
 

@@ -47,7 +47,7 @@ def check_tma(region: Region, machine: Machine) -> None:
         _check_view(
             output.view, machine, remedies.reduced_pitch if region.whole_rows else remedies.output_pitch
         )
-    for view in (*region.streams, *(source.view for source in region.full_sources)):
+    for view in (*region.streams, *region.residents, *(source.view for source in region.full_sources)):
         _check_view(view, machine, remedies.input_pitch)
 
 
