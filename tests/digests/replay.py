@@ -1,0 +1,204 @@
+"""Committed schedules replayed: from a recorded schedule to a kernel's text, and to a digest of its machine code.
+
+    python tests/digests/replay.py record [NAME...]    search again, and record the schedules that are found
+    python tests/digests/replay.py renew [NAME...]     make digests anew from the recorded schedules
+
+A change of the search changes no record, and so no digest: what changes a digest is the emitter. `record` and `renew`
+are for changes that are meant. Digests are of one release of Triton each; both add those of the releases at hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from wsopt.driver import build
+from wsopt.emit.source import emit
+from wsopt.folder import read_schedule
+from wsopt.graph.parse import load_graph, parse_graph
+from wsopt.graph.serialize import graph_to_json
+from wsopt.graph.types import Graph
+from wsopt.machine import load_machine
+from wsopt.schedule import timing
+from wsopt.schedule.check import verify
+from wsopt.schedule.types import Schedule
+from wsopt.tile.lower import lower
+from wsopt.tile.region import find_region
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SCHEDULES = HERE / "schedules"
+DIGESTS = HERE / "digests.json"
+FOLDERS = {"": ROOT / "problems", "truth-": ROOT / "docs" / "model" / "graphs"}
+"""Where graphs lie that have a file, by what their records' names begin with."""
+
+_SCHEDULE = TypeAdapter(Schedule)
+
+
+def names() -> list[str]:
+    """Every recorded schedule."""
+    return sorted(path.stem for path in SCHEDULES.glob("*.json"))
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """A record: the graph where no file has it, the machine, the margin, the schedule less its prediction."""
+    data: dict[str, Any] = json.loads((SCHEDULES / f"{name}.json").read_text(encoding="utf-8"))
+    return data
+
+
+def graph_of(name: str, record: Mapping[str, Any]) -> Graph:
+    """The graph that a record is of."""
+    if "graph" in record:
+        return parse_graph(record["graph"], name)
+    return load_graph(_graph_files()[name])
+
+
+def source_of(name: str) -> str:
+    """The kernel that a recorded schedule makes today. Raises CheckError if it is none of this model's any more."""
+    record = recorded(name)
+    machine = load_machine(record["machine"])
+    # What the model predicts of it is no part of the record: it follows from the rest.
+    unpredicted = {**record["schedule"], "prediction": _NOTHING}
+    schedule = _SCHEDULE.validate_python(unpredicted)
+    program = lower(find_region(graph_of(name, record)), schedule.structure, machine)
+    slots = [depth for _, depth in schedule.rings]
+    predicted = timing.predict(program, machine, schedule.ii, schedule.buffers, slots)
+    unpredicted["prediction"] = TypeAdapter(type(predicted)).dump_python(predicted)
+    return emit(verify(_SCHEDULE.validate_python(unpredicted), program, machine, record["margin"]))
+
+
+_NOTHING = dict.fromkeys(
+    ("start", "fill", "main", "epilogue", "tail", "power", "cycles", "sm_us", "dram_us", "l2_us", "roofline_us",
+     "microseconds"), 0.0
+) | {"rounds": 0, "bound_by": ""}  # fmt: skip
+
+
+# --- digests --------------------------------------------------------------------------------------------
+
+
+def pythons() -> list[str]:
+    """The Pythons whose Triton can be asked: this one, and the one that the caller names, of the oldest release."""
+    return [sys.executable, *filter(None, [os.environ.get("WSOPT_TEST_TRITON_OTHER")])]
+
+
+def release(python: str) -> str:
+    """The release of Triton that a Python has."""
+    code = "import importlib.metadata as m; print(m.version('triton'))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def digests(python: str, sources: Iterable[str]) -> list[str]:
+    """The digest of each kernel's machine code, without line information, as a Python's Triton compiles it."""
+
+    def one(source: str) -> str:
+        done = subprocess.run(
+            [python, str(HERE / "sass_digest.py")], input=source, capture_output=True, text=True, check=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(one, sources))
+
+
+def known() -> dict[str, dict[str, str]]:
+    """The committed digests by release and name."""
+    data: dict[str, dict[str, str]] = (
+        json.loads(DIGESTS.read_text(encoding="utf-8")) if DIGESTS.exists() else {}
+    )
+    return data
+
+
+# --- recording ------------------------------------------------------------------------------------------
+
+
+def _graph_files() -> dict[str, Path]:
+    return {
+        f"{prefix}{path.stem}": path
+        for prefix, folder in FOLDERS.items()
+        for path in sorted(folder.glob("*.json"))
+    }
+
+
+def kernels() -> list[str]:
+    """Every kernel that is to have a record: the goldens, whose structures are given, and graphs that have files."""
+    return [*(f"golden-{name}" for name in _goldens().KERNELS), *_graph_files()]
+
+
+def _goldens() -> Any:
+    sys.path += [
+        room for room in (str(HERE.parent / "emit"), str(HERE.parent / "tile")) if room not in sys.path
+    ]
+    import test_emit_golden
+
+    return test_emit_golden
+
+
+def _record(name: str) -> dict[str, Any]:
+    if name.startswith("golden-"):
+        test_emit_golden = _goldens()
+        made = test_emit_golden.emitted(name.removeprefix("golden-"))
+        schedule, margin = made.verified.schedule, test_emit_golden.builds.MARGIN
+        return {"graph": graph_to_json(made.graph), **_data(schedule, "h200", margin)}
+    built = build(load_graph(_graph_files()[name]), load_machine("h200"))
+    text = built.files["schedule.json"]
+    return _data(read_schedule(text), "h200", json.loads(text)["certificate"]["margin"])
+
+
+def _data(schedule: Schedule, machine: str, margin: int) -> dict[str, Any]:
+    data = _SCHEDULE.dump_python(schedule, mode="json")
+    del data["prediction"]
+    return {"machine": machine, "margin": margin, "schedule": data}
+
+
+def record(chosen: list[str]) -> None:
+    """Search, and write the records of these kernels, or of all."""
+    SCHEDULES.mkdir(exist_ok=True)
+    for name in kernels():
+        if not chosen or name in chosen:
+            text = json.dumps(_record(name), indent=None, ensure_ascii=False, separators=(",", ":"))
+            (SCHEDULES / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+            print(f"recorded {name}", flush=True)
+
+
+def renew(chosen: list[str]) -> None:
+    """Write the digests of these kernels, or of all, for the releases of Triton at hand."""
+    kept, wanted = known(), chosen or names()
+    sources = [source_of(name) for name in wanted]
+    for python in pythons():
+        made = dict(zip(wanted, digests(python, sources), strict=True))
+        own = kept.setdefault(release(python), {})
+        changed = sorted(name for name, digest in made.items() if own.get(name) != digest)
+        print(
+            f"Triton {release(python)}: {len(changed)} of {len(made)} digests are new: {', '.join(changed)}"
+        )
+        kept[release(python)] = {
+            name: digest for name, digest in sorted({**own, **made}.items()) if name in names()
+        }
+    DIGESTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Record or renew."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("task", choices=["record", "renew"])
+    parser.add_argument("names", nargs="*")
+    chosen = parser.parse_args()
+    if chosen.task == "record":
+        record(chosen.names)
+    renew(chosen.names)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The machine code of every problem, golden and graph of the truth set is what it was, from recorded schedules."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import replay
+
+
+@functools.cache
+def compiler() -> tuple[str, str] | None:
+    """A Python with a release of Triton that digests are kept of, the oldest first, and that release."""
+    kept = replay.known()
+    found = [(python, replay.release(python)) for python in reversed(replay.pythons())]
+    return next((pair for pair in found if pair[1] in kept), None)
+
+
+def test_every_kernel_has_a_digest() -> None:
+    kept = replay.known()
+    assert len(replay.names()) >= 45
+    assert all(sorted(digests) == replay.names() for digests in kept.values())
+    assert sorted(replay.kernels()) == replay.names()
+
+
+@pytest.mark.parametrize("name", replay.names())
+def test_the_machine_code_is_what_it_was(name: str) -> None:
+    found = compiler()
+    if found is None:
+        pytest.skip(
+            f"digests are kept of Triton {', '.join(replay.known())}; WSOPT_TEST_TRITON_OTHER may name one"
+        )
+    python, release = found
+    assert replay.digests(python, [replay.source_of(name)]) == [replay.known()[release][name]], (
+        f"the emitter makes other machine code of {name}; if that is meant, time the kernel beside the former one, "
+        "and run `python tests/digests/replay.py renew`"
+    )
