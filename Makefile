@@ -38,9 +38,9 @@ types: $(VENV)/ready  ## run the type checker
 	$(VENV)/bin/mypy
 
 docs: $(VENV)/ready  ## write docs/benchmarks.md, docs/host_cost.md and docs/model.md from the committed measurements
-	$(VENV)/bin/python -m wsopt.gpu.docs docs/benchmarks/*.json -o docs/benchmarks.md
-	$(VENV)/bin/python -m wsopt.gpu.host_cost_docs docs/host_cost/*.json -o docs/host_cost.md
-	$(VENV)/bin/python -m wsopt.truth.docs docs/model/*.json -o docs/model.md
+	$(VENV)/bin/python -m wsopt.bench.docs docs/benchmarks/*.json -o docs/benchmarks.md
+	$(VENV)/bin/python -m wsopt.bench.host_cost_docs docs/host_cost/*.json -o docs/host_cost.md
+	$(VENV)/bin/python -m wsopt.validate.docs docs/model/*.json -o docs/model.md
 
 margin: $(VENV)/ready  ## learn the register margin from what ptxas makes of the problems (minutes)
 	$(VENV)/bin/python -m wsopt.learn problems/*.json

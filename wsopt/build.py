@@ -111,7 +111,7 @@ def _loaded(source: str) -> ModuleType:
     """The module of a kernel's source, loaded once a process."""
     require_torch("a kernel's launcher", _INSTEAD)
     require_triton("a kernel's launcher")
-    from wsopt.gpu.kernel_file import load_kernel_file
+    from wsopt.codegen.kernel_file import load_kernel_file
 
     path = Path(tempfile.mkdtemp(dir=_scratch().name)) / "kernel.py"
     path.write_text(source, encoding="utf-8")

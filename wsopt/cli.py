@@ -202,7 +202,7 @@ def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
     require_torch("--device cuda", "--device cpu executes the kernel without torch and GPU")
     require_triton("--device cuda")
     from wsopt.agreement.judge import NO_DIFFERENCE
-    from wsopt.gpu.launch import require_gpu, run_folder
+    from wsopt.runtime.launch import require_gpu, run_folder
 
     require_gpu()
     worst = NO_DIFFERENCE
@@ -226,9 +226,9 @@ def bench(
     together: Annotated[bool, typer.Option("--together", help="one process for all folders")] = False,
 ) -> None:
     """Measure builds on this GPU against what people use: checked first, then timed interleaved."""
-    from wsopt.gpu.bench import bench_folders
-    from wsopt.gpu.bench_options import DEFAULT_BASELINES, BenchOptions
-    from wsopt.gpu.table import text_table
+    from wsopt.bench.bench import bench_folders
+    from wsopt.bench.bench_options import DEFAULT_BASELINES, BenchOptions
+    from wsopt.bench.table import text_table
     from wsopt.requirements import require_torch, require_triton
 
     require_torch("bench")
@@ -277,7 +277,7 @@ def validate_model(
         Path | None, typer.Option(metavar="DIR", help="with graphs: write candidates and end; else read them")
     ] = None,
     measured: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="what wsopt.truth.measure wrote for --candidates")
+        Path | None, typer.Option(metavar="FILE", help="what wsopt.validate.measure wrote for --candidates")
     ] = None,
     again: Annotated[
         Path | None, typer.Option(metavar="FILE", help="predict anew what an earlier --json has measured")
@@ -289,7 +289,7 @@ def validate_model(
     gate: Annotated[bool, typer.Option("--gate", help="fail where the model is not good enough")] = False,
 ) -> None:
     """Hold the model's predictions against measurements of good and bad schedules."""
-    from wsopt.truth.command import Request, run
+    from wsopt.validate.command import Request, run
 
     request = Request(tuple(graphs or ()), machine, count, candidates, measured, again, json_path, plot)
     show, stop = _progress()

@@ -30,7 +30,7 @@ def tune(
 ) -> None:
     """Measure the model's best schedules on this GPU, and remember what `compile --tuned` chooses by.
 
-    Without a GPU here: `tune GRAPH --candidates DIR`; `python -m wsopt.gpu.tune DIR -o FILE` where there is
+    Without a GPU here: `tune GRAPH --candidates DIR`; `python -m wsopt.tune.measure DIR -o FILE` where there is
     one (torch and triton are all it needs); `tune --import FILE` here.
     """
     if sum(item is not None for item in (graph, export_to, import_from)) != 1:
@@ -50,8 +50,8 @@ def tune(
 
 def _export(path: Path) -> dict[str, Any]:
     from wsopt.cache import cache_folder
-    from wsopt.gpu.races import write_races
     from wsopt.tune.database import Database
+    from wsopt.tune.races import write_races
 
     races = Database(cache_folder(), tell).races()
     write_races(path, races)
@@ -60,8 +60,8 @@ def _export(path: Path) -> dict[str, Any]:
 
 def _import(path: Path) -> dict[str, Any]:
     from wsopt.cache import cache_folder
-    from wsopt.gpu.races import load_races
     from wsopt.tune.database import Database
+    from wsopt.tune.races import load_races
     from wsopt.tune.session import import_races
     from wsopt.tune.tuned import triton_version
 
@@ -104,7 +104,7 @@ def _text(found: dict[str, Any]) -> str:
         case {"directory": where, "candidates": count}:
             return (
                 f"{count} candidates written to {where}; where the GPU is: "
-                f"python -m wsopt.gpu.tune {where} -o results.json; then here: wsopt tune --import results.json"
+                f"python -m wsopt.tune.measure {where} -o results.json; then here: wsopt tune --import results.json"
             )
         case _:
             return _table(found)

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from wsopt.codegen.aot import compile_kernel
+from wsopt.codegen.errors import CompileError
+from wsopt.codegen.oracle import Expectation, verdict
 from wsopt.emit.source import emit, expected_wgmma
 from wsopt.errors import CheckError, InfeasibleError, WsoptError
-from wsopt.gpu.aot import compile_kernel
-from wsopt.gpu.errors import CompileError
-from wsopt.gpu.oracle import Expectation, verdict
+from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
+from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, Spoiled
 from wsopt.solve.search import Search, Solutions, live_set
-from wsopt.tile.types import Region, Structure
 
 if TYPE_CHECKING:
-    from wsopt.gpu.aot import CompiledKernel
+    from wsopt.codegen.aot import CompiledKernel
     from wsopt.schedule.verified import VerifiedSchedule
 
 _ORACLE_ROUNDS = 8

@@ -18,8 +18,8 @@ from wsopt.requirements import require_triton
 
 if TYPE_CHECKING:
     from wsopt.contenders import Contender
+    from wsopt.frontend.types import Region
     from wsopt.rehearsal import Rehearsal
-    from wsopt.tile.types import Region
 
 DEFAULT_MACHINE = "h200"
 SEEDS = 20
@@ -61,7 +61,7 @@ def builds(
 
     As `build`; each schedule's certificate says its rank and what none after it can be faster than.
     """
-    from wsopt.tile.region import find_region
+    from wsopt.frontend.region import find_region
 
     began = time.monotonic()
     require_target(machine)

@@ -10,22 +10,22 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from wsopt.checker import verify
 from wsopt.errors import InputError, Problem
 from wsopt.exchange import clear_up, replacement
+from wsopt.frontend.record import region_data, work_data
+from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
+from wsopt.lowering.lower import lower
 from wsopt.machine.check import cross_faults
 from wsopt.machine.types import Machine
+from wsopt.program.structures import structures
 from wsopt.report.rehearsed import Verified
 from wsopt.report.tuned import Tuned
 from wsopt.schedule.certificate import Certificate
-from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.lower import lower
-from wsopt.tile.record import region_data, work_data
-from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
 
 FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")

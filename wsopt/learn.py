@@ -16,26 +16,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from wsopt.checker import verify
 from wsopt.contenders import Asked, Contest, ask
 from wsopt.emit.source import emit
 from wsopt.errors import WsoptError
+from wsopt.frontend.region import find_region
+from wsopt.frontend.types import Region
 from wsopt.graph.parse import load_graph
+from wsopt.lowering.lower import lower
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
+from wsopt.program.program import TileProgram
+from wsopt.program.structures import structures
+from wsopt.program.types import Structure
 from wsopt.report.facts import structure_fields
 from wsopt.schedule import budget
-from wsopt.schedule.check import verify
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
 from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.margin import DATA, FORMAT, margin_of
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import live_set
-from wsopt.tile.lower import lower
-from wsopt.tile.program import TileProgram
-from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Region, Structure
 from wsopt.tune.tuned import graph_key, triton_version
 
 _TIGHTEST = 2

@@ -1,6 +1,7 @@
 """Runs an emitted kernel on the CPU at reduced extents and compares it with what the graph means.
 
-Every line of its device functions has to run: what the first extents leave out is run at others (`tile/reduced.py`).
+Every line of its device functions has to run: what the first extents leave out is run at others
+(`program/reduced.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import numpy as np
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
 from wsopt.emit.product_body import covering_slabs
 from wsopt.errors import CheckError
+from wsopt.frontend.region import streams_rows
 from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.interpret.strategy import processors
+from wsopt.program.reduced import beyond, further, reaching, reduced
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.reduced import beyond, further, reaching, reduced
-from wsopt.tile.region import streams_rows
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
 """Largest relative error of an output, by its type, in the norm. The reference rounds where the graph does, so

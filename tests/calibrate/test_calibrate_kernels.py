@@ -12,7 +12,7 @@ import pytest
 from wsopt.calibrate.build import build
 from wsopt.calibrate.catalog import SCALAR_ASM, all_probes, chosen_probes
 from wsopt.calibrate.program import Program
-from wsopt.gpu.sass import innermost_loops, parse_sass
+from wsopt.codegen.sass import innermost_loops, parse_sass
 
 PROGRAMS = {probe.name: probe.program for probe in all_probes() if probe.program is not None}
 OPCODES = {

@@ -19,20 +19,24 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+
+import golden_kernels
+from emit_builds import MARGIN
 from pydantic import TypeAdapter
 
+from wsopt.checker import verify
 from wsopt.driver import build
 from wsopt.emit.source import emit
 from wsopt.folder import read_schedule
+from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph, parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
+from wsopt.lowering.lower import lower
 from wsopt.machine import load_machine
-from wsopt.schedule import timing
-from wsopt.schedule.check import verify
+from wsopt.perf import timing
 from wsopt.schedule.types import Schedule
-from wsopt.tile.lower import lower
-from wsopt.tile.region import find_region
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -131,23 +135,13 @@ def _graph_files() -> dict[str, Path]:
 
 def kernels() -> list[str]:
     """Every kernel that is to have a record: the goldens, whose structures are given, and graphs that have files."""
-    return [*(f"golden-{name}" for name in _goldens().KERNELS), *_graph_files()]
-
-
-def _goldens() -> Any:
-    sys.path += [
-        room for room in (str(HERE.parent / "emit"), str(HERE.parent / "tile")) if room not in sys.path
-    ]
-    import test_emit_golden
-
-    return test_emit_golden
+    return [*(f"golden-{name}" for name in golden_kernels.KERNELS), *_graph_files()]
 
 
 def _record(name: str) -> dict[str, Any]:
     if name.startswith("golden-"):
-        test_emit_golden = _goldens()
-        made = test_emit_golden.emitted(name.removeprefix("golden-"))
-        schedule, margin = made.verified.schedule, test_emit_golden.builds.MARGIN
+        made = golden_kernels.emitted(name.removeprefix("golden-"))
+        schedule, margin = made.verified.schedule, MARGIN
         return {"graph": graph_to_json(made.graph), **_data(schedule, "h200", margin)}
     built = build(load_graph(_graph_files()[name]), load_machine("h200"))
     text = built.files["schedule.json"]

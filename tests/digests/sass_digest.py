@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wsopt.gpu.aot_child import compile_source, cuobjdump
+from wsopt.codegen.aot_child import compile_source, cuobjdump
 
 INSTRUCTION = re.compile(
     r"/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;\s*/\* (0x[0-9a-f]{16}) \*/|^\s*/\* (0x[0-9a-f]{16}) \*/", re.M

@@ -15,38 +15,22 @@ import emit_builds as builds
 import jinja2
 import numpy as np
 import pytest
-import row_graphs
-from emit_builds import Body, Emitted, build, case, graph_of, small_case, structure
+from emit_builds import build, case, graph_of, small_case, structure
+from golden_kernels import KERNELS, emitted
 
 import wsopt
+from wsopt.codegen import CompiledKernel, Expectation, compile_kernel, verdict
+from wsopt.codegen.aot_child import _triton_compile
+from wsopt.codegen.kernel_file import load_kernel_file, torch_or_stand_in
 from wsopt.emit.source import expected_wgmma
 from wsopt.emit.text import environment
-from wsopt.gpu import CompiledKernel, Expectation, compile_kernel, verdict
-from wsopt.gpu.aot_child import _triton_compile
-from wsopt.gpu.kernel_file import load_kernel_file, torch_or_stand_in
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.ops import OPS
-from wsopt.tile.reduced import reduced
-from wsopt.tile.types import Structure
+from wsopt.program.reduced import reduced
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "goldens"
 SEEDS = 20
-KERNELS: dict[str, tuple[Body, Structure]] = {
-    "plain": (builds.plain, structure(columns=128, consumers=2, pieces=2)),
-    "residual_in_turns": (builds.residual, structure(consumers=2, turns=True)),
-    "clamped": (builds.clamped, structure()),
-    "scaled": (builds.scaled, structure(depth=128, copies=2)),
-    "streamed_rows": (row_graphs.layer_norm, structure(columns=1024, depth=1, consumers=2, rows=4)),
-    "joint": (builds.plain, structure(columns=128, rows=128, warps=8, pieces=2)),
-    "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, pieces=2)),
-}
-
-
-@functools.cache
-def emitted(name: str) -> Emitted:
-    body, chosen = KERNELS[name]
-    return build(graph_of(body, name), chosen)
 
 
 @functools.cache
@@ -117,7 +101,7 @@ def test_compiles_with_another_triton() -> None:
     if not python:
         pytest.skip("WSOPT_TEST_TRITON_OTHER names no Python with another Triton")
     code = (
-        "import sys, json, dataclasses; from wsopt.gpu import compile_kernel; "
+        "import sys, json, dataclasses; from wsopt.codegen import compile_kernel; "
         "sources = json.load(sys.stdin); "
         "print(json.dumps([dataclasses.asdict(compile_kernel(source)) for source in sources]))"
     )

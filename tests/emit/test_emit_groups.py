@@ -9,11 +9,11 @@ import pytest
 from attention_graphs import Sizes
 from emit_builds import Emitted, build, case, small_case
 
+from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_wgmma
-from wsopt.gpu import compile_kernel
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.types import Graph
-from wsopt.tile.types import Sharing, Structure
+from wsopt.program.types import Sharing, Structure
 
 SEEDS = 20
 SIZES = Sizes(batch=2, heads=2, queries=136, keys=136, inner=32, column=32)

@@ -9,14 +9,14 @@ import pytest
 from attention_graphs import Sizes
 from emit_builds import Emitted, build, case, small_case
 
+from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_wgmma
 from wsopt.errors import LoweringError
-from wsopt.gpu import compile_kernel
+from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph
 from wsopt.machine import load_machine
-from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Sharing, Structure
+from wsopt.program.structures import structures
+from wsopt.program.types import Sharing, Structure
 
 SEEDS = 20
 

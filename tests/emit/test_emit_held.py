@@ -8,10 +8,10 @@ import emit_builds as builds
 import pytest
 from emit_builds import Body, build, graph_of, structure
 
-from wsopt.gpu.aot import compile_kernel
+from wsopt.codegen.aot import compile_kernel
+from wsopt.perf.stores import tile_stores
+from wsopt.program.types import Structure
 from wsopt.schedule import budget
-from wsopt.schedule.stores import tile_stores
-from wsopt.tile.types import Structure
 
 CASES: dict[str, tuple[Body, Structure, int]] = {
     "by columns": (builds.residual, structure(256, consumers=2, pieces=4), 1),

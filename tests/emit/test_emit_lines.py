@@ -7,16 +7,16 @@ import math
 import emit_builds as builds
 import pytest
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
-from test_emit_golden import KERNELS, emitted
+from golden_kernels import KERNELS, emitted
 
 from wsopt.emit.product_body import covering_slabs
 from wsopt.errors import CheckError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Coverage, execute, marked
+from wsopt.program.reduced import beyond, further, reaching, reduced
+from wsopt.program.types import Structure
 from wsopt.rehearsal import Rehearsal, rehearse
-from wsopt.tile.reduced import beyond, further, reaching, reduced
-from wsopt.tile.types import Structure
 
 LATE = structure(columns=128, consumers=2, pieces=2)
 """Its inputs' copies start some passes into the loop, behind which the loop goes on."""
@@ -155,7 +155,7 @@ def test_loops_over_slabs_run_or_are_not_written(name: str) -> None:
 
 def test_a_mask_that_reaches_too_far_runs_in_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = build(graph_of(masked(2048, 900, "window")), WIDE)
-    monkeypatch.setattr("wsopt.tile.reduced_chain._FAR", 600)
+    monkeypatch.setattr("wsopt.program.reduced_chain._FAR", 600)
     cut = made.verified.program.structure
     assert reaching(made.graph, cut, 3) is None
     assert max(graph.type_of("k").shape[2] for graph in further(made.graph, cut, 3)) < 600

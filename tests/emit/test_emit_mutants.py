@@ -11,7 +11,7 @@ from emit_builds import Body, Emitted, build, graph_of, small_case, structure
 from emit_mutants import SEEDS, survives, survivors
 
 from wsopt.interpret import Mutant, mutants
-from wsopt.tile.types import Structure
+from wsopt.program.types import Structure
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import pytest
 from emit_builds import MARGIN, Body, Emitted, build, graph_of, small_case, structure
 from row_graphs import normed_product
 
+from wsopt.checker import verify
+from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.pipeline import slab_parts
 from wsopt.emit.source import emit, expected_wgmma
-from wsopt.gpu.aot import compile_kernel
-from wsopt.schedule.check import verify
-from wsopt.tile.program import OpKind
+from wsopt.program.program import OpKind
 
 SEEDS = 20
 

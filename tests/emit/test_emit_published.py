@@ -15,19 +15,19 @@ import pytest
 from emit_builds import MARGIN, Emitted, case, graph_of, h200
 from test_emit_slabs import attention, structure
 
+from wsopt.checker import verify
+from wsopt.codegen.aot import compile_kernel
 from wsopt.emit import slab_loop
 from wsopt.emit.source import emit
-from wsopt.gpu.aot import compile_kernel
+from wsopt.frontend.region import find_region
+from wsopt.lowering.lower import lower
 from wsopt.report.sentences import sentences, tensor_shares, unders
-from wsopt.schedule.check import verify
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
 from wsopt.solve.optimum import solve
 from wsopt.solve.overlap import Overlap
 from wsopt.solve.result import Outcome
-from wsopt.tile.lower import lower
-from wsopt.tile.region import find_region
 
 SEEDS = 3
 WIDE = 128

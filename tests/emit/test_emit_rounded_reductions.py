@@ -8,8 +8,8 @@ import pytest
 from emit_builds import Body, build, graph_of, structure
 
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.program.types import Sharing, Structure
 from wsopt.rehearsal import rehearse
-from wsopt.tile.types import Sharing, Structure
 
 
 def rows(g: GraphBuilder) -> Symbol:

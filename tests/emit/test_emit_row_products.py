@@ -8,13 +8,13 @@ import re
 import pytest
 from emit_builds import Body, Emitted, build, case, graph_of, h200, small_case, structure
 
+from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.source import expected_wgmma
 from wsopt.errors import LoweringError
-from wsopt.gpu import Expectation, compile_kernel, verdict
+from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Structure
+from wsopt.program.structures import structures
+from wsopt.program.types import Structure
 
 SEEDS = 20
 

@@ -10,11 +10,11 @@ import pytest
 from attention_graphs import Sizes
 from emit_builds import Emitted, build, case, graph_of, small_case
 
+from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_wgmma
-from wsopt.gpu import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import mutants
-from wsopt.tile.types import Sharing, Structure
+from wsopt.program.types import Sharing, Structure
 
 SEEDS = 20
 SIZES = Sizes(batch=1, heads=2, queries=200, keys=328, inner=64, column=64)

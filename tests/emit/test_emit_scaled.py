@@ -10,11 +10,11 @@ from emit_builds import Body, Emitted, build, case, graph_of, small_case, struct
 from emit_mutants import survives
 from row_graphs import normed_product
 
+from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.source import expected_wgmma
-from wsopt.gpu import Expectation, compile_kernel, verdict
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import mutants
-from wsopt.tile.types import Sharing, Structure
+from wsopt.program.types import Sharing, Structure
 
 SEEDS = 20
 

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from emit_builds import Emitted, build, case, graph_of, lets_the_next_kernel_in_last, small_case
 
+from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_wgmma
 from wsopt.errors import CheckError
-from wsopt.gpu import compile_kernel
+from wsopt.frontend.types import Role
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.program.ranges import dealt_together, trip_counts, walk
+from wsopt.program.reduced import reaching, reduced
+from wsopt.program.types import Sharing, Structure
 from wsopt.rehearsal import rehearse
 from wsopt.schedule.types import PartitionRole
-from wsopt.tile.ranges import dealt_together, trip_counts, walk
-from wsopt.tile.reduced import reaching, reduced
-from wsopt.tile.types import Role, Sharing, Structure
 
 SEEDS = 20
 MASKS = ("full", "causal", "window", "limit")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from emit_builds import Body, build, graph_of, structure
 
-from wsopt.gpu import compile_kernel
+from wsopt.codegen import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.program.types import Sharing, Structure
 from wsopt.rehearsal import rehearse
-from wsopt.tile.types import Sharing, Structure
 
 ROWS, COLUMNS = 136, 128
 SHAPES = {"scalar": (1,), "row": (COLUMNS,), "column": (ROWS, 1), "tile": (ROWS, COLUMNS)}

@@ -9,12 +9,13 @@ import emit_builds as builds
 import pytest
 from emit_builds import MARGIN, Body, Emitted, build, graph_of, small_case, structure
 
+from wsopt.checker import verify
+from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.source import emit
-from wsopt.gpu.aot import compile_kernel
-from wsopt.schedule import budget, timing
-from wsopt.schedule.check import verify
+from wsopt.perf import timing
+from wsopt.program.types import Structure
+from wsopt.schedule import budget
 from wsopt.schedule.types import Partition, PartitionRole
-from wsopt.tile.types import Structure
 
 SEEDS = 20
 

@@ -12,17 +12,17 @@ import row_graphs
 from emit_builds import MARGIN, Body, Case, Emitted, build, case, graph_of, h200, small_case
 from emit_mutants import survives
 
+from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.source import expected_wgmma
 from wsopt.errors import InfeasibleError
-from wsopt.gpu import Expectation, compile_kernel, verdict
+from wsopt.frontend.region import find_region
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Mutant, mutants
+from wsopt.lowering.lower import lower
+from wsopt.program.structures import structures
+from wsopt.program.types import Sharing, Structure
 from wsopt.solve.bound import infeasible
 from wsopt.solve.search import Search
-from wsopt.tile.lower import lower
-from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Sharing, Structure
 
 SEEDS = 20
 

@@ -12,21 +12,21 @@ from attention_graphs import Parts, Sizes
 from emit_builds import MARGIN, Emitted, build, case, small_case
 from emit_mutants import survives
 
+from wsopt.checker import faults
+from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_wgmma
 from wsopt.errors import LoweringError
-from wsopt.gpu import compile_kernel
+from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import Graph
 from wsopt.interpret import mutants
+from wsopt.lowering.lower import lower
 from wsopt.machine import load_machine
+from wsopt.program.program import OpKind, Unit
+from wsopt.program.structures import structures
+from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.budget import MOST_SLOTS
-from wsopt.schedule.check import faults
 from wsopt.solve.bound import max_depth
-from wsopt.tile.lower import lower
-from wsopt.tile.program import OpKind, Unit
-from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Sharing, Structure
 
 SEEDS = 20
 SIZES = Sizes(batch=2, heads=2, queries=136, keys=200, inner=32, column=32)

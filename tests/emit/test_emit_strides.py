@@ -7,13 +7,13 @@ import pytest
 from emit_builds import Emitted, build, graph_of, h200, structure
 
 from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
 from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import InterpreterError, execute
+from wsopt.program.structures import structures
 from wsopt.rehearsal import TOLERANCE, rehearse
-from wsopt.tile.region import find_region
-from wsopt.tile.structures import structures
 
 ROWS, COLUMNS = 136, 64
 

@@ -12,8 +12,8 @@ from wsopt.errors import CheckError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import evaluate, relative_error
 from wsopt.interpret import execute
+from wsopt.program.reduced import reduced
 from wsopt.rehearsal import TOLERANCE, rehearse
-from wsopt.tile.reduced import reduced
 
 
 def product(g: GraphBuilder) -> Symbol:

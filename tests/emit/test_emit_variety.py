@@ -7,10 +7,10 @@ import random
 import pytest
 from emit_builds import build, graph_of, small_case, structure
 
-from wsopt.gpu import compile_kernel
+from wsopt.codegen import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.program.types import Structure
 from wsopt.rehearsal import rehearse
-from wsopt.tile.types import Structure
 
 COUNT = 28
 SEEDS = 4

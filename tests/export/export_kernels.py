@@ -12,12 +12,12 @@ import row_graphs as r
 from attention_graphs import Sizes
 from emit_builds import Emitted, build, graph_of, structure
 
+from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import Graph
-from wsopt.tile.reduced import reduced
-from wsopt.tile.region import find_region
-from wsopt.tile.types import Sharing, Structure
+from wsopt.program.reduced import reduced
+from wsopt.program.types import Sharing, Structure
 
 SIZES = Sizes(batch=2, heads=2, queries=392, keys=392, inner=32, column=32)
 SHORT = Sizes(batch=3, heads=2, queries=136, keys=200, inner=32, column=32)
@@ -102,7 +102,7 @@ def emitted(name: str) -> Emitted:
 def _row_structure(graph: Graph) -> Structure:
     from emit_builds import h200
 
-    from wsopt.tile.structures import structures
+    from wsopt.program.structures import structures
 
     return next(iter(structures(find_region(graph), h200())))
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from export_kernels import emitted
 
+from wsopt.codegen.kernel_file import load_kernel_file
 from wsopt.emit.recipe_of import launch_recipe
 from wsopt.errors import CheckError, LoweringError
 from wsopt.export.binary import Binary, CubinParameter, compile_binary
 from wsopt.export.cpp import digest
 from wsopt.export.layout import Content, parameters
 from wsopt.export.write import make_export
-from wsopt.gpu.kernel_file import load_kernel_file
 
 ROOT = Path(__file__).parents[2]
 FILES = ("README.md", "example.cpp", "launch.json", "small.cpp", "small.cubin", "small.h", "wsopt_launch.h")
@@ -99,7 +99,7 @@ def test_a_kernel_that_wants_another_launch_is_refused(binary: Binary, change: A
 
 def test_the_kernel_is_compiled_for_aligned_pointers(tmp_path: Path) -> None:
     """A row's values, read by address: aligned ones may be read several at a time, in the same parameters."""
-    from wsopt.gpu import compile_kernel
+    from wsopt.codegen import compile_kernel
 
     source = emitted("residual_norm").source
     aligned, plain = compile_binary(source, "sm_90").compiled, compile_kernel(source)

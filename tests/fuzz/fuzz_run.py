@@ -21,7 +21,7 @@ from fuzz_judge import COMPILED, Verdict, Worker
 from fuzz_shrink import shrunk
 from fuzz_table import Case, feature_table, kind_of, reasons
 
-from wsopt.gpu.guard import append_line
+from wsopt.runtime.guard import append_line
 
 LIMIT_S = 300.0
 """Seconds after which a compilation counts as hanging; the slowest searches take some eighty."""

@@ -10,6 +10,8 @@ from wsopt import contenders, learn
 from wsopt.contenders import Asked, Contest, ask
 from wsopt.emit.source import emit
 from wsopt.errors import CheckError, InfeasibleError, WsoptError
+from wsopt.frontend.region import find_region
+from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder
 from wsopt.machine import Machine, load_machine
 from wsopt.report.text import inspect_text
@@ -17,8 +19,6 @@ from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.search import Search, live_set
-from wsopt.tile.region import find_region
-from wsopt.tile.types import Region
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepare(folder: Path, only: list[str] | None) -> int:
-    sys.path += [str(Path(__file__).parents[1] / room) for room in ("emit", "tile")]
+    sys.path.append(str(Path(__file__).parents[1] / "helpers"))
     from mutants_kernels import kernels, prepare
 
     for name in only or kernels():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import test_emit_golden
+import golden_kernels
 from mutants_prepared import Prepared, Run
 
 from wsopt.driver import SEEDS, build
@@ -16,7 +16,7 @@ from wsopt.machine import load_machine
 from wsopt.rehearsal import TOLERANCE, rehearse
 from wsopt.schedule.verified import VerifiedSchedule
 
-GOLDENS = tuple(test_emit_golden.KERNELS)
+GOLDENS = tuple(golden_kernels.KERNELS)
 MACHINE = "h200"
 PROBLEMS = Path(__file__).parents[2] / "problems"
 
@@ -30,7 +30,7 @@ def kernels() -> list[str]:
 def prepare(name: str) -> Prepared:
     """Make a kernel: a problem's by the whole of `wsopt compile`, with its cache."""
     if name.startswith("golden-"):
-        golden = test_emit_golden.emitted(name.removeprefix("golden-"))
+        golden = golden_kernels.emitted(name.removeprefix("golden-"))
         return _prepared(name, golden.graph, golden.verified, golden.source)
     with tempfile.TemporaryDirectory() as scratch:
         built = build(load_graph(PROBLEMS / f"{name}.json"), load_machine(MACHINE))

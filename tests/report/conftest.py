@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from wsopt.contenders import Contest
+from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.machine.load import load_machine
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.region import find_region
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from wsopt.frontend.region import find_region
 from wsopt.graph.parse import parse_graph
 from wsopt.machine import load_machine
+from wsopt.perf.stream import stream_pace
+from wsopt.program.program import Unit
 from wsopt.report.sentences import sentences
 from wsopt.report.text import inspect_text
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
 from wsopt.solve.search import Search
-from wsopt.tile.program import Unit
-from wsopt.tile.region import find_region
-from wsopt.tile.stream import stream_pace
 
 F32_ROWS = {
     "format": "wsopt.graph/1",

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 from report_examples import CERTIFICATE, STRUCTURE, program, schedule, verified
 
+from wsopt.perf.epilogue import epilogue_cycles
+from wsopt.program.program import Edge, EpilogueCost, OpKind, TileOp, Unit
+from wsopt.program.types import Placement, Sharing, Structure
 from wsopt.report.sentences import differences, sentences, tensor_shares, unders, words_section
 from wsopt.schedule.certificate import Certificate, RunnerUp
-from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
-from wsopt.tile.program import Edge, EpilogueCost, OpKind, TileOp, Unit
-from wsopt.tile.types import Placement, Sharing, Structure
 
 
 def moved(**places: tuple[int, int]) -> VerifiedSchedule:

@@ -8,13 +8,13 @@ from itertools import pairwise
 import pytest
 from report_examples import CERTIFICATE, PREDICTION, STRUCTURE, golden, verified
 
+from wsopt.program.types import Sharing
 from wsopt.report.facts import ii_limits, ring_facts, shared_memory_parts, time_parts
 from wsopt.report.loop import pipeline_section
 from wsopt.report.outcome import binding_section, certificate_section, lost
 from wsopt.report.text import SECTIONS, inspect_text
 from wsopt.schedule.certificate import RunnerUp
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
-from wsopt.tile.types import Sharing
 
 
 def text_of(section: list[str]) -> str:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 from schedule_examples import EXAMPLES, Example, solved
 
-from wsopt.machine import Machine, load_machine
-
-
-@pytest.fixture(scope="session")
-def h200() -> Machine:
-    return load_machine("h200")
+from wsopt.machine import Machine
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wsopt.checker import faults
+from wsopt.frontend.region import find_region
+from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
+from wsopt.program.program import OpKind, TileProgram
+from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget
-from wsopt.schedule.check import faults
 from wsopt.schedule.types import PlacedOp, Schedule
 from wsopt.solve.optimum import solve
-from wsopt.tile.lower import lower
-from wsopt.tile.program import OpKind, TileProgram
-from wsopt.tile.region import find_region
-from wsopt.tile.types import Region, Sharing, Structure
 
 MARGIN = 24
 

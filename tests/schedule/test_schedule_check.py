@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from schedule_examples import MARGIN, Example
 
+from wsopt.checker import verify
 from wsopt.errors import CheckError
 from wsopt.machine import Machine
+from wsopt.perf.pace import iteration_pace
+from wsopt.program.program import OpKind, Unit
+from wsopt.program.structures import structures
+from wsopt.program.types import Sharing
 from wsopt.schedule import budget
-from wsopt.schedule.check import verify
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Schedule
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.pace import iteration_pace
-from wsopt.tile.program import OpKind, Unit
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Sharing
 
 
 def refuse(example: Example, schedule: Schedule, *fragments: str) -> None:
@@ -32,7 +32,7 @@ def test_good_schedules_are_verified(examples: dict[str, Example]) -> None:
 
 
 def test_only_the_checker_makes_verified_schedules(rows: Example) -> None:
-    with pytest.raises(TypeError, match=r"made by schedule\.check\.verify alone"):
+    with pytest.raises(TypeError, match=r"made by checker\.verify alone"):
         VerifiedSchedule(rows.schedule, rows.program, rows.machine, object())  # type: ignore[arg-type]
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from schedule_examples import region, structure
 
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
-from wsopt.schedule import timing
-from wsopt.schedule.epilogue import Epilogues
-from wsopt.schedule.laps import Laps, Line, laps
-from wsopt.tile.lower import lower
-from wsopt.tile.pace import iteration_pace
-from wsopt.tile.program import EpilogueCost, TileProgram
-from wsopt.tile.types import Sharing
+from wsopt.perf import timing
+from wsopt.perf.epilogue import Epilogues
+from wsopt.perf.laps import Laps, Line, laps
+from wsopt.perf.pace import iteration_pace
+from wsopt.program.program import EpilogueCost, TileProgram
+from wsopt.program.types import Sharing
 
 LAPS = Laps(slots=2, product=10, ahead=30, least=50, last_ahead=20, last=40)
 COST = EpilogueCost(alone=700, together=700, staged_bytes=1024, input_bytes=0, registers=16, stores=1)

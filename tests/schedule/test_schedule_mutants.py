@@ -13,9 +13,10 @@ from itertools import combinations, pairwise
 import pytest
 from schedule_examples import EXAMPLES, MARGIN, Example
 
-from wsopt.schedule import budget, timing
+from wsopt.perf import timing
+from wsopt.program.program import OpKind, Unit
+from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole, PlacedOp, Schedule
-from wsopt.tile.program import OpKind, Unit
 
 Spans = list[tuple[int, int]]
 

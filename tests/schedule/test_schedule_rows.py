@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 from schedule_examples import MARGIN, Example
 
+from wsopt.checker import faults
+from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine, load_machine
-from wsopt.schedule import timing
-from wsopt.schedule.check import faults
+from wsopt.perf import timing
+from wsopt.program.program import OpKind
+from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers, Schedule
 from wsopt.solve.optimum import solve
-from wsopt.tile.lower import lower
-from wsopt.tile.program import OpKind
-from wsopt.tile.region import find_region
-from wsopt.tile.types import Sharing, Structure
 
 
 def example(machine: Machine) -> Example:

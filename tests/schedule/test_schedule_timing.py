@@ -9,15 +9,16 @@ from dataclasses import fields, replace
 import pytest
 from schedule_examples import Example, attention, region, structure
 
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
-from wsopt.schedule import budget, timing
-from wsopt.schedule.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
-from wsopt.schedule.stores import tile_stores
+from wsopt.perf import timing
+from wsopt.perf.costs import load_cycles, mma_cycles
+from wsopt.perf.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
+from wsopt.perf.stores import tile_stores
+from wsopt.program.program import EpilogueCost, OpKind, TileProgram
+from wsopt.program.types import Sharing
+from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers
-from wsopt.tile.costs import load_cycles, mma_cycles
-from wsopt.tile.lower import lower
-from wsopt.tile.program import EpilogueCost, OpKind, TileProgram
-from wsopt.tile.types import Sharing
 
 ONE = EpilogueBuffers(1, 0)
 COST = EpilogueCost(alone=500, together=700, staged_bytes=1024, input_bytes=0, registers=16, stores=1)

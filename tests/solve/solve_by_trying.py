@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wsopt.tile.program import OpKind, TileOp, TileProgram
+from wsopt.program.program import OpKind, TileOp, TileProgram
 
 ORDER = (OpKind.TMA_LOAD, OpKind.MMA, OpKind.ACCUMULATE, OpKind.RELEASE)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from wsopt.frontend.region import find_region
+from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
+from wsopt.program.program import EpilogueCost, OpKind, TileOp, TileProgram
+from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget
-from wsopt.tile.lower import lower
-from wsopt.tile.program import EpilogueCost, OpKind, TileOp, TileProgram
-from wsopt.tile.region import find_region
-from wsopt.tile.types import Region, Sharing, Structure
 
 MARGIN = 24
 

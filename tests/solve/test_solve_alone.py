@@ -13,9 +13,12 @@ import pytest
 from ortools.sat.python import cp_model
 from solve_examples import MARGIN, attention, region, structure
 
+from wsopt.checker import faults, verify
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
+from wsopt.program.program import OpKind, TileOp, TileProgram
+from wsopt.program.types import Structure
 from wsopt.schedule import budget
-from wsopt.schedule.check import faults, verify
 from wsopt.solve import alone, emitter, model, search
 from wsopt.solve.alone import consumers_alone, consumers_interval, one_consumer
 from wsopt.solve.bound import ii_bounds, ii_lower_bound, infeasible, lower_bound_us
@@ -24,9 +27,6 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
 from wsopt.solve.search import Search
 from wsopt.solve.variables import Model
-from wsopt.tile.lower import lower
-from wsopt.tile.program import OpKind, TileOp, TileProgram
-from wsopt.tile.types import Structure
 
 DRAWN = 48
 SHARP = 100.0

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 from solve_examples import MARGIN, attention, structure
 
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
-from wsopt.schedule import timing
+from wsopt.perf import timing
+from wsopt.perf.crowd import crowded_interval
+from wsopt.program.program import TileProgram
 from wsopt.solve import optimum
 from wsopt.solve.bound import time_unit
 from wsopt.solve.floor import floor_of_time
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
-from wsopt.tile.crowd import crowded_interval
-from wsopt.tile.lower import lower
-from wsopt.tile.program import TileProgram
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,15 @@ from ortools.sat.python import cp_model
 from solve_by_trying import least_interval
 from solve_examples import MARGIN, Times, hand_made, region, structure, with_depth
 
+from wsopt.checker import verify
 from wsopt.errors import CheckError
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
+from wsopt.perf.pace import iteration_pace
+from wsopt.perf.ring import slot_lifetime
+from wsopt.program.program import OpKind, TileProgram, Unit
+from wsopt.program.structures import structures
 from wsopt.schedule import budget
-from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.solve import optimum
 from wsopt.solve.bound import (
@@ -28,11 +33,6 @@ from wsopt.solve.bound import (
 from wsopt.solve.model import build
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
-from wsopt.tile.lower import lower
-from wsopt.tile.pace import iteration_pace
-from wsopt.tile.program import OpKind, TileProgram, Unit
-from wsopt.tile.ring import slot_lifetime
-from wsopt.tile.structures import structures
 
 
 @pytest.fixture(scope="module")

@@ -10,18 +10,19 @@ from dataclasses import replace
 import pytest
 from solve_examples import MARGIN, gated, region, structure
 
+from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, UndecidedError
+from wsopt.frontend.types import Region
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
-from wsopt.schedule.check import verify
+from wsopt.program.program import TileProgram
+from wsopt.program.structures import structures
+from wsopt.program.types import Sharing, Structure
 from wsopt.solve import bound, optimum, search
 from wsopt.solve.bound import ii_lower_bound, infeasible, lower_bound_us
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.search import Search
-from wsopt.tile.lower import lower
-from wsopt.tile.program import TileProgram
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Region, Sharing, Structure
 
 Narrow = Callable[[Iterable[Structure]], None]
 

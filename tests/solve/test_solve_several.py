@@ -12,8 +12,12 @@ import pytest
 from ortools.sat.python import cp_model
 from solve_examples import MARGIN, Times, gated, hand_made, region, structure
 
+from wsopt.checker import verify
+from wsopt.frontend.types import Region
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
-from wsopt.schedule.check import verify
+from wsopt.program.program import TileProgram
+from wsopt.program.structures import structures
 from wsopt.schedule.types import Schedule
 from wsopt.solve import orders, search
 from wsopt.solve.bound import infeasible
@@ -22,10 +26,6 @@ from wsopt.solve.optimum import solve
 from wsopt.solve.orders import order
 from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.search import Search
-from wsopt.tile.lower import lower
-from wsopt.tile.program import TileProgram
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Region
 
 REGIONS = {
     "plain": region(2048, 2048, 512),

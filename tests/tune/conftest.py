@@ -8,12 +8,6 @@ import pytest
 
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.types import Graph
-from wsopt.machine import Machine, load_machine
-
-
-@pytest.fixture(scope="session")
-def h200() -> Machine:
-    return load_machine("h200")
 
 
 @pytest.fixture(scope="session")

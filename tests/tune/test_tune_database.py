@@ -16,9 +16,9 @@ import pytest
 from tune_examples import RACE, FakeMeasurer, race, write_candidates
 
 from wsopt.errors import CheckError
-from wsopt.gpu.races import key
-from wsopt.gpu.tune import Tuning, measure_candidates
 from wsopt.tune.database import Database
+from wsopt.tune.measure import Tuning, measure_candidates
+from wsopt.tune.races import key
 
 HERE = Path(__file__).parent
 

@@ -10,8 +10,8 @@ import pytest
 from tune_examples import RACE, kernel, race, write_candidates
 
 from wsopt.errors import InputError
-from wsopt.gpu.candidates import MANIFEST, load_candidates
-from wsopt.gpu.races import code_digest, load_races, races_text, write_races
+from wsopt.tune.candidates import MANIFEST, load_candidates
+from wsopt.tune.races import code_digest, load_races, races_text, write_races
 
 
 def test_races_come_back(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from tune_examples import FakeMeasurer, write_candidates
 
 from wsopt.errors import CheckError
-from wsopt.gpu import tune
-from wsopt.gpu.races import Race, load_races
-from wsopt.gpu.tune import OPTIONS, Tuning, measure_candidates
+from wsopt.tune import measure as tune
+from wsopt.tune.measure import OPTIONS, Tuning, measure_candidates
+from wsopt.tune.races import Race, load_races
 
 
 def test_every_candidate_beside_the_first(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_command_needs_neither_solver_nor_the_rest() -> None:
         f"        if name.partition('.')[0] in {blocked!r}:\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Blocked())\n"
-        "import wsopt.gpu.tune\n"
+        "import wsopt.tune.measure\n"
     )
     root = str(Path(__file__).parents[2])
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=root)

@@ -17,14 +17,14 @@ from wsopt.cache import cache_folder
 from wsopt.driver import build
 from wsopt.errors import InputError, NotMeasuredError
 from wsopt.folder import read_folder, write_folder
-from wsopt.gpu.candidates import load_candidates
-from wsopt.gpu.races import load_races, write_races
-from wsopt.gpu.tune import Tuning, measure_candidates
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.machine import Machine
 from wsopt.tune import tuned as tuned_module
+from wsopt.tune.candidates import load_candidates
 from wsopt.tune.database import Database
+from wsopt.tune.measure import Tuning, measure_candidates
+from wsopt.tune.races import load_races, write_races
 from wsopt.tune.session import Session, table
 from wsopt.tune.tuned import graph_key, triton_version, tuned_build
 

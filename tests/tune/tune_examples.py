@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wsopt.gpu.bench_options import BenchOptions
-from wsopt.gpu.candidates import MANIFEST, Candidate, Candidates, candidates_text
-from wsopt.gpu.races import Race, code_digest
-from wsopt.gpu.rows import BaselineRow, Document, Row, Timing
+from wsopt.bench.bench_options import BenchOptions
+from wsopt.bench.rows import BaselineRow, Document, Row, Timing
+from wsopt.tune.candidates import MANIFEST, Candidate, Candidates, candidates_text
+from wsopt.tune.races import Race, code_digest
 
 CARD = "NVIDIA H200"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wsopt.calibrate.program import Program
-from wsopt.gpu.errors import launch_errors
+from wsopt.codegen.errors import launch_errors
 
 _TYPES = {"out": "*i64", "sink": "*fp32", "scale": "fp32", "third": "fp32"}
 _DTYPES = {"bf16": "bfloat16", "f16": "float16", "f8e4m3": "float8e4nv"}

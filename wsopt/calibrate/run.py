@@ -14,7 +14,7 @@ from typing import Any
 
 from wsopt.calibrate.samples import Document
 from wsopt.errors import CheckError
-from wsopt.gpu import guard
+from wsopt.runtime import guard
 
 WORKER = (sys.executable, "-m", "wsopt.calibrate.worker")
 Progress = Callable[[str, int, int], None]

@@ -17,7 +17,7 @@ import torch
 
 from wsopt.calibrate.build import box_layout, build, constant_arguments
 from wsopt.calibrate.program import Mode, Place, Probe
-from wsopt.gpu.cuda_clock import wait
+from wsopt.runtime.hang import wait
 
 HANG_S = 10.0
 SHORT, LONG, STREAM, LONG_STREAM = 32, 160, 1024, 4096

@@ -17,8 +17,8 @@ from pathlib import Path
 from wsopt.calibrate.build import build_all
 from wsopt.calibrate.catalog import chosen_probes
 from wsopt.calibrate.program import Probe
-from wsopt.gpu.errors import HangError, first_line, launch_errors
-from wsopt.gpu.guard import append_line
+from wsopt.codegen.errors import HangError, first_line, launch_errors
+from wsopt.runtime.guard import append_line
 
 EXIT_FAILED = 3
 
@@ -47,8 +47,8 @@ def _compile(probes: Sequence[Probe], log: Path) -> None:
 
 
 def _measure(probes: Sequence[Probe], rounds: int, log: Path) -> int:
+    from wsopt.bench.bench_worker import machine_facts, version_facts
     from wsopt.calibrate.runner import Runner
-    from wsopt.gpu.bench_worker import machine_facts, version_facts
 
     append_line(log, {"machine": machine_facts(), "versions": version_facts()})
     runner = Runner()
@@ -76,7 +76,7 @@ def _measure(probes: Sequence[Probe], rounds: int, log: Path) -> int:
 
 def _device_lives() -> bool:
     """Whether what was launched has ended and left no error behind."""
-    from wsopt.gpu.cuda_clock import wait
+    from wsopt.runtime.hang import wait
 
     try:
         wait(1.0, "the device")

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from wsopt.emit.expressions import Operand, expression, in_f32
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
+from wsopt.frontend.types import Reduction, Region, Statement, View
 from wsopt.graph.types import DType
-from wsopt.tile.types import Reduction, Region, Statement, Structure, View
+from wsopt.program.types import Structure
 
 
 @dataclass(slots=True)

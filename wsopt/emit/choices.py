@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from wsopt.frontend.types import SLAB, Role, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.tile.steps import BodyItem
-from wsopt.tile.types import SLAB, Role, Scalar, Statement
+from wsopt.program.steps import BodyItem
 
 COMPARISONS = {
     "less": "lt",

@@ -25,10 +25,10 @@ from wsopt.emit.names import Names
 from wsopt.emit.roundings import rounding
 from wsopt.emit.staging import StagedOutput
 from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view, zero
+from wsopt.frontend.types import FULL, Output, Reduction, Role, Scalar, Source, Statement
 from wsopt.graph.types import DType
+from wsopt.program.structures import column_role, row_role
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, Output, Reduction, Role, Scalar, Source, Statement
 
 
 @dataclass(slots=True)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from wsopt.emit.tensors import GLUON
+from wsopt.frontend.types import Role, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import Role, Scalar, Statement, Structure
+from wsopt.program.structures import column_role, row_role
+from wsopt.program.types import Structure
 
 _INFIX = {
     "add": "+",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsopt.emit.integers import PYTHON, Extent, Integer, floor_divide, multiply, text
-from wsopt.tile.types import Output, Share, View
+from wsopt.frontend.types import Output, Share, View
 
 
 def output_extents(output: Output) -> tuple[Integer, ...]:

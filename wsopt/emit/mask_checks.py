@@ -11,7 +11,7 @@ from functools import reduce
 
 from wsopt.emit.integers import PYTHON, Integer, Name, add, maximum, minimum, multiply, text
 from wsopt.emit.recipe import Check, Relation
-from wsopt.tile.types import Bound, End, Region, Role
+from wsopt.frontend.types import Bound, End, Region, Role
 
 _ROWS, _STREAM = Name("row_extent"), Name("stream_extent")
 _LAST_ROW, _LAST = add(_ROWS, -1), add(_STREAM, -1)

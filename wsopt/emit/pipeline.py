@@ -17,9 +17,9 @@ from itertools import zip_longest
 
 from wsopt.emit.instructions import Accumulate, Advance, Instruction, Loop, Mma, MmaWait, Release, WaitFull
 from wsopt.errors import CheckError
+from wsopt.program.program import OpKind, TileOp
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.program import OpKind, TileOp
 
 STEP = "step"
 _UNROLLED = 3

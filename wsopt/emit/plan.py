@@ -18,15 +18,16 @@ from wsopt.emit.names import Names
 from wsopt.emit.pipeline import Operands, consumer_loop, slab_parts
 from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
+from wsopt.frontend.types import FULL, Role, View
 from wsopt.graph.types import DType
-from wsopt.schedule.epilogue import Refill, refill
-from wsopt.schedule.stores import tile_stores
+from wsopt.lowering.lower import load_name
+from wsopt.perf.epilogue import Refill, refill
+from wsopt.perf.stores import tile_stores
+from wsopt.program.beside import views_read
+from wsopt.program.program import TileProgram
+from wsopt.program.structures import column_role, row_role
+from wsopt.program.types import Sharing, Space, Structure
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.beside import views_read
-from wsopt.tile.lower import load_name
-from wsopt.tile.program import TileProgram
-from wsopt.tile.structures import column_role, row_role
-from wsopt.tile.types import FULL, Role, Sharing, Space, Structure, View
 
 
 @dataclass(frozen=True, slots=True)

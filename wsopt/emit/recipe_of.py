@@ -40,11 +40,11 @@ from wsopt.emit.recipe_views import aligned, axis_extents, axis_strides, map_str
 from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import Box
+from wsopt.frontend.types import Bound, Output, Role, View
+from wsopt.perf.slab_costs import inner_extent
+from wsopt.program.live_loops import is_end
+from wsopt.program.ranges import ROUNDS_TOGETHER, splits
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.live_loops import is_end
-from wsopt.tile.ranges import ROUNDS_TOGETHER, splits
-from wsopt.tile.slab_costs import inner_extent
-from wsopt.tile.types import Bound, Output, Role, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.integers import Address, Extent, IfOne, Integer, Pitch, floor_divide, multiply
 from wsopt.emit.recipe import Check, Message, Relation
-from wsopt.tile.types import View
+from wsopt.frontend.types import View
 
 ALIGNMENT = 16
 """Bytes that addresses and strides of a tensor map are multiples of (CUDA driver API, cuTensorMapEncodeTiled)."""

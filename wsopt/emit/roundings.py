@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wsopt.emit.expressions import Operand
+from wsopt.frontend.types import Contraction, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.tile.steps import BodyItem, arguments
-from wsopt.tile.types import Contraction, Scalar, Statement
+from wsopt.program.steps import BodyItem, arguments
 
 ROUNDINGS = {DType.F16: "f16", DType.BF16: "bf16"}
 """The types that are rounded to two elements at a time, with their instruction's name."""

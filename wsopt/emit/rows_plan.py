@@ -21,9 +21,9 @@ from wsopt.emit.names import Names
 from wsopt.emit.plan import KernelPlan, RingBuffer, TensorRead
 from wsopt.emit.staging import Pool
 from wsopt.emit.tensors import GLUON, Box, coordinates
+from wsopt.frontend.types import Output, Role, Source, View
 from wsopt.graph.types import DType
-from wsopt.tile.row_layout import RowLayout, row_layout
-from wsopt.tile.types import Output, Role, Source, View
+from wsopt.program.row_layout import RowLayout, row_layout
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 from wsopt.emit import text
 from wsopt.emit.instructions import Advance, Expect, WaitEmpty
 from wsopt.emit.rows_plan import RowsPlan
-from wsopt.tile.types import Role
+from wsopt.frontend.types import Role
 
 
 def rows_context(plan: RowsPlan) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from wsopt.emit.instructions import Advance, Assign, Instruction, Loop, Mma, Mma
 from wsopt.emit.pipeline import step_expression
 from wsopt.emit.slab_values import SlabWriter
 from wsopt.errors import CheckError
+from wsopt.program.program import OpKind, TileOp
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.program import OpKind, TileOp
 
 _UNROLLED = 4
 

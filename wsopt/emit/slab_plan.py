@@ -12,15 +12,15 @@ from wsopt.emit.plan import KernelPlan, RingBuffer
 from wsopt.emit.slab_loop import SlabOperands, older_values, slab_loop
 from wsopt.emit.slab_values import SlabWriter
 from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
+from wsopt.frontend.types import FULL, Bound, Reduction, Role, View
 from wsopt.graph.types import DType
+from wsopt.perf.lanes import lane_sums
+from wsopt.perf.slab_costs import inner_extent
+from wsopt.program.live_loops import LiveLoops, is_end, live_loops
+from wsopt.program.ranges import longest_last, splits, trip_counts
+from wsopt.program.steps import arguments
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
-from wsopt.tile.lanes import lane_sums
-from wsopt.tile.live_loops import LiveLoops, is_end, live_loops
-from wsopt.tile.ranges import longest_last, splits, trip_counts
-from wsopt.tile.slab_costs import inner_extent
-from wsopt.tile.steps import arguments
-from wsopt.tile.types import FULL, Bound, Reduction, Role, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitE
 from wsopt.emit.mask_checks import check_lines
 from wsopt.emit.slab_plan import SlabPlan, Stretch
 from wsopt.emit.tensors import GLUON, zero
+from wsopt.frontend.types import Role
 from wsopt.graph.types import DType
-from wsopt.tile.ranges import ROUNDS_TOGETHER
-from wsopt.tile.types import Role
+from wsopt.program.ranges import ROUNDS_TOGETHER
 
 
 def slab_context(plan: SlabPlan) -> dict[str, Any]:

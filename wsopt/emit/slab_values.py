@@ -11,10 +11,11 @@ from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
 from wsopt.emit.roundings import rounding
 from wsopt.emit.tensors import GLUON
+from wsopt.frontend.types import SLAB, Contraction, Reduction, Region, Role, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.tile.program import OpKind, TileOp
-from wsopt.tile.steps import BEFORE, BodyItem, arguments, is_scores
-from wsopt.tile.types import SLAB, Contraction, Reduction, Region, Role, Scalar, Statement, Structure
+from wsopt.program.program import OpKind, TileOp
+from wsopt.program.steps import BEFORE, BodyItem, arguments, is_scores
+from wsopt.program.types import Structure
 
 Age = Callable[[str], int]
 _ROW = frozenset({Role.ROW})

@@ -21,13 +21,13 @@ from wsopt.emit.rows_source import rows_constants, rows_context
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
+from wsopt.frontend.types import SLAB, Output, Role
+from wsopt.perf.costs import mma_instructions
+from wsopt.perf.slab_costs import inner_extent, product_instructions
+from wsopt.program.beside import slab_layout
+from wsopt.program.program import OpKind
 from wsopt.runtime.text import launcher_text
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.beside import slab_layout
-from wsopt.tile.costs import mma_instructions
-from wsopt.tile.program import OpKind
-from wsopt.tile.slab_costs import inner_extent, product_instructions
-from wsopt.tile.types import SLAB, Output, Role
 
 
 def printable_lines(foreign: str) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsopt.emit.tensors import Box
-from wsopt.schedule.stores import Buffer, Store, Stores, staging_buffers
+from wsopt.perf.stores import Buffer, Store, Stores, staging_buffers
+from wsopt.program.program import TileProgram
+from wsopt.program.staging import Kind, kind
 from wsopt.schedule.types import EpilogueBuffers
-from wsopt.tile.program import TileProgram
-from wsopt.tile.staging import Kind, kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from wsopt.emit.instructions import Instruction, Signal, StoreWait, TmaStore, Wa
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.product_body import place_lines
 from wsopt.emit.tensors import coordinates
-from wsopt.schedule.stores import Store
+from wsopt.perf.stores import Store
 
 
 def parameters(plan: KernelPlan) -> list[str]:

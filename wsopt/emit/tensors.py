@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from wsopt.frontend.types import OUTER, Role, View
 from wsopt.graph.types import DType
-from wsopt.tile.types import OUTER, Role, View
 
 TORCH = {
     DType.F32: "torch.float32",

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from wsopt.gpu import aot_cache
-from wsopt.gpu.aot import CompiledKernel, ask_child, check_launchable
+from wsopt.codegen import aot_cache
+from wsopt.codegen.aot import CompiledKernel, ask_child, check_launchable
 
 _CHILD = "wsopt.export.binary_child"
 

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wsopt.gpu.aot_child import compile_source, cuobjdump, measure
-from wsopt.gpu.errors import CompileError
-from wsopt.gpu.kernel_file import load_kernel_file, torch_or_stand_in
+from wsopt.codegen.aot_child import compile_source, cuobjdump, measure
+from wsopt.codegen.errors import CompileError
+from wsopt.codegen.kernel_file import load_kernel_file, torch_or_stand_in
 
 _SWIZZLES = {0: 0, 1: 32, 2: 64, 3: 128}
 _PARAMETER = re.compile(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wsopt.codegen.oracle import Expectation, verdict
 from wsopt.emit.recipe import Recipe
 from wsopt.emit.recipe_of import launch_recipe
 from wsopt.emit.source import emit, expected_wgmma
@@ -15,7 +16,6 @@ from wsopt.export.cpp import launcher_files
 from wsopt.export.document import launch_document
 from wsopt.export.layout import parameters
 from wsopt.folder import BuildFolder, check_target, read_folder, replace_folder
-from wsopt.gpu.oracle import Expectation, verdict
 from wsopt.schedule.verified import VerifiedSchedule
 
 MAX_RANK = 8

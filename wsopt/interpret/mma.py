@@ -1,7 +1,7 @@
 """wgmma: asynchronous, in order within a partition, reading shared memory until it is retired.
 
 A partition's warpgroups wait as one. On the machine each waits for its own products alone, and meets the others
-before one thread of the partition arrives at a barrier: the machine code is read for that (`gpu/arrivals.py`).
+before one thread of the partition arrives at a barrier: the machine code is read for that (`codegen/arrivals.py`).
 """
 
 from __future__ import annotations

@@ -9,16 +9,16 @@ import dataclasses
 from dataclasses import dataclass
 from enum import Enum
 
+from wsopt.perf.epilogue import epilogue_cycles
+from wsopt.perf.held import held_cycles
+from wsopt.perf.ring import ring_bound, slot_lifetime
+from wsopt.program.program import RingPlan, TileOp, Unit
+from wsopt.program.types import Structure
 from wsopt.report.words import operand, unit_words
 from wsopt.schedule import budget
-from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import promotion, recurrence
-from wsopt.tile.held import held_cycles
-from wsopt.tile.program import RingPlan, TileOp, Unit
-from wsopt.tile.ring import ring_bound, slot_lifetime
-from wsopt.tile.types import Structure
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsopt.perf.stores import tile_stores
+from wsopt.program.program import OpKind, Unit
+from wsopt.program.types import Sharing
 from wsopt.report.facts import RingFacts, ring_facts, start
 from wsopt.report.gantt import Bar, Row, chart
 from wsopt.report.layout import counted, joined, percent, table, wrapped
 from wsopt.report.words import NamedOp, does, named_ops, unit_words
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.passes import in_pass
-from wsopt.schedule.stores import tile_stores
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.program import OpKind, Unit
-from wsopt.tile.types import Sharing
 
 _NOTE = (
     "A bar on a unit is the time that it is held, on a partition the time that issue takes. P1·2 is P1 in "

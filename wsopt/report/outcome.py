@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wsopt.frontend.needed import needed_bytes, needed_flops
+from wsopt.program.program import Unit
+from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import (
     Part,
     ii_limits,
@@ -17,9 +20,6 @@ from wsopt.report.layout import counted, difference, joined, microseconds, perce
 from wsopt.schedule import budget
 from wsopt.schedule.certificate import Certificate, RunnerUp, Spoiled
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.needed import needed_bytes, needed_flops
-from wsopt.tile.program import Unit
-from wsopt.tile.types import Sharing, Structure
 
 _NO_DIFFERENCE_US = 5e-4
 

@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wsopt.frontend.types import Reduction
+from wsopt.perf.stream import bytes_on_the_way, stream_pace
+from wsopt.program.program import OpKind, TileOp, Unit
+from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import start, structure_fields, tile_epilogue, unit_load
 from wsopt.report.layout import clean, joined, percent, wrapped
 from wsopt.report.words import operand
@@ -18,9 +22,6 @@ from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
-from wsopt.tile.program import OpKind, TileOp, Unit
-from wsopt.tile.stream import bytes_on_the_way, stream_pace
-from wsopt.tile.types import Reduction, Sharing, Structure
 
 _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
 

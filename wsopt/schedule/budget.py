@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
+from wsopt.program.program import TileProgram
+from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
-from wsopt.tile.program import TileProgram
-from wsopt.tile.types import Sharing, Structure
 
 SHARED_MEMORY_RESERVE = 1024
 """Bytes kept for what the compiler adds: barriers' padding, partition state, alignment. Seen: 144 to 340."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsopt.tile.types import Structure
+from wsopt.program.types import Structure
 
 
 @dataclass(frozen=True, slots=True)

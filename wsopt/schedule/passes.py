@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from wsopt.program.program import OpKind
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tile.program import OpKind
 
 
 def in_pass(verified: VerifiedSchedule, partition: str) -> tuple[PlacedOp, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from wsopt.tile.types import Structure
+from wsopt.program.types import Structure
 
 
 class PartitionRole(StrEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass
 
 from wsopt.machine.types import Machine
+from wsopt.program.program import TileProgram
 from wsopt.schedule.types import Schedule
-from wsopt.tile.program import TileProgram
 
 
 class _Seal:
@@ -30,7 +30,7 @@ class VerifiedSchedule:
 
     def __post_init__(self, seal: _Seal) -> None:
         if seal is not SEAL:
-            raise TypeError("a VerifiedSchedule is made by schedule.check.verify alone")
+            raise TypeError("a VerifiedSchedule is made by checker.verify alone")
 
 
 def for_trial(

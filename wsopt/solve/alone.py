@@ -14,13 +14,13 @@ from dataclasses import replace
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
+from wsopt.program.program import EpilogueCost, TileProgram
 from wsopt.solve.bound import ii_bounds, time_unit
 from wsopt.solve.emitter import stretches
 from wsopt.solve.intervals import least_interval
 from wsopt.solve.model import CONSUMER_FAMILIES
 from wsopt.solve.variables import Model
 from wsopt.solve.worker import deterministic, work
-from wsopt.tile.program import EpilogueCost, TileProgram
 
 _LIMIT = 4.0
 """Deterministic time for the bound of one loop: what is proved until then holds."""

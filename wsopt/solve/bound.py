@@ -6,15 +6,16 @@ import math
 from dataclasses import replace
 
 from wsopt.machine.types import Machine
-from wsopt.schedule import budget, timing
-from wsopt.schedule.epilogue import Epilogues, epilogues
-from wsopt.schedule.laps import Laps, laps
-from wsopt.tile.crowd import crowded_interval
-from wsopt.tile.held import held_cycles, issue_cycles
-from wsopt.tile.pace import iteration_pace
-from wsopt.tile.program import OpKind, TileProgram
-from wsopt.tile.ring import releases, ring_bound
-from wsopt.tile.row_costs import ROW_GRAIN
+from wsopt.perf import timing
+from wsopt.perf.crowd import crowded_interval
+from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.perf.held import held_cycles, issue_cycles
+from wsopt.perf.laps import Laps, laps
+from wsopt.perf.pace import iteration_pace
+from wsopt.perf.ring import releases, ring_bound
+from wsopt.perf.row_costs import ROW_GRAIN
+from wsopt.program.program import OpKind, TileProgram
+from wsopt.schedule import budget
 
 _COARSE = 16
 II_SLACK = 4

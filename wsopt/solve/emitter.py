@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.schedule.types import PartitionRole
 from wsopt.solve.variables import Model
-from wsopt.tile.program import OpKind, TileOp, TileProgram
 
 
 def loads_apart(m: Model) -> None:

@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
+from wsopt.perf.crowd import crowded_interval
+from wsopt.perf.epilogue import epilogue_cycles
+from wsopt.program.program import TileProgram
 from wsopt.schedule import budget
-from wsopt.schedule.epilogue import epilogue_cycles
 from wsopt.solve.bound import max_depths, time_unit
 from wsopt.solve.objective import time_of_values
-from wsopt.tile.crowd import crowded_interval
-from wsopt.tile.program import TileProgram
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
-from wsopt.schedule import budget, timing
+from wsopt.perf import timing
+from wsopt.perf.pace import iteration_pace
+from wsopt.perf.ring import slot_lifetime
+from wsopt.program.program import Live, OpKind, RingPlan, TileOp, TileProgram, Unit
+from wsopt.schedule import budget
 from wsopt.solve import emitter
 from wsopt.solve.bound import ii_bounds, max_depth, time_unit
 from wsopt.solve.objective import time
 from wsopt.solve.variables import Model, placement, variables
-from wsopt.tile.pace import iteration_pace
-from wsopt.tile.program import Live, OpKind, RingPlan, TileOp, TileProgram, Unit
-from wsopt.tile.ring import slot_lifetime
 
 
 def _staging(m: Model) -> None:

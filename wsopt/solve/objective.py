@@ -7,14 +7,14 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from wsopt.schedule import timing
-from wsopt.schedule.epilogue import Epilogues, epilogues
-from wsopt.schedule.laps import laps
+from wsopt.perf import timing
+from wsopt.perf.crowd import crowded_interval
+from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.perf.laps import laps
+from wsopt.program.program import Work
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.solve.bound import max_depths
 from wsopt.solve.variables import Model
-from wsopt.tile.crowd import crowded_interval
-from wsopt.tile.program import Work
 
 _LONGEST = 2**56
 """Shares of a cycle that a kernel takes at most: days."""

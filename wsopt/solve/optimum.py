@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
-from wsopt.schedule.epilogue import Epilogues, epilogues
+from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.program.program import TileProgram
 from wsopt.schedule.types import Schedule
 from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, time_unit
@@ -27,7 +28,6 @@ from wsopt.solve.reading import read
 from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.variables import Model
 from wsopt.solve.worker import deterministic, work
-from wsopt.tile.program import TileProgram
 
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
+from wsopt.program.program import OpKind, TileOp
 from wsopt.solve.variables import Model
-from wsopt.tile.program import OpKind, TileOp
 
 
 class Overlap(StrEnum):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from wsopt.schedule import budget, timing
+from wsopt.perf import timing
+from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
 from wsopt.solve.variables import Model
 

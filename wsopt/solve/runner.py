@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from wsopt.checker import verify
+from wsopt.lowering.lower import lower
 from wsopt.schedule.certificate import Certificate
-from wsopt.schedule.check import verify
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.optimum import solve
-from wsopt.tile.lower import lower
 
 
 def runner_up(verified: VerifiedSchedule, certificate: Certificate) -> VerifiedSchedule | None:

@@ -8,10 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, UndecidedError
+from wsopt.frontend.types import Region
+from wsopt.lowering.lower import lower
 from wsopt.machine.types import Machine
+from wsopt.program.program import TileProgram
+from wsopt.program.structures import structures
+from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
-from wsopt.schedule.check import verify
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.alone import consumers_interval
@@ -19,10 +24,6 @@ from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.margin import learned
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome, Solved
-from wsopt.tile.lower import lower
-from wsopt.tile.program import TileProgram
-from wsopt.tile.structures import structures
-from wsopt.tile.types import Region, Structure
 
 DEFAULT_MARGIN = learned().registers
 """Registers a thread beyond the live tiles before ptxas has been asked: addresses, barriers, temporaries."""

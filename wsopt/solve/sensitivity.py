@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wsopt.frontend.types import Region
 from wsopt.machine.frozen import FrozenMap
 from wsopt.machine.types import Machine, Unit
+from wsopt.program.types import Structure
 from wsopt.schedule.budget import BARRIER_BYTES
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.search import Search
-from wsopt.tile.types import Region, Structure
 
 MORE = 1.1
 """How much of a budget a variant has."""

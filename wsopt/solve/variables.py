@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
+from wsopt.program.program import TileProgram
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 from wsopt.solve.bound import time_unit
-from wsopt.tile.program import TileProgram
 
 
 @dataclass(slots=True)

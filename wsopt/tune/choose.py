@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wsopt.gpu.races import Race
+from wsopt.tune.races import Race
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wsopt.errors import CheckError
-from wsopt.gpu.races import KEY, Race, key, race_faults
+from wsopt.tune.races import KEY, Race, key, race_faults
 
 _FILE = "tuned.sqlite3"
 _VERSION = 1

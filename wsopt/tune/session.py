@@ -13,14 +13,14 @@ from wsopt.build import Build
 from wsopt.cache import cache_folder
 from wsopt.errors import InputError, Problem
 from wsopt.folder import replace_folder
-from wsopt.gpu.candidates import MANIFEST, Candidate, Candidates, candidates_text
-from wsopt.gpu.races import Race, code_digest, key
-from wsopt.gpu.tune import Measure, Tuning, measure_candidates, measure_folder
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.report import layout
+from wsopt.tune.candidates import MANIFEST, Candidate, Candidates, candidates_text
 from wsopt.tune.choose import Choice, choose
 from wsopt.tune.database import Database
+from wsopt.tune.measure import Measure, Tuning, measure_candidates, measure_folder
+from wsopt.tune.races import Race, code_digest, key
 from wsopt.tune.tuned import candidate_builds, choice_note, graph_key
 
 DEFAULT_KEEP = 8

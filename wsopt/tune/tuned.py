@@ -13,7 +13,6 @@ from wsopt.build import Build
 from wsopt.cache import cache_folder
 from wsopt.driver import builds
 from wsopt.errors import NotMeasuredError
-from wsopt.gpu.races import Race, code_digest
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
@@ -21,6 +20,7 @@ from wsopt.report.tuned import tuned_text
 from wsopt.requirements import require_triton
 from wsopt.tune.choose import Choice, choose
 from wsopt.tune.database import Database
+from wsopt.tune.races import Race, code_digest
 
 _HOW = "measure it with `wsopt tune GRAPH`, or bring results in with `wsopt tune --import FILE`"
 

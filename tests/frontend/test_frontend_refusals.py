@@ -1,0 +1,228 @@
+"""Graphs that are not lowered: each refusal names the place and the reason."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tile_graphs import Body, plain, product, region_of
+
+from wsopt.errors import LoweringError
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.machine import Machine
+from wsopt.program.structures import structures
+
+
+def chained(g: GraphBuilder) -> Symbol:
+    return g.matmul(g.cast(product(g), dtype="bf16", name="h"), g.input("v", (512, 320), "bf16"), name="q")
+
+
+def operand(op: str) -> Body:
+    """A product of what an operation makes of an input."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (256, 128), "bf16")
+        made = {
+            "relu": lambda: g.relu(x, name="h"),
+            "rms_norm": lambda: g.rms_norm(x, g.input("g", (128,), "f32"), name="h"),
+            "reshape": lambda: g.reshape(g.input("r", (128, 256), "bf16"), shape=(256, 128), name="h"),
+            "softmax": lambda: g.softmax(x, axis=1, name="h"),
+        }[op]()
+        h = made if made.dtype.value == "bf16" else g.cast(made, dtype="bf16", name="c")
+        return g.matmul(h, g.input("w", (128, 512), "bf16"), name="p")
+
+    return body
+
+
+def dequantized(g: GraphBuilder) -> Symbol:
+    q, scale = g.input("q", (128, 512), "i8"), g.input("s", (128, 4), "bf16")
+    w = g.cast(g.dequantize(q, scale, group=128, name="d"), dtype="bf16", name="c")
+    return g.matmul(g.input("x", (256, 128), "bf16"), w, name="p")
+
+
+def exchanged(g: GraphBuilder) -> Symbol:
+    h = g.cast(product(g, 256, 256), dtype="bf16", name="h")
+    return g.matmul(h, h, transpose_b=True, name="q")
+
+
+def two_streams(g: GraphBuilder) -> Symbol:
+    a, b = g.input("a", (256, 64), "bf16"), g.input("b", (64, 512), "bf16")
+    return product(g) + g.matmul(a, b, name="q")
+
+
+def two_weights(g: GraphBuilder) -> tuple[Symbol, ...]:
+    x = g.input("x", (64, 64), "bf16")
+    return tuple(g.matmul(x, g.input(w, (64, 64), "bf16"), name=name) for name, w in (("p", "u"), ("q", "v")))
+
+
+def two_row_axes(g: GraphBuilder) -> tuple[Symbol, Symbol]:
+    return product(g), g.matmul(g.input("a", (64, 128), "bf16"), g.input("b", (128, 512), "bf16"), name="q")
+
+
+def two_types(g: GraphBuilder) -> Symbol:
+    a, b = g.input("a", (256, 128), "f16"), g.input("b", (128, 512), "f16")
+    return product(g) + g.matmul(a, b, name="q")
+
+
+def two_batches(g: GraphBuilder) -> Symbol:
+    return g.matmul(g.input("a", (2, 3, 64, 64), "bf16"), g.input("b", (3, 64, 64), "bf16"), name="p")
+
+
+def elementwise_only(g: GraphBuilder) -> Symbol:
+    return g.relu(g.input("x", (256, 128), "f32"), name="y")
+
+
+def vector_output(g: GraphBuilder) -> tuple[Symbol, ...]:
+    b = g.mul(g.input("b", (512,), "f32"), 2.0, name="b2")
+    return product(g) + b, b
+
+
+def row_output(g: GraphBuilder) -> tuple[Symbol, ...]:
+    i = g.cast(g.iota(shape=(256, 512), axis=0), dtype="f32", name="i")
+    return product(g) + i, i
+
+
+def foreign_axis(g: GraphBuilder) -> Symbol:
+    p = product(g, 256, 512)
+    return g.add(p, g.input("s", (3, 1, 1), "f32"), name="y")
+
+
+def whole_tanh(g: GraphBuilder) -> Symbol:
+    return product(g) + g.relu(g.iota(shape=(256, 1), axis=0), name="r")
+
+
+def constant_condition(g: GraphBuilder) -> Symbol:
+    return g.where(g.apply("less", [1, 2], {}), product(g), 0.0, name="y")
+
+
+REFUSALS: dict[str, tuple[Body, str]] = {
+    "chained": (
+        chained,
+        "node q: dimension 1 of v (extent 320) is a column axis, which a block holds whole: at most 256",
+    ),
+    "relu": (operand("relu"), "node p: operand 0 of the matmul is computed by cast node c"),
+    "rms_norm": (operand("rms_norm"), "node p: operand 0 of the matmul is computed by cast node c"),
+    "softmax before": (operand("softmax"), "node p: operand 0 of the matmul is computed by cast node c"),
+    "reshape before": (operand("reshape"), "node p: operand 0 of the matmul is computed by reshape node h"),
+    "dequantize": (dequantized, "node p: operand 1 of the matmul is computed by cast node c"),
+    "exchange": (exchanged, "node q: operand 0 of the matmul is computed by cast node h"),
+    "softmax of columns": (
+        lambda g: g.softmax(product(g), axis=0, name="s"),
+        "node s: softmax along axis 0 of p, which is a row axis; only the column axis is reduced in a kernel",
+    ),
+    "reduce": (
+        lambda g: g.reduce_sum(product(g), axis=0, keepdims=True, name="s"),
+        "node s: reduce_sum along axis 0 of p, which is a row axis; only the column axis is reduced",
+    ),
+    "reshape": (
+        lambda g: g.reshape(product(g), shape=(512, 256), name="s"),
+        "node s: reshape is not lowered",
+    ),
+    "transpose": (
+        lambda g: g.transpose(product(g), perm=(1, 0), name="s"),
+        "node s: transpose is not lowered",
+    ),
+    "streams": (two_streams, "matmuls p, q do not share their streamed axis; they cannot share one loop"),
+    "weights": (
+        two_weights,
+        "matmuls p, q multiply x by weights of their own, and nothing combines them; put the weights (u, v) into "
+        "one tensor",
+    ),
+    "rows": (two_row_axes, "matmuls p, q do not share their row axis"),
+    "types": (two_types, "matmuls p, q have operands of different types; one kernel takes one"),
+    "batches": (two_batches, "the products have 2 batch axes that do not lie contiguously in every tensor"),
+    "no matmul": (
+        elementwise_only,
+        "the graph has neither a matmul nor a reduction of rows; without one it is not lowered",
+    ),
+    "f32 operands": (
+        lambda g: g.matmul(
+            g.input("a", (64, 64), "f32"), g.input("b", (64, 64), "f32"), precision="tf32", name="p"
+        ),
+        "node p: operands of f32 are not lowered; declare inputs as one of f16, bf16, f8e4m3, f8e5m2, and cast them",
+    ),
+    "i8 operands": (lambda g: product(g, dtype="i8"), "node p: operands of i8 are not lowered"),
+    "i32 output": (
+        lambda g: g.where(g.greater(product(g), 0.0), 1, 0, name="y"),
+        "output y is i32; add a cast to a floating-point type",
+    ),
+    "bool output": (lambda g: g.greater(product(g), 0.0, name="y"), "output y is bool; add a cast"),
+    "vector output": (vector_output, "output b2 has not the rows and columns of a product"),
+    "row output": (
+        row_output,
+        "output i is the same along the rows or columns of the product; compute it outside",
+    ),
+    "foreign axis": (foreign_axis, "node y: axis 0 of s is no axis of the products beside it"),
+    "foreign iota": (
+        lambda g: product(g) + g.cast(g.iota(shape=(1, 1), axis=0, name="i"), dtype="f32"),
+        "node i: the iota counts along no axis of a product",
+    ),
+    "i8 source": (
+        lambda g: g.add(product(g), g.input("s", (256, 512), "i8"), name="y"),
+        "node y: input s is i8; not lowered there",
+    ),
+    "cast to i32": (
+        lambda g: g.cast(product(g), dtype="i32", name="y"),
+        "node y: a cast to i32 is not lowered",
+    ),
+    "i32 relu": (whole_tanh, "node r: relu on i32 is not lowered"),
+    "pow": (
+        lambda g: g.pow(product(g), g.input("e", (512,), "f32"), name="y"),
+        "node y: pow of these operands is not lowered",
+    ),
+    "condition": (constant_condition, "node y: a condition of where is the same everywhere; leave it out"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_is_not_lowered_is_named(case: str) -> None:
+    body, message = REFUSALS[case]
+    with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
+        region_of(body)
+
+
+def f8_along_columns(g: GraphBuilder) -> Symbol:
+    return g.matmul(g.input("x", (256, 128), "f8e4m3"), g.input("w", (128, 512), "f8e4m3"))
+
+
+def strided(strides: tuple[int, int]) -> Body:
+    return lambda g: g.matmul(g.input("x", (64, 64), "bf16", strides=strides), g.input("w", (64, 64), "bf16"))
+
+
+UNCUTTABLE: dict[str, tuple[Body, str]] = {
+    "output": (
+        lambda g: g.cast(product(g, 256, 4100, 128), dtype="bf16", name="y"),
+        "tensor y: axis 0 (extent 256) has a stride of 8200 bytes; TMA needs a positive multiple of 16 bytes",
+    ),
+    "operand": (
+        lambda g: product(g, 256, 512, 130),
+        "tensor x: axis 0 (extent 256) has a stride of 260 bytes",
+    ),
+    "residual": (
+        lambda g: product(g) + g.input("r", (256, 512), "bf16", strides=(515, 1)),
+        "tensor r: axis 0 (extent 256) has a stride of 1030 bytes",
+    ),
+    "broadcast": (
+        strided((0, 1)),
+        "tensor x: axis 0 (extent 64) has a stride of 0 bytes; TMA needs a positive",
+    ),
+    "spread": (
+        strided((128, 2)),
+        "tensor x: no axis has its elements next to each other; TMA needs a stride of 1",
+    ),
+    "f8": (f8_along_columns, "tensor w: f8e4m3 operands have to be contiguous along the contracted axis"),
+}
+
+
+@pytest.mark.parametrize("case", UNCUTTABLE)
+def test_what_tma_cannot_move_is_named(case: str, h200: Machine) -> None:
+    body, message = UNCUTTABLE[case]
+    region = region_of(body)
+    with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
+        next(structures(region, h200))
+
+
+def test_alignment_counts_bytes_of_each_type(h200: Machine) -> None:
+    assert next(structures(plain(256, 4104, 128), h200)).rows == 64
+    with pytest.raises(LoweringError, match=r"tensor y: axis 0 .* stride of 4104 bytes"):
+        next(structures(region_of(lambda g: g.cast(product(g, 256, 4104), dtype="f8e4m3", name="y")), h200))

@@ -1,0 +1,312 @@
+"""Remedies that refusals name: each is told for one graph, and done in another, which is lowered."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from tile_graphs import Body, product, region_of
+
+from wsopt.errors import InputError, LoweringError
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.machine import Machine
+from wsopt.program.structures import structures
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A graph that is refused, what the message says to do, and the graph with that done."""
+
+    refused: Body
+    says: str
+    done: Body
+
+
+def matmul(
+    a: tuple[tuple[int, ...], str], b: tuple[tuple[int, ...], str], **attrs: object
+) -> Callable[[GraphBuilder], Symbol]:
+    return lambda g: g.matmul(g.input("a", *a), g.input("b", *b), name="p", **attrs)
+
+
+def padded(strides: tuple[int, int] | None) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = (g.input(name, (256, 130), "bf16", strides=strides) for name in "xw")
+        return g.matmul(x, w, transpose_b=True)
+
+    return body
+
+
+def masked(dtype: str) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        mask = g.input("m", (256, 512), dtype)
+        return g.where(mask if dtype == "bool" else g.not_equal(mask, 0), product(g), 0.0)
+
+    return body
+
+
+def masked_rows(dtype: str) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x, mask = g.input("x", (1024, 256), "bf16"), g.input("m", (1024, 256), dtype)
+        return g.softmax(g.where(mask if dtype == "bool" else g.not_equal(mask, 0), x, -math.inf))
+
+    return body
+
+
+def masked_scores(dtype: str) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        q, k, v = (g.input(name, (4, 512, 64), "bf16") for name in "qkv")
+        mask = g.input("m", (512, 512), dtype)
+        scores = g.matmul(q, k, transpose_b=True)
+        scores = g.where(mask if dtype == "bool" else g.not_equal(mask, 0), scores, -math.inf)
+        return g.matmul(g.cast(g.softmax(scores), "bf16"), v)
+
+    return body
+
+
+def softmax(shape: tuple[int, ...], axis: int, *, moved: bool = False) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", shape, "f32")
+        return g.softmax(g.transpose(x, perm=(0, 2, 1)) if moved else x, axis=axis)
+
+    return body
+
+
+def cast_operand(dtype: str) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (256, 128), dtype), g.input("w", (512, 128), "bf16")
+        return g.matmul(x if dtype == "bf16" else g.cast(x, "bf16"), w, transpose_b=True)
+
+    return body
+
+
+def scaled_rows(shape: tuple[int, int], dtype: str, axis: int, *, weight: bool = False) -> Body:
+    """x r @ w with r the root of the mean square of x's rows, perhaps with a weight along the contracted axis."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", shape, dtype), g.input("w", (512, 1024), "bf16")
+        scale = g.rsqrt(g.reduce_mean(x * x, axis=axis, keepdims=True) + 1e-6)
+        scaled = x * scale * g.input("n", (1024,), "bf16") if weight else x * scale
+        return g.matmul(g.cast(scaled, "bf16"), w, transpose_a=axis == 0, transpose_b=True)
+
+    return body
+
+
+def batches(shape: tuple[int, ...]) -> Body:
+    return lambda g: g.matmul(g.input("a", (2, 3, 64, 64), "bf16"), g.input("b", shape, "bf16"), name="p")
+
+
+def power(*, written_out: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        p, e = product(g), g.input("e", (512,), "f32")
+        return g.exp2(e * g.log2(p)) if written_out else g.pow(p, e)
+
+    return body
+
+
+def integers(*, cast: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        index = g.iota(shape=(256, 1), axis=0)
+        return product(g) + g.relu(g.cast(index, "f32") if cast else index)
+
+    return body
+
+
+def integer_rows(*, cast: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (1024, 256), "i32")
+        total = g.reduce_sum(g.cast(x, "f32") if cast else x, axis=1, keepdims=True)
+        return g.cast(x, "f32") - total
+
+    return body
+
+
+def to_bool(*, compare: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        p = product(g)
+        return g.where(g.not_equal(p, 0) if compare else g.cast(p, "bool", name="c"), p, 1.0)
+
+    return body
+
+
+def mean_of_groups(shape: tuple[int, ...], *, merged: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", shape, "f32")
+        y = x if merged else g.reshape(x, shape=(8, 4, 8192))
+        return y - g.reduce_mean(y, axis=2, keepdims=True)
+
+    return body
+
+
+def mean_of_axes(shape: tuple[int, ...]) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x = mean = g.input("x", shape, "f32")
+        for axis in range(len(shape) - 1, 0, -1):
+            mean = g.reduce_mean(mean, axis=axis, keepdims=True)
+        return x - mean
+
+    return body
+
+
+def projected(*, computed: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        k, v = (g.input(name, (512, 64), "bf16") for name in "kv")
+        if computed:
+            x, w = g.input("x", (512, 256), "bf16"), g.input("w", (256, 64), "bf16")
+            q = g.cast(g.matmul(x, w, name="m"), "bf16")
+        else:
+            q = g.input("q", (512, 64), "bf16")
+        return g.matmul(g.cast(g.softmax(g.matmul(q, k, transpose_b=True)), "bf16"), v)
+
+    return body
+
+
+def after(change: str) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        p = product(g, 256, 512)
+        return {
+            "reshape": lambda: g.reshape(p, shape=(256, 8, 64)),
+            "transpose": lambda: g.transpose(p, perm=(1, 0)),
+            "": lambda: p,
+        }[change]()
+
+    return body
+
+
+def reshaped_operand(*, declared: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (512, 128) if declared else (8, 64, 128), "bf16")
+        flat = x if declared else g.reshape(x, shape=(512, 128), name="h")
+        return g.matmul(flat, g.input("w", (256, 128), "bf16"), transpose_b=True)
+
+    return body
+
+
+def repeated(strides: tuple[int, int] | None) -> Body:
+    return lambda g: product(g) + g.input("b", (256, 512), "f32", strides=strides)
+
+
+F32 = matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32")
+BF16 = matmul(((64, 64), "bf16"), ((64, 64), "bf16"))
+AS_READ = "not lowered there; declare it as one of f32, f16, bf16, f8e4m3, f8e5m2, i32, and compare it with 0"
+ROWS_LAST = "declare every input and output with the reduced axis last, and transpose outside of the graph"
+
+REMEDIES: dict[str, Remedy] = {
+    "f32 operands": Remedy(F32, "declare inputs as one of f16, bf16, f8e4m3, f8e5m2, and cast them", BF16),
+    "an operand that is cast": Remedy(
+        cast_operand("f32"), "declare x as bf16, and cast it before the call", cast_operand("bf16")
+    ),
+    "an operand that is reshaped": Remedy(
+        reshaped_operand(declared=False),
+        "declare x with the shape [512, 128]",
+        reshaped_operand(declared=True),
+    ),
+    "an axis in the middle": Remedy(softmax((64, 128, 256), 1), ROWS_LAST, softmax((64, 256, 128), 2)),
+    "an axis in the middle, transposed": Remedy(
+        softmax((64, 128, 256), 2, moved=True), ROWS_LAST, softmax((64, 256, 128), 2)
+    ),
+    "the first axis": Remedy(softmax((128, 256), 0), ROWS_LAST, softmax((256, 128), 1)),
+    "a mask of bools": Remedy(masked("bool"), AS_READ, masked("bf16")),
+    "a mask of bytes": Remedy(masked("i8"), AS_READ, masked("i32")),
+    "a mask of bools over rows": Remedy(masked_rows("bool"), AS_READ, masked_rows("f32")),
+    "a mask of bools over scores": Remedy(masked_scores("bool"), AS_READ, masked_scores("bf16")),
+    "rows of 130": Remedy(
+        padded(None),
+        "pad its rows in memory to a multiple of 8 elements, and declare the strides",
+        padded((136, 1)),
+    ),
+    "513 columns": Remedy(
+        lambda g: g.cast(product(g, n=513), "bf16"),
+        "make its last extent a multiple of 8: pad what it is computed from, and cut the result",
+        lambda g: g.cast(product(g, n=520), "bf16"),
+    ),
+    "513 columns in f32": Remedy(
+        lambda g: product(g, n=513), "make its last extent a multiple of 4", lambda g: product(g, n=516)
+    ),
+    "rows of 1001": Remedy(
+        lambda g: g.cast(g.softmax(g.input("x", (64, 1001), "bf16")), "bf16"),
+        "rows of a multiple of 8 elements can be stored",
+        lambda g: g.cast(g.softmax(g.input("x", (64, 1000), "bf16")), "bf16"),
+    ),
+    "an input that repeats": Remedy(repeated((0, 1)), "hand over a dense copy", repeated(None)),
+    "a column-major f8 weight": Remedy(
+        matmul(((256, 128), "f8e4m3"), ((128, 512), "f8e4m3")),
+        "declare it with that axis last, transpose it before the call, and change the matmul's attr",
+        matmul(((256, 128), "f8e4m3"), ((512, 128), "f8e4m3"), transpose_b=True),
+    ),
+    "batches that repeat": Remedy(
+        batches((3, 64, 64)), "give every tensor all of them, as a dense copy", batches((2, 3, 64, 64))
+    ),
+    "a tensor as an exponent": Remedy(
+        power(written_out=False), "else write exp2(e * log2(x))", power(written_out=True)
+    ),
+    "relu of integers": Remedy(integers(cast=False), "cast to f32 first", integers(cast=True)),
+    "a sum of integers": Remedy(integer_rows(cast=False), "cast to f32 first", integer_rows(cast=True)),
+    "a cast to bool": Remedy(to_bool(compare=False), "compare with 0 by not_equal", to_bool(compare=True)),
+    "bools as an output": Remedy(
+        lambda g: g.greater(product(g), 0.0, name="y"),
+        "add a cast to a floating-point type",
+        lambda g: g.cast(g.greater(product(g), 0.0), "bf16"),
+    ),
+    "a reshape of rows": Remedy(
+        mean_of_groups((8, 32, 1024), merged=False),
+        "declare the inputs with the shape after it",
+        mean_of_groups((8, 4, 8192), merged=True),
+    ),
+    "two axes": Remedy(
+        mean_of_axes((64, 32, 64)),
+        "where the axes are neighbours, declare them as one",
+        mean_of_axes((64, 2048)),
+    ),
+    "rows of f32 before a product": Remedy(
+        scaled_rows((256, 1024), "f32", 1),
+        "so declare it as that, and cast it before the call",
+        scaled_rows((256, 1024), "bf16", 1),
+    ),
+    "rows that lie across": Remedy(
+        scaled_rows((1024, 256), "bf16", 0),
+        "declare it with that axis last, and transpose it before the call",
+        scaled_rows((256, 1024), "bf16", 1),
+    ),
+    "a norm's weight": Remedy(
+        scaled_rows((256, 1024), "bf16", 1, weight=True),
+        "multiply it into the other operand before the call",
+        scaled_rows((256, 1024), "bf16", 1),
+    ),
+    "a projection before attention": Remedy(
+        projected(computed=True), "compute m before, and make it an input", projected(computed=False)
+    ),
+    "a reshape of the result": Remedy(
+        after("reshape"), "leave it out, and reshape the result after the call", after("")
+    ),
+    "a transpose of the result": Remedy(
+        after("transpose"), "leave it out, and transpose the result after the call", after("")
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REMEDIES)
+def test_what_the_message_says_works(case: str, h200: Machine) -> None:
+    remedy = REMEDIES[case]
+    with pytest.raises(LoweringError, match=re.escape(remedy.says)):
+        next(structures(region_of(remedy.refused), h200))
+    assert next(structures(region_of(remedy.done), h200)).rows > 0
+
+
+def test_what_the_format_says_of_operands_works(h200: Machine) -> None:
+    with pytest.raises(InputError, match="no kernel takes them yet: declare inputs as f16 or bf16"):
+        region_of(matmul(((64, 64), "f32"), ((64, 64), "f32")))
+    with pytest.raises(InputError, match="one dtype: declare inputs alike, cast what is computed"):
+        region_of(matmul(((64, 64), "f16"), ((64, 64), "bf16")))
+
+    def attention(g: GraphBuilder, *, cast: bool) -> Symbol:
+        q, k, v = (g.input(name, (256, 64), "bf16") for name in "qkv")
+        weights = g.softmax(g.matmul(q, k, transpose_b=True))
+        return g.matmul(g.cast(weights, "bf16") if cast else weights, v)
+
+    with pytest.raises(InputError, match=r"dtypes f32 and bf16; .* cast what is computed"):
+        region_of(lambda g: attention(g, cast=False))
+    for done in (BF16, lambda g: attention(g, cast=True)):
+        assert next(structures(region_of(done), h200)).rows > 0

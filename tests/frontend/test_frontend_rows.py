@@ -1,0 +1,163 @@
+"""Regions without products: what a tile computes, in which phases, over which threads, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from tile_graphs import Body, extents, region_of
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
+from wsopt.frontend.types import FULL, Reduction, Role, Statement
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.parse import load_graph
+from wsopt.lowering.lower import lower
+from wsopt.machine import Machine
+from wsopt.perf.row_costs import held_between, row_phases
+from wsopt.program.program import Unit
+from wsopt.program.reduced import reduced
+from wsopt.program.row_layout import RowLayout, row_layout
+from wsopt.program.structures import structures
+from wsopt.program.types import Sharing, Structure
+
+PROBLEMS = Path(__file__).parents[2] / "problems"
+CUT = Structure(4, 512, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)
+
+
+def softmax(g: GraphBuilder, rows: int = 96, columns: int = 512, dtype: str = "bf16") -> Symbol:
+    x = g.input("x", (rows, columns), dtype)
+    return g.cast(g.softmax(x, axis=-1, name="p"), dtype=dtype, name="y")
+
+
+def test_a_softmax_divides_once_a_row() -> None:
+    region = region_of(softmax)
+    assert (region.contractions, region.body, region.full_sources) == ((), (), ())
+    assert region.streams_rows
+    assert region.whole_rows
+    full = [s.primitive for s in region.statements if isinstance(s, Statement) and s.spans == FULL]
+    assert full == ["mul", "sub", "exp2", "mul", "round_bf16"]
+    assert [s.kind for s in region.statements if isinstance(s, Reduction)] == ["max", "sum"]
+    assert extents(region) == {Role.ROW: 96, Role.COLUMN: 512}
+    assert region.compulsory_bytes == 2 * 96 * 512 * 2
+
+
+def test_phases_end_in_reductions() -> None:
+    region = region_of(softmax)
+    phases = row_phases(region)
+    assert [[i.kind for i in phase if isinstance(i, Reduction)] for phase in phases] == [["max"], ["sum"], []]
+    held = {name: (made, last) for name, made, last, _ in held_between(region, phases)}
+    exponentials = next(s.name for s in region.statements if getattr(s, "primitive", "") == "exp2")
+    rounded = region.outputs[0].value
+    assert held == {region.row_sources[0].name: (-1, 1), exponentials: (1, 2), rounded: (2, 3)}
+
+
+def test_rows_that_end_within_a_tile_are_left_out_of_reductions() -> None:
+    whole, ragged = region_of(softmax), region_of(lambda g: softmax(g, columns=500))
+    names = [getattr(s, "primitive", "") for s in ragged.statements]
+    assert "inside_column" in names
+    assert "inside_column" not in [getattr(s, "primitive", "") for s in whole.statements]
+
+
+def test_batches_become_rows_where_they_lie_like_rows() -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        return g.softmax(g.input("x", (3, 5, 8, 64), "f32"), axis=-1, name="y")
+
+    assert extents(region_of(body)) == {Role.ROW: 120, Role.COLUMN: 64}
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "warps", "expected"),
+    [
+        (1, 4096, 4, RowLayout(8, (1, 32), (1, 4))),
+        (2, 4096, 4, RowLayout(8, (1, 32), (2, 2))),
+        (4, 4096, 4, RowLayout(8, (1, 32), (4, 1))),
+        (8, 128, 4, RowLayout(8, (2, 16), (4, 1))),
+        (16, 512, 8, RowLayout(8, (1, 32), (8, 1))),
+    ],
+)
+def test_warps_take_rows_of_their_own_first(
+    rows: int, columns: int, warps: int, expected: RowLayout, h200: Machine
+) -> None:
+    region = region_of(lambda g: softmax(g, columns=columns))
+    assert row_layout(region, rows, columns, warps, h200) == expected
+
+
+def test_structures_hold_whole_rows_without_copies_of_elements(h200: Machine) -> None:
+    region = region_of(softmax)
+    found = list(structures(region, h200))
+    assert {s.columns for s in found} == {512}
+    assert all(s.persistent and s.depth == 1 and s.pieces == 1 for s in found)
+    for s in found:
+        layout = row_layout(region, s.rows, s.columns, s.consumer_warps, h200)
+        assert (layout.rows <= s.rows, layout.columns <= s.columns) == (True, True)
+    assert not any(s.rows == 1 and s.consumer_warps == 8 for s in found)  # 512 elements are not 2048 places
+
+
+def test_every_byte_holds_its_share_of_device_memory(h200: Machine) -> None:
+    region = find_region(load_graph(PROBLEMS / "softmax_rows.json"))
+    s = dataclasses.replace(CUT, columns=4096)
+    program = lower(region, s, h200)
+    cycles = sum(c for op in program.loop for unit, c in op.held if unit is Unit.MEMORY)
+    seconds = h200.seconds(cycles * program.tiles / h200.sm_count)
+    assert seconds == pytest.approx(region.compulsory_bytes / h200.dram_sustained_bandwidth, rel=2e-3)
+    assert program.rings[0].slot_bytes == 8 * 4096 * 2
+    assert [op.name for op in program.loop if op.consumer == 1] == [
+        "read@1", "release@1", "phase1@1", "phase2@1", "phase3@1", "store@1",
+    ]  # fmt: skip
+
+
+def test_reduced_extents_keep_the_rows_whole() -> None:
+    graph = load_graph(PROBLEMS / "layer_norm.json")
+    small = reduced(graph, CUT, 5)
+    assert {i.name: i.type.shape for i in small.inputs} == {
+        "x": (76, 4096),
+        "weight": (4096,),
+        "bias": (4096,),
+    }
+
+
+def strided_rows(g: GraphBuilder) -> Symbol:
+    return g.softmax(g.input("x", (64, 128), "bf16"), axis=0, name="y")
+
+
+def two_axes(g: GraphBuilder) -> Symbol:
+    x = g.input("x", (64, 64), "bf16")
+    return g.add(g.softmax(x, axis=0, name="a"), g.softmax(x, axis=1, name="b"), name="y")
+
+
+def one_row(g: GraphBuilder) -> Symbol:
+    return g.softmax(g.input("x", (1, 512), "bf16"), axis=-1, name="y")
+
+
+def per_row(g: GraphBuilder) -> Symbol:
+    return g.reduce_sum(g.input("x", (64, 128), "bf16"), axis=1, name="y")
+
+
+def split_axis(g: GraphBuilder) -> Symbol:
+    x = g.exp(g.input("x", (64, 128), "f32"))
+    parts = g.softmax(g.reshape(x, shape=(64, 4, 32)), axis=-1)
+    return g.add(g.reshape(parts, shape=(64, 128)), g.softmax(x, axis=-1, name="b"), name="y")
+
+
+def odd_pitch(g: GraphBuilder) -> Symbol:
+    return g.softmax(g.input("x", (64, 100), "bf16"), axis=-1, name="y")
+
+
+REFUSALS: dict[str, tuple[Body, str]] = {
+    "strided": (strided_rows, "tensor x: axis 1 has its elements next to each other, another one is reduced"),
+    "two axes": (two_axes, "nodes a and b reduce different axes; a kernel holds one axis whole"),
+    "one row": (one_row, "graph small: there is one row; a kernel spreads rows over the card"),
+    "one value a row": (per_row, "output y: one value a row is not stored yet"),
+    "split": (split_axis, "node b: a reshape merges or splits the axis that is reduced"),
+    "pitch": (odd_pitch, "tensor x: axis 0 (extent 64) has a stride of 200 bytes; TMA needs"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_is_not_lowered_is_named(case: str, h200: Machine) -> None:
+    body, message = REFUSALS[case]
+    with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
+        next(iter(structures(region_of(body), h200)))

@@ -1,0 +1,27 @@
+"""Seven small kernels of every shape that an emitter knows, whose text is kept."""
+
+from __future__ import annotations
+
+import functools
+
+import emit_builds as builds
+import row_graphs
+from emit_builds import Body, Emitted, build, graph_of, structure
+
+from wsopt.program.types import Structure
+
+KERNELS: dict[str, tuple[Body, Structure]] = {
+    "plain": (builds.plain, structure(columns=128, consumers=2, pieces=2)),
+    "residual_in_turns": (builds.residual, structure(consumers=2, turns=True)),
+    "clamped": (builds.clamped, structure()),
+    "scaled": (builds.scaled, structure(depth=128, copies=2)),
+    "streamed_rows": (row_graphs.layer_norm, structure(columns=1024, depth=1, consumers=2, rows=4)),
+    "joint": (builds.plain, structure(columns=128, rows=128, warps=8, pieces=2)),
+    "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, pieces=2)),
+}
+
+
+@functools.cache
+def emitted(name: str) -> Emitted:
+    body, chosen = KERNELS[name]
+    return build(graph_of(body, name), chosen)

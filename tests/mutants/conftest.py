@@ -1,9 +1,0 @@
-"""The kernels of the emit tests, and the graphs that they use, are mutated here too."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-for room in ("emit", "tile"):
-    sys.path.append(str(Path(__file__).parents[1] / room))

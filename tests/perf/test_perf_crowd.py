@@ -1,0 +1,159 @@
+"""Where a loop that computes values settles, and its energy, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from attention_graphs import Sizes, attention
+from tile_graphs import plain
+
+from wsopt.frontend.region import find_region
+from wsopt.lowering.lower import lower
+from wsopt.machine import Machine
+from wsopt.perf.crowd import crowded_interval, iteration_energy
+from wsopt.perf.held import held_cycles, issue_cycles
+from wsopt.perf.ring import slot_lifetime
+from wsopt.program.program import OpKind, TileProgram, Unit
+from wsopt.program.types import Sharing, Structure
+
+CUT = Structure(64, 64, 64, 1, 4, Sharing.ROWS, False, False, 1, 1)
+POWER = ("shared_byte", "l2_byte", "gpc_byte", "dram_byte", "alu_cycle")
+
+
+@pytest.fixture(scope="module")
+def card(h200: Machine) -> Machine:
+    """Parts add up as squares; nothing but the products takes power."""
+    return replace(h200, consumer_knee=2.0, **{f"power_cycles_per_{what}": 0.0 for what in POWER})
+
+
+def cut(card: Machine, consumers: int = 1, rows: int = 64) -> TileProgram:
+    """Attention over slabs of 64 keys, heads of 64 wide."""
+    sizes = Sizes(queries=512, keys=512, inner=64, column=64)
+    return lower(find_region(attention(sizes=sizes)), replace(CUT, consumers=consumers, rows=rows), card)
+
+
+def holding(program: TileProgram, parts: dict[Unit, int], *issue: int) -> TileProgram:
+    """The program with units held for so many cycles by the first operation, and so much issue a consumer."""
+    left, first, ops = dict(enumerate(issue)), program.loop[0].name, []
+    for op in program.loop:
+        own = left.pop(op.consumer, 0) if op.consumer is not None else 0
+        pipes = tuple(parts.items()) if op.name == first else ()
+        ops.append(replace(op, issue=own, busy=0, latency=0, pipes=pipes))
+    return replace(program, ops=tuple(ops))
+
+
+def test_units_and_a_thread_add_up_as_a_norm(card: Machine) -> None:
+    one = cut(card)
+    assert crowded_interval(holding(one, {Unit.TENSOR: 300}, 400), card) == 500
+    assert crowded_interval(holding(one, {Unit.TENSOR: 400}, 300), card) == 500
+    # 200^2 + 400^2 + 500^2 + 600^2 = 900^2.
+    assert crowded_interval(holding(one, {Unit.TENSOR: 200, Unit.ALU: 400, Unit.MUFU: 500}, 600), card) == 900
+    # A sum with the knee 1, the largest with one that is sharp; parts of a cycle count whole.
+    pair = holding(one, {Unit.TENSOR: 300}, 400)
+    assert crowded_interval(pair, replace(card, consumer_knee=1.0)) == 700
+    assert crowded_interval(pair, replace(card, consumer_knee=100.0)) == 401
+    assert crowded_interval(holding(one, {Unit.TENSOR: 100}, 100), card) == 142
+
+
+def test_what_is_alone_is_not_slowed(card: Machine) -> None:
+    assert crowded_interval(holding(cut(card), {Unit.MUFU: 700}), card) == 700
+    assert crowded_interval(holding(cut(card), {}, 700), card) == 700
+
+
+def test_of_the_threads_the_longest_counts(card: Machine) -> None:
+    two = cut(card, 2)
+    assert crowded_interval(holding(two, {Unit.TENSOR: 300}, 400, 100), card) == 500
+    assert crowded_interval(holding(two, {Unit.TENSOR: 300}, 100, 400), card) == 500
+
+
+def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
+    program = cut(card)
+    keys, values = program.rings
+    # Products have their latencies still; a slot of values lives longer, for its product comes later.
+    lives = {plan.name: slot_lifetime(program, card, plan) for plan in (keys, values)}
+    found = {
+        slots: crowded_interval(program, card, slots) for slots in itertools.product((0, 1, 4), repeat=2)
+    }
+    alone = crowded_interval(program, card)
+    assert found[0, 0] == alone
+    squares = sum(c * c for c in (*held_cycles(program).values(), *issue_cycles(program).values()))
+    for (first, second), interval in found.items():
+        waits = [
+            math.ceil(lives[plan.name] / depth) for plan, depth in ((keys, first), (values, second)) if depth
+        ]
+        assert interval == math.ceil(math.sqrt(squares + max(waits, default=0) ** 2))
+    assert found[1, 4] > found[4, 4] > alone
+
+
+def test_the_ring_of_products_keeps_its_own_pace(card: Machine) -> None:
+    partial = lower(plain(4096, 4096, 1024, "f8e4m3"), replace(CUT, columns=128, consumers=2), card)
+    assert crowded_interval(partial, card, (1,)) == crowded_interval(partial, card)
+
+
+def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> None:
+    programs = [cut(card, consumers) for consumers in (1, 2, 3)]
+    one = held_cycles(programs[0])
+    issue = sum(op.issue for op in programs[0].loop if op.consumer == 0)
+    for consumers, program in enumerate(programs, start=1):
+        held = held_cycles(program)
+        # Copies are of no consumer, and all of them read the same.
+        assert held == {u: c if u is Unit.TMA else consumers * c for u, c in one.items()}
+        # With several, each product's end is waited for by the next consumer's.
+        ends = sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
+        assert ends > 40 * 2 * consumers
+        held[Unit.TENSOR] += ends if consumers > 1 else 0
+        squares = sum(c * c for c in held.values()) + issue * issue
+        found = crowded_interval(program, card)
+        assert (found - 1) ** 2 < squares <= found**2
+
+
+def test_the_tensor_core_is_handed_over(card: Machine) -> None:
+    two = holding(cut(card, 2), {Unit.TENSOR: 220}, 400)
+    # Two products for each consumer, each with a result 20 cycles after the tensor core is free again.
+    late = replace(two, ops=tuple(replace(op, latency=20) if op.kind is OpKind.MMA else op for op in two.ops))
+    assert crowded_interval(two, card) == math.ceil(math.hypot(220, 400))
+    assert crowded_interval(late, card) == math.ceil(math.hypot(220 + 4 * 20, 400)) == 500
+
+
+def test_adding_up_partial_sums_crowds(card: Machine) -> None:
+    cut = replace(CUT, columns=128, consumers=2)
+    program = lower(plain(4096, 4096, 1024, "f8e4m3"), cut, card)
+    held, thread = held_cycles(program), max(issue_cycles(program).values())
+    # Two products of 64 x 128 x 64 at 4096 a cycle; their sums, and a thread that issues both.
+    assert held[Unit.TENSOR] == 256
+    assert held[Unit.ALU] > 2 * 64 * 128 / 128
+    squares = sum(c * c for c in held.values()) + thread * thread
+    assert crowded_interval(program, card) == math.ceil(squares**0.5)
+
+
+def test_loops_of_plain_products_do_not_crowd(card: Machine) -> None:
+    assert crowded_interval(lower(plain(4096, 4096, 1024), replace(CUT, consumers=2), card), card) == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "amount"),
+    [
+        # A slab of keys and one of values.
+        ("l2_byte", 2 * 8192),
+        # What it takes of device memory is the kernel's, not an iteration's.
+        ("dram_byte", 0),
+    ],
+)
+def test_bytes_of_an_iteration_take_power(card: Machine, what: str, amount: int) -> None:
+    # Two products of 64 x 64 x 64 for each of two consumers, of 128 cycles.
+    hot = replace(card, **{f"power_cycles_per_{what}": 0.01})
+    assert iteration_energy(cut(card, 2), hot) == pytest.approx(512 + 0.01 * amount)
+
+
+def test_products_of_some_types_take_more_power(card: Machine) -> None:
+    warm = replace(card, power_tensor={"bf16": 1.5})
+    assert iteration_energy(cut(card, 2), warm) == pytest.approx(768)
+
+
+def test_arithmetic_takes_power(card: Machine) -> None:
+    hot = replace(card, power_cycles_per_alu_cycle=0.25)
+    held = {Unit.ALU: 100, Unit.FMA: 200, Unit.MUFU: 300, Unit.TMA: 400, Unit.SHARED: 500, Unit.TENSOR: 600}
+    assert iteration_energy(holding(cut(card), held, 700), hot) == pytest.approx(0.25 * 600)

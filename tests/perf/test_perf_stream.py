@@ -1,0 +1,102 @@
+"""The pace of rows that stream, by their bytes on the way, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from tile_graphs import region_of
+
+from wsopt.lowering.lower import lower
+from wsopt.machine import Machine
+from wsopt.perf.held import held_cycles
+from wsopt.perf.pace import iteration_pace
+from wsopt.perf.ring import slot_lifetime
+from wsopt.perf.row_costs import ROW_GRAIN
+from wsopt.perf.stream import bytes_on_the_way, stream_pace
+from wsopt.program.program import TileProgram, Unit
+from wsopt.program.structures import structures
+
+LATENCY = 3000.0
+
+
+@pytest.fixture(scope="module")
+def card(h200: Machine) -> Machine:
+    """Parts add up as squares, and bytes on the way cost nothing."""
+    return replace(h200, stream_knee=2.0, stream_loss=0.0)
+
+
+@pytest.fixture(scope="module")
+def rows(card: Machine) -> TileProgram:
+    """Softmax of rows of 8192 bytes, one for each of two consumers."""
+    return softmax(4096, card)
+
+
+def softmax(columns: int, card: Machine) -> TileProgram:
+    """Of rows of up to 4096 columns, each in a tile of 4096."""
+    region = region_of(
+        lambda g: g.cast(g.softmax(g.input("x", (8192, columns), "bf16"), axis=-1), dtype="bf16", name="y")
+    )
+    found = (s for s in structures(region, card) if (s.rows, s.consumers, s.consumer_warps) == (1, 2, 4))
+    slow = replace(card, latency=replace(card.latency, tma_load_dram=LATENCY))
+    return lower(region, next(found), slow)
+
+
+def grains(cycles: float) -> int:
+    return math.ceil(cycles / ROW_GRAIN) * ROW_GRAIN
+
+
+def test_memory_and_the_ring_add_up_as_a_norm(rows: TileProgram, card: Machine) -> None:
+    memory, (ring,) = held_cycles(rows)[Unit.MEMORY], rows.rings
+    # Two copies, one behind the other: the second is there by its own cycles later.
+    life = slot_lifetime(rows, card, ring) + next(op.busy for op in rows.loop if op.name in ring.loads)
+    assert life > LATENCY
+    for slots in (1, 2, 5):
+        assert stream_pace(rows, card, slots) == grains(math.hypot(memory, life / slots))
+    assert iteration_pace(rows, card, 2) == stream_pace(rows, card, 2)
+
+
+def test_few_slots_wait_for_their_copies(rows: TileProgram, card: Machine) -> None:
+    paces = [stream_pace(rows, card, slots) for slots in range(1, 8)]
+    assert paces == sorted(paces, reverse=True)
+    assert paces[0] > 1.5 * paces[-1]
+
+
+def test_many_bytes_on_the_way_slow_device_memory(rows: TileProgram, card: Machine) -> None:
+    (ring,) = rows.rings
+    assert ring.slot_bytes == 16384
+    # With latency out of the way: as it is up to 2 slots, half as long again from 6 on, evenly between.
+    sharp = replace(card, stream_knee=100.0, stream_loss=0.5)
+    crowd = replace(sharp, stream_bytes_few=2.0 * ring.slot_bytes, stream_bytes_many=6.0 * ring.slot_bytes)
+    quick = replace(
+        rows, ops=tuple(replace(op, latency=0, issue=0) if op.consumer is None else op for op in rows.ops)
+    )
+    memory = held_cycles(rows)[Unit.MEMORY]
+    for slots, times in ((2, 1.0), (4, 1.25), (6, 1.5), (9, 1.5)):
+        assert stream_pace(quick, crowd, slots) == grains(memory * times)
+
+
+def test_the_padding_of_a_row_is_not_copied(rows: TileProgram, card: Machine) -> None:
+    padded = softmax(2560, card)
+    assert padded.structure == rows.structure
+    assert padded.rings[0].slot_bytes == rows.rings[0].slot_bytes
+    assert (bytes_on_the_way(rows, 3), bytes_on_the_way(padded, 3)) == (3 * 16384, 3 * 10240)
+    whole, part = held_cycles(rows), held_cycles(padded)
+    assert part[Unit.MEMORY] == pytest.approx(0.625 * whole[Unit.MEMORY], abs=4 * ROW_GRAIN)
+    assert part[Unit.SHARED] == whole[Unit.SHARED]
+    for one, other in zip(rows.loop, padded.loop, strict=True):
+        if one.name in rows.rings[0].loads:
+            assert other.busy == pytest.approx(0.625 * one.busy, abs=1)
+
+
+def test_the_measured_machine_likes_rings_that_are_neither_short_nor_long(
+    rows: TileProgram, h200: Machine
+) -> None:
+    region = rows.region
+    program = lower(region, rows.structure, h200)
+    paces = {slots: iteration_pace(program, h200, slots) for slots in range(1, 13)}
+    best = min(paces, key=lambda slots: paces[slots])
+    assert 2 <= best <= 5
+    assert paces[1] > 1.1 * paces[best]
+    assert paces[12] > 1.03 * paces[best]

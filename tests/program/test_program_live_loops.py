@@ -1,0 +1,126 @@
+"""Which loops over slabs can run: held against the slabs of every tile at many extents."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from wsopt.frontend.types import Bound, End, Region, Role
+from wsopt.program.live_loops import LiveLoops, live_loops
+from wsopt.program.types import Sharing, Structure
+
+CAUSAL = Bound(1, -1, 0)
+LENGTHS = (*range(1, 20), *range(20, 700, 13), 700)
+
+
+def structure(rows: int, depth: int, consumers: int) -> Structure:
+    return Structure(rows, 64, depth, consumers, 4, Sharing.ROWS, True, False, 1, 1)
+
+
+def region(*bounds: Bound, stream: int = 4096) -> Region:
+    extents = ((Role.ROW, 4096), (Role.STREAM, stream))
+    end = End.BOUND if bounds[-1:] == (Bound(0, -1, stream - 1),) else End.MASKS
+    return Region("r", "", extents, (), (), (), (), bounds=bounds, end=end)
+
+
+def ranges(
+    bounds: tuple[Bound, ...], s: Structure, row: int, height: int, span: tuple[int, int], end: int
+) -> list[int]:
+    """As a kernel works them out: the first slab, the first whole one, and those behind the last of each."""
+    first, last = span
+    begin, whole_begin, stop, whole_end = first, first, last, last
+    last_row = min(row + height, end) - 1
+    for b in bounds:
+        if abs(b.stream) != 1:
+            whole_end = 0
+            continue
+        ends = (b.row * row + b.constant, b.row * last_row + b.constant)
+        least, most = ends if b.row >= 0 else ends[::-1]
+        if b.stream < 0:
+            stop = min(stop, max(most + s.depth, 0) // s.depth)
+            whole_end = min(whole_end, max(least + 1, 0) // s.depth)
+        else:
+            begin = max(begin, max(-most, 0) // s.depth)
+            whole_begin = max(whole_begin, (max(-least, 0) + s.depth - 1) // s.depth)
+    begin = min(begin, last)
+    stop = max(min(stop, last), begin)
+    stop = begin if last_row < row else stop
+    whole_begin = min(max(whole_begin, begin), stop)
+    return [begin, whole_begin, max(min(whole_end, stop), whole_begin), stop]
+
+
+def seen(bounds: tuple[Bound, ...], s: Structure) -> LiveLoops:
+    """What ran for any tile at these lengths of rows and streamed axis."""
+    most, none, begins, ends, waits = 0, False, False, False, False
+    for rows, stream in itertools.product(LENGTHS, (64, 300, 704)):
+        slabs = -(-stream // s.depth)
+        for tile in range(0, rows, s.tile_rows):
+            own = ranges(bounds, s, tile, s.tile_rows, (0, slabs), rows)
+            span = own[0], own[3]
+            for consumer in range(s.consumers if s.consumers > 1 else 1):
+                if s.consumers > 1:
+                    own = ranges(bounds, s, tile + consumer * s.rows, s.rows, span, rows)
+                begins |= own[0] < own[1]
+                most = max(most, own[2] - own[1])
+                none |= own[1] == own[2]
+                ends |= own[2] < own[3]
+                waits |= own[0] > span[0]
+    return LiveLoops(most, none, begins, ends, waits)
+
+
+BOUNDS = {
+    "causal": (CAUSAL,),
+    "window": (Bound(-1, 1, 127), CAUSAL),
+    "narrow window": (Bound(-1, 1, 31), CAUSAL),
+    "both sides": (Bound(-1, 1, 100), Bound(1, -1, 100)),
+    "from a slab's first": (Bound(0, 1, -128), CAUSAL),
+    "from inside a slab": (Bound(0, 1, -100), CAUSAL),
+    "to a slab's last": (Bound(0, -1, 127),),
+    "to inside a slab": (Bound(0, -1, 99),),
+    "between constants": (Bound(0, 1, -70), Bound(0, -1, 200)),
+    "against the rows": (Bound(1, 1, -200),),
+    "both against the rows": (Bound(1, 1, -200), Bound(-1, -1, 500)),
+    "a wide band": (Bound(1, -1, 200),),
+    "always": (Bound(1, 1, 5),),
+    "rows alone": (Bound(1, 0, -5), CAUSAL),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_what_runs_is_live(name: str) -> None:
+    for rows, depth, consumers in ((64, 64, 1), (64, 64, 2), (64, 128, 2), (64, 32, 3), (128, 64, 2)):
+        s = structure(rows, depth, consumers)
+        found, live = seen(BOUNDS[name], s), live_loops(region(*BOUNDS[name]), s)
+        assert found.most_whole <= live.most_whole, s
+        for part in ("none_whole", "begins", "ends", "waits"):
+            assert getattr(live, part) or not getattr(found, part), (part, s)
+
+
+def test_what_cannot_run_is_not() -> None:
+    two, wide = structure(64, 64, 2), structure(64, 128, 2)
+    assert live_loops(region(*BOUNDS["narrow window"]), two).most_whole == 0
+    assert (
+        live_loops(region(*BOUNDS["window"]), wide).most_whole == 0
+    )  # a slab of 128 would have to begin on row + 1
+    assert live_loops(region(*BOUNDS["window"]), two).most_whole == 1
+    assert live_loops(region(*BOUNDS["between constants"]), two).most_whole == 1
+    assert live_loops(region(*BOUNDS["rows alone"]), two).most_whole == 0
+    assert live_loops(region(*BOUNDS["to a slab's last"]), two).most_whole == 2
+    assert live_loops(region(*BOUNDS["both against the rows"]), two).most_whole == 3
+    assert live_loops(region(*BOUNDS["to a slab's last"]), two).none_whole  # a consumer without rows
+    for name in ("to a slab's last", "a wide band"):
+        assert not live_loops(region(*BOUNDS[name]), structure(64, 64, 1)).none_whole
+    assert not live_loops(region(*BOUNDS["from a slab's first"]), two).begins
+    assert not live_loops(region(*BOUNDS["to a slab's last"]), two).ends
+    assert not live_loops(region(*BOUNDS["window"]), structure(64, 64, 1)).waits
+    assert not live_loops(region(Bound(-1, 1, 1023), CAUSAL), wide).waits  # all of a tile begins in one slab
+    assert live_loops(region(Bound(-1, 1, 1023), CAUSAL), two).waits
+    assert live_loops(region(*BOUNDS["against the rows"]), two).waits
+    assert not live_loops(region(Bound(1, 1, -32)), two).waits
+
+
+def test_the_end_of_the_stream_is_no_constant() -> None:
+    end = Bound(0, -1, 4095)
+    found = live_loops(region(Bound(0, 1, -128), end), structure(64, 64, 2))
+    assert (found.most_whole, found.ends) == (float("inf"), True)

@@ -1,0 +1,167 @@
+"""Graphs at reduced extents: what no output needs is left out, and what is no graph then is wsopt's own fault."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tile_graphs import Body
+
+from wsopt.errors import InternalError
+from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.needed import needed
+from wsopt.graph.serialize import graph_to_json
+from wsopt.graph.types import Graph
+from wsopt.program.reduced import further, reaching, reduced
+from wsopt.program.reduced_graph import dense_strides, parse_derived
+from wsopt.program.types import Sharing, Structure
+
+CUT = Structure(64, 64, 64, 2, 4, Sharing.ROWS, True, False, 1, 1)
+ROWS = Structure(2, 256, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)
+
+
+def graph_of(body: Body) -> Graph:
+    g = GraphBuilder("small")
+    found = body(g)
+    g.output(*(found if isinstance(found, tuple) else (found,)))
+    return g.build()
+
+
+def product(g: GraphBuilder) -> Symbol:
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16")
+    return g.cast(g.matmul(x, w, transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
+def scaled(g: GraphBuilder) -> Symbol:
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (1024, 512), "bf16")
+    h = g.cast(g.div(x, g.reduce_sum(g.abs(x), axis=1, keepdims=True)), dtype="bf16")
+    return g.cast(g.matmul(h, w, transpose_b=True, name="p"), dtype="bf16", name="y")
+
+
+def reduced_rows(g: GraphBuilder) -> Symbol:
+    x, w = g.input("x", (1024, 512), "bf16"), g.input("w", (64, 512), "bf16")
+    return g.cast(g.softmax(g.matmul(x, w, transpose_b=True, name="p")), dtype="bf16", name="y")
+
+
+def rows(g: GraphBuilder) -> Symbol:
+    return g.cast(g.softmax(g.input("x", (1024, 256), "bf16")), dtype="bf16", name="y")
+
+
+def attention(g: GraphBuilder, length: int = 1024, fill: float = -math.inf) -> Symbol:
+    x, k, v = (g.input(name, (1, 2, length, 64), "bf16") for name in "xkv")
+    i, j = (g.iota(shape=(length, length), axis=axis) for axis in (0, 1))
+    s = g.where(g.less_equal(j, i), g.matmul(x, k, transpose_b=True, name="p"), fill)
+    return g.cast(g.matmul(g.cast(g.softmax(s), dtype="bf16"), v), dtype="bf16", name="y")
+
+
+FAMILIES = {
+    "products": (product, CUT), "scaled rows": (scaled, CUT), "a product's rows": (reduced_rows, CUT),
+    "rows": (rows, ROWS), "chain": (attention, CUT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_no_output_needs_is_left_out(name: str) -> None:
+    body, cut = FAMILIES[name]
+
+    def more(g: GraphBuilder) -> Symbol:
+        y = body(g)
+        x = g.cast(y, dtype="f32")
+        g.add(x, g.input("z", x.shape, "f32"), name="aside")
+        g.exp(g.input("u", (7, 5), "f32"), name="alone")
+        return y
+
+    graph, plain = graph_of(more), graph_of(body)
+    assert {"aside", "alone"} <= {node.name for node in graph.nodes}
+    assert needed(graph) == plain
+    assert needed(plain) is plain
+    assert find_region(graph) == find_region(plain)
+    assert reduced(graph, cut, 3) == reduced(plain, cut, 3)
+    assert reaching(graph, cut, 3) == reaching(plain, cut, 3)
+    assert list(further(graph, cut, 3)) == list(further(plain, cut, 3))
+
+
+def test_what_is_no_graph_is_an_internal_fault() -> None:
+    graph = graph_of(product)
+    data = graph_to_json(graph)
+    data["inputs"][0]["shape"] = [48, 32]
+    with pytest.raises(
+        InternalError, match=r"^internal error: small at reduced extents is no graph \(/nodes/0"
+    ) as told:
+        parse_derived(data, graph)
+    assert told.value.exit_status == 1
+    assert "a fault of wsopt, not of your input" in str(told.value)
+    assert "--debug" in str(told.value)
+
+
+def test_no_axis_is_longer_than_it_is_unless_asked_for() -> None:
+    short = graph_of(lambda g: attention(g, length=64))
+    assert reduced(short, CUT, 5).type_of("k").shape == (1, 2, 64, 64)
+    assert max(graph.type_of("k").shape[2] for graph in further(short, CUT, 5)) > 5 * 64
+    few = graph_of(product)
+    assert reduced(few, CUT, 20).type_of("x").shape[1] == 512
+    (longer,) = further(few, CUT, 20)
+    assert 19 * 64 < longer.type_of("x").shape[1] < 20 * 64
+
+
+def test_the_last_tile_leaves_a_consumer_without_rows_and_ends_in_a_slab() -> None:
+    length = reduced(graph_of(attention), CUT, 3).type_of("x").shape[2]
+    assert 2 * CUT.depth < length
+    assert 0 < length % CUT.tile_rows < CUT.rows
+    assert length % CUT.depth
+
+
+def test_no_row_is_empty_where_a_number_may_be_minus_infinity() -> None:
+    """With fewer queries than keys behind them, or none: an even softmax of nothing is not what a kernel has."""
+    assert len(list(further(graph_of(attention), CUT, 3))) == len(
+        list(further(graph_of(lambda g: attention(g, fill=-1e9)), CUT, 3))
+    )
+
+    def offset(g: GraphBuilder, fill: float) -> Symbol:
+        q, k, v = (g.input(name, (1, 2, 1024, 64), "bf16") for name in "qkv")
+        i, j = (g.iota(shape=(1024, 1024), axis=axis) for axis in (0, 1))
+        s = g.where(g.greater(j, g.sub(i, 100)), g.matmul(q, k, transpose_b=True), fill)
+        return g.cast(g.matmul(g.cast(g.softmax(s), dtype="bf16"), v), dtype="bf16", name="y")
+
+    counts = [
+        len(list(further(graph_of(lambda g, f=fill: offset(g, f)), CUT, 3))) for fill in (-math.inf, -1e9)
+    ]
+    assert counts[0] > counts[1] > 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dense"),
+    [
+        ([3, 72, 40], [4096, 50, 1], [72 * 48, 48, 1]),
+        ([72, 40], [1, 100], [1, 80]),
+        ([72, 1], [1, 1], [1, 1]),  # one element takes no room: the column's stride stays 1
+        ([3, 256, 1], [6144, 24, 1], [4096, 16, 1]),  # but rows that lay apart still do
+        ([72, 40], [0, 1], [0, 1]),
+        ([72, 40, 8], [8, 0, 1], [16, 0, 1]),
+    ],
+)
+def test_strides_are_dense_in_the_order_of_memory(
+    shape: list[int], strides: list[int], dense: list[int]
+) -> None:
+    assert dense_strides(shape, strides) == dense
+
+
+def test_an_axis_of_one_element_is_longer_where_that_is_asked_for() -> None:
+    g = GraphBuilder("outer")
+    p = g.matmul(g.input("x", (328, 1), "bf16", strides=(8, 1)), g.input("w", (1, 256), "bf16"))
+    g.output(g.cast(p + g.input("b", (1, 256), "f32"), dtype="bf16", name="y"))
+    s = Structure(64, 64, 64, 1, 4, Sharing.ROWS, True, False, 1, 1)
+    (longer,) = further(g.build(), s, 3)
+    shapes = {item.name: item.type.shape for item in longer.inputs}
+    assert shapes["x"][1] == shapes["w"][0] > s.depth
+    assert shapes["b"] == (1, shapes["w"][1])
+
+
+def test_rows_are_laid_apart_only_where_they_have_to_be_contiguous() -> None:
+    """A column beside rows of two axes is one vector, and stays dense."""
+    g = GraphBuilder("rows")
+    x, f = g.input("x", (2, 37, 256), "bf16"), g.input("f", (2, 37, 1), "bf16")
+    g.output(g.cast(g.softmax(x) * f, dtype="f16", name="y"))
+    small = reduced(g.build(), Structure(4, 256, 1, 2, 4, Sharing.ROWS, True, False, 1, 1), 3)
+    assert [item.strides for item in small.inputs] == [None, None]

@@ -1,0 +1,234 @@
+"""Structures and their tile programs: only legal ones, in one order, with costs that add up."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tile_graphs import extents, gated, plain, product, region_of
+
+from wsopt.frontend.types import Region, Role
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.types import DType
+from wsopt.lowering.lower import lower
+from wsopt.machine import Machine
+from wsopt.program.program import OpKind, TileProgram, Unit
+from wsopt.program.structures import column_role, row_role, structures
+from wsopt.program.types import Placement, Sharing, Space, Structure
+
+
+def residual(m: int, n: int, k: int) -> Region:
+    def body(g: GraphBuilder) -> tuple[Symbol, ...]:
+        s = product(g, m, n, k) + g.input("r", (m, n), "bf16") + g.input("b", (n,), "f32")
+        return g.cast(s, dtype="bf16", name="y"), g.cast(s, dtype="f16", name="z")
+
+    return region_of(body)
+
+
+def batched(m: int, n: int, k: int) -> Region:
+    def body(g: GraphBuilder) -> Symbol:
+        return g.matmul(g.input("a", (3, m, k), "bf16"), g.input("b", (3, k, n), "bf16"), name="p")
+
+    return region_of(body)
+
+
+REGIONS = {
+    "plain": plain(520, 1032, 264),
+    "few rows": plain(40, 512, 1024),
+    "f8": plain(256, 512, 512, "f8e4m3"),
+    "gated": gated(300, 512, 128),
+    "residual": residual(200, 264, 72),
+    "batched": batched(128, 192, 64),
+}
+
+
+@pytest.fixture(params=REGIONS)
+def region(request: pytest.FixtureRequest) -> Region:
+    return REGIONS[request.param]
+
+
+def check_legal(s: Structure, region: Region, machine: Machine) -> None:
+    """What the hardware and TMA ask of every structure."""
+    width = region.operand_dtype.bits // 8
+    assert max(s.rows, s.columns, s.depth) <= machine.tma_box_extent_max
+    assert s.rows % (machine.mma_rows * s.consumer_warps // machine.warps_per_warpgroup) == 0
+    assert s.columns % machine.mma_columns_step == 0
+    assert s.columns <= machine.mma_columns_max
+    assert s.depth * width % machine.mma_k_bytes == 0
+    assert all(n & (n - 1) == 0 for n in (s.rows, s.columns, s.depth, s.pieces))
+    assert s.columns % s.pieces == 0
+    assert s.pieces == 1 or s.piece_columns >= 32
+    assert s.consumer_warps % machine.warps_per_warpgroup == 0
+    assert s.sharing is Sharing.ROWS or (s.persistent and s.consumers > 1)
+    assert s.copies == 1 or region.promote
+    assert not region.promote or s.depth <= 128
+
+
+def test_all_structures_are_legal(region: Region, h200: Machine) -> None:
+    found = list(structures(region, h200))
+    assert found
+    for s in found:
+        check_legal(s, region, h200)
+
+
+def test_structures_of_random_extents_are_legal(h200: Machine) -> None:
+    rng = random.Random(7)
+    for _ in range(12):
+        m, n, k = (8 * rng.randint(1, limit) for limit in (64, 128, 256))
+        region = plain(m, n, k)
+        found = list(structures(region, h200))
+        assert found, (m, n, k)
+        for s in found:
+            check_legal(s, region, h200)
+            # No tile is twice the extent or more, unless it is the least that there is.
+            assert s.columns < 2 * region.extent(column_role(s.swap)) or s.columns <= 64
+            assert s.rows < 2 * region.extent(row_role(s.swap)) or s.rows == 64
+
+
+def test_boxes_are_no_larger_than_the_card_takes(h200: Machine) -> None:
+    small = replace(h200, tma_box_extent_max=64)
+    assert {(s.rows, s.columns, s.depth) for s in structures(plain(256, 256, 256), small)} == {
+        (64, 64, 32),
+        (64, 64, 64),
+    }
+
+
+def test_structures_come_once_and_in_one_order(region: Region, h200: Machine) -> None:
+    found = list(structures(region, h200))
+    assert len(set(found)) == len(found)
+    assert list(structures(region, h200)) == found
+
+
+def test_operands_change_sides_where_rows_are_few(h200: Machine) -> None:
+    assert {s.swap for s in structures(plain(40, 512, 128), h200)} == {False, True}
+    assert {s.swap for s in structures(plain(128, 512, 128), h200)} == {False}
+
+
+def test_roles_follow_the_swap() -> None:
+    assert (row_role(False), column_role(False)) == (Role.ROW, Role.COLUMN)
+    assert (row_role(True), column_role(True)) == (Role.COLUMN, Role.ROW)
+
+
+def programs(region: Region, machine: Machine) -> Iterator[TileProgram]:
+    """Of every structure; of those that differ in the order of tiles alone, one."""
+    for s in structures(region, machine):
+        if s.group == 4:
+            yield lower(region, s, machine)
+
+
+def test_programs_cover_the_region(region: Region, h200: Machine) -> None:
+    for p in programs(region, h200):
+        s, size = p.structure, extents(region)
+        batch, rows, columns = (size.get(r, 1) for r in (Role.BATCH, row_role(s.swap), column_role(s.swap)))
+        high, wide = math.ceil(rows / s.tile_rows), math.ceil(columns / s.columns)
+        assert p.tiles == batch * high * wide
+        assert high * s.tile_rows >= rows > (high - 1) * s.tile_rows
+        slab = s.depth * s.copies
+        assert p.trips * slab >= region.extent(Role.STREAM) > (p.trips - 1) * slab
+
+
+def test_edges_and_rings_name_operations(region: Region, h200: Machine) -> None:
+    for p in programs(region, h200):
+        names = [op.name for op in p.ops]
+        assert len(set(names)) == len(names)
+        assert {e.source for e in p.edges} | {e.target for e in p.edges} <= set(names)
+        (ring,) = p.rings
+        assert set(ring.loads) == {op.name for op in p.ops if op.kind is OpKind.TMA_LOAD}
+        assert set(ring.releases) == {op.name for op in p.ops if op.kind is OpKind.RELEASE}
+        assert all(op.placement is Placement.LOOP for op in p.loop)
+        values = {value.name for value in p.values}
+        assert all({*op.inputs, op.output} - {None} <= values for op in p.ops)
+        assert values == {op.output for op in p.ops if op.output is not None}
+
+
+def test_every_product_waits_and_is_waited_for(region: Region, h200: Machine) -> None:
+    for p in programs(region, h200):
+        makers = {op.output: op.name for op in p.ops if op.kind is OpKind.TMA_LOAD}
+        edges = {(e.source, e.target) for e in p.edges if e.distance == 0}
+        products = [op for op in p.ops if op.kind is OpKind.MMA]
+        sharing = p.structure.consumers if p.structure.sharing is Sharing.ROWS else 1
+        assert len(products) == sharing * p.structure.copies * len(region.contractions)
+        for op in products:
+            assert {(makers[tile], op.name) for tile in op.inputs} <= edges
+            released = [p.op(target) for source, target in edges if source == op.name]
+            (release,) = [x for x in released if x.kind is OpKind.RELEASE]
+            assert (release.consumer, release.copy) == (op.consumer, op.copy)
+
+
+def test_bytes_add_up(region: Region, h200: Machine) -> None:
+    width = region.operand_dtype.bits // 8
+    for p in programs(region, h200):
+        s = p.structure
+        row = row_role(s.swap)
+        wide = sum(s.tile_rows if row in view.roles else s.columns for view in region.operands)
+        assert p.rings[0].slot_bytes == wide * s.depth * width
+        shared = sum(v.nbytes for v in p.values if v.space is Space.SHARED)
+        assert shared == p.rings[0].slot_bytes * s.copies
+        slabs = region.extent(Role.STREAM) / s.depth
+        assert p.tile_l2_bytes >= slabs * p.rings[0].slot_bytes  # all that is there
+        assert p.tile_l2_bytes <= p.trips * shared  # and never more than all slots
+        assert not s.tail or p.tile_l2_bytes < (slabs + s.tail / s.depth) * p.rings[0].slot_bytes
+        assert p.dram_bytes >= region.compulsory_bytes
+        full = [x.view for x in region.sources if len(x.spans) == 2]
+        assert p.epilogue.input_bytes == sum(v.dtype.bits // 8 for v in full) * s.rows * s.piece_columns
+        kinds = {o.view.dtype for o in region.outputs}
+        assert p.epilogue.staged_bytes == sum(d.bits // 8 for d in kinds) * s.rows * s.piece_columns
+        assert p.epilogue.stores == s.pieces * len(region.outputs)
+
+
+def test_accumulators_are_counted_a_thread(region: Region, h200: Machine) -> None:
+    for p in programs(region, h200):
+        threads = p.structure.consumer_warps * h200.threads_per_warp
+        own = [v for v in p.values if v.space is Space.REGISTERS and v.consumer == 0]
+        assert p.accumulator_registers * threads == sum(math.prod(v.shape) for v in own)
+        assert all(v.dtype is DType.F32 for v in own)
+
+
+def test_the_tensor_core_is_held_for_every_multiplication(region: Region, h200: Machine) -> None:
+    rate = h200.tensor[region.operand_dtype.value]
+    for p in programs(region, h200):
+        s = p.structure
+        work = s.tile_rows * s.columns * s.depth * s.copies * len(region.contractions)
+        if s.sharing is Sharing.TURNS:
+            assert s.tile_rows == s.rows
+        held = sum(op.busy for op in p.loop if op.unit is Unit.TENSOR)
+        joint = s.consumer_warps > h200.warps_per_warpgroup
+        assert work / rate <= held <= (1 + 2 * h200.joint_warpgroups_loss * joint) * work / rate + len(p.loop)
+
+
+def test_programs_are_values(h200: Machine) -> None:
+    region = REGIONS["residual"]
+    s = next(structures(region, h200))
+    assert lower(region, s, h200) == lower(region, s, h200)
+    with pytest.raises(KeyError, match="nothing"):
+        lower(region, s, h200).op("nothing")
+
+
+def test_descriptions_tell_structures_apart(h200: Machine) -> None:
+    found = [*structures(REGIONS["f8"], h200), *structures(REGIONS["few rows"], h200)]
+    assert len({s.describe() for s in found}) == len(set(found))
+
+
+@pytest.mark.parametrize(("fast", "copies"), [(0, {1, 2}), (1, {1}), (2, {1})])
+def test_two_slabs_an_iteration_only_where_all_products_are_promoted(
+    fast: int, copies: set[int], h200: Machine
+) -> None:
+    """The sums of another one would be begun by the first slab and added to by the second, in no fixed order."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (256, 512), "f8e4m3")
+        p, q = (
+            g.matmul(
+                x,
+                g.input(name, (256, 512), "f8e4m3"),
+                transpose_b=True,
+                accumulate="fast" if i < fast else "f32",
+            )
+            for i, name in enumerate("ab")
+        )
+        return g.cast(p * q, dtype="bf16", name="y")
+
+    assert {s.copies for s in structures(region_of(body), h200)} == copies

@@ -1,1 +1,0 @@
-"""Helpers of this folder are imported by name."""

@@ -1,0 +1,1 @@
+"""Measures kernels beside what people use."""

@@ -1,0 +1,43 @@
+"""Compares what ptxas made of a kernel with what its schedule asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsopt.codegen.aot import CompiledKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the schedule asked for: matrix instructions in the machine code, shared memory of a block."""
+
+    wgmma: int
+    shared_bytes: int
+
+
+def verdict(compiled: CompiledKernel, expectation: Expectation) -> tuple[str, ...]:
+    """What is wrong with the compiled kernel, worst first; empty if it is as asked."""
+    complaints = []
+    if compiled.spills_in_loop:
+        complaints.append(f"{compiled.spills_in_loop} spill accesses inside the main loop")
+    if compiled.spill_loads or compiled.spill_stores:
+        complaints.append(f"spills: {compiled.spill_loads} loads and {compiled.spill_stores} stores")
+    if compiled.overwritten_operands:
+        complaints.append(
+            f"{compiled.overwritten_operands} writes to registers that a product under way still reads"
+        )
+    if compiled.early_arrivals:
+        complaints.append(
+            f"{compiled.early_arrivals} barrier arrivals before all warps of a partition are known to be done"
+        )
+    if compiled.stack_bytes:
+        complaints.append(f"a stack of {compiled.stack_bytes} bytes a thread, expected none")
+    if compiled.wgmma != expectation.wgmma:
+        complaints.append(f"{compiled.wgmma} tensor-core instructions, expected {expectation.wgmma}")
+    if compiled.shared_bytes > expectation.shared_bytes:
+        complaints.append(
+            f"{compiled.shared_bytes} bytes of shared memory, expected at most {expectation.shared_bytes}"
+        )
+    # ptxas says here when it could not keep wgmma asynchronous, which no count shows.
+    complaints.extend(compiled.warnings)
+    return tuple(complaints)

@@ -1,0 +1,295 @@
+"""Axes of a graph whose loop computes values: as in `axes`, and through reshapes, which split and merge them.
+
+A dimension is a row of *atoms*, outer ones first; a reshape regroups atoms and costs nothing. Every use of an
+input, also behind reshapes and transposes of it, has axes of its own, so that one tensor may be query, key
+and value.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from networkx.utils import UnionFind
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.axes import Dim, is_pointwise, matmul_dims
+from wsopt.frontend.merge import RawView
+from wsopt.frontend.types import Role
+from wsopt.graph.needed import live_nodes
+from wsopt.graph.ops import OPS, CostClass
+from wsopt.graph.types import Graph, Node
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node only names the elements of its operand anew."""
+    return node.op in ("reshape", "transpose")
+
+
+def input_path(graph: Graph, name: str) -> tuple[str, ...] | None:
+    """`name` and what it is a view of, down to an input of the graph; None if it is computed."""
+    path = [name]
+    while graph.input(path[-1]) is None:
+        node = graph.producer(path[-1])
+        if node is None or not is_view(node):
+            return None
+        path.append(node.tensors[0])
+    return tuple(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Regroup:
+    """Dimensions that a reshape exchanges: `old` and `new` are of the same elements, in the same order."""
+
+    node: str
+    old: tuple[Dim, ...]
+    new: tuple[Dim, ...]
+
+
+@dataclass(slots=True)
+class LoopAxes:
+    """The axes of the live part of a graph. `paths` are the uses of inputs, `shapes` of all tensors."""
+
+    graph: Graph
+    live: tuple[Node, ...]
+    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: UnionFind = field(default_factory=UnionFind)
+    regroups: list[_Regroup] = field(default_factory=list)
+    cuts: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
+    joined: UnionFind = field(default_factory=UnionFind)
+    extents: dict[Dim, int] = field(default_factory=dict)
+    roles: dict[Dim, Role] = field(default_factory=dict)
+    batches: list[Dim] = field(default_factory=list)
+    singles: list[Dim] = field(default_factory=list)
+
+    def use(self, node: Node, operand: int) -> str:
+        """The name under which an operand's dimensions are known: its node's, or one for this use."""
+        name = node.inputs[operand]
+        assert isinstance(name, str), f"operand {operand} of {node.name} is a scalar"
+        return f"{node.name}:{operand}" if f"{node.name}:{operand}" in self.paths else name
+
+    def title(self, use: str) -> str:
+        """What an operand is called in the graph."""
+        return self.paths[use][0] if use in self.paths else use
+
+    def atoms(self, use: str, dim: int) -> tuple[Dim, ...]:
+        """The atoms of a dimension, outer ones first; none for one of extent one that no axis goes along."""
+        shape = self.shapes[use]
+        found = self.dims[(use, dim % len(shape))]
+        cuts = self.cuts.get(found, ())
+        return tuple(self.joined[(f"{found[0]}.{found[1]}", part)] for part in range(len(cuts) + 1))
+
+    def axis_roles(self, use: str, dim: int) -> tuple[Role | None, ...]:
+        """The roles of a dimension's atoms."""
+        return tuple(self.roles.get(atom) for atom in self.atoms(use, dim))
+
+    def extent(self, role: Role) -> int:
+        """Elements along the axis of a role that one axis has."""
+        return next(self.extents[axis] for axis, known in self.roles.items() if known is role)
+
+    def instance(self, use: str, index: int) -> str:
+        """The name of a tensor on the way from a use of an input (0) down to the input."""
+        return use if index == 0 else f"{use}/{self.paths[use][index]}"
+
+    def raw_view(self, use: str) -> RawView:
+        """The memory layout of an input behind a use of it, its dimensions named by their axes."""
+        path = self.paths[use]
+        given = self.graph.input(path[-1])
+        assert given is not None, "a path ends at an input"
+        end = self.instance(use, len(path) - 1)
+        return self._split(end, given.name, given.element_strides, constant=given.constant)
+
+    def output_view(self, name: str, strides: tuple[int, ...]) -> RawView:
+        """The memory layout of a result of the graph."""
+        return self._split(name, name, strides, constant=False)
+
+    def _split(self, use: str, tensor: str, strides: tuple[int, ...], *, constant: bool) -> RawView:
+        entries = []
+        for dim, stride in enumerate(strides):
+            atoms = self.atoms(use, dim)
+            sizes = [self.extents[atom] for atom in atoms]
+            for place, atom in enumerate(atoms):
+                step = math.prod(sizes[place + 1 :])
+                take = sizes[place] if place else 0
+                entries.append((atom, sizes[place], stride * step, dim, (take, step)))
+        axes, extents, steps, origin, parts = zip(*entries, strict=True) if entries else ((),) * 5
+        dtype = self.graph.type_of(tensor).dtype
+        return RawView(tensor, dtype, constant, axes, extents, steps, origin, len(strides), parts)
+
+
+# --- relations ------------------------------------------------------------------------------------------
+
+
+def _regroup(axes: LoopAxes, node: str, old: str, new: str) -> None:
+    """Pair the dimensions of a reshape's operand and result: the shortest runs of equal size."""
+    shapes = axes.shapes[old], axes.shapes[new]
+    i = j = 0
+    while i < len(shapes[0]) or j < len(shapes[1]):
+        first, second = shapes[0][i : i + 1], shapes[1][j : j + 1]
+        if (first == (1,)) != (second == (1,)):  # an axis of extent one comes or goes
+            i, j = (i + 1, j) if first == (1,) else (i, j + 1)
+            continue
+        start, end = (i, j), [i + 1, j + 1]
+        sizes = [first[0], second[0]]
+        while sizes[0] != sizes[1]:
+            side = 0 if sizes[0] < sizes[1] else 1
+            sizes[side] *= shapes[side][end[side]]
+            end[side] += 1
+        before = tuple((old, d) for d in range(start[0], end[0]) if shapes[0][d] > 1 or end[0] == i + 1)
+        after = tuple((new, d) for d in range(start[1], end[1]) if shapes[1][d] > 1 or end[1] == j + 1)
+        if len(before) == len(after) == 1:
+            axes.dims.union(before[0], after[0])
+        else:
+            axes.regroups.append(_Regroup(node, before, after))
+        i, j = end
+
+
+def _relate_view(axes: LoopAxes, node: Node, old: str, new: str) -> None:
+    if node.op == "transpose":
+        for dim, source in enumerate(node.attr("perm", tuple)):
+            axes.dims.union((old, source), (new, dim))
+    else:
+        _regroup(axes, node.name, old, new)
+
+
+def _add_uses(axes: LoopAxes, node: Node) -> None:
+    """Make instances of every input that a node reads, also through views."""
+    for operand, name in enumerate(node.inputs):
+        path = input_path(axes.graph, name) if isinstance(name, str) else None
+        if path is None:
+            continue
+        use = f"{node.name}:{operand}"
+        axes.paths[use] = path
+        for index, step in enumerate(path):
+            axes.shapes[axes.instance(use, index)] = axes.graph.type_of(step).shape
+        for index, step in enumerate(path[:-1]):
+            view = axes.graph.producer(step)
+            assert view is not None, "only views stand before the input"
+            _relate_view(axes, view, axes.instance(use, index + 1), axes.instance(use, index))
+
+
+def _relate_aligned(axes: LoopAxes, node: Node) -> None:
+    """Align operands from the right; equal extents are one axis, an extent of one is broadcast."""
+    for operand, name in enumerate(node.inputs):
+        if not isinstance(name, str):
+            continue
+        use = axes.use(node, operand)
+        shape = axes.shapes[use]
+        offset = node.type.rank - len(shape)
+        for dim, extent in enumerate(shape):
+            if extent == node.type.shape[dim + offset]:
+                axes.dims.union((node.name, dim + offset), (use, dim))
+
+
+def _relate_reduction(axes: LoopAxes, node: Node) -> None:
+    use, axis = axes.use(node, 0), node.attr("axis", int)
+    kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
+    for position, dim in enumerate(kept):
+        target = dim if node.attr("keepdims", bool) else position
+        axes.dims.union((node.name, target), (use, dim))
+
+
+def _relate_matmul(axes: LoopAxes, node: Node) -> None:
+    left, right = axes.use(node, 0), axes.use(node, 1)
+    rank, (left_dims, right_dims) = node.type.rank, matmul_dims(node)
+
+    def dim(use: str, index: int) -> Dim:
+        return use, index % len(axes.shapes[use])
+
+    axes.dims.union(dim(left, left_dims[1]), dim(right, right_dims[1]))
+    axes.dims.union((node.name, rank - 2), dim(left, left_dims[0]))
+    axes.dims.union((node.name, rank - 1), dim(right, right_dims[0]))
+    for use in (left, right):
+        shape = axes.shapes[use]
+        for index in range(len(shape) - 2):
+            target = rank - len(shape) + index
+            if shape[index] == node.type.shape[target]:
+                axes.dims.union((node.name, target), (use, index))
+
+
+def _relate(axes: LoopAxes, node: Node) -> None:
+    if node.op == "matmul":
+        _relate_matmul(axes, node)
+    elif is_view(node):
+        if input_path(axes.graph, node.name) is None:
+            _relate_view(axes, node, axes.use(node, 0), node.name)
+    elif OPS[node.op].cost is CostClass.REDUCTION:
+        _relate_reduction(axes, node)
+    elif is_pointwise(node) or OPS[node.op].cost is CostClass.COMPOSITE:
+        _relate_aligned(axes, node)
+
+
+# --- atoms ----------------------------------------------------------------------------------------------
+
+
+def _positions(axes: LoopAxes, side: tuple[Dim, ...]) -> Iterator[tuple[Dim, int, int]]:
+    """A regrouped side's dimensions, inner ones first, with the elements below and up to each."""
+    low = 1
+    for tensor, dim in reversed(side):
+        high = low * axes.shapes[tensor][dim]
+        yield axes.dims[(tensor, dim)], low, high
+        low = high
+
+
+def _find_cuts(axes: LoopAxes) -> None:
+    """Cut every dimension where a reshape cuts it, until nothing changes."""
+    cuts: dict[Dim, set[int]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for group in axes.regroups:
+            sides = [list(_positions(axes, side)) for side in (group.old, group.new)]
+            places = {high for side in sides for _, _, high in side}
+            places |= {low * c for side in sides for axis, low, _ in side for c in cuts.get(axis, ())}
+            for axis, low, high in itertools.chain(*sides):
+                inside = {place // low for place in places if low < place < high}
+                if any(place % low for place in places if low < place < high):
+                    _refuse_reshape(group.node)
+                changed |= not inside <= cuts.setdefault(axis, set())
+                cuts[axis] |= inside
+    for group in axes.regroups:
+        for axis, low, high in itertools.chain(*(_positions(axes, s) for s in (group.old, group.new))):
+            ends = [*sorted(cuts[axis]), high // low]
+            if any(b % a for a, b in itertools.pairwise(ends)):
+                _refuse_reshape(group.node)
+    axes.cuts = {axis: tuple(sorted(found, reverse=True)) for axis, found in cuts.items() if found}
+
+
+def _refuse_reshape(node: str) -> None:
+    raise LoweringError(
+        f"node {node}: the reshape neither splits axes nor merges whole ones; its axes have no common parts"
+    )
+
+
+def _find_atoms(axes: LoopAxes) -> None:
+    """Join the atoms that reshapes pair, and note the extent of each."""
+    for group in axes.regroups:
+        old, new = ([a for dim in side for a in axes.atoms(*dim)] for side in (group.old, group.new))
+        for first, second in zip(old, new, strict=True):
+            axes.joined.union(first, second)
+    for tensor, shape in axes.shapes.items():
+        for dim, extent in enumerate(shape):
+            found = axes.dims[(tensor, dim)]
+            ends = [extent, *axes.cuts.get(found, ()), 1]
+            for atom, (high, low) in zip(axes.atoms(tensor, dim), itertools.pairwise(ends), strict=True):
+                axes.extents[atom] = high // low
+
+
+def relate_axes(graph: Graph) -> LoopAxes:
+    """Unify the dimensions of a graph's live part; no axis has a role yet.
+
+    Raises LoweringError for a reshape that cuts axes across each other.
+    """
+    axes = LoopAxes(graph, live_nodes(graph))
+    for node in axes.live:
+        axes.shapes[node.name] = node.type.shape
+        if not (is_view(node) and input_path(graph, node.name)):
+            _add_uses(axes, node)
+    for node in axes.live:
+        _relate(axes, node)
+    _find_cuts(axes)
+    _find_atoms(axes)
+    return axes

@@ -1,0 +1,199 @@
+"""Merging axes that always lie next to each other in memory, and ordering dimensions as memory has them.
+
+A batch of products with one weight matrix is one product with more rows: wherever the batch axis and the
+row axis occur, they occur together and contiguously.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
+from wsopt.frontend.axes import Dim
+from wsopt.frontend.types import Role, View
+from wsopt.graph.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class RawView:
+    """A tensor's dimensions by axis, before axes are merged. Strides are in elements.
+
+    `parts` is as in a View, empty where every dimension of the tensor is one axis.
+    """
+
+    tensor: str
+    dtype: DType
+    constant: bool
+    axes: tuple[Dim, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    origin: tuple[int, ...]
+    rank: int
+    parts: tuple[tuple[int, int], ...] = ()
+
+
+_WHOLE = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dim:
+    """One dimension of a view: possibly several of the tensor's, merged, or a part of one."""
+
+    axis: Dim
+    extent: int
+    stride: int
+    origin: tuple[int, ...]
+    part: tuple[int, int]
+
+
+def _dims(raw: RawView, kept: Mapping[Dim, Role], singles: Sequence[Dim]) -> tuple[_Dim, ...]:
+    """The dimensions that carry an axis. Those of extent one are broadcast, unless TMA has to see them, or they are
+    `singles`, which are broadcast nowhere.
+    """
+    parts = raw.parts or (_WHOLE,) * len(raw.axes)
+    dims = zip(raw.axes, raw.extents, raw.strides, raw.origin, parts, strict=True)
+    return tuple(
+        _Dim(axis, extent, stride, (origin,), part)
+        for axis, extent, stride, origin, part in dims
+        if axis in singles or (axis in kept and (extent > 1 or kept[axis] is not Role.BATCH))
+    )
+
+
+def _find(dims: tuple[_Dim, ...], axis: Dim) -> _Dim | None:
+    return next((dim for dim in dims if dim.axis == axis), None)
+
+
+def _mergeable(
+    views: Sequence[tuple[_Dim, ...]], outer: Dim, inner: Dim, singles: Sequence[Dim] = ()
+) -> bool:
+    """Whether two axes lie together in every tensor, at these extents and at others."""
+    for dims in views:
+        first, second = _find(dims, outer), _find(dims, inner)
+        if (first is None) != (second is None):
+            return False
+        if first and second:
+            others = [dim for dim in dims if dim not in (first, second) and dim.axis not in singles]
+            if not _lie_together(first, second) or any(_is_between(first, dim, second) for dim in others):
+                return False
+    return True
+
+
+def _is_between(first: _Dim, dim: _Dim, second: _Dim) -> bool:
+    """Whether a dimension of one element would part two others if it had more."""
+    apart = dim.extent == 1 and dim.stride == first.stride
+    return apart and first.origin[-1] < dim.origin[0] < second.origin[0]
+
+
+def _lie_together(first: _Dim, second: _Dim) -> bool:
+    """Whether two dimensions are one with more elements; of two of the tensor's all between has to be in them."""
+    if first.stride != second.extent * second.stride:
+        return False
+    return first.origin[-1] == second.origin[0] or (first.part[1] == 1 and second.part[0] == 0)
+
+
+def _merged(dims: tuple[_Dim, ...], outer: Dim, inner: Dim) -> tuple[_Dim, ...]:
+    first, second = _find(dims, outer), _find(dims, inner)
+    if first is None or second is None:
+        return dims
+    joined = _Dim(inner, first.extent * second.extent, second.stride, *_join_origins(first, second))
+    return tuple(joined if dim is second else dim for dim in dims if dim is not first)
+
+
+def _join_origins(first: _Dim, second: _Dim) -> tuple[tuple[int, ...], tuple[int, int]]:
+    """Origin and part of two dimensions that become one; two parts of one dimension grow together."""
+    (take, _), (inner_take, step) = first.part, second.part
+    if first.origin[-1] != second.origin[0]:
+        return first.origin + second.origin, (take, step)
+    return first.origin + second.origin[1:], (take * inner_take if len(first.origin) == 1 else take, step)
+
+
+def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Dim, Role]) -> View:
+    """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
+
+    What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is.
+    """
+    outer = {Role.BATCH: 0, Role.GROUP: 1}
+    ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], 2), dim.stride > 0, -dim.stride))
+    parts = tuple(dim.part for dim in ordered)
+    return View(
+        tensor=raw.tensor,
+        dtype=raw.dtype,
+        roles=tuple(roles[dim.axis] for dim in ordered),
+        extents=tuple(dim.extent for dim in ordered),
+        strides=tuple(dim.stride for dim in ordered),
+        origin=tuple(dim.origin for dim in ordered),
+        rank=raw.rank,
+        constant=raw.constant,
+        parts=parts if any(part != _WHOLE for part in parts) else (),
+    )
+
+
+def merge_views(
+    raws: Sequence[RawView],
+    roles: Mapping[Dim, Role],
+    batches: Sequence[Dim],
+    extents: Mapping[Dim, int],
+    counted: frozenset[Dim] = frozenset(),
+    *,
+    singles: Sequence[Dim] = (),
+    groups: bool = False,
+) -> tuple[list[View], dict[Dim, Role], tuple[tuple[Role, int], ...]]:
+    """Merge batch axes into each other and into the rows where memory allows it.
+
+    Axes that are `counted` stay as they are, for an index along a merged one would be another. `singles` are batch
+    axes of one element: those that memory allows to be merged may have any extent at run time. With `groups`
+    a second batch axis may be left, which becomes the group. Returns the views, in the order given, the
+    roles of the axes that are left, and the extent of every role. LoweringError if more batch axes are left
+    than a tile has.
+    """
+    views = [_dims(raw, roles, singles) for raw in raws]
+    sizes = dict(extents)
+    row = next(axis for axis, role in roles.items() if role is Role.ROW)
+    left = list(batches)
+    inner: Dim = row
+    for outer in reversed(batches):
+        if not counted & {outer, inner} and _mergeable(views, outer, inner, singles):
+            views = [_merged(dims, outer, inner) for dims in views]
+            sizes[inner] *= sizes[outer]
+            left.remove(outer)
+        else:
+            inner = outer
+    views = _with_singles(views, singles, [axis for axis in (*left, row) if axis not in counted])
+    if len(left) > 1 + groups:
+        raise LoweringError(
+            f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
+            f"a kernel takes {'two' if groups else 'one'}: {remedies.ALIKE}"
+        )
+    roles = {axis: role for axis, role in roles.items() if axis not in batches or axis in left}
+    if len(left) > 1:
+        roles[_group(left, views, roles)] = Role.GROUP
+    found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
+    order = tuple((role, found[role]) for role in Role if role in found)
+    return [_view(raw, dims, roles) for raw, dims in zip(raws, views, strict=True)], roles, order
+
+
+def _with_singles(
+    views: Sequence[tuple[_Dim, ...]], singles: Sequence[Dim], axes: Sequence[Dim]
+) -> list[tuple[_Dim, ...]]:
+    """The views with each axis of one element merged into one of `axes`, or left out where it cannot be."""
+    found = list(views)
+    for single in reversed(singles):
+        inner = next((axis for axis in axes if _mergeable(found, single, axis)), None)
+        if inner is None:
+            found = [tuple(dim for dim in dims if dim.axis != single) for dims in found]
+        else:
+            found = [_merged(dims, single, inner) for dims in found]
+    return found
+
+
+def _group(left: Sequence[Dim], views: Sequence[tuple[_Dim, ...]], roles: Mapping[Dim, Role]) -> Dim:
+    """Of two batch axes the one along which more streamed tensors are broadcast; the inner one of equals."""
+
+    def missing(axis: Dim) -> int:
+        streamed = [dims for dims in views if any(roles.get(dim.axis) is Role.STREAM for dim in dims)]
+        return sum(_find(dims, axis) is None for dims in streamed)
+
+    outer, inner = left
+    return outer if missing(outer) > missing(inner) else inner

@@ -1,0 +1,161 @@
+"""What slabs hold beyond the end of the streamed axis, and choices where it would count.
+
+TMA fills a box beyond a tensor's end with zeros. Zeros add nothing to a product of loaded rows, but a score
+of zero takes part in a maximum, and its exponential in a sum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from wsopt.frontend.algebra import factor, is_number
+from wsopt.frontend.expand import Term
+from wsopt.frontend.types import Bound
+from wsopt.frontend.values import SINKS, Flow, Rewriter, Value, reachable
+from wsopt.graph.types import DType
+
+_FINITE = "finite"
+_ANY = "any"
+
+State = float | str
+"""A value beyond the end: a number that it is known to be, some finite number, or anything, nan included."""
+
+_SMOOTH = frozenset(
+    {"add", "sub", "mul", "maximum", "minimum", "neg", "abs", "tanh_approx", "sin", "cos", "erf"}
+)
+"""Primitives whose result is finite for finite operands (an overflow of a sum or product aside)."""
+
+
+@dataclass(slots=True)
+class _Padder(Rewriter):
+    """Makes every maximum and sum ignore what lies beyond the end. `states` are of the new values."""
+
+    states: dict[str, State] = field(default_factory=dict)
+    unmasked: dict[str, Term] = field(default_factory=dict)
+    padded: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+        if value.primitive in SINKS:
+            args = (self._neutral(value, args[0]), *args[1:])
+        elif value.primitive == "exp2":
+            args = (self._exponent(args[0]),)
+        return self.copy(value, args)
+
+    # --- where it would count -----------------------------------------------------------------------
+
+    def _neutral(self, value: Value, term: Term) -> Term:
+        """A sink's operand with what it ignores beyond the end."""
+        state = self.state(term)
+        match value.primitive:
+            case "reduce_max":
+                return term if state == -math.inf else self._inside(term, -math.inf)
+            case "reduce_sum":
+                return term if state == 0 else self._inside(term, 0.0)
+            case _:  # the other operand of the product is zero there
+                return term if state != _ANY and math.isfinite(_number(state)) else self._inside(term, 0.0)
+
+    def _inside(self, term: Term, other: float) -> Term:
+        assert isinstance(term, str), "what is summed along the stream is no number"
+        value = self.pool[term]
+        if value.primitive.startswith("round_") and isinstance(value.args[0], str):
+            return self.copy(value, (self._inside(value.args[0], other),))
+        along = self.pool.along
+        inside = self.pool.make(f"inside_{along}", (), DType.BOOL, value.node, spans=frozenset({along}))
+        chosen = self.pool.make("where", (inside, term, other), DType.F32, value.node)
+        if isinstance(chosen, str) and self.pool.match(chosen, "where"):
+            self.unmasked[chosen] = term
+            if other == -math.inf:
+                scale, base = factor(self.pool, term)
+                self.padded[str(base)] = (scale, chosen)
+        return chosen
+
+    def _exponent(self, term: Term) -> Term:
+        """x - r with the x that the maximum in r was taken of, so that one choice serves both."""
+        args = self.pool.match(term, "sub")
+        if args is None:
+            return term
+        k, x = factor(self.pool, args[0])
+        scale, chosen = self.padded.get(str(x), (0.0, ""))
+        if k * scale <= 0:
+            return term
+        node = self.pool.node(term)
+        first = self.pool.make("mul", (chosen, k / scale), DType.F32, node)
+        return self.pool.make("sub", (first, args[1]), DType.F32, node)
+
+    # --- what stands there --------------------------------------------------------------------------
+
+    def state(self, term: Term) -> State:
+        """What a value is beyond the end."""
+        if not isinstance(term, str):
+            return float(term) if not isinstance(term, bool) else _FINITE
+        for name in sorted(reachable(self.pool, [term], through_sinks=False), key=lambda n: int(n[1:])):
+            if name not in self.states:
+                self.states[name] = self._state(self.pool[name])
+        return self.states[term]
+
+    def _known(self, term: Term) -> State:
+        return self.states[term] if isinstance(term, str) else float(term)
+
+    def _state(self, value: Value) -> State:
+        primitive = value.primitive
+        if primitive == "product" or (primitive == "source" and self.pool.along in value.spans):
+            return 0.0
+        if primitive in ("source", *SINKS) or primitive.startswith(("iota_", "inside_", "extent_")):
+            return _FINITE
+        if primitive == "where":
+            return self._choice(value)
+        states = [self._known(a) for a in value.args]
+        if primitive.startswith("round_"):
+            return states[0]
+        if primitive == "mul" and 0.0 in states:
+            return 0.0 if _ANY not in states and all(math.isfinite(_number(s)) for s in states) else _ANY
+        if primitive in ("add", "sub") and states[0] == -math.inf and states[1] == _FINITE:
+            return -math.inf
+        if primitive == "mul" and states[0] == -math.inf and is_number(value.args[1]):
+            return -math.inf if _number(states[1]) > 0 else _ANY
+        if primitive == "exp2" and states[0] in (-math.inf, 0.0):
+            return 0.0 if states[0] == -math.inf else 1.0
+        if primitive in ("neg", "abs", "tanh_approx", "sin", "erf", "add", "sub") and set(states) == {0.0}:
+            return 0.0
+        if primitive in _SMOOTH and all(math.isfinite(_number(s)) for s in states) and _ANY not in states:
+            return _FINITE
+        return _FINITE if value.dtype in (DType.BOOL, DType.I32) else _ANY
+
+    def _choice(self, value: Value) -> State:
+        condition, x, y = value.args
+        states = [self._known(x), self._known(y)]
+        if isinstance(condition, str) and self.pool[condition].primitive.startswith("inside_"):
+            return states[1]
+        if states[0] == states[1]:
+            return states[0]
+        finite = _ANY not in states and all(math.isfinite(_number(s)) for s in states)
+        return _FINITE if finite else _ANY
+
+
+def _number(state: State) -> float:
+    """The number that a state is; any for one that is only known to be finite."""
+    return state if isinstance(state, float) else 1.0
+
+
+def pad_stream(
+    flow: Flow, extent: int, unmasked: dict[str, Term]
+) -> tuple[Flow, tuple[Bound, ...], dict[str, Term]]:
+    """The same outputs where slabs reach beyond the end of the streamed axis, with the bound that brings.
+
+    `unmasked` is from `split_masks`; the pairs of the choices by the end are added to it.
+    """
+    padder = _Padder(flow)
+    found = padder.run()
+    pairs = {
+        str(padder.term(outer)): padder.term(inner)
+        for outer, inner in unmasked.items()
+        if outer in padder.new
+    }
+    bounds = (Bound(0, -1, extent - 1),) if padder.unmasked else ()
+    return found, bounds, {**pairs, **padder.unmasked}
+
+
+def pad_rows(flow: Flow) -> Flow:
+    """The same outputs where a tile's rows reach beyond the end of the axis that is reduced."""
+    return _Padder(flow).run()

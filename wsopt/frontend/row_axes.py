@@ -1,0 +1,100 @@
+"""Roles of the axes of a graph that reduces whole rows: the reduced axis is the column axis of every tile."""
+
+from __future__ import annotations
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.axes import Dim
+from wsopt.frontend.chain import NORMS
+from wsopt.frontend.loop_axes import LoopAxes, relate_axes
+from wsopt.frontend.types import Role
+from wsopt.graph.needed import live_nodes
+from wsopt.graph.ops import OPS, CostClass
+from wsopt.graph.types import Graph, Node
+
+
+def reduces_rows(node: Node) -> bool:
+    """Whether a node's values depend on others along an axis of its operand."""
+    return OPS[node.op].cost is CostClass.REDUCTION or node.op == "softmax" or node.op in NORMS
+
+
+def row_reductions(graph: Graph) -> tuple[str, ...]:
+    """The nodes of a graph's live part that reduce an axis, in order."""
+    return tuple(node.name for node in live_nodes(graph) if reduces_rows(node))
+
+
+def _reduced(axes: LoopAxes, node: Node) -> tuple[Dim, ...]:
+    """The atoms of the axis that a node reduces."""
+    use = axes.use(node, 0)
+    dim = len(axes.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
+    return axes.atoms(use, dim)
+
+
+def _column(axes: LoopAxes) -> Dim:
+    """The one axis that all reductions go along. Raises LoweringError where there are several.
+
+    What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
+    do they and an axis that is stored.
+    """
+    found: dict[Dim, str] = {}
+    for node in axes.live:
+        if reduces_rows(node):
+            atoms = _reduced(axes, node)
+            if len(atoms) != 1:
+                raise LoweringError(
+                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
+                    "declare the inputs with the shape after it"
+                )
+            found.setdefault(atoms[0], node.name)
+    if not one_axis(axes, list(found)):
+        names = " and ".join(found.values())
+        raise LoweringError(
+            f"nodes {names} reduce different axes; a kernel holds one axis whole: "
+            "where the axes are neighbours, declare them as one"
+        )
+    stored = [atom for name in axes.graph.outputs for atom in reversed(_dims(axes, name))]
+    whole = next((axis for axis in stored if one_axis(axes, [*found, axis])), None)
+    same = [*found, *([whole] if whole is not None else [])]
+    for other in same[1:]:
+        axes.joined.union(same[0], other)
+    column: Dim = axes.joined[same[0]]
+    axes.extents[column] = axes.extents[same[0]]
+    return column
+
+
+def one_axis(axes: LoopAxes, found: list[Dim]) -> bool:
+    """Whether axes can count as one: they have one extent, and no tensor has two of them."""
+    names = set(found)
+    apart = any(len(names & set(_dims(axes, use))) > 1 for use in axes.shapes)
+    return len({axes.extents[axis] for axis in names}) == 1 and not apart
+
+
+def _dims(axes: LoopAxes, use: str) -> list[Dim]:
+    """The atoms of all dimensions of a tensor."""
+    return [atom for dim in range(len(axes.shapes[use])) for atom in axes.atoms(use, dim)]
+
+
+def _others(axes: LoopAxes, column: Dim) -> list[Dim]:
+    """The other axes of the nodes, outer ones first, and among them those of one element."""
+    found: dict[Dim, None] = {}
+    for node in sorted(axes.live, key=lambda node: -node.type.rank):
+        for dim in range(node.type.rank):
+            found.update((atom, None) for atom in axes.atoms(node.name, dim))
+    return [axis for axis in found if axis != column]
+
+
+def row_axes(graph: Graph) -> LoopAxes:
+    """The axes of a graph without products, with their roles: columns are reduced, the rest are rows.
+
+    Raises LoweringError for reductions along different axes, and for a tensor of a single row.
+    """
+    axes = relate_axes(graph)
+    column = _column(axes)
+    outer = _others(axes, column)
+    others = [axis for axis in outer if axes.extents[axis] > 1]
+    if not others:
+        raise LoweringError(f"graph {graph.name}: there is one row; a kernel spreads rows over the card")
+    *batches, row = others
+    axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
+    axes.batches = batches
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1]
+    return axes

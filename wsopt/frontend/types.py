@@ -1,0 +1,318 @@
+"""Regions as frozen data: what of a graph becomes one kernel, before it is cut to tiles.
+
+A region has axes, each with a role; views of the graph's tensors along them; the products, reductions and scalar
+statements of its streamed loop; and what follows them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wsopt.graph.types import DType
+
+Scalar = int | float
+
+
+class Role(StrEnum):
+    """What an axis is to the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
+    held whole (inner: what a product in the loop contracts that does not stream).
+
+    `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys.
+    """
+
+    BATCH = "batch"
+    GROUP = "group"
+    ROW = "row"
+    COLUMN = "column"
+    STREAM = "stream"
+    INNER = "inner"
+
+
+OUTER = (Role.BATCH, Role.GROUP)
+"""The axes along which a tile has one element."""
+
+
+FULL = frozenset({Role.ROW, Role.COLUMN})
+"""The axes of a whole tile, as opposed to a row, a column or a scalar of it."""
+
+
+SLAB = frozenset({Role.ROW, Role.STREAM})
+"""The axes of a tile of values inside the loop: the block's rows by one slab of the streamed axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
+
+    `extents` and `strides` are in elements; `roles` gives each dimension's axis. Dimensions of extent one
+    are left out, and axes that were merged are one dimension. `origin` says for each dimension which
+    dimensions of the graph's tensor, of `rank` dimensions, it stands for.
+
+    `parts` is empty unless a dimension of the tensor was split between axes. It has (take, step) for each
+    dimension: of the first tensor's dimension in its origin only `take` neighbours belong to it (0: all), and
+    of the last one every `step`-th element. So heads split into (8, 4) are (0, 4) and (4, 1).
+    """
+
+    tensor: str
+    dtype: DType
+    roles: tuple[Role, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    origin: tuple[tuple[int, ...], ...]
+    rank: int
+    constant: bool = False
+    parts: tuple[tuple[int, int], ...] = ()
+
+    def position(self, role: Role) -> int | None:
+        """Which dimension carries this axis, or None where the tensor is broadcast along it."""
+        return self.roles.index(role) if role in self.roles else None
+
+    def stride(self, role: Role) -> int:
+        """Elements between neighbours along an axis; 0 where the tensor is broadcast along it."""
+        found = self.position(role)
+        return 0 if found is None else self.strides[found]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements that the region reads or writes."""
+        return math.prod(self.extents) * self.dtype.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """One matmul of the region: rows of `left` with columns of `right`.
+
+    One that spans rows and columns is summed over the streamed axis; its `left` may be a value of the loop,
+    by name, and with `decay` (a row value of the loop) what was summed before a slab is multiplied by it
+    first. One that spans rows and the streamed axis contracts the inner axis and is a value of the loop.
+    `promote` asks that sums are moved to f32 registers at least every 128 elements (f8 operands).
+    """
+
+    name: str
+    left: View | str
+    right: View
+    promote: bool
+    spans: frozenset[Role] = FULL
+    decay: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A maximum or a sum along the streamed axis, or of whole rows along the columns, one a row; f32.
+
+    In the loop its name is the running result with the present slab in it, and `name.before` the one without
+    (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `decay`,
+    a row value of the loop, a sum is multiplied by it before the slab's own is added.
+    """
+
+    name: str
+    kind: str
+    value: str
+    decay: str | None = None
+
+
+class End(StrEnum):
+    """What keeps a loop's values from counting what slabs hold beyond the end of the streamed axis."""
+
+    NOTHING = "nothing"
+    """It would not count: zeros add nothing to the loop's sums."""
+    BOUND = "bound"
+    """The last of the region's bounds is the end; it moves with the axis at run time."""
+    MASKS = "masks"
+    """The graph's own masks end every row before; at run time they have to as well, which the launcher checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Element j of the streamed axis counts for row i only where row * i + stream * j + constant >= 0."""
+
+    row: int
+    stream: int
+    constant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A tensor that the loop's values or the epilogue read; `spans` are the axes of the tile it varies along."""
+
+    name: str
+    view: View
+    spans: frozenset[Role]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One scalar primitive of the loop or the epilogue, applied to whole tiles, rows or columns.
+
+    `args` are names of statements, sources, contractions, or numbers. `dtype` is the type of the result as
+    the graph means it: f32, i32, bool, or a narrower type that the value was rounded to.
+    """
+
+    name: str
+    primitive: str
+    args: tuple[str | Scalar, ...]
+    spans: frozenset[Role]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What an input's dimension has left at run time when `divisor` elements of it are split off inside."""
+
+    tensor: str
+    dim: int
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A graph output: which value of the epilogue is stored, and where.
+
+    `shape` says for each dimension of the graph's tensor which input's dimension has its extent at run
+    time, or 1 for a dimension that no axis varies along; one that is made of several axes is a product.
+    """
+
+    name: str
+    value: str
+    view: View
+    shape: tuple[tuple[str, int] | tuple[Share | int, ...] | int, ...]
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
+        return Role.COLUMN in self.view.roles
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The part of a graph that becomes one kernel.
+
+    `statements` are the epilogue's; with reductions among them a tile has whole rows, and without products
+    they are all that a tile is for: tiles of rows stream, and each is read, computed and stored. `body` is what
+    one slab of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
+    what each consumer computes beside the products of a slab from its `tiles` of the operands. Outside
+    `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
+    `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
+    with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity.
+    """
+
+    name: str
+    doc: str
+    extents: tuple[tuple[Role, int], ...]
+    contractions: tuple[Contraction, ...]
+    sources: tuple[Source, ...]
+    statements: tuple[Statement | Reduction, ...]
+    outputs: tuple[Output, ...]
+    body: tuple[Statement | Reduction | Contraction, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    unmasked: tuple[tuple[str, str], ...] = ()
+    beside: tuple[Statement | Reduction, ...] = ()
+    tiles: tuple[Source, ...] = ()
+    end: End = End.NOTHING
+    full_rows: bool = False
+
+    def extent(self, role: Role) -> int:
+        """Elements along an axis; 1 for an axis the region does not have."""
+        return dict(self.extents).get(role, 1)
+
+    @property
+    def streams_rows(self) -> bool:
+        """Whether there is no product: whole rows of the tensors stream through the block."""
+        return not self.contractions
+
+    @property
+    def computes_values(self) -> bool:
+        """Whether consumers do arithmetic in the loop: then all run one program."""
+        return bool(self.body or self.beside) or self.streams_rows
+
+    @property
+    def counts_stream(self) -> bool:
+        """Whether the epilogue reads the extent of the streamed axis."""
+        return any(getattr(item, "primitive", "") == "extent_stream" for item in self.statements)
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether rows of a tile are reduced, so that a tile has to have all columns."""
+        return any(isinstance(item, Reduction) for item in self.statements)
+
+    @property
+    def operand_dtype(self) -> DType:
+        """Element type of the tensor cores' operands; without products of the first tensor that streams."""
+        return self.contractions[0].right.dtype if self.contractions else self.operands[0].dtype
+
+    @property
+    def promote(self) -> bool:
+        """Whether any product asks for sums in f32 registers."""
+        return any(contraction.promote for contraction in self.contractions)
+
+    @property
+    def full_sources(self) -> tuple[Source, ...]:
+        """The sources that TMA brings for the epilogue: whole tiles, varying along rows and columns."""
+        return () if self.streams_rows else self._tiles
+
+    @property
+    def row_sources(self) -> tuple[Source, ...]:
+        """The sources whose tiles of rows stream, where there is no product."""
+        return self._tiles if self.streams_rows else ()
+
+    @property
+    def _tiles(self) -> tuple[Source, ...]:
+        return tuple(source for source in self.sources if source.spans == FULL)
+
+    @property
+    def tile_outputs(self) -> tuple[Output, ...]:
+        """The outputs that vary along rows and columns: whole tiles, which TMA moves."""
+        return tuple(output for output in self.outputs if output.is_tile)
+
+    @property
+    def row_outputs(self) -> tuple[Output, ...]:
+        """The outputs of one value a row."""
+        return tuple(output for output in self.outputs if not output.is_tile)
+
+    @property
+    def operands(self) -> tuple[View, ...]:
+        """The streamed tensors, each once, left ones first."""
+        if self.streams_rows:
+            return tuple(dict.fromkeys(source.view for source in self.row_sources))
+        return tuple(view for view in self._product_views if Role.STREAM in view.roles)
+
+    @property
+    def streamed_sources(self) -> tuple[Source, ...]:
+        """The sources that vary along the streamed axis: they come slab by slab, as operands do."""
+        return tuple(source for source in self.sources if Role.STREAM in source.spans)
+
+    @property
+    def streams(self) -> tuple[View, ...]:
+        """All tensors that are streamed, each once: operands, then what the loop's values read."""
+        return tuple(dict.fromkeys((*self.operands, *(s.view for s in self.streamed_sources))))
+
+    @property
+    def residents(self) -> tuple[View, ...]:
+        """The products' operands that the loop holds, each once."""
+        return tuple(view for view in self._product_views if Role.STREAM not in view.roles)
+
+    @property
+    def _product_views(self) -> tuple[View, ...]:
+        views = [c.left for c in self.contractions] + [c.right for c in self.contractions]
+        return tuple(dict.fromkeys(view for view in views if isinstance(view, View)))
+
+    def operand_name(self, view: View) -> str:
+        """A name for a streamed tensor: its own, with a number where it is streamed in more than one way."""
+        same = [other for other in self.streams if other.tensor == view.tensor]
+        return view.tensor if len(same) == 1 else f"{view.tensor}_{same.index(view)}"
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the products, as if nothing were masked."""
+        inner = self.extent(Role.INNER)
+        whole = math.prod(extent for role, extent in self.extents if role is not Role.INNER)
+        columns = self.extent(Role.COLUMN)
+        return 2 * sum(whole if c.spans == FULL else whole // columns * inner for c in self.contractions)
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """Bytes that any kernel for this region moves: every tensor read or written once."""
+        views = [*self._product_views, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
+        return sum({view.tensor: view.nbytes for view in views}.values())

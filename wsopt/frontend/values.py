@@ -1,0 +1,187 @@
+"""Values of a loop and its epilogue as a graph of scalar primitives in which equal values are one.
+
+So a maximum that is written out beside a softmax is the softmax's own, and a rewrite needs no search for
+copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from wsopt.frontend.expand import Term
+from wsopt.frontend.types import FULL, SLAB, Role
+from wsopt.graph.types import DType
+
+REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
+"""Primitives that reduce a value along the pool's axis, one result a row."""
+
+SINKS = (*REDUCTIONS, "contract")
+"""Primitives whose result is complete only after the loop; a sum or a product may have a decay, last."""
+
+_FIXED = {"product": SLAB, "contract": FULL, **dict.fromkeys(REDUCTIONS, frozenset({Role.ROW}))}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One primitive applied to values and numbers.
+
+    `label` tells leaves apart: the node of a `product` or `contract`, the use of a `source`, the axis of an
+    iota. `node` is the graph's node that it was made for. `needs` are the sinks that it depends on.
+    """
+
+    primitive: str
+    args: tuple[Term, ...]
+    spans: frozenset[Role]
+    dtype: DType
+    label: tuple[str, int]
+    node: str
+    needs: frozenset[str]
+
+
+_NO_LABEL = ("", 0)
+
+
+Simplify = Callable[["Pool", str, tuple[Term, ...], DType, str], Term | None]
+"""What a primitive on these operands is equal to, or None: see `algebra.simplify`."""
+
+
+@dataclass(slots=True)
+class Pool:
+    """Values by name, every one after those it reads. `along` is the axis that reductions go along."""
+
+    simplify: Simplify
+    values: dict[str, Value] = field(default_factory=dict)
+    _known: dict[object, str] = field(default_factory=dict)
+    along: Role = Role.STREAM
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def make(
+        self,
+        primitive: str,
+        args: tuple[Term, ...],
+        dtype: DType,
+        node: str,
+        label: tuple[str, int] = _NO_LABEL,
+        spans: frozenset[Role] | None = None,
+    ) -> Term:
+        """The value of a primitive, simplified; an older one if it is the same.
+
+        `spans` are given for leaves; others vary along what their operands vary along.
+        """
+        simpler = self.simplify(self, primitive, args, dtype, node)
+        if simpler is not None:
+            return simpler
+        key = (primitive, tuple((type(a), repr(a)) for a in args), dtype, label)
+        if key not in self._known:
+            name = f"%{len(self.values)}"
+            self._known[key] = name
+            self.values[name] = self._value(primitive, args, dtype, node, label, spans)
+        return self._known[key]
+
+    def _value(
+        self,
+        primitive: str,
+        args: tuple[Term, ...],
+        dtype: DType,
+        node: str,
+        label: tuple[str, int],
+        spans: frozenset[Role] | None,
+    ) -> Value:
+        read = [a for a in args if isinstance(a, str)]
+        found: frozenset[Role] = frozenset().union(*(self.values[a].spans for a in read))
+        spans = _FIXED.get(primitive, found if spans is None else spans)
+        needs: frozenset[str] = frozenset().union(*(self.needs(a) for a in read))
+        return Value(primitive, args, spans, dtype, label, node, needs)
+
+    def needs(self, term: Term) -> frozenset[str]:
+        """The sinks that a term depends on, itself among them."""
+        if not isinstance(term, str):
+            return frozenset()
+        own = {term} if self.values[term].primitive in SINKS else set()
+        return self.values[term].needs | own
+
+    def spans(self, term: Term) -> frozenset[Role]:
+        """The axes that a term varies along."""
+        return self.values[term].spans if isinstance(term, str) else frozenset()
+
+    def streams(self, term: Term) -> bool:
+        """Whether a term varies along the axis that is reduced: the streamed one, or a row held whole."""
+        return self.along in self.spans(term)
+
+    def is_f32(self, term: Term) -> bool:
+        """Whether a term is a value of type f32."""
+        return isinstance(term, str) and self.values[term].dtype is DType.F32
+
+    def match(self, term: Term, *primitives: str) -> tuple[Term, ...] | None:
+        """The operands of a term that one of these primitives makes, or None."""
+        if isinstance(term, str) and self.values[term].primitive in primitives:
+            return self.values[term].args
+        return None
+
+    def node(self, term: Term) -> str:
+        """The graph's node that a term was made for."""
+        return self.values[term].node if isinstance(term, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A pool and the values of it that are the graph's outputs."""
+
+    pool: Pool
+    outputs: tuple[Term, ...]
+
+    def live(self) -> Iterator[tuple[str, Value]]:
+        """The values that an output depends on, each after those it reads."""
+        wanted = reachable(self.pool, self.outputs)
+        return ((name, value) for name, value in self.pool.values.items() if name in wanted)
+
+
+def reachable(pool: Pool, terms: Iterable[Term], *, through_sinks: bool = True) -> frozenset[str]:
+    """What terms depend on, themselves included; without `through_sinks` no further than the sinks."""
+    found: set[str] = set()
+    waiting = [term for term in terms if isinstance(term, str)]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        value = pool[name]
+        if through_sinks or value.primitive not in SINKS:
+            waiting.extend(a for a in value.args if isinstance(a, str))
+    return frozenset(found)
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """Copies a flow into a new pool, value by value; subclasses' `visit` changes some on the way."""
+
+    flow: Flow
+    pool: Pool = field(init=False)
+    new: dict[str, Term] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.pool = Pool(self.flow.pool.simplify, along=self.flow.pool.along)
+
+    def term(self, old: Term) -> Term:
+        """What an old term has become."""
+        return self.new[old] if isinstance(old, str) else old
+
+    def run(self) -> Flow:
+        """The rewritten flow."""
+        for name, value in self.flow.live():
+            self.new[name] = self.visit(name, value, tuple(self.term(a) for a in value.args))
+        return Flow(self.pool, tuple(self.term(output) for output in self.flow.outputs))
+
+    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+        """The new value for an old one, whose operands have become `args`."""
+        del name
+        return self.copy(value, args)
+
+    def copy(self, value: Value, args: tuple[Term, ...]) -> Term:
+        """The same primitive on new operands."""
+        spans = value.spans if not value.args else None
+        return self.pool.make(value.primitive, args, value.dtype, value.node, value.label, spans)

@@ -1,0 +1,1 @@
+"""From a region and a structure to a tile program."""

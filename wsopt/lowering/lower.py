@@ -1,0 +1,251 @@
+"""Cutting a region to a structure: the tile program with its operations, dependences, rings and costs."""
+
+from __future__ import annotations
+
+import math
+
+from wsopt.frontend.types import Contraction, Region, Role, View
+from wsopt.graph.types import DType
+from wsopt.lowering.cut import Cut
+from wsopt.lowering.row_cut import lower_rows
+from wsopt.lowering.slab import lower_slabs
+from wsopt.machine.cost import alu_cycles
+from wsopt.machine.types import Machine
+from wsopt.perf import costs
+from wsopt.perf.beside import beside_cycles
+from wsopt.perf.pace import Pace, loop_pace, ring_slots, slab_demand
+from wsopt.program.beside import views_read
+from wsopt.program.program import Edge, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
+from wsopt.program.structures import column_role, row_role
+from wsopt.program.types import Placement, Sharing, Space, Structure
+
+
+def load_name(region: Region, view: View, consumer: int | None, copy: int = 0) -> str:
+    """The name of a load and of the tile it fills: by tensor, by consumer where each has its rows, by slab."""
+    name = region.operand_name(view)
+    return (name if consumer is None else f"{name}@{consumer}") + _slab(copy)
+
+
+def _slab(copy: int) -> str:
+    """The ending of a name that tells the slabs of an iteration apart."""
+    return f"#{copy}" if copy else ""
+
+
+def _load(cut: Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
+    """One TMA load of a slab of a streamed tensor."""
+    name, machine = load_name(cut.region, view, consumer, copy), cut.machine
+    busy = costs.load_cycles(costs.view_lines(cut.s, view, machine), machine, pace.clock_mhz)
+    first = machine.first_bytes(machine.latency.tma_load_l2)
+    cut.load(name, view, costs.tile_shape(cut.s, view), busy, first, consumer=consumer, copy=copy)
+
+
+def _loads(cut: Cut, copy: int, pace: Pace) -> None:
+    """The streamed tensors: along the accumulator's rows one tile a consumer, along its columns one for all."""
+    row = row_role(cut.s.swap)
+    for view in cut.region.operands:
+        if row in view.roles:
+            for consumer in range(cut.s.at_once):
+                _load(cut, view, consumer, copy, pace)
+        else:
+            _load(cut, view, None, copy, pace)
+
+
+def operand_tiles(
+    region: Region, s: Structure, contraction: Contraction, consumer: int, copy: int
+) -> tuple[str, str]:
+    """The tiles that feed the rows and the columns of a consumer's product."""
+    rows, columns = contraction.left, contraction.right
+    assert isinstance(rows, View), "a value of the loop is no tile of the ring"
+    if s.swap:
+        rows, columns = columns, rows
+    slot = consumer if s.sharing is Sharing.ROWS else 0
+    return f"tile:{load_name(region, rows, slot, copy)}", f"tile:{load_name(region, columns, None, copy)}"
+
+
+def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
+    """One product of a slab; with promotion into partial sums, which a second operation adds up."""
+    name = f"{contraction.name}@{consumer}{_slab(copy)}"
+    busy = costs.mma_cycles(cut.region, cut.s, cut.machine)
+    latency = cut.machine.latency
+    shape = (cut.s.rows, cut.s.columns)
+    out = f"partial:{name}" if contraction.promote else f"sum:{contraction.name}@{consumer}"
+    cut.values.append(Value(out, shape, DType.F32, Space.REGISTERS, consumer))
+    # The tensor core is shared fairly: a product takes as long as all products of its slab together.
+    crowd = cut.s.at_once * len(cut.region.contractions)
+    cut.ops.append(
+        TileOp(
+            name=f"mma:{name}",
+            kind=OpKind.MMA,
+            placement=Placement.LOOP,
+            inputs=operand_tiles(cut.region, cut.s, contraction, consumer, copy),
+            output=out,
+            consumer=consumer,
+            unit=Unit.TENSOR,
+            issue=math.ceil(
+                costs.mma_instructions(cut.region, cut.s, cut.machine) * latency.wgmma_issue
+                + latency.mbarrier_wait
+            ),
+            busy=busy,
+            latency=math.ceil(latency.mbarrier_wait + latency.fence + busy * crowd + latency.wgmma_latency),
+            copy=copy,
+        )
+    )
+    if contraction.promote:
+        _accumulate(cut, contraction, consumer, copy)
+
+
+def _accumulate(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
+    """Adding a slab's partial sums to the sums, which all slabs of all iterations do one after another."""
+    total = f"{contraction.name}@{consumer}"
+    name = total + _slab(copy)
+    elements = cut.s.rows * cut.s.columns
+    groups = cut.s.consumer_warps // cut.machine.warps_per_warpgroup
+    cycles = math.ceil(
+        alu_cycles(cut.machine, costs.PROMOTION, elements) / groups + cut.machine.latency.arithmetic
+    )
+    if copy == 0:
+        shape = (cut.s.rows, cut.s.columns)
+        cut.values.append(Value(f"sum:{total}", shape, DType.F32, Space.REGISTERS, consumer))
+    cut.ops.append(
+        TileOp(
+            name=f"add:{name}",
+            kind=OpKind.ACCUMULATE,
+            placement=Placement.LOOP,
+            inputs=(f"partial:{name}", f"sum:{total}"),
+            output=f"sum:{total}",
+            consumer=consumer,
+            unit=Unit.ALU,
+            issue=cycles,
+            busy=cycles,
+            latency=cycles,
+            copy=copy,
+            mix=costs.PROMOTION,
+            elements=elements,
+        )
+    )
+    cut.edges.append(Edge(f"mma:{name}", f"add:{name}", 0))
+    # Partial sums are one set of registers a slab: the next product may not start before they are added up.
+    cut.edges.append(Edge(f"add:{name}", f"mma:{name}", 1))
+    last = f"add:{total}{_slab(cut.s.copies - 1)}"
+    if copy > 0:
+        cut.edges.append(Edge(f"add:{total}{_slab(copy - 1)}", f"add:{name}", 0))
+    if copy == cut.s.copies - 1:
+        cut.edges.append(Edge(last, f"add:{total}", 1))
+
+
+def _beside(cut: Cut, consumer: int, copy: int) -> None:
+    """What a consumer computes from its operand's tiles beside the products; slab after slab adds to it."""
+    name = f"beside@{consumer}{_slab(copy)}"
+    cycles, pipes = beside_cycles(cut.region, cut.s, cut.machine)
+    slot = consumer if cut.s.sharing is Sharing.ROWS else 0
+    tiles = [load_name(cut.region, view, slot, copy) for view in views_read(cut.region)]
+    cut.ops.append(
+        TileOp(
+            name=name,
+            kind=OpKind.ELEMENTWISE,
+            placement=Placement.LOOP,
+            inputs=tuple(f"tile:{tile}" for tile in tiles),
+            output=None,
+            consumer=consumer,
+            unit=None,
+            issue=cycles,
+            busy=0,
+            latency=cycles,
+            copy=copy,
+            pipes=pipes,
+            items=tuple(item.name for item in cut.region.beside),
+        )
+    )
+    cut.edges.extend(Edge(f"load:{tile}", name, 0) for tile in tiles)
+    before = f"beside@{consumer}{_slab((copy - 1) % cut.s.copies)}"
+    cut.edges.append(Edge(before, name, int(copy == 0)))
+
+
+def release_name(consumer: int, copy: int) -> str:
+    """The name of a consumer's handing back of the slot of a slab."""
+    return f"release@{consumer}{_slab(copy)}"
+
+
+def _release(cut: Cut, consumer: int, copy: int) -> None:
+    """Handing a slot back: after every product of this consumer that reads it."""
+    name, latency = release_name(consumer, copy), cut.machine.latency
+    readers = (op for op in cut.ops if _is_mma_of(op, consumer, copy))
+    cut.release(name, consumer, latency.barrier + latency.mbarrier_arrive, readers, copy=copy)
+    if cut.region.beside:
+        cut.edges.append(Edge(f"beside@{consumer}{_slab(copy)}", name, 0))
+
+
+def _is_mma_of(op: TileOp, consumer: int, copy: int) -> bool:
+    return op.kind is OpKind.MMA and op.consumer == consumer and op.copy == copy
+
+
+def _dependences(cut: Cut) -> None:
+    """Every product waits for its tiles."""
+    made = {op.output: op.name for op in cut.of(OpKind.TMA_LOAD)}
+    for op in cut.of(OpKind.MMA):
+        cut.edges.extend(Edge(made[tile], op.name, 0) for tile in op.inputs)
+
+
+def _ring(cut: Cut) -> RingPlan:
+    """All streamed tiles have the same readers, so they share one ring."""
+    loads = cut.of(OpKind.TMA_LOAD)
+    slot = [op.output for op in loads if op.copy == 0]
+    return RingPlan(
+        name="ring",
+        loads=tuple(op.name for op in loads),
+        releases=tuple(op.name for op in cut.of(OpKind.RELEASE)),
+        slot_bytes=sum(v.nbytes for v in cut.values if v.name in slot),
+    )
+
+
+def tile_l2_bytes(region: Region, s: Structure, slot_bytes: int) -> int:
+    """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
+    slabs = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
+    slabs_read = slabs if not s.tail else slabs - 1 + s.tail / s.depth
+    return math.ceil(slabs_read * slot_bytes)
+
+
+def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
+    """Cut a region to a structure.
+
+    With consumers in turns the loop's operations are those of one consumer: another's stand in the same
+    places, later. Costs are in cycles of `machine`.
+    """
+    if region.body:
+        return lower_slabs(region, s, machine)
+    if region.streams_rows:
+        return lower_rows(region, s, machine)
+    cut = Cut(region, s, machine)
+    pace = loop_pace(slab_demand(region, s, machine), machine, ring_slots(region, s, machine))
+    for copy in range(s.copies):
+        _loads(cut, copy, pace)
+    for consumer in range(cut.s.at_once):
+        for copy in range(s.copies):
+            for contraction in region.contractions:
+                _mma(cut, contraction, consumer, copy)
+            if region.beside:
+                _beside(cut, consumer, copy)
+            _release(cut, consumer, copy)
+    _dependences(cut)
+    ring = _ring(cut)
+    row, column = row_role(s.swap), column_role(s.swap)
+    trips = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies))
+    tiles = (
+        region.extent(Role.BATCH)
+        * math.ceil(region.extent(row) / s.tile_rows)
+        * math.ceil(region.extent(column) / s.columns)
+    )
+    return TileProgram(
+        region=region,
+        structure=s,
+        trips=trips,
+        tiles=tiles,
+        values=tuple(cut.values),
+        ops=tuple(cut.ops),
+        edges=tuple(cut.edges),
+        rings=(ring,),
+        epilogue=costs.epilogue_cost(region, s, machine),
+        accumulator_registers=costs.accumulator_registers(region, s, machine),
+        tile_l2_bytes=tile_l2_bytes(region, s, ring.slot_bytes),
+        dram_bytes=costs.dram_bytes(region, s, machine),
+    )

@@ -1,0 +1,298 @@
+"""Cutting a region whose loop computes values to a structure: products, phases, rescalings, releases.
+
+Each consumer has rows of its own and every step of the body; the streamed tensors are loaded once for all, each
+through a ring of its own, because each is handed back as soon as its product has read it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field, replace
+
+from wsopt.frontend.types import SLAB, Reduction, Region, Role, View
+from wsopt.graph.types import DType
+from wsopt.lowering.cut import Cut
+from wsopt.machine.types import Machine
+from wsopt.perf import costs, slab_costs
+from wsopt.program.program import Edge, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value, Work
+from wsopt.program.ranges import dealt_together, own_trips, trip_counts, walk
+from wsopt.program.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
+from wsopt.program.types import Placement, Space, Structure
+
+_OVERHEAD_TRIPS = 1.0
+"""What a tile costs beside its loop, in trips, when tiles of different length are dealt out to SMs."""
+
+
+@dataclass(slots=True)
+class _SlabCut(Cut):
+    """The same where slabs are computed with, in `steps`."""
+
+    steps: tuple[Step, ...] = field(kw_only=True)
+
+    def extent(self, role: Role) -> int:
+        """Elements of a tile along an axis."""
+        inner = slab_costs.inner_extent(self.region, self.machine)
+        return {
+            Role.ROW: self.s.rows,
+            Role.COLUMN: self.s.columns,
+            Role.STREAM: self.s.depth,
+            Role.INNER: inner,
+        }[role]
+
+
+def tile_shape(view: View, s: Structure, inner: int) -> tuple[int, ...]:
+    """Extents of a tensor's tile, batch axes left out."""
+    extents = {Role.ROW: s.rows, Role.COLUMN: s.columns, Role.STREAM: s.depth, Role.INNER: inner}
+    return tuple(extents[role] for role in view.roles if role in extents)
+
+
+def _copy_cycles(cut: _SlabCut, view: View) -> int:
+    *rows, columns = _slot_shape(cut, view)
+    width = view.dtype.bits // 8
+    pitch = view.strides[-2] if rows else columns
+    lines = costs.line_bytes(math.prod(rows), columns * width, pitch * width, cut.machine)
+    return costs.load_cycles(lines, cut.machine)
+
+
+def _slot_shape(cut: _SlabCut, view: View) -> tuple[int, ...]:
+    """Extents of what one slab's slot holds of a tensor: the rows of all consumers."""
+    return tile_shape(view, replace(cut.s, rows=cut.s.tile_rows), cut.extent(Role.INNER))
+
+
+def _load(cut: _SlabCut, view: View) -> None:
+    first = cut.machine.first_bytes(cut.machine.latency.tma_load_l2)
+    cut.load(cut.region.operand_name(view), view, _slot_shape(cut, view), _copy_cycles(cut, view), first)
+
+
+def _step_name(step: Step, consumer: int) -> str:
+    kind = {StepKind.SCORES: "mma", StepKind.SUMS: "mma", StepKind.RESCALE: "rescale", StepKind.PHASE: ""}[
+        step.kind
+    ]
+    return f"{kind}:{step.name}@{consumer}" if kind else f"{step.name}@{consumer}"
+
+
+def _product(cut: _SlabCut, step: Step, consumer: int) -> None:
+    """A product, its tiles' loads, and what the rows' side of it comes from."""
+    product, s, machine = step.product, cut.s, cut.machine
+    held = isinstance(product.left, str)
+    scores = step.kind is StepKind.SCORES
+    columns, deep = (s.depth, cut.extent(Role.INNER)) if scores else (s.columns, s.depth)
+    busy = slab_costs.product_cycles(s.rows, columns, deep, cut.region, machine, held=held)
+    count = slab_costs.product_instructions(s.rows, deep, cut.region, machine)
+    latency = machine.latency.wgmma_latency_registers if held else machine.latency.wgmma_latency
+    name = _step_name(step, consumer)
+    right = f"tile:{cut.region.operand_name(product.right)}"
+    left = f"value:{product.left}@{consumer}" if held else f"resident:{consumer}"
+    out = f"value:{step.name}@{consumer}" if scores else f"sum:{step.name}@{consumer}"
+    cut.values.append(Value(out, (s.rows, columns), DType.F32, Space.REGISTERS, consumer))
+    cut.ops.append(
+        TileOp(
+            name=name,
+            kind=OpKind.MMA,
+            placement=Placement.LOOP,
+            inputs=(left, right),
+            output=out,
+            consumer=consumer,
+            unit=Unit.TENSOR,
+            issue=math.ceil(slab_costs.product_issue(count, busy, machine) + machine.latency.mbarrier_wait),
+            busy=busy,
+            latency=math.ceil(busy + latency),
+            items=(step.name,),
+        )
+    )
+    cut.edges.append(Edge(f"load:{cut.region.operand_name(product.right)}", name, 0))
+
+
+def _arithmetic(cut: _SlabCut, step: Step, consumer: int) -> None:
+    """A phase, or a rescaling of sums."""
+    if step.kind is StepKind.RESCALE:
+        cycles = slab_costs.rescale_cycles(cut.s, cut.machine)
+        pipes: tuple[tuple[Unit, int], ...] = ((Unit.FMA, cycles),)
+        kind, output = OpKind.RESCALE, f"sum:{step.name}@{consumer}"
+    else:
+        cycles, pipes = slab_costs.phase_cycles(cut.region, step.items, cut.s, cut.machine)
+        kind, output = OpKind.ELEMENTWISE, f"value:{step.name}@{consumer}"
+    name, tiles = _step_name(step, consumer), [cut.region.operand_name(v) for v in streamed(cut.region, step)]
+    cut.edges.extend(Edge(f"load:{tile}", name, 0) for tile in tiles)
+    cut.ops.append(
+        TileOp(
+            name=name,
+            kind=kind,
+            placement=Placement.LOOP,
+            inputs=tuple(f"tile:{tile}" for tile in tiles),
+            output=output,
+            consumer=consumer,
+            unit=None,
+            issue=cycles,
+            busy=0,
+            latency=cycles,
+            pipes=pipes,
+            items=tuple(item.name for item in step.items),
+        )
+    )
+
+
+def _makers(cut: _SlabCut) -> dict[str, Step]:
+    """Which step computes each value of the loop."""
+    return {item.name: step for step in cut.steps if step.kind is not StepKind.RESCALE for item in step.items}
+
+
+def _needs(step: Step) -> list[str]:
+    """The loop values that a step reads, those before the slab left out."""
+    if step.kind is StepKind.RESCALE:
+        return [step.product.decay or ""]
+    if step.kind is StepKind.SUMS:
+        return [step.product.left] if isinstance(step.product.left, str) else []
+    return [n for item in step.items for n in arguments(item) if not n.endswith(BEFORE)]
+
+
+def _dependences(cut: _SlabCut, consumer: int) -> None:
+    """Steps wait for those whose values they read; sums are rescaled after the last product and before the next."""
+    makers = _makers(cut)
+    for step in cut.steps:
+        name = _step_name(step, consumer)
+        needed = {makers[n].name: makers[n] for n in _needs(step) if n in makers}
+        cut.edges.extend(
+            Edge(_step_name(other, consumer), name, 0) for other in needed.values() if other is not step
+        )
+        if step.kind is StepKind.PHASE and any(isinstance(i, Reduction) for i in step.items):
+            cut.edges.append(Edge(name, name, 1))
+        if step.kind is StepKind.SUMS and isinstance(step.product.left, str):
+            # The product reads its left operand's registers until it ends: they are not made again before.
+            cut.edges.append(Edge(name, _step_name(makers[step.product.left], consumer), 1))
+        if step.kind is StepKind.RESCALE:
+            sums = f"mma:{step.name}@{consumer}"
+            cut.edges += [Edge(name, sums, 0), Edge(sums, name, 1)]
+
+
+def _released(cut: _SlabCut, view: View, consumer: int) -> None:
+    """Handing back a streamed tensor's slot after the last product or phase of this consumer that reads it."""
+    tile = f"tile:{cut.region.operand_name(view)}"
+    readers = [op for op in cut.ops if op.consumer == consumer and tile in op.inputs]
+    name = f"release:{cut.region.operand_name(view)}@{consumer}"
+    cut.release(name, consumer, cut.machine.latency.mbarrier_arrive, readers)
+
+
+def _live(cut: _SlabCut, consumer: int) -> None:
+    """Values of a slab that one step leaves to a later one, in this consumer's registers."""
+    threads = cut.s.consumer_warps * cut.machine.threads_per_warp
+    for value, maker in _makers(cut).items():
+        if spans_of(cut.region, value) != SLAB:
+            continue
+        readers = [step for step in cut.steps if step is not maker and value in _needs(step)]
+        if not readers:
+            continue
+        item = next(i for i in maker.items if i.name == value)
+        bits = getattr(item, "dtype", DType.F32).bits
+        cut.live.append(
+            Live(
+                value=value,
+                maker=_step_name(maker, consumer),
+                readers=tuple(_step_name(step, consumer) for step in readers),
+                held=any(step.kind is StepKind.SUMS for step in readers),
+                registers=math.ceil(cut.s.rows * cut.s.depth * max(bits, 16) / 32 / threads),
+                consumer=consumer,
+            )
+        )
+
+
+def _row_registers(cut: _SlabCut) -> int:
+    """Registers a thread of the row values that the loop carries or one step leaves to another.
+
+    A thread has two rows of every tensor instruction's; a row's value is there in four threads.
+    """
+    makers = _makers(cut)
+    carried = {
+        value
+        for value in makers
+        if any(value in _needs(step) for step in cut.steps if step is not makers[value])
+    }
+    rows = sum(
+        spans_of(cut.region, name) == frozenset({Role.ROW})
+        for name in {i.name for i in cut.region.body if isinstance(i, Reduction)} | carried
+    )
+    return (
+        rows
+        * 2
+        * math.ceil(
+            cut.s.rows / cut.machine.mma_rows / (cut.s.consumer_warps // cut.machine.warps_per_warpgroup)
+        )
+    )
+
+
+def _rings(cut: _SlabCut) -> tuple[RingPlan, ...]:
+    found = []
+    for view in cut.region.streams:
+        name = cut.region.operand_name(view)
+        (value,) = (v for v in cut.values if v.name == f"tile:{name}")
+        releases = tuple(op.name for op in cut.ops if op.name.startswith(f"release:{name}@"))
+        found.append(RingPlan(f"{name}_ring", (f"load:{name}",), releases, value.nbytes))
+    return tuple(found)
+
+
+def _work(cut: _SlabCut, tiles: int) -> Work:
+    """Tiles dealt out to SMs as they come free, in the order in which the kernel walks them: the most that one
+    gets. Blocks of one tile come in the order of their numbers.
+
+    A tile's trips are its consumers' on the average: who is done goes on, and leaves the units to others.
+    """
+    s, region = cut.s, cut.region
+    counts = trip_counts(region, s)
+    own = own_trips(region, s)
+    blocks = min(cut.machine.sm_count, tiles)
+    together = dealt_together(counts, tiles, blocks) if s.persistent else 0
+    # By load, then by the SM's number: the first that comes free takes the next tile.
+    loads = [(0.0, sm, 0, 0.0) for sm in range(blocks)]
+    for tile in walk(counts, tiles, together):
+        load, sm, taken, total = loads[0]
+        heapq.heapreplace(loads, (load + counts[tile] + _OVERHEAD_TRIPS, sm, taken + 1, total + own[tile]))
+    _, _, taken, total = max(loads, key=lambda load: (load[3] + _OVERHEAD_TRIPS * load[2], -load[1]))
+    return Work(taken, total)
+
+
+def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
+    """Cut a region whose loop computes values to a structure. Costs are in cycles of `machine`."""
+    cut = _SlabCut(region, s, machine, steps=steps(region))
+    for view in region.streams:
+        _load(cut, view)
+    for consumer in range(s.consumers):
+        for step in cut.steps:
+            product = step.kind in (StepKind.SCORES, StepKind.SUMS)
+            (_product if product else _arithmetic)(cut, step, consumer)
+        _dependences(cut, consumer)
+        for view in region.streams:
+            _released(cut, view, consumer)
+        _live(cut, consumer)
+    rings = _rings(cut)
+    tiles = (
+        region.extent(Role.BATCH)
+        * region.extent(Role.GROUP)
+        * math.ceil(region.extent(Role.ROW) / s.tile_rows)
+    )
+    trips = max(trip_counts(region, s))
+    sums = sum(step.kind is StepKind.SUMS for step in cut.steps)
+    threads = s.consumer_warps * machine.threads_per_warp
+    inner = cut.extent(Role.INNER)
+    resident = sum(math.prod(tile_shape(v, s, inner)) * v.dtype.bits // 8 for v in region.residents)
+    return TileProgram(
+        region=region,
+        structure=s,
+        trips=trips,
+        tiles=tiles,
+        values=tuple(cut.values),
+        ops=tuple(cut.ops),
+        edges=tuple(cut.edges),
+        rings=rings,
+        epilogue=costs.epilogue_cost(region, replace(s, depth=s.columns), machine),
+        accumulator_registers=sums * s.rows * s.columns // threads + _row_registers(cut),
+        tile_l2_bytes=sum(plan.slot_bytes for plan in rings) * round(_mean(trip_counts(region, s))),
+        dram_bytes=region.compulsory_bytes,
+        live=tuple(cut.live),
+        resident_bytes=resident * s.consumers,
+        work=_work(cut, tiles),
+    )
+
+
+def _mean(counts: tuple[int, ...]) -> float:
+    return sum(counts) / len(counts)

@@ -1,0 +1,69 @@
+"""What a loop whose consumers compute settles at: its interval where units and threads wait; its energy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from wsopt.machine.types import Machine
+from wsopt.perf.held import held_cycles, issue_cycles, norm
+from wsopt.perf.ring import ring_bound
+from wsopt.program.program import OpKind, TileOp, TileProgram, Unit
+
+_ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
+
+
+def crowded_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:
+    """Cycles that an iteration takes at least, in the long run; 0 for loops of products alone.
+
+    `slots` are those of each ring; a ring of 0, or all where they are left out, keeps nobody waiting.
+
+    Loops that compute values, and those that add up partial sums, have consumers with work of their own. A
+    schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
+    drift, and who comes while a unit is held waits: what each unit takes by itself (the tensor core is handed
+    over besides), and each consumer's own thread, add up as a norm. So does the ring that is waited for the
+    longest, where the loop computes values; that of products keeps a pace of its own (`tile.pace`).
+    """
+    if not program.region.body and all(op.kind is not OpKind.ACCUMULATE for op in program.loop):
+        return 0
+    held, thread = held_cycles(program), max(issue_cycles(program).values(), default=0)
+    ring = _ring_cycles(program, machine, slots) if program.region.body else 0
+    held[Unit.TENSOR] += _handed_over(program)
+    return math.ceil(norm((*held.values(), thread, ring), machine.consumer_knee))
+
+
+def _handed_over(program: TileProgram) -> int:
+    """Cycles an iteration in which the tensor core goes from one consumer to the next, whose products wait for
+    the end of those before. Partial sums are added up under the products of the same consumer.
+    """
+    if not program.region.body or program.structure.consumers == 1:
+        return 0
+    return sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
+
+
+def _ring_cycles(program: TileProgram, machine: Machine, slots: Sequence[int]) -> int:
+    """Cycles an iteration that the ring takes which keeps its slots the longest."""
+    depths = zip(program.rings, slots, strict=bool(slots))
+    return max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
+
+
+def iteration_energy(program: TileProgram, machine: Machine) -> float:
+    """Energy of one iteration of a loop that computes values, in cycles of the tensor core with bf16."""
+    held = held_cycles(program)
+    products = [op for op in program.loop if op.kind is OpKind.MMA]
+    return (
+        machine.tensor_energy(program.region.operand_dtype.value) * sum(op.busy for op in products)
+        + machine.power_cycles_per_shared_byte * sum(_operand_bytes(program, op, machine) for op in products)
+        + machine.power_cycles_per_l2_byte * sum(plan.slot_bytes for plan in program.rings)
+        + machine.power_cycles_per_alu_cycle * sum(held[unit] for unit in _ARITHMETIC)
+    )
+
+
+def _operand_bytes(program: TileProgram, product: TileOp, machine: Machine) -> int:
+    """Bytes that a product reads from shared memory: its columns' tile anew for each instruction's rows.
+
+    The left operand is in registers, where the loop made it, or a tile that the block holds.
+    """
+    s, (left, right) = program.structure, product.inputs
+    own = program.resident_bytes // s.consumers if left.startswith("resident:") else 0
+    return own + s.rows // machine.mma_rows * program.value(right).nbytes

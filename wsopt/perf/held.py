@@ -1,0 +1,28 @@
+"""How long an iteration holds units and threads, and what several such bounds come to together."""
+
+from __future__ import annotations
+
+from wsopt.program.program import TileProgram, Unit
+
+
+def held_cycles(program: TileProgram) -> dict[Unit, int]:
+    """Cycles an iteration for which each unit is held."""
+    return {unit: sum(c for op in program.loop for held, c in op.held if held is unit) for unit in Unit}
+
+
+def issue_cycles(program: TileProgram) -> dict[int, int]:
+    """Cycles an iteration for which each consumer's own thread is held."""
+    issue: dict[int, int] = {}
+    for op in program.loop:
+        if op.consumer is not None:
+            issue[op.consumer] = issue.get(op.consumer, 0) + op.issue
+    return issue
+
+
+def norm(parts: tuple[float, ...], knee: float) -> float:
+    """What bounds come to that get into one another's way: their norm with the exponent `knee`, in their unit.
+
+    Far apart the largest alone counts; two that are alike come to more than each. The largest is positive.
+    """
+    largest = max(parts)
+    return float(largest * sum([(part / largest) ** knee for part in parts]) ** (1 / knee))

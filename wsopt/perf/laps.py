@@ -1,0 +1,98 @@
+"""What the iterations of a block take that are not in the steady state of the loop, by the slots of its ring.
+
+In the steady state an iteration of products takes II, which the ring's pace is in. A block begins with all slots
+free, and while it is in an epilogue its loader goes on: so many iterations as there are slots for need not wait for
+one to come back. In the last round few SMs share the paths.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from wsopt.machine.types import Machine
+from wsopt.perf.held import held_cycles, issue_cycles
+from wsopt.perf.last_round import last_demand
+from wsopt.perf.pace import loop_pace, slab_demand
+from wsopt.program.program import TileProgram, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Cycles as a function of the initiation interval: `slope * ii + base`."""
+
+    slope: float
+    base: float
+
+    def at(self, ii: float) -> float:
+        """The cycles at this interval."""
+        return self.slope * ii + self.base
+
+    def plus(self, other: Line, times: float = 1.0) -> Line:
+        """The sum with so many times the other."""
+        return Line(self.slope + times * other.slope, self.base + times * other.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Laps:
+    """Cycles of an iteration besides II, the one of the steady state; `slots` are those of the ring, in iterations.
+
+    `product` is one whose slabs are all there, `ahead` one whose slabs need no slot to come back, `least` what the
+    ring and the paths take in the steady state; `last` and `last_ahead` are `least` and `ahead` in the last round.
+    """
+
+    slots: float
+    product: float
+    ahead: float
+    least: float
+    last_ahead: float
+    last: float
+
+    def loop(self, passes: float) -> Line:
+        """A tile's loop of so many iterations, all slots free before it; its first slab's copy is left out."""
+        return self._loop(passes, Line(1.0, 0.0), self.ahead)
+
+    def last_loop(self, passes: float) -> Line:
+        """The same in the last round."""
+        return self._loop(passes, self.last_lap, self.last_ahead)
+
+    @property
+    def last_lap(self) -> Line:
+        """An iteration in the last round: shorter than II by what its ring and its paths are."""
+        return Line(1.0, self.last - self.least)
+
+    def held_to(self, ii: float) -> Laps:
+        """These of a loop of this interval: one that claims to be faster than its ring saves nothing in the end."""
+        return self if ii >= self.least else replace(self, last=self.least)
+
+    def slack(self, passes: float) -> Line:
+        """What a loader gets ahead in an epilogue at most: its slots then feed iterations that are products alone."""
+        slots = min(passes, self.slots)
+        return Line(slots, -slots * self.product)
+
+    def _loop(self, passes: float, lap: Line, ahead: float) -> Line:
+        slots = min(passes, self.slots)
+        first, further = min(1.0, slots), max(0.0, slots - 1)
+        free = Line(0.0, first * self.product + further * ahead)
+        return free.plus(lap, passes - first - further)
+
+
+def laps(program: TileProgram, machine: Machine, slots: int) -> Laps:
+    """The iterations of a loop of products with a ring of so many slots; one of none counts as one of one."""
+    region, s = program.region, program.structure
+    demand, last_demanded = slab_demand(region, s, machine), last_demand(region, s, machine)
+    slots = max(1, slots)
+    steady = last = loop_pace(demand, machine, slots)
+    if last_demanded != demand:
+        last = loop_pace(last_demanded, machine, slots)
+    units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.TMA]
+    product = max(*units, *issue_cycles(program).values())
+    least = math.ceil(s.copies * steady.slab)
+    return Laps(
+        slots=slots / s.copies,
+        product=product,
+        ahead=max(product, s.copies * steady.ahead),
+        least=least,
+        last_ahead=max(product, s.copies * min(last.ahead, steady.ahead)),
+        last=min(least, max(product, math.ceil(s.copies * last.slab))),
+    )

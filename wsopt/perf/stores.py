@@ -1,0 +1,140 @@
+"""Where each store of an epilogue is staged, and what it has to wait for: pure arithmetic on buffers and stores.
+
+A store's buffer is the one of its kind whose last store was issued first. The candidates are the staging buffers
+and, behind them, where every piece of the full inputs has a buffer of its own, those of the pieces that were read
+already: what was read of them is in registers, and nothing is copied into them before the next tile. Stores end
+in the order in which they were issued, so a wait names how many of the last ones may still be reading.
+
+Whoever starts the stores, these are the same: a storer is told of each that is staged, and tells of each that has
+read its buffer.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from wsopt.program.program import TileProgram
+from wsopt.program.staging import Kind, input_kinds, output_kinds
+from wsopt.schedule.types import EpilogueBuffers
+
+_TILES = 3
+"""Tiles after which waits repeat: each finds the stores of the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece's buffer of one consumer: of the full input `source`, or without one a staging buffer of a kind."""
+
+    kind: Kind
+    source: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One store of a tile: which output's piece, where it is staged, and how many stores may still be reading
+    their buffers when that is written; `pending` is None where nothing can be reading it.
+    """
+
+    output: str
+    piece: int
+    buffer: Buffer
+    pending: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """A tile's stores in the order of their issue. Before the next tile's inputs are copied at most `refill` stores
+    may still be reading; None where they can be copied at any time.
+    """
+
+    stores: tuple[Store, ...]
+    refill: int | None
+
+    def awaited(self, number: int) -> tuple[int, int] | None:
+        """The store for which the one numbered `number` waits, and how many come between the two; None if it does not
+        wait. Numbers below zero are of the tile before, counted from this one's first.
+        """
+        pending = self.stores[number].pending
+        return None if pending is None else (number - 1 - pending, pending)
+
+    @property
+    def left(self) -> tuple[tuple[int, int], ...]:
+        """The stores for which the next tile waits, each with the number of those that come after it."""
+        count = len(self.stores)
+        found = {count + wait[0] for n in range(count) if (wait := self.awaited(n)) and wait[0] < 0}
+        if self.refill is not None:
+            found.add(count - 1 - self.refill)
+        return tuple((number, count - 1 - number) for number in sorted(found))
+
+
+def tile_stores(program: TileProgram, buffers: EpilogueBuffers) -> Stores:
+    """The stores of one consumer's tile, in the steady state of a block that has many."""
+    region, s = program.region, program.structure
+    return _stores(output_kinds(region), input_kinds(region), s.pieces, buffers, s.persistent)
+
+
+@dataclass(slots=True)
+class _Issue:
+    """Stores as they are issued: the number of the last one from each buffer, and how many are known to be done."""
+
+    last: dict[Buffer, int]
+    issued: int = 0
+    done: int = 0
+
+    def wait(self, *needed: Buffer) -> int | None:
+        """How many stores may be outstanding so that these buffers can be written; None without a wait."""
+        until = max(self.last.get(buffer, -1) for buffer in needed) + 1
+        if until <= self.done:
+            return None
+        self.done = until
+        return self.issued - until
+
+
+@functools.lru_cache(maxsize=4096)
+def _stores(
+    outputs: tuple[tuple[str, Kind], ...],
+    inputs: tuple[tuple[str, Kind], ...],
+    pieces: int,
+    buffers: EpilogueBuffers,
+    persistent: bool,
+) -> Stores:
+    lent = [
+        Buffer(kind, source, number)
+        for number in range(pieces if buffers.inputs == pieces else 0)
+        for source, kind in inputs
+    ]
+    staging = _staging(outputs, inputs, pieces, buffers)
+    issue, found, refill = _Issue({}), list[Store](), None
+    for tile in range(_TILES if persistent else 1):
+        if tile and lent:
+            refill = issue.wait(*lent)
+        found.clear()
+        used: dict[Buffer, int] = {}
+        for piece in range(pieces):
+            for output, kind in outputs:
+                free = [Buffer(kind, "", n) for n in range(staging[kind])]
+                free += [one for one in lent if one.kind == kind and one.number <= piece]
+                chosen = min(free, key=lambda one: used.get(one, -1))
+                found.append(Store(output, piece, chosen, issue.wait(chosen)))
+                issue.last[chosen] = used[chosen] = issue.issued
+                issue.issued += 1
+    return Stores(tuple(found), refill)
+
+
+def staging_buffers(program: TileProgram, buffers: EpilogueBuffers) -> dict[Kind, int]:
+    """How many staging buffers of each kind a consumer has: one at least where no input lends any."""
+    region = program.region
+    return _staging(output_kinds(region), input_kinds(region), program.structure.pieces, buffers)
+
+
+def _staging(
+    outputs: tuple[tuple[str, Kind], ...],
+    inputs: tuple[tuple[str, Kind], ...],
+    pieces: int,
+    buffers: EpilogueBuffers,
+) -> dict[Kind, int]:
+    lent = {kind for _, kind in inputs} if buffers.inputs == pieces else set[Kind]()
+    kinds = dict.fromkeys(kind for _, kind in outputs)
+    return {kind: buffers.staging if kind in lent else max(1, buffers.staging) for kind in kinds}

@@ -1,0 +1,207 @@
+"""Tile programs as frozen data: what one block does to its tile, before anything is scheduled.
+
+A *tile program* is a region cut to a structure: operations on tiles with their costs, and the dependences between
+them. Extents are in elements, times in cycles of an SM.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from wsopt.frontend.types import Region
+from wsopt.graph.types import DType
+from wsopt.machine.cost import InstructionMix
+from wsopt.program.types import Placement, Space, Structure
+
+
+class OpKind(StrEnum):
+    """The closed set of tile operations."""
+
+    TMA_LOAD = "tma_load"
+    MMA = "mma"
+    RELEASE = "release"
+    ACCUMULATE = "accumulate"
+    ELEMENTWISE = "elementwise"
+    RESCALE = "rescale"
+    EPILOGUE = "epilogue"
+    TMA_STORE = "tma_store"
+
+
+class Unit(StrEnum):
+    """What tile operations of a block compete for, besides the issue slots of their partition."""
+
+    TENSOR = "tensor"
+    TMA = "tma"
+    ALU = "alu"
+    FMA = "fma"
+    MUFU = "mufu"
+    SHARED = "shared"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tile: its shape, element type and space. `consumer` is the one it belongs to, None for all."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    space: Space
+    consumer: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tile."""
+        return math.prod(self.shape) * self.dtype.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class TileOp:
+    """One operation on tiles.
+
+    `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
+    the operation starts. `consumer` is the consumer it belongs to, None for loads that serve all; `copy` the
+    slab of the iteration that it works on. `mix` and `elements` are what the cycles of arithmetic were
+    counted from. `pipes` are further units with the cycles that they are held; `items` the names of what an
+    operation of the loop's body computes, in order.
+    """
+
+    name: str
+    kind: OpKind
+    placement: Placement
+    inputs: tuple[str, ...]
+    output: str | None
+    consumer: int | None
+    unit: Unit | None
+    issue: int
+    busy: int
+    latency: int
+    tensor: str | None = None
+    copy: int = 0
+    mix: InstructionMix = field(default_factory=InstructionMix)
+    elements: int = 0
+    pipes: tuple[tuple[Unit, int], ...] = ()
+    items: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> tuple[tuple[Unit, int], ...]:
+        """Every unit that the operation holds, with the cycles."""
+        own = ((self.unit, self.busy),) if self.unit is not None else ()
+        return tuple((unit, cycles) for unit, cycles in own + self.pipes if cycles)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`target` of iteration i + `distance` may not start before the result of `source` of iteration i."""
+
+    source: str
+    target: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class RingPlan:
+    """Tiles that are loaded, read and released together: a ring of slots, one pair of barriers a slot.
+
+    `loads` and `releases` are names of operations, those of all slabs of an iteration; `slot_bytes` are of
+    the tiles of one slab.
+    """
+
+    name: str
+    loads: tuple[str, ...]
+    releases: tuple[str, ...]
+    slot_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogueCost:
+    """What one consumer's epilogue takes for one tile, and what the block's consumers share.
+
+    `alone` is cycles when no other consumer runs its epilogue; `together` when all do. `staged_bytes` is
+    one staging buffer (a piece of every kind of output), `lent_bytes` those of it for which the full inputs'
+    buffers would do; `input_bytes` is a piece of every full tile that the epilogue reads; `registers` the live
+    values beside the accumulators, a thread. `vector_bytes` is what vectors along the columns take.
+    """
+
+    alone: int
+    together: int
+    staged_bytes: int
+    input_bytes: int
+    registers: int
+    stores: int
+    lent_bytes: int = 0
+    vector_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A tile in a consumer's registers: from the start of the operation that makes it to that of its last
+    reader, or with `held`, for a product's operand, to that product's end. `registers` are a thread's.
+    """
+
+    value: str
+    maker: str
+    readers: tuple[str, ...]
+    held: bool
+    registers: int
+    consumer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How the tiles of a grid differ in trips: on the busiest SM, so many tiles with so many trips in all."""
+
+    tiles: int
+    trips: float
+
+
+@dataclass(frozen=True, slots=True)
+class TileProgram:
+    """A region cut to a structure: what a block does, with its costs. Nothing is scheduled yet.
+
+    `live` are the loop's tiles in registers beside the accumulators; `resident_bytes` one set of the tiles in
+    shared memory that a block holds through its loop; `work` is the busiest SM's where tiles differ, else None.
+    """
+
+    region: Region
+    structure: Structure
+    trips: int
+    tiles: int
+    values: tuple[Value, ...]
+    ops: tuple[TileOp, ...]
+    edges: tuple[Edge, ...]
+    rings: tuple[RingPlan, ...]
+    epilogue: EpilogueCost
+    accumulator_registers: int
+    tile_l2_bytes: int
+    dram_bytes: int
+    live: tuple[Live, ...] = ()
+    resident_bytes: int = 0
+    work: Work | None = None
+
+    def op(self, name: str) -> TileOp:
+        """The operation of this name; KeyError if there is none."""
+        for op in self.ops:
+            if op.name == name:
+                return op
+        raise KeyError(name)
+
+    def value(self, name: str) -> Value:
+        """The value of this name; KeyError if there is none."""
+        for value in self.values:
+            if value.name == name:
+                return value
+        raise KeyError(name)
+
+    @property
+    def passes(self) -> float:
+        """Iterations of a tile in units of a whole one: a last slab that ends early is a part of one."""
+        s = self.structure
+        return self.trips - (1 - s.tail / s.depth if s.tail else 0.0)
+
+    @property
+    def loop(self) -> tuple[TileOp, ...]:
+        """The operations of the streamed loop."""
+        return tuple(op for op in self.ops if op.placement is Placement.LOOP)

@@ -1,0 +1,192 @@
+"""The same graph at reduced extents: a few tiles each way, with ragged edges, for runs on the CPU.
+
+The first run's graph is `reduced`; `reaching` is as long as masks reach. Lines of a kernel that neither runs are for
+extents that `further` has, some of them beyond those of the graph itself: a kernel's extents are run-time values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wsopt.frontend.axes import Axes, Dim, find_axes
+from wsopt.frontend.factored import scaled_axes, scaled_products
+from wsopt.frontend.loop_axes import LoopAxes
+from wsopt.frontend.region import streams_rows
+from wsopt.frontend.roles import chained_products
+from wsopt.frontend.row_axes import row_axes
+from wsopt.frontend.row_products import reduced_axes, reduces_products
+from wsopt.frontend.types import Role
+from wsopt.graph.needed import needed
+from wsopt.graph.serialize import graph_to_json
+from wsopt.graph.types import Graph
+from wsopt.program.reduced_chain import chain_beyond, chain_further, chain_reaching, chain_reduced
+from wsopt.program.reduced_graph import (
+    ALIGNMENT,
+    alike,
+    at_extents,
+    dense_strides,
+    parse_derived,
+    shared_axes,
+)
+from wsopt.program.structures import column_role, row_role
+from wsopt.program.types import Structure
+
+_SHORTEST = 8
+"""Elements of the streamed axis in the last slab where a tail of 16 is too short for a multiple of 16."""
+
+_BATCHES = 2
+
+
+def reduced(graph: Graph, s: Structure, trips: int, *, longer: bool = False) -> Graph:
+    """The graph with every tiled axis cut to a few tiles of `s`, and the streamed one to `trips` slabs.
+
+    No axis is made longer than it is, but the streamed one of products where that is asked for. What no output needs
+    is left out. Raises InternalError if that gives no graph.
+    """
+    graph = needed(graph)
+    if chained_products(graph):
+        return chain_reduced(graph, s, trips)
+    if streams_rows(graph):
+        rows = row_axes(graph)
+        return at_extents(rows, _row_extents(rows, s, trips))
+    if scaled_products(graph):
+        scaled = scaled_axes(graph)
+        return at_extents(scaled, _product_extents(scaled, s, (), trips, longer=longer))
+    if reduces_products(graph):
+        products = reduced_axes(graph)
+        return at_extents(products, _product_extents(products, s, (Role.COLUMN,), trips, longer=longer))
+    axes = find_axes(graph)
+    extents = _extents(axes, s, trips, longer=longer)
+    data = graph_to_json(graph)
+    data["inputs"] = [_input(item, axes, extents) for item in data["inputs"]]
+    data["nodes"] = [_node(node, axes, extents) for node in data["nodes"]]
+    return parse_derived(data, graph)
+
+
+def reaching(graph: Graph, s: Structure, trips: int) -> Graph | None:
+    """The same with rows and a streamed axis as long as every mask takes to leave something out and let something in.
+
+    None where the few tiles of `reduced` are as long, and where a mask reaches too far to be executed.
+    """
+    graph = needed(graph)
+    return chain_reaching(graph, s, trips) if chained_products(graph) else None
+
+
+def further(graph: Graph, s: Structure, trips: int) -> Iterator[Graph]:
+    """Graphs at other extents, for lines that have not run at those of `reduced`; `trips` slabs are enough for every
+    pass of a loop. Short ones come first.
+    """
+    graph = needed(graph)
+    if chained_products(graph):
+        yield from chain_further(graph, s, trips)
+    elif not streams_rows(graph):
+        yield reduced(graph, s, trips, longer=True)
+
+
+def beyond(graph: Graph, s: Structure) -> Graph | None:
+    """A graph as long as masks reach that is too long to be executed whole; None where `further` goes as far."""
+    graph = needed(graph)
+    return chain_beyond(graph, s) if chained_products(graph) else None
+
+
+def _target(role: Role, s: Structure, trips: int) -> int:
+    """About two and a half tiles each way, and enough slabs to go round the ring."""
+    if role is row_role(s.swap):
+        extent = 2 * s.tile_rows + s.rows // 2
+    elif role is column_role(s.swap):
+        extent = 2 * s.columns + s.columns // 4
+    elif role is Role.STREAM:
+        rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT
+        return (trips - 1) * s.depth + (rest or _SHORTEST)
+    else:
+        return _BATCHES
+    return -(-extent // ALIGNMENT) * ALIGNMENT + ALIGNMENT // 2 * (role is row_role(s.swap) and not s.swap)
+
+
+# --- products -------------------------------------------------------------------------------------------
+
+
+def _extents(axes: Axes, s: Structure, trips: int, *, longer: bool) -> dict[Dim, int]:
+    """The new extent of every axis that has a role, if it is not shorter already."""
+    merged = len(axes.batches)
+    found = {}
+    for axis, role in axes.roles.items():
+        target = _target(role, s, trips)
+        if role is Role.ROW and merged:
+            target = -(-target // (_BATCHES * ALIGNMENT)) * ALIGNMENT
+        found[axis] = target if longer and role is Role.STREAM else min(target, _extent(axes, axis))
+    return alike(found, _dimensions(axes))
+
+
+def _extent(axes: Axes, axis: Dim) -> int:
+    """The extent of an axis. One of its dimensions may be of extent one, and broadcast along it."""
+    uses = (*axes.layouts, *(node.name for node in axes.live))
+    dims = ((use, dim) for use in uses for dim in range(len(axes.shape(use))))
+    return max(axes.shape(use)[dim] for use, dim in dims if axes.axis(use, dim) == axis)
+
+
+def _dimensions(axes: Axes) -> list[set[Dim]]:
+    """For every dimension of every input the axes that it is in its uses."""
+    known: dict[tuple[str, int], set[Dim]] = {}
+    for use, layout in axes.layouts.items():
+        for position, dim in enumerate(layout.origin):
+            known.setdefault((layout.tensor, dim), set()).add(axes.axis(use, position))
+    return list(known.values())
+
+
+def _shape(shape: tuple[int, ...], use: str, axes: Axes, extents: Mapping[Dim, int]) -> list[int]:
+    return [
+        1 if extent == 1 < _extent(axes, axes.axis(use, dim)) else extents.get(axes.axis(use, dim), extent)
+        for dim, extent in enumerate(shape)
+    ]
+
+
+def _input(item: dict[str, Any], axes: Axes, extents: Mapping[Dim, int]) -> dict[str, Any]:
+    for use, layout in axes.layouts.items():
+        if layout.tensor == item["name"]:
+            seen = _shape(layout.extents, use, axes, extents)
+            shape = list(item["shape"])
+            for position, dim in enumerate(layout.origin):
+                shape[dim] = seen[position]
+            item = {**item, "shape": shape}
+    if "strides" in item:
+        item = {**item, "strides": dense_strides(item["shape"], item["strides"])}
+    return item
+
+
+def _node(node: dict[str, Any], axes: Axes, extents: Mapping[Dim, int]) -> dict[str, Any]:
+    if node["op"] != "iota":
+        return node
+    shape = _shape(tuple(node["attrs"]["shape"]), node["name"], axes, extents)
+    return {**node, "attrs": {**node["attrs"], "shape": shape}}
+
+
+def _product_extents(
+    axes: LoopAxes, s: Structure, whole: tuple[Role, ...], trips: int, *, longer: bool
+) -> dict[Dim, int]:
+    """The new extent of every axis of products with reductions; axes that a block holds `whole` stay."""
+    found = {}
+    for axis, role in axes.roles.items():
+        target = axes.extents[axis] if role in whole else _target(role, s, trips)
+        found[axis] = target if longer and role is Role.STREAM else min(target, axes.extents[axis])
+    return alike(found, shared_axes(axes)) | dict.fromkeys(axes.batches[1:], 1)
+
+
+# --- rows -----------------------------------------------------------------------------------------------
+
+
+def _row_extents(axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
+    """The new extent of every axis of streamed rows: `trips` tiles for each of two blocks, the last one ragged.
+
+    There are as many rows as that takes, also where the graph has fewer: the kernel is called with any number. A row
+    stays as long as it is: what it is divided by is part of the kernel.
+    """
+    tiles = _BATCHES * trips
+    batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
+    rows = math.ceil(tiles / batches) * s.tile_rows - s.tile_rows // 2
+    few = {Role.BATCH: _BATCHES, Role.ROW: 1}
+    found = {a: min(axes.extents[a], few.get(role, axes.extents[a])) for a, role in axes.roles.items()}
+    found |= {a: rows for a, role in axes.roles.items() if role is Role.ROW and axes.extents[a] > 1}
+    return found | dict.fromkeys(axes.batches[1:], 1)

@@ -1,0 +1,98 @@
+"""A graph at other extents: its inputs, index tensors and reshapes written anew, and read like any graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from wsopt.errors import InputError, InternalError
+from wsopt.frontend.axes import Dim
+from wsopt.frontend.loop_axes import LoopAxes
+from wsopt.graph.parse import parse_graph
+from wsopt.graph.serialize import graph_to_json
+from wsopt.graph.types import DType, Graph, row_major_strides
+
+ALIGNMENT = 16
+"""Extents stay multiples of 16 elements, so that TMA can move tensors of every element type."""
+
+
+def parse_derived(data: dict[str, Any], graph: Graph) -> Graph:
+    """The graph that was derived from a checked one. Raises InternalError where it is none: no fault of the input."""
+    try:
+        return parse_graph(data, f"{graph.name} at reduced extents")
+    except InputError as error:
+        raise InternalError(f"{error.source} is no graph ({error.problems[0]})") from error
+
+
+def dense_strides(shape: list[int], strides: list[int]) -> list[int]:
+    """Strides of a tensor as dense as TMA takes it, with its dimensions in the same order in memory.
+
+    What repeats still repeats, and dimensions that lay next to a contiguous one of one element still lie apart.
+    """
+    found, step = [0] * len(shape), 1
+    for dim in sorted(range(len(shape)), key=lambda d: (strides[d], -d)):
+        if strides[dim]:
+            step = ALIGNMENT if step == 1 < strides[dim] else step
+            found[dim] = step
+            step *= -(-shape[dim] // ALIGNMENT) * ALIGNMENT if step == 1 < shape[dim] else shape[dim]
+    return found
+
+
+def _is_aligned(shape: Sequence[int], strides: Sequence[int], dtype: DType) -> bool:
+    """Whether TMA can move a tensor: strides of whole 16 bytes, but for the contiguous one."""
+    steps = (stride for stride, extent in zip(strides, shape, strict=True) if extent > 1)
+    return all(stride == 1 or stride * dtype.bits % (8 * 16) == 0 for stride in steps)
+
+
+def alike(extents: Mapping[Dim, int], groups: Iterable[Iterable[Dim]]) -> dict[Dim, int]:
+    """The extents, with axes that are one dimension of one input as long as the longest of them."""
+    found, changed = dict(extents), True
+    together = [[axis for axis in group if axis in found] for group in groups]
+    while changed:
+        changed = False
+        for group in together:
+            for axis in group:
+                longest = max(found[a] for a in group)
+                changed |= found[axis] != longest
+                found[axis] = longest
+    return found
+
+
+def shared_axes(axes: LoopAxes) -> list[tuple[Dim, ...]]:
+    """Axes that are one dimension of one input, which is used more than once: they keep one extent."""
+    known: dict[tuple[str, int, int], list[Dim]] = {}
+    for use, path in axes.paths.items():
+        end = axes.instance(use, len(path) - 1)
+        for dim in range(len(axes.shapes[end])):
+            for place, atom in enumerate(axes.atoms(end, dim)):
+                known.setdefault((path[-1], dim, place), []).append(atom)
+    return [tuple(dict.fromkeys(atoms)) for atoms in known.values() if len(set(atoms)) > 1]
+
+
+def at_extents(axes: LoopAxes, extents: Mapping[Dim, int]) -> Graph:
+    """A graph whose axes are told apart by atoms at other extents: inputs, indices and reshapes alike."""
+    graph = axes.graph
+    instances = {name: name for name in axes.shapes}
+    for use, path in axes.paths.items():
+        instances.update({name: axes.instance(use, index) for index, name in enumerate(path)})
+
+    def shape(name: str) -> list[int]:
+        use = instances[name]
+        return [
+            math.prod(extents.get(a, axes.extents[a]) for a in axes.atoms(use, dim))
+            for dim in range(len(axes.shapes[use]))
+        ]
+
+    data = graph_to_json(graph)
+    for item in data["inputs"]:
+        item["shape"] = shape(item["name"])
+        strides = item.get("strides") or row_major_strides(tuple(item["shape"]))
+        # Rows that TMA could not move are further apart, as a caller would have to lay them.
+        last = item["shape"][-1] if item["shape"] else 1
+        if "strides" in item or (last > 1 and not _is_aligned(item["shape"], strides, DType(item["dtype"]))):
+            item["strides"] = dense_strides(item["shape"], list(strides))
+    for item in data["nodes"]:
+        if "shape" in item.get("attrs", {}):
+            item["attrs"]["shape"] = shape(item["name"])
+    return parse_derived(data, graph)

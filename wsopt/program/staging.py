@@ -1,0 +1,41 @@
+"""Tiles of an epilogue that are alike in shared memory, so that one can be staged where another was read."""
+
+from __future__ import annotations
+
+from wsopt.frontend.types import Region, Role, View
+from wsopt.graph.types import DType
+from wsopt.program.types import Structure
+
+Kind = tuple[DType, tuple[Role, ...]]
+"""What makes pieces of two tensors alike: element type and order of axes, and so box, layout and bytes."""
+
+
+def kind(view: View) -> Kind:
+    """The kind of a tensor's pieces."""
+    return view.dtype, view.roles
+
+
+def output_kinds(region: Region) -> tuple[tuple[str, Kind], ...]:
+    """Name and kind of each output that is stored by tiles, in the order in which a piece stores them."""
+    return tuple((output.name, kind(output.view)) for output in region.tile_outputs)
+
+
+def input_kinds(region: Region) -> tuple[tuple[str, Kind], ...]:
+    """Name and kind of each full tile that the epilogue reads."""
+    return tuple((source.name, kind(source.view)) for source in region.full_sources)
+
+
+def kind_bytes(one: Kind, s: Structure) -> int:
+    """Bytes of a piece of this kind."""
+    return s.rows * s.piece_columns * one[0].bits // 8
+
+
+def staged_bytes(region: Region, s: Structure) -> int:
+    """Bytes of one staging buffer: a piece of every kind that the outputs have."""
+    return sum(kind_bytes(one, s) for one in {one for _, one in output_kinds(region)})
+
+
+def lent_bytes(region: Region, s: Structure) -> int:
+    """Bytes of it that are of kinds for which the full inputs' buffers would do."""
+    lent = {one for _, one in output_kinds(region)} & {one for _, one in input_kinds(region)}
+    return sum(kind_bytes(one, s) for one in lent)

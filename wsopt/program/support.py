@@ -1,0 +1,130 @@
+"""Which operations some kernel takes today, found by asking the front end for small graphs of each.
+
+Nothing here is a list of names: an operation that the front end learns is found by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from wsopt.errors import InputError, LoweringError
+from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.ops import OPS, AttrKind, OpSpec
+from wsopt.graph.parse import parse_graph
+from wsopt.graph.types import DType, Graph
+from wsopt.machine.types import Machine
+from wsopt.program.structures import structures
+
+_ROWS, _COLUMNS, _GROUP = 128, 256, 128
+_REQUIRED: Mapping[AttrKind, Any] = MappingProxyType(
+    {
+        AttrKind.AXIS: -1,
+        AttrKind.COUNT: _GROUP,
+        AttrKind.DTYPE: "bf16",
+        AttrKind.SHAPE: (_ROWS, _COLUMNS),
+        AttrKind.PERM: (1, 0),
+    }
+)
+"""What is tried for a required attribute."""
+
+Operand = Symbol | float
+Place = Callable[[GraphBuilder, OpSpec], Iterator[Symbol]]
+
+
+def is_lowered(op: str, machine: Machine) -> bool:
+    """Whether some small graph with this operation can be compiled for the machine."""
+    spec = OPS[op]
+    return any(_compiles(graph, machine) for place in _PLACES for graph in _graphs(place, spec))
+
+
+def _compiles(graph: Graph, machine: Machine) -> bool:
+    try:
+        return next(iter(structures(find_region(graph), machine)), None) is not None
+    except LoweringError:
+        return False
+
+
+def _graphs(place: Place, spec: OpSpec) -> Iterator[Graph]:
+    """Graphs with the operation at this place, one for each choice of operands and attributes that fits."""
+    g = GraphBuilder("probe")
+    for found in place(g, spec):
+        yield parse_graph({**g.to_json(), "outputs": [found.name]}, "probe")
+
+
+def _results(g: GraphBuilder, spec: OpSpec, pool: list[Operand]) -> Iterator[Symbol]:
+    """The operation on every choice of operands out of `pool` that it takes."""
+    attrs = {attr.name: _REQUIRED[attr.kind] for attr in spec.attrs if attr.required}
+    if spec.attr("keepdims") is not None:
+        attrs["keepdims"] = True
+    for count in range(spec.arity[0], spec.arity[1] + 1):
+        for operands in itertools.product(pool, repeat=count):
+            try:
+                yield g.apply(spec.name, operands, attrs)
+            except InputError:  # it does not take these
+                continue
+
+
+def _beside(g: GraphBuilder, result: Symbol, tensor: Symbol) -> Symbol:
+    """A floating-point tensor that needs both the result and the tensor."""
+    if result.dtype is DType.BOOL:
+        return g.where(result, tensor, 0.0)
+    return g.add(tensor, g.cast(result, "f32"))
+
+
+def _product(g: GraphBuilder) -> Symbol:
+    x, w = g.input("x", (_ROWS, 64), "bf16"), g.input("w", (_COLUMNS, 64), "bf16")
+    return g.matmul(x, w, transpose_b=True, name="p")
+
+
+def _after_a_product(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
+    product = _product(g)
+    for result in _results(g, spec, [product, g.greater(product, 0.0), 2.0]):
+        if _fits(result, product):
+            yield _beside(g, result, product)
+
+
+def _over_rows(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
+    x, vector = g.input("x", (_ROWS, _COLUMNS), "bf16"), g.input("v", (_COLUMNS,), "bf16")
+    packed, scale = g.input("q", (_ROWS, _COLUMNS), "i8"), g.input("s", (_ROWS, _COLUMNS // _GROUP), "bf16")
+    total = g.reduce_sum(x, axis=-1, keepdims=True)
+    for result in _results(g, spec, [x, vector, packed, scale]):
+        if _fits(result, x):
+            yield g.sub(_beside(g, result, x), total)
+
+
+def _as_an_operand(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
+    x, flat = g.input("x", (64, _COLUMNS), "bf16"), g.input("f", (_ROWS * _COLUMNS,), "bf16")
+    w, packed = g.input("w", (_COLUMNS, _ROWS), "bf16"), g.input("q", (_ROWS, _COLUMNS), "i8")
+    scale = g.input("s", (_ROWS, _COLUMNS // _GROUP), "bf16")
+    for result in _results(g, spec, [w, flat, packed, scale]):
+        if result.shape in ((_ROWS, _COLUMNS), (_COLUMNS, _ROWS)):
+            operand = result if result.dtype is DType.BF16 else g.cast(result, "bf16")
+            yield g.matmul(x, operand, transpose_b=result.shape == (_ROWS, _COLUMNS))
+
+
+def _in_a_chain(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
+    q, v = g.input("x", (64, _COLUMNS), "bf16"), g.input("v", (_ROWS, 64), "bf16")
+    flat, w = g.input("f", (_ROWS * _COLUMNS,), "bf16"), g.input("w", (_COLUMNS, _ROWS), "bf16")
+    for result in _results(g, spec, [flat, w]):
+        if result.shape == (_ROWS, _COLUMNS) and result.dtype is DType.BF16:
+            scores = g.matmul(q, result, transpose_b=True)
+            yield g.matmul(g.cast(g.softmax(scores), "bf16"), v)
+
+
+def _itself(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
+    x, w = g.input("x", (_ROWS, _COLUMNS), "bf16"), g.input("w", (_COLUMNS, 64), "bf16")
+    yield from _results(g, spec, [x, w])
+
+
+def _fits(result: Symbol, tensor: Symbol) -> bool:
+    """Whether a result broadcasts to a tensor."""
+    padded = (1,) * (len(tensor.shape) - len(result.shape)) + result.shape
+    return all(extent in (1, whole) for extent, whole in zip(padded, tensor.shape, strict=False))
+
+
+_PLACES: tuple[Place, ...] = (_after_a_product, _over_rows, _as_an_operand, _in_a_chain, _itself)
+"""Where an operation may stand."""

@@ -1,0 +1,92 @@
+"""Structures: everything about a kernel that is fixed before its schedule is solved, as frozen data.
+
+A region cut to a structure is a tile program (`program/program.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Placement(StrEnum):
+    """Where an operation stands: before the streamed loop, in it, or after it."""
+
+    BEFORE = "before"
+    LOOP = "loop"
+    AFTER = "after"
+
+
+class Space(StrEnum):
+    """Where a tile lives."""
+
+    SHARED = "shared"
+    REGISTERS = "registers"
+
+
+class Sharing(StrEnum):
+    """How consumers divide the work: rows of one tile between them, or whole tiles in turns (ping-pong)."""
+
+    ROWS = "rows"
+    TURNS = "turns"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Structure:
+    """Everything fixed before the schedule is solved. Extents are in elements.
+
+    `rows` and `columns` are of the accumulator of one consumer; with `swap` the graph's columns are the
+    accumulator's rows (the right operand feeds the rows of the tensor core). `pieces` cuts the
+    accumulator's columns for the epilogue; `group` is how many tile rows are walked before the next column.
+    `depth` is one where no axis streams but the rows.
+    `copies` is how many slabs, and slots of the ring, one iteration takes: a promoted product has a set of
+    partial sums for each, so that one is added up while the next is being computed. `tail` is how many
+    elements of the last slab products take, where the streamed axis ends early in it; 0 for all.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    consumers: int
+    consumer_warps: int
+    sharing: Sharing
+    persistent: bool
+    swap: bool
+    pieces: int
+    group: int
+    copies: int = 1
+    tail: int = 0
+
+    @property
+    def at_once(self) -> int:
+        """Consumers in the loop at a time, whose rows one slot holds; where they work in turns it is one."""
+        return self.consumers if self.sharing is Sharing.ROWS else 1
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of the tile that the consumers of a block work on together."""
+        return self.rows * self.at_once
+
+    @property
+    def resident_sets(self) -> int:
+        """Sets of the tiles that a loop holds: with persistent blocks the next tile's come while it runs."""
+        return 2 if self.persistent else 1
+
+    @property
+    def piece_columns(self) -> int:
+        """Columns of one epilogue subtile."""
+        return self.columns // self.pieces
+
+    def describe(self) -> str:
+        """One line for people."""
+        how = "sharing rows" if self.sharing is Sharing.ROWS else "in turns"
+        swap = ", operands swapped" if self.swap else ""
+        copies = f", {self.copies} slabs an iteration" if self.copies > 1 else ""
+        copies += f", the last slab's first {self.tail}" if self.tail else ""
+        depth = f"x{self.depth}" if self.depth > 1 else ""
+        walk = "persistent" if self.persistent else "one tile a block"
+        return (
+            f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} consumer(s) of "
+            f"{self.consumer_warps} warps {how}, {self.pieces} epilogue piece(s), groups of {self.group}, "
+            f"{walk}{copies}{swap}"
+        )

@@ -1,0 +1,82 @@
+"""Predicts schedules that have been measured once more, with the model as it is now: no GPU is needed to judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from wsopt.errors import CheckError
+from wsopt.frontend.region import find_region
+from wsopt.frontend.types import Region
+from wsopt.graph.parse import parse_graph
+from wsopt.lowering.lower import lower
+from wsopt.machine.types import Machine
+from wsopt.perf import timing
+from wsopt.program.program import TileProgram
+from wsopt.program.types import Sharing, Structure
+from wsopt.schedule import budget
+from wsopt.schedule.types import Schedule
+from wsopt.solve.optimum import solve
+from wsopt.solve.overlap import Overlap
+from wsopt.solve.search import DEFAULT_MARGIN
+from wsopt.validate.files import Candidate
+from wsopt.validate.make import candidate
+from wsopt.validate.select import held_to
+from wsopt.validate.validation import GraphTruth, Validation
+
+Progress = Callable[[str, int, int], None]
+
+
+def predict_again(found: Validation, machine: Machine, progress: Progress) -> Validation:
+    """The validation with the predictions that the present model makes for the same structures and rings.
+
+    Raises CheckError for a schedule that the present model refuses.
+    """
+    total = sum(len(graph.made.candidates) for graph in found.graphs)
+    done, graphs = 0, []
+    for graph in found.graphs:
+        region = find_region(parse_graph(dict(graph.made.graph), graph.name))
+        renewed = []
+        for one in graph.made.candidates:
+            progress("predict", done, total)
+            done += 1
+            renewed.append(_predicted(region, one, machine, graph.name))
+        graphs.append(GraphTruth(replace(graph.made, candidates=tuple(renewed)), graph.measured))
+    return replace(found, machine=machine.name, graphs=tuple(graphs))
+
+
+def _predicted(region: Region, one: Candidate, machine: Machine, graph: str) -> Candidate:
+    fields = dict(one.structure)
+    structure = Structure(**{**fields, "sharing": Sharing(fields["sharing"])})
+    limited = held_to(lower(region, structure, machine), machine, one.slots)
+    overlap = Overlap(one.overlap)
+    program = lower(region, structure, limited)
+    solved = solve(program, limited, DEFAULT_MARGIN, overlap=overlap)
+    if solved.schedule is None:
+        raise CheckError(
+            f"graph {graph}, {one.name}: the present model has no schedule for it: {solved.reason}"
+        )
+    schedule = started_by(solved.schedule, program, limited, storers=one.storers)
+    return candidate(one.name, one.why, schedule, one.slots, overlap)
+
+
+def started_by(schedule: Schedule, program: TileProgram, machine: Machine, *, storers: bool) -> Schedule:
+    """The schedule with its stores started by storers or by consumers, as they were when it was measured, through the
+    buffers that are best then: for a prediction, not to be emitted.
+    """
+    if schedule.buffers.storer == storers:
+        return schedule
+    slots = [depth for _, depth in schedule.rings]
+    fitting = [
+        buffers
+        for buffers in budget.buffer_options(program)
+        if buffers.storer == storers
+        and budget.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes
+    ]
+    if not fitting:
+        raise CheckError(
+            f"kernel {schedule.name}: no buffers fit its rings with the stores as they were started"
+        )
+    predicted = {b: timing.predict(program, machine, schedule.ii, b, slots) for b in fitting}
+    best = min(fitting, key=lambda b: (predicted[b].microseconds, b))
+    return replace(schedule, buffers=best, prediction=predicted[best])
