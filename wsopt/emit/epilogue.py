@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import RowArgument, VectorArgument
 from wsopt.emit.choices import Comparison, choice, comparisons
-from wsopt.emit.expressions import Operand, broadcast, expression, in_f32, number
+from wsopt.emit.expressions import Operand, broadcast, chosen_in_f32, expression, in_f32, number
 from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import (
     Assign,
@@ -147,7 +147,8 @@ class PieceWriter:
         def written(term: str | Scalar) -> str:
             return broadcast(self.operands[term], FULL, s) if isinstance(term, str) else number(term)
 
-        chosen, other = (written(t) if isinstance(t, str) else number(float(t)) for t in item.args[1:])
+        values = (self.operands[t] if isinstance(t, str) else t for t in item.args[1:])
+        chosen, other = (chosen_in_f32(value, FULL, s) for value in values)
         return choice(compared, chosen, other, written, ("", ""))
 
     def needed(self) -> tuple[Statement | Reduction, ...]:

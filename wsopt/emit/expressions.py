@@ -94,6 +94,13 @@ def in_f32(operand: Operand) -> str:
     return _in_type(operand.name, operand, DType.F32)
 
 
+def chosen_in_f32(term: Operand | Scalar, spans: frozenset[Role], s: Structure) -> str:
+    """A value as a choice in assembly takes it: of a narrower type its registers would be others."""
+    if not isinstance(term, Operand):
+        return number(float(term))
+    return _in_type(broadcast(term, spans, s), term, DType.F32)
+
+
 def _in_type(text: str, operand: Operand, wanted: DType) -> str:
     """The operand in the type that the operation computes in: f32, unless both are whole numbers."""
     if wanted is operand.dtype or operand.dtype is DType.BOOL:

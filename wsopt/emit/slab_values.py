@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.choices import Comparison, choice, comparisons
-from wsopt.emit.expressions import Operand, broadcast, expression, in_f32, number
+from wsopt.emit.expressions import Operand, broadcast, chosen_in_f32, expression, in_f32, number
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
 from wsopt.emit.roundings import rounding
@@ -188,7 +188,8 @@ class SlabWriter:
         def written(term: str | Scalar) -> str:
             return broadcast(operand(term), SLAB, self.s) if isinstance(term, str) else number(term)
 
-        chosen, other = (written(term) for term in item.args[1:])
+        values = (operand(term) if isinstance(term, str) else term for term in item.args[1:])
+        chosen, other = (chosen_in_f32(value, SLAB, self.s) for value in values)
         return choice(compared, chosen, other, written, ("gl.expand_dims(places, 0)", "stream_extent"))
 
     def _register_operand(self, item: Statement) -> Iterator[Instruction]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.axes import Dim
@@ -87,7 +88,20 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
     roles = {chain.axes.roles.get(a) for a, e in zip(raw.axes, raw.extents, strict=True) if e > 1}
     if not roles <= {Role.BATCH, *spans}:
         raise LoweringError(f"output {name} repeats its values along an axis; store them once")
-    return raw
+    kept = {None, Role.BATCH, *spans}
+    return _along(raw, [chain.axes.roles.get(axis) in kept for axis in raw.axes])
+
+
+def _along(raw: RawView, kept: list[bool]) -> RawView:
+    """The view less dimensions of one element of axes that are not `kept`: that of a reduced axis, for instance."""
+    return replace(
+        raw,
+        axes=tuple(compress(raw.axes, kept)),
+        extents=tuple(compress(raw.extents, kept)),
+        strides=tuple(compress(raw.strides, kept)),
+        origin=tuple(compress(raw.origin, kept)),
+        parts=tuple(compress(raw.parts, kept)),
+    )
 
 
 def _output_views(chain: Chain, flow: Flow) -> dict[str, RawView]:
