@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import heapq
 import math
-from types import SimpleNamespace
-from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 from emit_builds import Emitted, build, case, graph_of, lets_the_next_kernel_in_last, small_case
 
@@ -16,8 +15,12 @@ from wsopt.emit.source import expected_wgmma
 from wsopt.errors import CheckError
 from wsopt.frontend.types import Role
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.program.ranges import dealt_together, trip_counts, walk
+from wsopt.interpret.host import HostTensor
+from wsopt.interpret.machine import Machine
+from wsopt.interpret.modules import load
+from wsopt.program.ranges import longest_last, trip_counts
 from wsopt.program.reduced import reaching, reduced
+from wsopt.program.tile_order import numbered, tiles_together, walk
 from wsopt.program.types import Sharing, Structure
 from wsopt.rehearsal import rehearse
 from wsopt.schedule.types import PartitionRole
@@ -96,12 +99,12 @@ def test_consumers_beyond_the_last_row_hand_slabs_on(mask: str) -> None:
 
 
 def tiles_of(source: str, rows: int, keys: int, heads: int, blocks: int) -> list[list[int]]:
-    """The tiles of each block, as the launcher deals them out."""
-    launcher = source[source.index("def _slab_counts") : source.index("def prepare")]
-    names: dict[str, Any] = {"heapq": heapq, "triton": SimpleNamespace(cdiv=lambda a, b: -(-a // b))}
-    exec(launcher, names)
-    counts = names["_slab_counts"](rows, keys)
-    order = names["_order"](counts, heads * len(counts), blocks)
+    """The tiles of each block, as the launcher deals them out on a device of so many processors."""
+    shapes = {"q": rows, "k": keys, "v": keys}
+    arrays = {name: np.zeros((1, heads, extent, 64), ml_dtypes.bfloat16) for name, extent in shapes.items()}
+    bind = load(source, Machine(0, blocks, "dealt.py"))["bind"]
+    _, arguments, _ = bind({name: HostTensor(array, name) for name, array in arrays.items()})
+    order = arguments[-1].numpy().tolist()
     return [order[order[block] : order[block + 1]] for block in range(blocks)]
 
 
@@ -122,16 +125,17 @@ def test_every_tile_is_dealt_out_once_and_evenly() -> None:
 def test_tiles_are_walked_as_the_model_has_it(mask: str) -> None:
     found = emitted(mask, 64, 2, persistent=True)
     region, s = found.verified.program.region, found.verified.program.structure
-    counts, heads = trip_counts(region, s), 9
+    counts, heads = list(trip_counts(region, s)), 9
     tiles = heads * len(counts)
     (taken,) = tiles_of(found.source, region.extent(Role.ROW), region.extent(Role.STREAM), heads, blocks=1)
-    longest_last = "row_tiles - 1 - tile" in found.source
-    rows = [len(counts) - 1 - n % len(counts) if longest_last else n % len(counts) for n in taken]
-    together = dealt_together(counts, tiles, 1)
-    assert tuple(rows) == walk(counts, tiles, together)
+    from_last = "row_tiles - 1 - tile" in found.source
+    assert from_last == longest_last(counts)
+    lengths = numbered(counts, from_last)
+    together = tiles_together(lengths, tiles, 1)
+    assert taken == walk(lengths, tiles, together)
     assert taken[: tiles - together] == list(range(tiles - together))
-    lengths = [counts[row] for row in rows]
-    assert lengths[tiles - together :] == sorted(lengths[tiles - together :], reverse=True)
+    last = [lengths[tile % len(lengths)] for tile in taken[tiles - together :]]
+    assert last == sorted(last, reverse=True)
 
 
 def test_the_next_kernel_is_let_in_with_the_last_copy() -> None:

@@ -10,7 +10,19 @@ from evaluated_recipe import TORCH_NAMES, Evaluated
 from export_kernels import KERNELS, emitted, inputs
 from observed_launch import Seen, observe, shown, table
 
-from wsopt.emit.integers import CPP, PYTHON, Extent, Name, add, ceil_divide, floor_divide, multiply, text
+from wsopt.emit.integers import (
+    CPP,
+    GLUON,
+    PYTHON,
+    Extent,
+    Name,
+    add,
+    ceil_divide,
+    floor_divide,
+    minimum,
+    multiply,
+    text,
+)
 from wsopt.emit.recipe import Recipe, ScalarArgument, TableArgument, TensorMap
 from wsopt.emit.recipe_of import launch_recipe
 
@@ -169,8 +181,11 @@ def test_names_every_tensor_with_its_type(name: str) -> None:
 
 def test_expressions_are_written_for_each_language() -> None:
     rest = add(multiply(-1, Name("row")), floor_divide(multiply(Extent("x", 0), Extent("x", 1)), 4))
-    assert text(rest, PYTHON) == '((-1) * row) + ((tensors["x"].shape[0] * tensors["x"].shape[1]) // 4)'
-    assert text(rest, CPP) == "((-1) * row) + ((tensors.x.shape[0] * tensors.x.shape[1]) / 4)"
+    assert text(rest, PYTHON) == '(-row) + ((tensors["x"].shape[0] * tensors["x"].shape[1]) // 4)'
+    assert text(rest, CPP) == "(-row) + ((tensors.x.shape[0] * tensors.x.shape[1]) / 4)"
     assert text(multiply(ceil_divide(Name("n"), 64), 2), PYTHON) == "triton.cdiv(n, 64) * 2"
     assert text(multiply(Name("a"), floor_divide(Name("b"), 2), 3), CPP) == "a * (b / 2) * 3"
+    assert text((2 * Name("n") + -3 + Name("m")) // 4, CPP) == "((2 * n) - 3 + m) / 4"
+    assert text(minimum(-(5 + Name("n")), 7 // Name("m")), GLUON) == "gl.minimum(-(5 + n), 7 // m)"
+    assert (0 * Name("n"), Name("n") * 1) == (0, Name("n"))
     assert (add(0, Name("n")), multiply(1, Name("n")), floor_divide(Name("n"), 1)) == (Name("n"),) * 3

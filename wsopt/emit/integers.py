@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, assert_never
 
@@ -23,15 +23,42 @@ class Operator(StrEnum):
     MAXIMUM = "maximum"
 
 
+class Term:
+    """Arithmetic by operators, so that a formula takes numbers and expressions alike."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Integer) -> Integer:
+        return add(_own(self), other)
+
+    def __radd__(self, other: Integer) -> Integer:
+        return add(other, _own(self))
+
+    def __mul__(self, other: Integer) -> Integer:
+        return multiply(_own(self), other)
+
+    def __rmul__(self, other: Integer) -> Integer:
+        return multiply(other, _own(self))
+
+    def __neg__(self) -> Integer:
+        return multiply(-1, _own(self))
+
+    def __floordiv__(self, other: Integer) -> Integer:
+        return floor_divide(_own(self), other)
+
+    def __rfloordiv__(self, other: Integer) -> Integer:
+        return floor_divide(other, _own(self))
+
+
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Term):
     """A value that was given a name: an extent of the kernel's axes, a count of tiles."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Term):
     """Elements of a tensor along one of its dimensions."""
 
     tensor: str
@@ -39,7 +66,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Pitch:
+class Pitch(Term):
     """A tensor's stride along one of its dimensions, in elements."""
 
     tensor: str
@@ -47,14 +74,14 @@ class Pitch:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Address(Term):
     """The address of a tensor's first element, in bytes."""
 
     tensor: str
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Term):
     """Two expressions combined."""
 
     operator: Operator
@@ -63,7 +90,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class IfOne:
+class IfOne(Term):
     """An expression for an extent of one element, and another for all other extents."""
 
     extent: Integer
@@ -71,7 +98,13 @@ class IfOne:
     other: Integer
 
 
-Integer: TypeAlias = int | Name | Extent | Pitch | Address | Operation | IfOne
+Expression: TypeAlias = Name | Extent | Pitch | Address | Operation | IfOne
+Integer: TypeAlias = int | Expression
+
+
+def _own(term: Term) -> Expression:
+    assert isinstance(term, Expression)
+    return term
 
 
 class Tensor(Protocol):
@@ -116,6 +149,8 @@ def add(left: Integer, right: Integer) -> Integer:
 def multiply(*factors: Integer) -> Integer:
     """The product; 1 for no factor."""
     found: Integer = 1
+    if 0 in factors:
+        return 0
     for factor in factors:
         if isinstance(found, int) and isinstance(factor, int):
             found *= factor
@@ -223,6 +258,7 @@ PYTHON = Language(
     _PYTHON_CALLS,
     "({one} if {extent} == 1 else {other})",
 )
+GLUON = replace(PYTHON, calls={Operator.MINIMUM: "gl.minimum", Operator.MAXIMUM: "gl.maximum"})
 CPP = Language(
     "tensors.{tensor}.shape[{dim}]",
     "tensors.{tensor}.strides[{dim}]",
@@ -246,6 +282,10 @@ def text(value: Integer, language: Language) -> str:
             return language.pitch.format(tensor=tensor, dim=dim)
         case Address(tensor):
             return language.address.format(tensor=tensor)
+        case Operation(Operator.ADD, left, int(right)) if right < 0:
+            return f"{_operand(left, Operator.ADD, language)} - {-right}"
+        case Operation(Operator.MULTIPLY, -1, right):
+            return f"-{_operand(right, None, language)}"
         case Operation(kind, left, right):
             if kind in language.calls:
                 return f"{language.calls[kind]}({text(left, language)}, {text(right, language)})"

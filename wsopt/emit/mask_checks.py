@@ -9,29 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import reduce
 
-from wsopt.emit.integers import PYTHON, Integer, Name, add, maximum, minimum, multiply, text
+from wsopt.emit.integers import Integer, Name, add, maximum, minimum, multiply
 from wsopt.emit.recipe import Check, Relation
 from wsopt.frontend.types import Bound, End, Region, Role
 
 _ROWS, _STREAM = Name("row_extent"), Name("stream_extent")
 _LAST_ROW, _LAST = add(_ROWS, -1), add(_STREAM, -1)
-_SIGNS = {Relation.AT_MOST: "<=", Relation.AT_LEAST: ">="}
 
 
 def mask_checks(region: Region) -> tuple[Check, ...]:
     """All that has to hold of a region's masks at the extents of a call."""
     return (*_ends(region), *_full_rows(region))
-
-
-def check_lines(region: Region) -> tuple[str, ...]:
-    """The same as lines of the launcher."""
-    return tuple(_line(check) for check in mask_checks(region))
-
-
-def _line(check: Check) -> str:
-    left, right = text(check.left, PYTHON), text(check.right, PYTHON)
-    told = "".join(f"{{{part.name}}}" if isinstance(part, Name) else str(part) for part in check.message)
-    return f'_expect({left} {_SIGNS[check.relation]} {right}, f"{told}")'
 
 
 def _ends(region: Region) -> Iterator[Check]:

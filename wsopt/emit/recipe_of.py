@@ -9,20 +9,17 @@ from wsopt.emit.integers import (
     Extent,
     Integer,
     Name,
-    add,
     ceil_divide,
     floor_divide,
     maximum,
     minimum,
-    multiply,
 )
 from wsopt.emit.kernel_plan import kernel_plan
-from wsopt.emit.mask_checks import mask_checks
+from wsopt.emit.launch_counts import counts, schedule_checks
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.recipe import (
     BLOCKS,
     LAST_ROW,
-    PROCESSORS,
     ROW,
     Argument,
     Check,
@@ -37,13 +34,11 @@ from wsopt.emit.recipe import (
     TensorSpec,
 )
 from wsopt.emit.recipe_views import aligned, axis_extents, axis_strides, map_strides, view_checks
-from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import Box
-from wsopt.frontend.types import Bound, Output, Role, View
-from wsopt.perf.slab_costs import inner_extent
-from wsopt.program.live_loops import is_end
-from wsopt.program.ranges import ROUNDS_TOGETHER, splits
+from wsopt.frontend.types import Output, View
+from wsopt.program.ranges import narrowing
+from wsopt.program.tile_order import ROUNDS_TOGETHER, slabs_between
 from wsopt.schedule.verified import VerifiedSchedule
 
 _BOX_EXTENT = 256
@@ -54,7 +49,7 @@ def launch_recipe(verified: VerifiedSchedule) -> Recipe:
     """All that a launch of the schedule's kernel needs, as expressions of its tensors."""
     plan = kernel_plan(verified)
     reads = plan.reads()
-    names = (*_axes(reads), *_counts(plan))
+    names = (*_axes(reads), *counts(plan))
     return Recipe(
         name=plan.program.region.name,
         symbol="kernel",
@@ -64,7 +59,7 @@ def launch_recipe(verified: VerifiedSchedule) -> Recipe:
         names=names,
         checks=(
             *_extent_checks(reads, dict(names)),
-            *_schedule_checks(plan),
+            *schedule_checks(plan),
             *_output_checks(plan),
         ),
         arguments=_arguments(plan, reads),
@@ -101,7 +96,7 @@ def _tensor_checks(plan: KernelPlan) -> Iterator[Check]:
     yield from (aligned(row.output.name) for row in plan.row_outputs())
 
 
-# --- extents and counts ---------------------------------------------------------------------------------
+# --- extents ---------------------------------------------------------------------------------
 
 
 def _axes(reads: tuple[TensorRead, ...]) -> tuple[tuple[str, Integer], ...]:
@@ -111,27 +106,6 @@ def _axes(reads: tuple[TensorRead, ...]) -> tuple[tuple[str, Integer], ...]:
         for name, extent in zip(read.extents, axis_extents(read.view, read.tensor), strict=True):
             found.setdefault(name, extent)
     return tuple(found.items())
-
-
-def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
-    """Tiles each way, slabs, tiles in all, and the blocks that take them."""
-    s = plan.s
-    yield "row_tiles", ceil_divide(Name("row_extent"), s.tile_rows)
-    if not isinstance(plan, RowsPlan | SlabPlan):
-        yield "column_tiles", ceil_divide(Name("column_extent"), s.columns)
-        yield "trips", multiply(ceil_divide(Name("stream_extent"), s.depth * s.copies), s.copies)
-    yield "tiles", _tiles(plan)
-    yield BLOCKS, minimum(Name(PROCESSORS), Name("tiles")) if s.persistent else Name("tiles")
-
-
-def _tiles(plan: KernelPlan) -> Integer:
-    names = ["batches"] if plan.has_batch else []
-    if isinstance(plan, SlabPlan):
-        names = ["batches", "groups"] if plan.has_group else names
-        return multiply(*map(Name, [*names, "row_tiles"]))
-    if isinstance(plan, RowsPlan):
-        return multiply(*map(Name, [*names, "row_tiles"]))
-    return multiply(*map(Name, [*names, "row_tiles", "column_tiles"]))
 
 
 # --- checks ---------------------------------------------------------------------------------------------
@@ -158,31 +132,6 @@ def _equal(tensor: str, given: tuple[Integer, ...], expected: tuple[Integer, ...
     for one, other in zip(given, expected, strict=True):
         if one != other:
             yield Check(one, Relation.EQUAL, other, message)
-
-
-def _schedule_checks(plan: KernelPlan) -> Iterator[Check]:
-    """What the schedule takes for granted of the extents."""
-    s, region = plan.s, plan.program.region
-    column, inner, stream = Name("column_extent"), Name("inner_extent"), Name("stream_extent")
-    if region.whole_rows:
-        length = region.extent(Role.COLUMN)
-        told: Message = ("rows have ", column, f" elements: this schedule reduces rows of {length}")
-        yield Check(column, Relation.EQUAL, length, told)
-    if isinstance(plan, SlabPlan):
-        held = inner_extent(region, plan.verified.machine)
-        told = ("the products have ", column, f" columns: this schedule holds up to {s.columns}")
-        yield Check(column, Relation.AT_MOST, s.columns, told)
-        told = ("the inner axis has ", inner, f" elements: this schedule holds up to {held}")
-        yield Check(inner, Relation.AT_MOST, held, told)
-        yield from mask_checks(region)
-    elif not isinstance(plan, RowsPlan):
-        told = ("the contracted axis is too short for this schedule",)
-        yield Check(Name("trips"), Relation.AT_LEAST, plan.loop().least, told)
-    if s.tail:
-        told = ("the contracted axis has ", stream, f" elements: this schedule takes 1 to {s.tail} more than a "
-                f"multiple of {s.depth}")  # fmt: skip
-        least = add(stream, s.depth - s.tail)
-        yield Check(multiply(Name("trips"), s.depth), Relation.AT_LEAST, least, told)
 
 
 # --- arguments ------------------------------------------------------------------------------------------
@@ -236,22 +185,9 @@ def _copied_box(box: Box) -> tuple[int, ...]:
 
 
 def _order(plan: SlabPlan) -> DealtOrder:
-    begin: Integer = 0
-    end = ceil_divide(Name("stream_extent"), plan.s.depth)
-    for bound in filter(splits, plan.program.region.bounds):
-        most = _most(plan, bound)
-        if bound.stream < 0:
-            end = minimum(end, floor_divide(maximum(add(most, plan.s.depth), 0), plan.s.depth))
-        else:
-            begin = maximum(begin, floor_divide(maximum(multiply(-1, most), 0), plan.s.depth))
+    bounds, slabs = narrowing(plan.program.region), ceil_divide(Name("stream_extent"), plan.s.depth)
+    begin, end = slabs_between(bounds, Name(ROW), Name(LAST_ROW), 0, slabs, plan.s.depth, minimum, maximum)
     return DealtOrder(
         plan.s.tile_rows, Name("row_extent"), begin, end, plan.longest_last, ROUNDS_TOGETHER, Name("tiles"),
         Name(BLOCKS),
     )  # fmt: skip
-
-
-def _most(plan: SlabPlan, bound: Bound) -> Integer:
-    """The most that row * i + constant is over a tile's rows; a bound at the stream's end moves with it."""
-    constant = add(Name("stream_extent"), -1) if is_end(bound, plan.program.region) else bound.constant
-    row = Name(LAST_ROW if bound.row >= 0 else ROW)
-    return add(multiply(bound.row, row), constant) if bound.row else constant

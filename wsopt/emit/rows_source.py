@@ -18,8 +18,6 @@ def rows_context(plan: RowsPlan) -> dict[str, Any]:
         "register_layouts": [],
         "operand_layout": False,
         "uses_products": False,
-        "tiles": ("batches * " if plan.has_batch else "") + "row_tiles",
-        "trips": "",
         "loader_parameters": _loader_parameters(plan),
         "slot_loads": text.write([*loads, *plan.slot_loads(), Advance(1)]),
         "consumer_parameters": _consumer_parameters(plan),

@@ -8,6 +8,7 @@ from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.expressions import Operand
 from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import Expect, Instruction, Loop, TmaLoad, WaitEmpty
+from wsopt.emit.integers import GLUON, Name, maximum, minimum, text
 from wsopt.emit.plan import KernelPlan, RingBuffer
 from wsopt.emit.slab_loop import SlabOperands, older_values, slab_loop
 from wsopt.emit.slab_values import SlabWriter
@@ -16,9 +17,10 @@ from wsopt.frontend.types import FULL, Bound, Reduction, Role, View
 from wsopt.graph.types import DType
 from wsopt.perf.lanes import lane_sums
 from wsopt.perf.slab_costs import inner_extent
-from wsopt.program.live_loops import LiveLoops, is_end, live_loops
-from wsopt.program.ranges import longest_last, splits, trip_counts
+from wsopt.program.live_loops import LiveLoops, live_loops
+from wsopt.program.ranges import is_end, longest_last, splits, trip_counts
 from wsopt.program.steps import arguments
+from wsopt.program.tile_order import slabs_between
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 
@@ -287,34 +289,19 @@ class SlabPlan(KernelPlan):
             lines += self._bound_lines(bound)
         return tuple(lines)
 
-    def order_lines(self) -> tuple[str, ...]:
-        """The same on the host, where only what counts at all matters."""
-        lines = [line for line in self.range_lines() if not line.startswith("whole")]
-        host = {"gl.minimum": "min", "gl.maximum": "max", "TILE_DEPTH": str(self.s.depth)}
-        for device, name in host.items():
-            lines = [line.replace(device, name) for line in lines]
-        return tuple(lines)
-
     def _bound_lines(self, bound: Bound) -> list[str]:
         if not splits(bound):
             return ["whole_end = 0"]
-        constant = "stream_extent - 1" if is_end(bound, self.program.region) else str(bound.constant)
-
-        def value(row: str) -> str:
-            factor = {0: "", 1: f"{row} + ", -1: f"-{row} + "}.get(bound.row, f"{bound.row} * {row} + ")
-            return f"{factor}{constant}"
-
-        low, high = ("row", "last_row") if bound.row >= 0 else ("last_row", "row")
-        least, most = value(low), value(high)
+        row, last, depth = Name("row"), Name("last_row"), Name("TILE_DEPTH")
+        constant = Name("stream_extent") + -1 if is_end(bound, self.program.region) else bound.constant
+        narrowing = [(bound.row, bound.stream, constant)]
+        begin, end = slabs_between(narrowing, row, last, Name("begin"), Name("end"), depth, minimum, maximum)
+        nearest = bound.row * (row if bound.row >= 0 else last) + constant
         if bound.stream < 0:
-            return [
-                f"end = gl.minimum(end, gl.maximum({most} + TILE_DEPTH, 0) // TILE_DEPTH)",
-                f"whole_end = gl.minimum(whole_end, gl.maximum({least} + 1, 0) // TILE_DEPTH)",
-            ]
-        return [
-            f"begin = gl.maximum(begin, gl.maximum(-({most}), 0) // TILE_DEPTH)",
-            f"whole_begin = gl.maximum(whole_begin, (gl.maximum(-({least}), 0) + TILE_DEPTH - 1) // TILE_DEPTH)",
-        ]
+            whole = minimum(Name("whole_end"), maximum(nearest + 1, 0) // depth)
+            return [f"end = {text(end, GLUON)}", f"whole_end = {text(whole, GLUON)}"]
+        whole = maximum(Name("whole_begin"), (maximum(-nearest, 0) + depth + -1) // depth)
+        return [f"begin = {text(begin, GLUON)}", f"whole_begin = {text(whole, GLUON)}"]
 
     def extent_names(self) -> dict[Role, str]:
         """What the launcher calls the extents of the region's axes."""

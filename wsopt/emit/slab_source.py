@@ -7,12 +7,12 @@ from typing import Any
 from wsopt.emit import inputs, text
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitEmpty, WaitFull
-from wsopt.emit.mask_checks import check_lines
 from wsopt.emit.slab_plan import SlabPlan, Stretch
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.frontend.types import Role
 from wsopt.graph.types import DType
-from wsopt.program.ranges import ROUNDS_TOGETHER
+from wsopt.program.ranges import narrowing
+from wsopt.runtime.text import tile_order_text
 
 
 def slab_context(plan: SlabPlan) -> dict[str, Any]:
@@ -23,10 +23,8 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
         "longest_last": plan.longest_last,
         "range_lines": plan.range_lines(),
         "own_slabs": plan.own_slabs,
-        "deals": plan.s.persistent,
-        "rounds_together": ROUNDS_TOGETHER,
-        "mask_checks": check_lines(plan.program.region),
-        "order_lines": plan.order_lines() if plan.s.persistent else (),
+        "tile_order": tile_order_text() if plan.s.persistent else "",
+        "bounds": narrowing(plan.program.region),
         "loader_parameters": _loader_parameters(plan),
         "body_indent": 8 if plan.s.persistent else 4,
         "loader_body": _loader_body(plan),

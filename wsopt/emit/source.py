@@ -13,7 +13,10 @@ from wsopt.emit.calls import calls
 from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.held import layout_constants
 from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
+from wsopt.emit.integers import PYTHON
+from wsopt.emit.integers import text as integer_text
 from wsopt.emit.kernel_plan import kernel_plan
+from wsopt.emit.launch_counts import check_lines, count_lines, tiles
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.product_body import consumer_body, coordinates, epilogue_parameters, starts_stores
 from wsopt.emit.rows_plan import RowsPlan
@@ -212,13 +215,6 @@ def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> list[str]:
     return [values.get(name, name) for name, _ in plan.signature()]
 
 
-def _trips(plan: KernelPlan) -> str:
-    """Slabs of the loop: a whole number of passes; a slab beyond the end is all zeros."""
-    s = plan.s
-    passes = f"triton.cdiv(stream_extent, {s.depth * s.copies})"
-    return passes if s.copies == 1 else f"{passes} * {s.copies}"
-
-
 def _summary(plan: KernelPlan) -> str:
     schedule = plan.verified.schedule
     roles = ", ".join(f"{p.name} ({p.warps} warps, {p.registers} registers)" for p in schedule.partitions)
@@ -251,13 +247,11 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "register_layouts": _register_layouts(plan),
         "consumer_warps": s.consumer_warps,
         "uses_products": True,
-        "row_length": region.extent(Role.COLUMN) if region.whole_rows else 0,
         "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         **called(piece),
         "uses_lane_sums": False,
-        "deals": False,
-        "order_lines": (),
+        "tile_order": "",
         "has_batch": plan.has_batch,
         "pieces": s.pieces,
         "persistent": s.persistent,
@@ -272,9 +266,10 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "extents": _extents(plan),
         "outputs": outputs,
         "tile_rows": s.tile_rows,
-        "tile_columns": s.columns,
-        "tail": s.tail,
         "tile_depth": s.depth,
+        "counts": count_lines(plan),
+        "tiles": integer_text(tiles(plan), PYTHON),
+        "checks": check_lines(plan),
         "arguments": _arguments(plan, reads),
         "splits": any(read.parts for read in reads) or any(output.parts for output in outputs),
         "returns": ", ".join(output.tensor for output in outputs),
@@ -290,7 +285,6 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
         "device": "products.jinja",
         "operand_layout": False,
         "constants": [*_constants(plan), *_numbers(text.write(plan.piece()))],
-        "tiles": ("batches * " if plan.has_batch else "") + "row_tiles * column_tiles",
         "coordinates": coordinates(plan),
         "body_indent": 8 if plan.s.persistent else 4,
         "loader_parameters": _loader_parameters(plan),
@@ -310,8 +304,6 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
         "partitions": text.partitions(
             plan, _loader_parameters(plan), _consumer_parameters(plan), set(_buffers(plan)), storing
         ),
-        "trips": _trips(plan),
-        "least_trips": plan.loop().least,
         "early_reads": bool(plan.inputs() or plan.held()),
     }
 
@@ -321,7 +313,6 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
     device = slab_context(plan)
     written = device["loops"] + text.write(plan.piece())
     layouts = [*_register_layouts(plan), *slab_layouts(plan)]
-    batches = "batches * groups * " if plan.has_group else "batches * " if plan.has_batch else ""
     return device | {
         "operand_layout": True,
         "register_layouts": layouts,
@@ -329,9 +320,6 @@ def _slabs(plan: SlabPlan) -> dict[str, Any]:
         **called(written),
         "uses_lane_sums": "lane_sums(" in written,
         "uses_by_lanes": "by_lanes(" in written,
-        "tiles": batches + "row_tiles",
-        "trips": "",
-        "inner_extent": inner_extent(plan.program.region, plan.verified.machine),
     }
 
 

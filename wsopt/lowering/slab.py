@@ -6,7 +6,6 @@ through a ring of its own, because each is handed back as soon as its product ha
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass, field, replace
 
@@ -16,12 +15,10 @@ from wsopt.lowering.cut import Cut
 from wsopt.machine.types import Machine
 from wsopt.perf import costs, slab_costs
 from wsopt.program.program import Edge, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value, Work
-from wsopt.program.ranges import dealt_together, own_trips, trip_counts, walk
+from wsopt.program.ranges import longest_last, own_trips, trip_counts
 from wsopt.program.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
+from wsopt.program.tile_order import OVERHEAD_SLABS, deal, numbered, tiles_together, walk
 from wsopt.program.types import Placement, Space, Structure
-
-_OVERHEAD_TRIPS = 1.0
-"""What a tile costs beside its loop, in trips, when tiles of different length are dealt out to SMs."""
 
 
 @dataclass(slots=True)
@@ -232,23 +229,20 @@ def _rings(cut: _SlabCut) -> tuple[RingPlan, ...]:
 
 
 def _work(cut: _SlabCut, tiles: int) -> Work:
-    """Tiles dealt out to SMs as they come free, in the order in which the kernel walks them: the most that one
-    gets. Blocks of one tile come in the order of their numbers.
+    """Tiles and trips of the SM that gets the most: the launcher's order for persistent blocks, else the order of
+    tile numbers.
 
     A tile's trips are its consumers' on the average: who is done goes on, and leaves the units to others.
     """
-    s, region = cut.s, cut.region
-    counts = trip_counts(region, s)
-    own = own_trips(region, s)
+    s, by_row = cut.s, list(trip_counts(cut.region, cut.s))
+    from_last = longest_last(by_row)
+    counts = numbered(by_row, from_last)
+    own = numbered(list(own_trips(cut.region, s)), from_last)
     blocks = min(cut.machine.sm_count, tiles)
-    together = dealt_together(counts, tiles, blocks) if s.persistent else 0
-    # By load, then by the SM's number: the first that comes free takes the next tile.
-    loads = [(0.0, sm, 0, 0.0) for sm in range(blocks)]
-    for tile in walk(counts, tiles, together):
-        load, sm, taken, total = loads[0]
-        heapq.heapreplace(loads, (load + counts[tile] + _OVERHEAD_TRIPS, sm, taken + 1, total + own[tile]))
-    _, _, taken, total = max(loads, key=lambda load: (load[3] + _OVERHEAD_TRIPS * load[2], -load[1]))
-    return Work(taken, total)
+    together = tiles_together(counts, tiles, blocks) if s.persistent else 0
+    dealt = deal(counts, walk(counts, tiles, together), blocks)
+    works = (Work(len(taken), math.fsum(own[tile % len(own)] for tile in taken)) for taken in dealt)
+    return max(works, key=lambda work: work.trips + OVERHEAD_SLABS * work.tiles)
 
 
 def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:

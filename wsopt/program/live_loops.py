@@ -11,8 +11,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from wsopt.frontend.types import Bound, End, Region
-from wsopt.program.ranges import splits
+from wsopt.frontend.types import Bound, Region
+from wsopt.program.ranges import is_end, splits
 from wsopt.program.types import Structure
 
 _START = Bound(0, 1, 0)
@@ -59,11 +59,6 @@ def _matters(lower: Bound) -> bool:
 def _leaves_none(upper: Bound, s: Structure) -> bool:
     """Whether an upper bound ends before the first slab does, for the first rows or for later ones."""
     return upper.row < 0 or upper.constant + 1 < s.depth
-
-
-def is_end(bound: Bound, region: Region) -> bool:
-    """Whether a bound is the end of the streamed axis, which a kernel knows when it is launched."""
-    return region.end is End.BOUND and bound == region.bounds[-1]
 
 
 def _starts(s: Structure) -> range:

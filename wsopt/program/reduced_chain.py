@@ -18,7 +18,7 @@ from wsopt.frontend.region import chain_region
 from wsopt.frontend.roles import chain_axes
 from wsopt.frontend.types import Bound, Role
 from wsopt.graph.types import Graph
-from wsopt.program.live_loops import is_end
+from wsopt.program.ranges import is_end
 from wsopt.program.reduced_graph import ALIGNMENT, at_extents, shared_axes
 from wsopt.program.types import Structure
 

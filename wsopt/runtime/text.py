@@ -1,10 +1,13 @@
-"""The launcher as text: what every emitted kernel.py ends with."""
+"""Parts of every emitted kernel.py that are modules of this package: the launcher, and the order of tiles."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import inspect
 from importlib import resources
+
+from wsopt.program import tile_order
 
 _FILES = ("driver.py", "launcher.py")
 
@@ -15,6 +18,12 @@ def launcher_text() -> str:
     return "\n\n".join(
         _below_imports((resources.files(__package__) / name).read_text("utf-8")) for name in _FILES
     )
+
+
+@functools.cache
+def tile_order_text() -> str:
+    """The code that writes the order of tiles, below its imports."""
+    return _below_imports(inspect.getsource(tile_order))
 
 
 def _below_imports(text: str) -> str:

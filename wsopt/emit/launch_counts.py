@@ -1,0 +1,82 @@
+"""Counts of a launch, and what a schedule needs of the extents: expressions that every launcher is written from.
+
+They become lines of kernel.py here, and a part of the launch recipe (`recipe_of.py`), from which the C++ launcher is
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsopt.emit.integers import PYTHON, Integer, Name, add, ceil_divide, minimum, multiply, text
+from wsopt.emit.mask_checks import mask_checks
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.recipe import BLOCKS, PROCESSORS, Check, Message, Relation
+from wsopt.emit.rows_plan import RowsPlan
+from wsopt.emit.slab_plan import SlabPlan
+from wsopt.frontend.types import Role
+from wsopt.perf.slab_costs import inner_extent
+
+_SIGNS = {Relation.EQUAL: "==", Relation.AT_LEAST: ">=", Relation.AT_MOST: "<="}
+
+
+def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
+    """Tiles each way, slabs, tiles in all, and the blocks that take them; each of those before it."""
+    s = plan.s
+    yield "row_tiles", ceil_divide(Name("row_extent"), s.tile_rows)
+    if not isinstance(plan, RowsPlan | SlabPlan):
+        yield "column_tiles", ceil_divide(Name("column_extent"), s.columns)
+        # A whole number of passes; a slab beyond the end is all zeros.
+        yield "trips", multiply(ceil_divide(Name("stream_extent"), s.depth * s.copies), s.copies)
+    yield "tiles", tiles(plan)
+    yield BLOCKS, minimum(Name(PROCESSORS), Name("tiles")) if s.persistent else Name("tiles")
+
+
+def tiles(plan: KernelPlan) -> Integer:
+    """Tiles in all, from the tiles each way."""
+    names = ["batches"] if plan.has_batch else []
+    if isinstance(plan, SlabPlan) and plan.has_group:
+        names = ["batches", "groups"]
+    names.append("row_tiles")
+    return multiply(*map(Name, names if isinstance(plan, RowsPlan | SlabPlan) else [*names, "column_tiles"]))
+
+
+def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
+    """What the schedule takes for granted of the extents."""
+    s, region = plan.s, plan.program.region
+    column, inner, stream = Name("column_extent"), Name("inner_extent"), Name("stream_extent")
+    if region.whole_rows:
+        length = region.extent(Role.COLUMN)
+        told: Message = ("rows have ", column, f" elements: this schedule reduces rows of {length}")
+        yield Check(column, Relation.EQUAL, length, told)
+    if isinstance(plan, SlabPlan):
+        held = inner_extent(region, plan.verified.machine)
+        told = ("the products have ", column, f" columns: this schedule holds up to {s.columns}")
+        yield Check(column, Relation.AT_MOST, s.columns, told)
+        told = ("the inner axis has ", inner, f" elements: this schedule holds up to {held}")
+        yield Check(inner, Relation.AT_MOST, held, told)
+        yield from mask_checks(region)
+    elif not isinstance(plan, RowsPlan):
+        told = ("the contracted axis is too short for this schedule",)
+        yield Check(Name("trips"), Relation.AT_LEAST, plan.loop().least, told)
+    if s.tail:
+        told = ("the contracted axis has ", stream, f" elements: this schedule takes 1 to {s.tail} more than a "
+                f"multiple of {s.depth}")  # fmt: skip
+        least = add(stream, s.depth - s.tail)
+        yield Check(multiply(Name("trips"), s.depth), Relation.AT_LEAST, least, told)
+
+
+def count_lines(plan: KernelPlan) -> tuple[str, ...]:
+    """The counts as lines of kernel.py."""
+    return tuple(f"{name} = {text(value, PYTHON)}" for name, value in counts(plan))
+
+
+def check_lines(plan: KernelPlan) -> tuple[str, ...]:
+    """The checks as lines of kernel.py."""
+    return tuple(_line(check) for check in schedule_checks(plan))
+
+
+def _line(check: Check) -> str:
+    left, right = text(check.left, PYTHON), text(check.right, PYTHON)
+    told = "".join(f"{{{part.name}}}" if isinstance(part, Name) else str(part) for part in check.message)
+    return f'_expect({left} {_SIGNS[check.relation]} {right}, {"f" if "{" in told else ""}"{told}")'
