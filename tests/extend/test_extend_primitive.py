@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +84,13 @@ def test_padding_is_left_in_a_sum_where_the_entry_says_that_it_is_zero(
     with added(replace(SOFTSIGN, at_zero=at_zero)):
         statements = find_region(graph_of(rows)).statements
     assert any(getattr(item, "primitive", "") == "inside_column" for item in statements) is chosen
+
+
+def test_the_page_on_extending_shows_this_entry() -> None:
+    own = Path(__file__).read_text(encoding="utf-8")
+    entry = own[own.index("SOFTSIGN = Primitive(") :].partition("\n\n\n")[0]
+    page = Path(__file__).parents[2] / "docs" / "extend.md"
+    assert f"```python\n{entry}\n```" in page.read_text(encoding="utf-8")
 
 
 def test_without_the_entry_the_op_is_unknown() -> None:
