@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,43 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from wsopt.frontend.types import Bound, Contraction, Reduction, Region, Role, Scalar, Statement, View
-from wsopt.graph.meaning import cast_array, erf
+from wsopt.graph.meaning import cast_array
 from wsopt.graph.types import DType, Graph
+from wsopt.primitives import PRIMITIVES, comparison_of
 
 Array = npt.NDArray[Any]
 ROW, COLUMN, STREAM = Role.ROW, Role.COLUMN, Role.STREAM
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "neg": np.negative,
-    "abs": np.abs,
-    "exp2": np.exp2,
-    "exp": np.exp,
-    "log2": np.log2,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
-    "sin": np.sin,
-    "cos": np.cos,
-    "erf": erf,
-    "tanh_approx": np.tanh,
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_not": np.logical_not,
-    "where": np.where,
-}
-COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 
 
 @dataclass
@@ -277,10 +246,10 @@ class Tile:
         operands = [now[a] if isinstance(a, str) else a for a in s.args]
         if s.primitive.startswith("round_"):
             return cast_array(np.asarray(operands[0]), s.dtype).astype(np.float32)
-        whole = s.dtype is DType.I32 or (s.primitive in COMPARISONS and all(map(_is_whole, operands)))
+        whole = s.dtype is DType.I32 or (comparison_of(s.primitive) and all(map(_is_whole, operands)))
         wanted = np.int32 if whole else np.float32
         typed = [o if getattr(o, "dtype", None) == np.bool_ else np.asarray(o, wanted) for o in operands]
-        return np.asarray(FUNCTIONS[s.primitive](*typed))
+        return np.asarray(PRIMITIVES[s.primitive].function(*typed))
 
 
 def _is_whole(operand: Array | Scalar) -> bool:

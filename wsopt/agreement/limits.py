@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from wsopt.primitives import FromTable
+
 CONFIDENCE = 8.0
 """A sum of independent errors, none above r_i, exceeds this times the root of the sum of r_i**2 with a chance of
 2 exp(-32) = 3e-14 (Hoeffding 1963; for roundings: Higham and Mary, SIAM J. Sci. Comput. 41, 2019).
@@ -45,40 +47,21 @@ SOFTMAX = 2.0**-19
 the rescalings of an online softmax, which a row's maximum causes about as often as its length has bits.
 """
 
-FUNCTIONS: Mapping[str, tuple[float, float]] = MappingProxyType(
+FUNCTIONS: Mapping[str, tuple[float, float]] = FromTable(
+    lambda entry: entry.error,
     {
-        # Relative and absolute error. PTX ISA: ex2.approx 2 ulp, lg2.approx 2**-22, rsqrt.approx 2**-22.9,
-        # rcp.approx 1 ulp. tanh = 1 - 2 / (1 + exp(2x)), and erf by exp, are exact to f32's last bits of one.
-        "exp": (2.0**-21, 0.0),
-        "exp2": (2.0**-21, 0.0),
-        "log": (2.0**-21, 2.0**-21),
-        "log2": (2.0**-21, 2.0**-21),
-        "sqrt": (2.0**-21, 0.0),
-        "rsqrt": (2.0**-21, 0.0),
+        # rcp.approx 1 ulp; tanh = 1 - 2 / (1 + exp(2x)) is exact to f32's last bits of one.
         "reciprocal": (2.0**-21, 0.0),
         "tanh": (2.0**-21, 2.0**-21),
         "sigmoid": (2.0**-21, 2.0**-23),
-        "erf": (2.0**-21, 2.0**-21),
-        "sin": (2.0**-21, 2.0**-20),
-        "cos": (2.0**-21, 2.0**-20),
         "silu": (2.0**-20, 0.0),
         "gelu": (2.0**-20, 0.0),
-    }
+    },
 )
-"""Errors of functions of exact arguments, the kernel's and the reference's together."""
+"""Relative and absolute errors of functions of exact arguments, the kernel's and the reference's together."""
 
-SLOPES: Mapping[str, float] = MappingProxyType(
-    {
-        "neg": 1.0,
-        "abs": 1.0,
-        "tanh": 1.0,
-        "sigmoid": 0.25,
-        "erf": 2 / math.sqrt(math.pi),
-        "sin": 1.0,
-        "cos": 1.0,
-        "silu": 1.1,
-        "gelu": 1.13,
-    }
+SLOPES: Mapping[str, float] = FromTable(
+    lambda entry: entry.slope, {"tanh": 1.0, "sigmoid": 0.25, "silu": 1.1, "gelu": 1.13}
 )
 """Largest magnitude of a function's derivative."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added, finite_size, grown
 from wsopt.agreement.limits import F32_ROUNDING, FLUSHED, FORMATS, FUNCTIONS, SLOPES, TANH_APPROX
+from wsopt.primitives import Family, FromTable, Primitive
 
 Rule = Callable[[Kit, Step, tuple[Figure, ...]], Errors]
 
@@ -211,7 +211,7 @@ def _smooth(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     (x,) = operands
     slope = SLOPES[step.op]
     found = x.errors if slope == 1.0 else x.errors.each(lambda e: e * slope)
-    if step.op in ("neg", "abs"):
+    if FUNCTIONS[step.op] == (0.0, 0.0):
         return found
     own = _own(kit, step)
     if step.op in ("sin", "cos"):
@@ -333,10 +333,19 @@ def _nothing(_kit: Kit, _step: Step, _operands: tuple[Figure, ...]) -> Errors:
     return Errors()
 
 
-_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-_LOGICALS = ("logical_and", "logical_or", "logical_not")
+def _of_primitive(entry: Primitive) -> Rule | None:
+    """The rule of a primitive that has none of its own below."""
+    match entry.family:
+        case Family.COMPARISON:
+            return _compare
+        case Family.LOGICAL:
+            return _logical
+        case _:
+            return None if entry.slope is None else _smooth
 
-ELEMENTWISE: Mapping[str, Rule] = MappingProxyType(
+
+ELEMENTWISE: Mapping[str, Rule] = FromTable(
+    lambda entry: _of_primitive(entry) if entry.doc else None,
     {
         "add": _add,
         "sub": _add,
@@ -353,15 +362,13 @@ ELEMENTWISE: Mapping[str, Rule] = MappingProxyType(
         "rsqrt": reciprocal_root,
         "reciprocal": _reciprocal,
         "relu": _relu,
-        **dict.fromkeys(SLOPES, _smooth),
+        **dict.fromkeys(("tanh", "sigmoid", "silu", "gelu"), _smooth),
         "cast": _cast,
-        **dict.fromkeys(_COMPARISONS, _compare),
-        **dict.fromkeys(_LOGICALS, _logical),
         "where": _where,
         "iota": _nothing,
         "reshape": _moved(lambda kit, step, e: kit.xp.reshape(e, tuple(step.attrs["shape"]))),
         "transpose": _moved(_transposed),
-    }
+    },
 )
 """The rules of operations that take elements as they come; `sums.RULES` has all."""
 

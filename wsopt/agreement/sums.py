@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from wsopt.agreement.figures import Array, Errors, Figure, Kit, Step, added, finite_size, grown
@@ -20,6 +19,7 @@ from wsopt.agreement.limits import (
     TF32_OPERAND,
 )
 from wsopt.agreement.rules import ELEMENTWISE, Rule, attribute, multiplied, reciprocal_root, through
+from wsopt.primitives import FromTable
 
 _UNIFORM = 1 / math.sqrt(12)
 """Standard deviation of an error that is anywhere within a unit."""
@@ -236,7 +236,8 @@ def _dequantize(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     return found.each(lambda e: kit.xp.reshape(e, step.value.shape))
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
+RULES: Mapping[str, Rule] = FromTable(
+    lambda entry: ELEMENTWISE.get(entry.name),
     {
         **ELEMENTWISE,
         "matmul": _matmul,
@@ -248,7 +249,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "rms_norm": _rms_norm,
         "layer_norm": _layer_norm,
         "dequantize": _dequantize,
-    }
+    },
 )
 """How every operation of the graph format passes errors on."""
 

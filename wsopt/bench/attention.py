@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from wsopt.bench.eager_source import Inapplicable
 from wsopt.bench.raw_region import ROW, SLAB, STREAM, RawItem, RawOutput, RawRegion, RawView
 from wsopt.bench.scores import Bound, Expr, Sum, Term, bounds_of, expression, leaves, linear, neat, peel_masks
+from wsopt.primitives import Family, family_of
 
 _SAMPLES = ((0.75, 3.0, 7.0), (-1.5, 5.0, 2.0), (2.25, -3.0, 11.0))
 """A row's maximum, sum of values and sum of weights at which what follows the loop is looked at."""
@@ -87,10 +88,10 @@ def _weights(region: RawRegion, sums: RawItem) -> tuple[RawItem, tuple[Term, ...
     """The exponentials that the second product takes, and conditions outside of which it takes zeros."""
     conditions: list[Term] = []
     item = region.item(sums.args[0])
-    while item is not None and (item.op.startswith("round_") or _is_zeroed(item)):
+    while item is not None and (family_of(item.op) is Family.ROUNDING or _is_zeroed(item)):
         if item.op == "where":
             conditions.append(expression(region, item.args[0], ""))
-        item = region.item(item.args[-1 if item.op.startswith("round_") else 1])
+        item = region.item(item.args[-1 if family_of(item.op) is Family.ROUNDING else 1])
     if item is None or item.op not in ("exp", "exp2"):
         raise Inapplicable(f"{sums.name} takes no exponentials of scores: there is no softmax")
     return item, tuple(conditions)
@@ -212,7 +213,7 @@ def _at(term: Term, known: Mapping[str, float]) -> float:
         if term.name not in known:
             raise KeyError(term.name or term.op)
         return known[term.name]
-    if term.op.startswith("round_"):
+    if family_of(term.op) is Family.ROUNDING:
         return _at(term.args[0], known)
     x = [_at(arg, known) for arg in term.args]
     match term.op:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
+from wsopt.primitives import PRIMITIVES
 from wsopt.runtime.raw_graph import Operand, RawGraph, RawInput, RawNode
 
 TORCH_NAMES = {
@@ -139,39 +140,18 @@ def _fused_biases(graph: RawGraph) -> dict[str, tuple[str, str]]:
 
 # --- everything else ------------------------------------------------------------------------------------
 
-_INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "pow": "**",
-    "equal": "==",
-    "not_equal": "!=",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "logical_and": "&",
-    "logical_or": "|",
+_CALLS = {
+    **{name: f"F.{name}" for name in ("relu", "silu")},
+    **{name: f"torch.{name}" for name in ("reciprocal", "tanh", "sigmoid")},
+    **{"reduce_sum": "torch.sum", "reduce_mean": "torch.mean"},
+    **{"reduce_max": "torch.amax", "reduce_min": "torch.amin"},
 }
-_PREFIX = {"neg": "-", "logical_not": "~"}
-_CALLS = {"relu": "F.relu", "silu": "F.silu", "reduce_sum": "torch.sum", "reduce_mean": "torch.mean"}
-_CALLS |= {"reduce_max": "torch.amax", "reduce_min": "torch.amin"}
-_CALLS |= {
-    name: f"torch.{name}"
-    for name in ("abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "tanh")
-}
-_CALLS |= {name: f"torch.{name}" for name in ("sigmoid", "erf", "sin", "cos")}
 
 
 def _expression(graph: RawGraph, node: RawNode) -> str:
     operands = [_operand(item) for item in node.inputs]
     if node.op == "matmul":
         return product_expression(graph, node)
-    if node.op in _INFIX:
-        return f"{operands[0]} {_INFIX[node.op]} {operands[1]}"
-    if node.op in _PREFIX:
-        return f"{_PREFIX[node.op]}{operands[0]}"
     if node.op.startswith("reduce_"):
         axis, keep = int(node.attrs["axis"]), node.flag("keepdims")
         return f"{_CALLS[node.op]}({operands[0]}, dim={axis}, keepdim={keep})"
@@ -179,6 +159,8 @@ def _expression(graph: RawGraph, node: RawNode) -> str:
         return f"{_CALLS[node.op]}({operands[0]})"
     if node.op in _SPECIAL:
         return _SPECIAL[node.op](graph, node, operands)
+    if node.op in PRIMITIVES:
+        return PRIMITIVES[node.op].in_torch(*operands)
     raise Inapplicable(f"{node.name}: no torch code is written for {node.op}")
 
 
@@ -249,7 +231,7 @@ _SPECIAL: dict[str, Callable[[RawGraph, RawNode, Sequence[str]], str]] = {
     "rms_norm": _norm,
     "layer_norm": _norm,
     "dequantize": _dequantize,
-    "where": lambda _graph, _node, operands: f"torch.where({', '.join(operands)})",
+    "pow": lambda _graph, _node, operands: f"{operands[0]} ** {operands[1]}",
     "softmax": lambda _g, node, operands: f"torch.softmax({operands[0]}, {int(node.attrs.get('axis', -1))})",
     "reshape": lambda _g, node, operands: f"{operands[0]}.reshape({[int(n) for n in node.attrs['shape']]})",
     "transpose": lambda _g, node, operands: f"{operands[0]}.permute({[int(n) for n in node.attrs['perm']]})",

@@ -12,18 +12,11 @@ from dataclasses import dataclass
 
 from wsopt.bench.eager_source import Inapplicable
 from wsopt.bench.raw_region import RawRegion
+from wsopt.primitives import PRIMITIVES, Family, family_of
 
 LN2 = math.log(2)
-_COMPARISONS = {
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "equal": "==",
-    "not_equal": "!=",
-}
-_ROUNDED = {"round_bf16": "torch.bfloat16", "round_f16": "torch.float16"}
-_CALLS = ("abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf", "tanh")
+_ROUNDED = ("round_bf16", "round_f16")
+"""Roundings for which torch code is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +194,9 @@ def bounds_of(condition: Term) -> tuple[Bound, ...] | None:
     """The bounds on indices that a condition is, all of which hold where it does; None if it is no such."""
     match condition:
         case Expr("logical_not", (Expr(("less" | "less_equal" | "greater" | "greater_equal") as op, args),)):
-            turned = {"less": "greater_equal", "less_equal": "greater", "greater": "less_equal"}
-            return bounds_of(Expr(turned.get(op, "less"), args))
+            facts = PRIMITIVES[op].comparison
+            assert facts is not None
+            return bounds_of(Expr(facts.negated, args))
         case Expr(("less" | "less_equal") as op, (Expr("abs", (x,)), b)):
             found = [_difference(sign, x, b, op == "less") for sign in (1, -1)]
         case Expr(("less" | "less_equal") as op, (a, b)):
@@ -261,15 +255,13 @@ def text_of(term: Term, names: Names) -> str:
 
 def _plain(term: Expr, names: Names) -> str:
     """An expression that is no sum, to stand by itself."""
-    match term.op, term.args:
-        case op, (a, b) if op in _COMPARISONS:
-            return f"{text_of(a, names)} {_COMPARISONS[op]} {text_of(b, names)}"
-        case (("logical_and" | "logical_or"), (a, b)):
-            return f"({text_of(a, names)}) {'&' if term.op == 'logical_and' else '|'} ({text_of(b, names)})"
-        case "logical_not", (a,):
-            return f"~({text_of(a, names)})"
-        case (("mul" | "div"), (a, b)):
-            return f"{_side(a, names)} {'*' if term.op == 'mul' else '/'} {_side(b, names)}"
+    match family_of(term.op):
+        case Family.COMPARISON:
+            return PRIMITIVES[term.op].in_torch(*(text_of(x, names) for x in term.args))
+        case Family.LOGICAL:
+            return PRIMITIVES[term.op].in_torch(*(f"({text_of(x, names)})" for x in term.args))
+        case _ if term.op in ("mul", "div"):
+            return PRIMITIVES[term.op].in_torch(*(_side(x, names) for x in term.args))
         case _:
             return _atom(term, names)
 
@@ -277,7 +269,15 @@ def _plain(term: Expr, names: Names) -> str:
 def _side(term: Term, names: Names) -> str:
     """An operand, in brackets unless nothing in it binds looser than its neighbours."""
     text = text_of(term, names)
-    return text if not isinstance(term, Expr) or not term.args or term.op in _CALLS else f"({text})"
+    return text if not isinstance(term, Expr) or not term.args or _is_function(term.op) else f"({text})"
+
+
+def _is_function(op: str) -> bool:
+    """Whether torch has a function of one operand for it; `tanh` is what `linear` makes of a loop's."""
+    entry = PRIMITIVES.get(op)
+    if entry is None or not entry.numpy:
+        return op == "tanh"
+    return len(entry.operands) == 1 and not entry.symbol
 
 
 def _atom(term: Expr, names: Names) -> str:
@@ -288,8 +288,8 @@ def _atom(term: Expr, names: Names) -> str:
             (),
         ):
             return names(term)
-        case "where", (condition, a, b):
-            return f"torch.where({', '.join(text_of(x, names) for x in (condition, a, b))})"
+        case "where", args:
+            return PRIMITIVES["where"].in_torch(*(text_of(x, names) for x in args))
         case ("maximum" | "minimum") as op, (a, b):
             word = "min" if op == "maximum" else "max"
             if isinstance(a, Expr) and isinstance(b, Expr):
@@ -297,12 +297,12 @@ def _atom(term: Expr, names: Names) -> str:
             x, limit = (a, b) if isinstance(a, Expr) else (b, a)
             return f"torch.clamp({text_of(x, names)}, {word}={text_of(limit, names)})"
         case op, (a,) if op in _ROUNDED:
-            return f"({text_of(a, names)}).to({_ROUNDED[op]})"
-        case "tanh_approx", (a,):
+            return f"({text_of(a, names)}).to(torch.{PRIMITIVES[op].torch})"
+        case "tanh", (a,):
             return f"torch.tanh({text_of(a, names)})"
-        case op, (a,) if op in _CALLS:
-            return f"torch.{op}({text_of(a, names)})"
-        case op, _ if op in _COMPARISONS or op in ("mul", "div", "logical_and", "logical_or", "logical_not"):
+        case op, (a,) if _is_function(op):
+            return PRIMITIVES[op].in_torch(text_of(a, names))
+        case op, _ if family_of(op) in (Family.COMPARISON, Family.LOGICAL) or op in ("mul", "div"):
             return f"({_plain(term, names)})"
         case _:
             raise Inapplicable(f"no torch code is written for {term.op} of a score")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsopt.emit import choices, roundings
-from wsopt.emit.expressions import NAN_RULE
+from wsopt.primitives import NAN_RULE
 
 
 def called(written: str) -> dict[str, Any]:

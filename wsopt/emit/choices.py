@@ -12,19 +12,14 @@ from dataclasses import dataclass
 
 from wsopt.frontend.types import SLAB, Role, Scalar, Statement
 from wsopt.graph.types import DType
+from wsopt.primitives import PRIMITIVES
 from wsopt.program.steps import BodyItem
 
-COMPARISONS = {
-    "less": "lt",
-    "less_equal": "le",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "equal": "eq",
-    "not_equal": "ne",
-}
-"""The comparisons that have an instruction, with its name."""
+INSTRUCTIONS = tuple(entry.comparison.instruction for entry in PRIMITIVES.values() if entry.comparison)
+"""The comparisons that a choice is written by, as their instructions name them."""
 
 _INSIDE = "inside_stream"
+_BEFORE_END = "lt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ def helper(comparison: str) -> str:
 
 def helpers(written: str) -> list[str]:
     """The comparisons whose functions a kernel's text calls."""
-    return [name for name in COMPARISONS.values() if f"{helper(name)}(" in written]
+    return [name for name in INSTRUCTIONS if f"{helper(name)}(" in written]
 
 
 def comparisons(
@@ -88,10 +83,10 @@ def _conjuncts(
         for part in item.args:
             yield from _conjuncts(part, find, whole) if isinstance(part, str) else (None,)
     elif isinstance(item, Statement) and item.primitive == _INSIDE:
-        yield Comparison(COMPARISONS["less"], None, None)
-    elif isinstance(item, Statement) and item.primitive in COMPARISONS:
+        yield Comparison(_BEFORE_END, None, None)
+    elif isinstance(item, Statement) and (facts := PRIMITIVES[item.primitive].comparison) is not None:
         left, right = item.args
         fits = all(whole(a) if isinstance(a, str) else isinstance(a, int) for a in (left, right))
-        yield Comparison(COMPARISONS[item.primitive], left, right) if fits else None
+        yield Comparison(facts.instruction, left, right) if fits else None
     else:
         yield None

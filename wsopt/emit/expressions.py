@@ -3,61 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from wsopt.emit.tensors import GLUON
 from wsopt.frontend.types import Role, Scalar, Statement
 from wsopt.graph.types import DType
+from wsopt.primitives import PRIMITIVES, Family
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Structure
-
-_INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "equal": "==",
-    "not_equal": "!=",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-    "logical_and": "&",
-    "logical_or": "|",
-}
-_CALLS = {
-    "abs": "gl.abs",
-    "exp2": "gl.exp2",
-    "exp": "gl.exp",
-    "log2": "gl.log2",
-    "log": "gl.log",
-    "sqrt": "gl.sqrt",
-    "rsqrt": "gl.rsqrt",
-    "sin": "sin_approx",
-    "cos": "cos_approx",
-    "erf": "gl.erf",
-    "tanh_approx": "tanh_approx",
-    "where": "gl.where",
-}
-_EXTREMES = ("maximum", "minimum")
-NAN_RULE = "tl.PropagateNan.ALL"
-"""How a maximum is asked to keep NaN, as the graph means it; the bare instruction drops it."""
-
-_PREFIX = {"neg": "-", "logical_not": "~"}
-
-EXPRESSIONS: Mapping[str, Callable[..., str]] = MappingProxyType(
-    {
-        **{name: (lambda a, b, sign=sign: f"{a} {sign} {b}") for name, sign in _INFIX.items()},
-        **{name: (lambda *args, call=call: f"{call}({', '.join(args)})") for name, call in _CALLS.items()},
-        **{name: (lambda *args, name=name: f"gl.{name}({', '.join(args)})") for name in _EXTREMES},
-        **{name: (lambda a, sign=sign: f"{sign}{a}") for name, sign in _PREFIX.items()},
-    }
-)
-"""How each primitive is written, from its operands' expressions."""
-
-_COMPARISONS = frozenset(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +68,7 @@ def _host_number(operand: Operand, wanted: DType) -> bool:
 
 def _compute_type(statement: Statement, operands: list[Operand | Scalar]) -> DType:
     """The type that a statement's operands are brought to."""
-    if statement.primitive in _COMPARISONS:
+    if PRIMITIVES[statement.primitive].family is Family.COMPARISON:
         whole = all(isinstance(o, int) or (isinstance(o, Operand) and o.dtype is DType.I32) for o in operands)
         return DType.I32 if whole else DType.F32
     return DType.I32 if statement.dtype is DType.I32 else DType.F32
@@ -123,7 +76,8 @@ def _compute_type(statement: Statement, operands: list[Operand | Scalar]) -> DTy
 
 def expression(statement: Statement, operands: list[Operand | Scalar], s: Structure) -> str:
     """The right-hand side of a statement."""
-    if statement.primitive.startswith("round_"):
+    primitive = PRIMITIVES[statement.primitive]
+    if primitive.family is Family.ROUNDING:
         (operand,) = operands
         assert isinstance(operand, Operand), "a cast of a number is folded before"
         whole = _host_number(operand, statement.dtype)
@@ -134,16 +88,14 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
         return "stream_extent"
     if statement.primitive == "inside_column":
         return "columns < ROW_LENGTH"
-    if statement.primitive.startswith("iota_"):
+    if primitive.family is Family.INDEX:
         return _iota(statement.primitive, s)
     wanted = _compute_type(statement, operands)
     texts = [
         _in_type(broadcast(o, statement.spans, s), o, wanted) if isinstance(o, Operand) else number(o)
         for o in operands
     ]
-    if statement.primitive in _EXTREMES and wanted is DType.F32:
-        texts.append(f"propagate_nan={NAN_RULE}")
-    return EXPRESSIONS[statement.primitive](*texts)
+    return primitive.in_gluon(*texts, f32=wanted is DType.F32)
 
 
 def _iota(primitive: str, s: Structure) -> str:

@@ -34,7 +34,7 @@ _KERNEL_WORDS = frozenset(
             "cos_approx",
             "lane_sums",
             "by_lanes",
-            *(choices.helper(comparison) for comparison in choices.COMPARISONS.values()),
+            *(choices.helper(comparison) for comparison in choices.INSTRUCTIONS),
             *(roundings.helper(name) for name in roundings.ROUNDINGS.values()),
             "tile_coordinates",
         ),

@@ -15,15 +15,7 @@ from dataclasses import dataclass
 from wsopt.frontend.expand import Term
 from wsopt.frontend.values import Pool
 from wsopt.graph.types import DType
-
-NEGATED = {
-    "less": "greater_equal",
-    "less_equal": "greater",
-    "greater": "less_equal",
-    "greater_equal": "less",
-    "equal": "not_equal",
-    "not_equal": "equal",
-}
+from wsopt.primitives import Family, comparison_of, family_of
 
 Rule = Callable[[Pool, tuple[Term, ...], DType, str], Term | None]
 
@@ -49,8 +41,9 @@ def _not(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
     value = pool[condition]
     if value.primitive == "logical_not":
         return value.args[0]
-    if value.primitive in NEGATED and all(_is_whole(pool, a) for a in value.args):
-        return pool.make(NEGATED[value.primitive], value.args, dtype, value.node)
+    facts = comparison_of(value.primitive)
+    if facts is not None and all(_is_whole(pool, a) for a in value.args):
+        return pool.make(facts.negated, value.args, dtype, value.node)
     if value.primitive == "logical_or":
         opposites = tuple(pool.make("logical_not", (a,), dtype, node) for a in value.args)
         return pool.make("logical_and", opposites, dtype, value.node)
@@ -66,7 +59,7 @@ def _is_finite(pool: Pool, term: Term, depth: int = 16) -> bool:
     if not isinstance(term, str):
         return math.isfinite(term)
     value = pool[term]
-    if value.primitive.startswith(("iota_", "extent_")) or (value.primitive == "source" and not value.spans):
+    if family_of(value.primitive) is Family.INDEX or (value.primitive == "source" and not value.spans):
         return True
     kept = value.primitive in ("add", "sub", "mul", "neg", "round_f32")
     return kept and depth > 0 and all(_is_finite(pool, a, depth - 1) for a in value.args)

@@ -1,6 +1,6 @@
-"""Elementwise operations as trees of scalar primitives, the instructions that each primitive costs.
+"""Elementwise operations of the graph as trees of scalar primitives (`wsopt.primitives`).
 
-A primitive is what one macro of the templates writes. Where every use of a value ends in a type of eight
+Where every use of a value ends in a type of eight
 significant bits or fewer, the hardware's tanh serves (its error is 2**-11); elsewhere the forms are those of
 f32, to 1e-6 of the values that they add up.
 """
@@ -8,62 +8,12 @@ f32, to 1e-6 of the values that they add up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
-from wsopt.machine.cost import InstructionMix
+from wsopt.primitives import PRIMITIVES
 
 Term = str | int | float
 Emit = Callable[[str, tuple[Term, ...]], Term]
-
-PRIMITIVES: Mapping[str, InstructionMix] = MappingProxyType(
-    {
-        "add": InstructionMix({"add": 1}),
-        "sub": InstructionMix({"add": 1}),
-        "mul": InstructionMix({"mul": 1}),
-        "div": InstructionMix({"rcp": 1, "mul": 1, "fma": 2}),
-        "maximum": InstructionMix({"max": 1}),
-        "minimum": InstructionMix({"max": 1}),
-        "neg": InstructionMix({"mul": 1}),
-        "abs": InstructionMix({"logic": 1}),
-        "exp2": InstructionMix({"exp2": 1, "mul": 1}),
-        "exp": InstructionMix({"exp2": 1, "mul": 2}),
-        "log2": InstructionMix({"log2": 1, "mul": 1}),
-        "log": InstructionMix({"log2": 1, "mul": 2}),
-        "sqrt": InstructionMix({"rsqrt": 1, "mul": 1, "fma": 2}),
-        "rsqrt": InstructionMix({"rsqrt": 1}),
-        "sin": InstructionMix({"sin": 1, "fma": 8}),
-        "cos": InstructionMix({"cos": 1, "fma": 8}),
-        "erf": InstructionMix({"exp2": 1, "fma": 12, "select": 2}),
-        "tanh_approx": InstructionMix({"tanh": 1}),
-        "equal": InstructionMix({"compare": 1}),
-        "not_equal": InstructionMix({"compare": 1}),
-        "less": InstructionMix({"compare": 1}),
-        "less_equal": InstructionMix({"compare": 1}),
-        "greater": InstructionMix({"compare": 1}),
-        "greater_equal": InstructionMix({"compare": 1}),
-        "logical_and": InstructionMix({"logic": 1}),
-        "logical_or": InstructionMix({"logic": 1}),
-        "logical_not": InstructionMix({"logic": 1}),
-        "where": InstructionMix({"select": 1}),
-        "round_f32": InstructionMix(),
-        "round_f16": InstructionMix({"convert": 1}),
-        "round_bf16": InstructionMix({"convert": 1}),
-        "round_f8e4m3": InstructionMix({"convert_f8": 1}),
-        "round_f8e5m2": InstructionMix({"convert_f8": 1}),
-        "iota_row": InstructionMix({"iadd": 1}),
-        "iota_column": InstructionMix({"iadd": 1}),
-        "iota_stream": InstructionMix({"iadd": 1}),
-        "iota_batch": InstructionMix(),
-        "iota_group": InstructionMix(),
-        "extent_stream": InstructionMix(),
-        "inside_stream": InstructionMix({"iadd": 1, "compare": 1}),
-        "inside_column": InstructionMix({"compare": 1}),
-    }
-)
-"""Every primitive, with the instructions of one element (f32 arithmetic, packed conversions count a half)."""
-
-_DIRECT = frozenset(PRIMITIVES) - {"tanh_approx"}
 
 
 def _tanh(emit: Emit, x: Term, approximate: bool) -> Term:
@@ -152,7 +102,7 @@ def expand(
             return _gelu_tanh(emit, x, approximate) if flavour == "tanh" else _gelu_erf(emit, x)
         case "pow", (x, exponent):
             return _power(emit, x, exponent)
-        case _ if op in _DIRECT:
+        case _ if op in PRIMITIVES and PRIMITIVES[op].doc:
             return emit(op, args)
         case _:
             return None

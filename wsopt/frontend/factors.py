@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from wsopt.frontend.expand import Term
 from wsopt.frontend.values import Flow, Rewriter, Value
 from wsopt.graph.types import DType
+from wsopt.primitives import Family, family_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class _FactorMover(Rewriter):
                 split = self._split(x)
                 rest = self.pool.make("where", (condition, split.rest, 0.0), value.dtype, value.node)
                 return Split(rest, split.over, tuple(self._nonzero(k, value) for k in split.under))
-            case _ if value.primitive.startswith("round_"):
+            case _ if family_of(value.primitive) is Family.ROUNDING:
                 return self._rounded(value)
             case _:
                 return Split(name)

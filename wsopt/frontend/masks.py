@@ -16,6 +16,7 @@ from wsopt.frontend.expand import Term
 from wsopt.frontend.types import Bound
 from wsopt.frontend.values import SINKS, Flow, Pool, Rewriter, Value
 from wsopt.graph.types import DType
+from wsopt.primitives import Family, family_of
 
 HUGE = 1e9
 """A score of minus this or less has no weight beside any other: exp of the difference is zero in f32."""
@@ -141,7 +142,7 @@ def neutral_bounds(flow: Flow, neutral: float) -> dict[str, Bounds]:
                 found[name] = of(args[0]) | of(args[1])
             case "maximum" | "minimum":
                 found[name] = of(args[0]) & of(args[1])
-            case primitive if primitive.startswith("round_"):
+            case primitive if family_of(primitive) is Family.ROUNDING:
                 found[name] = of(args[0])
     return {name: bounds for name, bounds in found.items() if bounds}
 

@@ -13,6 +13,7 @@ from wsopt.frontend.types import Scalar
 from wsopt.graph.meaning import Array
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType, Graph, Node
+from wsopt.primitives import Family, comparison_of, family_of
 
 OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 """Element types of the tensor cores' operands."""
@@ -23,11 +24,10 @@ OUTPUTS = (DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 SOURCES = (*OUTPUTS, DType.I32)
 """Element types that elementwise operations read."""
 
-CONDITIONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
-"""Primitives whose result is a bool, whatever the node's is."""
-
 _NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2)
-_WHOLE_NUMBER_OPS = CONDITIONS | {"add", "sub", "mul", "maximum", "minimum", "neg", "abs", "where"}
+_WHOLE_NUMBERS = (Family.ARITHMETIC, Family.COMPARISON, Family.CHOICE)
+"""Families of primitives that compute with i32."""
+
 _EXPONENTIALS = frozenset({"softmax", "exp", "exp2"})
 _NUMBERS: Mapping[type, type] = MappingProxyType({bool: np.bool_, int: np.int32, float: np.float32})
 
@@ -80,12 +80,12 @@ def pointwise(node: Node, args: tuple[Term, ...], emit: TypedEmit, *, approximat
                 f"node {node.name}: a cast to {dtype.value} is not lowered; to {allowed} it is{instead}"
             )
         return emit(f"round_{dtype.value}", args, dtype)
-    if dtype is DType.I32 and node.op not in _WHOLE_NUMBER_OPS:
+    if dtype is DType.I32 and family_of(node.op) not in _WHOLE_NUMBERS:
         raise LoweringError(f"node {node.name}: {node.op} on i32 is not lowered; cast to f32 first")
     result = expand(
         node.op,
         args,
-        lambda primitive, terms: emit(primitive, terms, DType.BOOL if primitive in CONDITIONS else dtype),
+        lambda primitive, terms: emit(primitive, terms, DType.BOOL if comparison_of(primitive) else dtype),
         approximate=approximate,
         flavour=node.attr("approximate", str) if node.op == "gelu" else "",
     )

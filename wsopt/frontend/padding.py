@@ -14,17 +14,13 @@ from wsopt.frontend.expand import Term
 from wsopt.frontend.types import Bound
 from wsopt.frontend.values import SINKS, Flow, Rewriter, Value, reachable
 from wsopt.graph.types import DType
+from wsopt.primitives import PRIMITIVES, Family, family_of
 
 _FINITE = "finite"
 _ANY = "any"
 
 State = float | str
 """A value beyond the end: a number that it is known to be, some finite number, or anything, nan included."""
-
-_SMOOTH = frozenset(
-    {"add", "sub", "mul", "maximum", "minimum", "neg", "abs", "tanh_approx", "sin", "cos", "erf"}
-)
-"""Primitives whose result is finite for finite operands (an overflow of a sum or product aside)."""
 
 
 @dataclass(slots=True)
@@ -58,7 +54,7 @@ class _Padder(Rewriter):
     def _inside(self, term: Term, other: float) -> Term:
         assert isinstance(term, str), "what is summed along the stream is no number"
         value = self.pool[term]
-        if value.primitive.startswith("round_") and isinstance(value.args[0], str):
+        if family_of(value.primitive) is Family.ROUNDING and isinstance(value.args[0], str):
             return self.copy(value, (self._inside(value.args[0], other),))
         along = self.pool.along
         inside = self.pool.make(f"inside_{along}", (), DType.BOOL, value.node, spans=frozenset({along}))
@@ -98,15 +94,15 @@ class _Padder(Rewriter):
         return self.states[term] if isinstance(term, str) else float(term)
 
     def _state(self, value: Value) -> State:
-        primitive = value.primitive
+        primitive, family = value.primitive, family_of(value.primitive)
         if primitive == "product" or (primitive == "source" and self.pool.along in value.spans):
             return 0.0
-        if primitive in ("source", *SINKS) or primitive.startswith(("iota_", "inside_", "extent_")):
+        if primitive in ("source", *SINKS) or family in (Family.INDEX, Family.INSIDE):
             return _FINITE
-        if primitive == "where":
+        if family is Family.CHOICE:
             return self._choice(value)
         states = [self._known(a) for a in value.args]
-        if primitive.startswith("round_"):
+        if family is Family.ROUNDING:
             return states[0]
         if primitive == "mul" and 0.0 in states:
             return 0.0 if _ANY not in states and all(math.isfinite(_number(s)) for s in states) else _ANY
@@ -114,18 +110,19 @@ class _Padder(Rewriter):
             return -math.inf
         if primitive == "mul" and states[0] == -math.inf and is_number(value.args[1]):
             return -math.inf if _number(states[1]) > 0 else _ANY
-        if primitive == "exp2" and states[0] in (-math.inf, 0.0):
-            return 0.0 if states[0] == -math.inf else 1.0
-        if primitive in ("neg", "abs", "tanh_approx", "sin", "erf", "add", "sub") and set(states) == {0.0}:
-            return 0.0
-        if primitive in _SMOOTH and all(math.isfinite(_number(s)) for s in states) and _ANY not in states:
+        facts = PRIMITIVES[primitive]
+        if states == [-math.inf] and facts.at_low is not None:
+            return facts.at_low
+        if set(states) == {0.0} and facts.at_zero is not None:
+            return facts.at_zero
+        if facts.finite and all(math.isfinite(_number(s)) for s in states) and _ANY not in states:
             return _FINITE
         return _FINITE if value.dtype in (DType.BOOL, DType.I32) else _ANY
 
     def _choice(self, value: Value) -> State:
         condition, x, y = value.args
         states = [self._known(x), self._known(y)]
-        if isinstance(condition, str) and self.pool[condition].primitive.startswith("inside_"):
+        if isinstance(condition, str) and family_of(self.pool[condition].primitive) is Family.INSIDE:
             return states[1]
         if states[0] == states[1]:
             return states[0]

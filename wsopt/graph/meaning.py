@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from wsopt.graph.infer import Attrs
 from wsopt.graph.types import DType
+from wsopt.primitives.functions import erf, rsqrt
 
 Array = npt.NDArray[Any]
 Arrays = tuple[Array, ...]
@@ -17,26 +18,6 @@ Meaning = Callable[[Arrays, Attrs], Array]
 
 F8_LARGEST = {DType.F8E4M3: 448.0, DType.F8E5M2: 57344.0}
 _INT_RANGE = {DType.I32: (-(2**31), 2**31 - 1), DType.I8: (-128, 127), DType.I4: (-8, 7)}
-
-# erf(x) = x P(x^2) / Q(x^2) on [-4, 4], highest power first; outside, erf is +-1 in f32. Coefficients of
-# the f32 erf of Eigen (unsupported/Eigen/src/SpecialFunctions), a rational minimax fit.
-_ERF_P = (
-    -2.72614225801306e-10,
-    2.77068142495902e-08,
-    -2.10102402082508e-06,
-    -5.69250639462346e-05,
-    -7.34990630326855e-04,
-    -2.95459980854025e-03,
-    -1.60960333262415e-02,
-)
-_ERF_Q = (
-    -1.45660718464996e-05,
-    -2.13374055278905e-04,
-    -1.68282697438203e-03,
-    -7.37332916720468e-03,
-    -1.42647390514189e-02,
-)
-_ERF_BLOCK = 2**16
 
 
 def f32(array: Array) -> Array:
@@ -64,12 +45,19 @@ def bools(function: Callable[..., Array]) -> Meaning:
     return lambda arrays, _attrs: function(*arrays)
 
 
+def choices(function: Callable[..., Array]) -> Meaning:
+    """Apply to a condition and two operands: bools as they are, else in i32 or f32."""
+
+    def apply(arrays: Arrays, attrs: Attrs) -> Array:
+        condition, a, b = arrays
+        if a.dtype == b.dtype == np.bool_:
+            return function(condition, a, b)
+        return numbers(lambda a, b: np.asarray(function(condition, a, b)))((a, b), attrs)
+
+    return apply
+
+
 # --- elementwise ----------------------------------------------------------------------------------------
-
-
-def rsqrt(x: Array) -> Array:
-    """1 / sqrt(x)."""
-    return f32(np.float32(1) / np.sqrt(x))
 
 
 def sigmoid(x: Array) -> Array:
@@ -87,32 +75,6 @@ def relu(x: Array) -> Array:
     return np.asarray(np.maximum(x, x.dtype.type(0)))
 
 
-def erf(x: Array) -> Array:
-    """The error function, within 1e-7."""
-    x = np.asarray(x, dtype=np.float32, order="C")
-    result = np.empty_like(x)
-    source, target = x.reshape(-1), result.reshape(-1)
-    for start in range(0, source.size, _ERF_BLOCK):
-        block = slice(start, start + _ERF_BLOCK)
-        target[block] = _erf_f64(source[block].astype(np.float64))
-    return result
-
-
-def _erf_f64(x: Array) -> Array:
-    # In f32 the quotient of the polynomials would be off by 4e-7.
-    x = np.clip(x, -4, 4)
-    square = x * x
-    return np.asarray(np.clip(x * _horner(_ERF_P, square) / _horner(_ERF_Q, square), -1, 1))
-
-
-def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
-    total = np.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
-        total *= x
-        total += coefficient
-    return total
-
-
 def gelu(arrays: Arrays, attrs: Attrs) -> Array:
     """x Phi(x), or its tanh approximation (Hendrycks and Gimpel, arXiv:1606.08415)."""
     x, half, one = f32(arrays[0]), np.float32(0.5), np.float32(1)
@@ -120,14 +82,6 @@ def gelu(arrays: Arrays, attrs: Attrs) -> Array:
         inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)
         return f32(half * x * (one + np.tanh(inner)))
     return f32(half * x * (one + erf(x * np.float32(np.sqrt(0.5)))))
-
-
-def where(arrays: Arrays, attrs: Attrs) -> Array:
-    """`a` where the condition holds, `b` elsewhere."""
-    condition, a, b = arrays
-    if a.dtype == b.dtype == np.bool_:
-        return np.where(condition, a, b)
-    return numbers(lambda a, b: np.asarray(np.where(condition, a, b)))((a, b), attrs)
 
 
 def cast(arrays: Arrays, attrs: Attrs) -> Array:

@@ -15,6 +15,7 @@ from wsopt.graph import meaning as value
 from wsopt.graph.infer import Attrs, DTypeRule, OpFault, Shape, ShapeRule, Types
 from wsopt.graph.meaning import Array, Meaning
 from wsopt.graph.types import AttrValue, TensorType
+from wsopt.primitives import Family, FromTable, Primitive
 
 
 class CostClass(enum.Enum):
@@ -126,14 +127,6 @@ def _real(name: str, operands: str, function: Callable[..., Array], doc: str) ->
     return _elementwise(name, operands, rule.real, value.reals(function), doc)
 
 
-def _comparison(name: str, function: Callable[..., Array], doc: str) -> OpSpec:
-    return _elementwise(name, "a b", rule.comparison, value.numbers(function), doc)
-
-
-def _logical(name: str, operands: str, function: Callable[..., Array], doc: str) -> OpSpec:
-    return _elementwise(name, operands, rule.logical, value.bools(function), doc)
-
-
 def _reduction(name: str, dtype: DTypeRule, meaning: Meaning, doc: str) -> OpSpec:
     attrs = (AttrSpec("axis", AttrKind.AXIS, required=True), AttrSpec("keepdims", AttrKind.FLAG, False))
     return OpSpec(name, ("x",), CostClass.REDUCTION, rule.reduced_shape, dtype, meaning, doc, attrs)
@@ -143,6 +136,27 @@ def _norm(name: str, operands: str, meaning: Meaning, eps: float, doc: str) -> O
     attrs = (AttrSpec("eps", AttrKind.REAL, eps),)
     names = tuple(operands.split())
     return OpSpec(name, names, CostClass.COMPOSITE, rule.norm_shape, rule.real, meaning, doc, attrs)
+
+
+_FAMILIES: Mapping[Family, tuple[DTypeRule, Callable[[Callable[..., Array]], Meaning]]] = MappingProxyType(
+    {
+        Family.ARITHMETIC: (rule.arithmetic, value.numbers),
+        Family.REAL: (rule.real, value.reals),
+        Family.COMPARISON: (rule.comparison, value.numbers),
+        Family.LOGICAL: (rule.logical, value.bools),
+        Family.CHOICE: (rule.choice, value.choices),
+    }
+)
+"""The dtype rule of each family of primitives, and the types in which its functions are applied."""
+
+
+def _of_primitive(entry: Primitive) -> OpSpec | None:
+    """The op that a primitive is; None for one that the format does not have."""
+    if not entry.doc:
+        return None
+    dtype, applied = _FAMILIES[entry.family]
+    operands = " ".join(entry.operands)
+    return _elementwise(entry.name, operands, dtype, applied(entry.function), entry.doc)
 
 
 _MATMUL = OpSpec(
@@ -223,29 +237,12 @@ _DEQUANTIZE = OpSpec(
     scalars=("zero",),
 )
 
-_TABLE: tuple[OpSpec, ...] = (
+_OTHERS: tuple[OpSpec, ...] = (
     _MATMUL,
-    _arithmetic("add", "a b", np.add, "a + b."),
-    _arithmetic("sub", "a b", np.subtract, "a - b."),
-    _arithmetic("mul", "a b", np.multiply, "a * b."),
-    _real("div", "a b", np.divide, "a / b, in f32 for integers too."),
-    _arithmetic("maximum", "a b", np.maximum, "The larger of a and b; nan if either is."),
-    _arithmetic("minimum", "a b", np.minimum, "The smaller of a and b; nan if either is."),
     _real("pow", "a b", np.power, "a to the power b, in f32 for integers too."),
-    _arithmetic("neg", "x", np.negative, "-x."),
-    _arithmetic("abs", "x", np.abs, "The magnitude of x."),
-    _real("exp", "x", np.exp, "e to the power x."),
-    _real("exp2", "x", np.exp2, "2 to the power x."),
-    _real("log", "x", np.log, "The natural logarithm of x."),
-    _real("log2", "x", np.log2, "The logarithm of x to base 2."),
-    _real("sqrt", "x", np.sqrt, "The square root of x."),
-    _real("rsqrt", "x", value.rsqrt, "1 / sqrt(x)."),
     _real("reciprocal", "x", np.reciprocal, "1 / x."),
     _real("tanh", "x", np.tanh, "The hyperbolic tangent of x."),
     _real("sigmoid", "x", value.sigmoid, "1 / (1 + exp(-x))."),
-    _real("erf", "x", value.erf, "The error function of x."),
-    _real("sin", "x", np.sin, "The sine of x, in radians."),
-    _real("cos", "x", np.cos, "The cosine of x, in radians."),
     _arithmetic("relu", "x", value.relu, "The larger of x and 0."),
     _real("silu", "x", value.silu, "x * sigmoid(x)."),
     _elementwise(
@@ -257,16 +254,6 @@ _TABLE: tuple[OpSpec, ...] = (
         AttrSpec("approximate", AttrKind.CHOICE, "none", choices=("none", "tanh")),
     ),
     _CAST,
-    _comparison("equal", np.equal, "a == b."),
-    _comparison("not_equal", np.not_equal, "a != b."),
-    _comparison("less", np.less, "a < b."),
-    _comparison("less_equal", np.less_equal, "a <= b."),
-    _comparison("greater", np.greater, "a > b."),
-    _comparison("greater_equal", np.greater_equal, "a >= b."),
-    _logical("logical_and", "a b", np.logical_and, "Both a and b."),
-    _logical("logical_or", "a b", np.logical_or, "a or b or both."),
-    _logical("logical_not", "x", np.logical_not, "Not x."),
-    _elementwise("where", "cond a b", rule.choice, value.where, "a where cond holds, b elsewhere."),
     _IOTA,
     _RESHAPE,
     _TRANSPOSE,
@@ -286,5 +273,5 @@ _TABLE: tuple[OpSpec, ...] = (
     _DEQUANTIZE,
 )
 
-OPS: Mapping[str, OpSpec] = MappingProxyType({spec.name: spec for spec in _TABLE})
-"""Every op of the format by name, in the order of the documentation."""
+OPS: Mapping[str, OpSpec] = FromTable(_of_primitive, {spec.name: spec for spec in _OTHERS})
+"""Every op of the format by name: those that are scalar primitives, then the others."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from wsopt.frontend.expand import PRIMITIVES
 from wsopt.frontend.types import SLAB, Reduction, Region
 from wsopt.machine.cost import InstructionMix, unit_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.pipes import PIPES
+from wsopt.perf.pipes import PIPES, statement_mix
 from wsopt.program.beside import slab_layout, views_read
 from wsopt.program.program import Unit
 from wsopt.program.types import Structure
@@ -30,7 +29,7 @@ def beside_cycles(region: Region, s: Structure, machine: Machine) -> tuple[int, 
             starts += math.log2(layout.lanes[1]) * machine.latency.shuffle
             starts += s.rows * layout.lanes[1] * math.log2(layout.lanes[1]) / machine.scalar_alone["shuffle"]
         elif item.spans == SLAB:
-            mix = mix + PRIMITIVES[item.primitive]
+            mix = mix + statement_mix(item)
     nbytes = sum(elements * view.dtype.bits // 8 for view in views)
     shared = math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)
     pipes = {

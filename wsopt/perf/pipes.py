@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from wsopt.frontend.expand import PRIMITIVES
 from wsopt.frontend.types import Reduction, Role, Statement
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
+from wsopt.primitives import PRIMITIVES, Family, family_of
 from wsopt.program.program import Unit
 
 PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 """The units of the model that are pipes of the arithmetic."""
+
+
+def statement_mix(item: Statement) -> InstructionMix:
+    """Instructions an element of a statement."""
+    return InstructionMix(PRIMITIVES[item.primitive].mix)
 
 
 def element_mix(
@@ -29,7 +34,8 @@ def element_mix(
         if isinstance(item, Reduction):
             mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
         elif item.spans == spans and not fused(item):
-            mix = mix + PRIMITIVES[item.primitive] * (0.5 if item.primitive.startswith("round_") else 1.0)
+            pairs = 0.5 if family_of(item.primitive) is Family.ROUNDING else 1.0
+            mix = mix + statement_mix(item) * pairs
     return mix
 
 

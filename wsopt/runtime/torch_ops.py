@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from wsopt.primitives import Family, FromTable, Primitive
 
 Attrs = Mapping[str, Any]
 
@@ -88,11 +91,28 @@ def _gelu(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Te
     return torch.nn.functional.gelu(x, approximate=attrs.get("approximate", "none"))
 
 
-def _where(arithmetic: Arithmetic, tensors: Sequence[Tensor], _attrs: Attrs) -> Tensor:
-    condition, *choices = tensors
-    if not all(item.dtype == torch.bool for item in choices):
-        choices = arithmetic.numbers(choices)
-    return torch.where(condition, *choices)
+def _choices(function: Callable[..., Tensor]) -> Meaning:
+    def apply(arithmetic: Arithmetic, tensors: Sequence[Tensor], _attrs: Attrs) -> Tensor:
+        condition, *choices = tensors
+        if not all(item.dtype == torch.bool for item in choices):
+            choices = arithmetic.numbers(choices)
+        return function(condition, *choices)
+
+    return apply
+
+
+_FAMILIES: Mapping[Family, Callable[[Callable[..., Tensor]], Meaning]] = {
+    Family.ARITHMETIC: _numbers,
+    Family.REAL: _reals,
+    Family.COMPARISON: _numbers,
+    Family.LOGICAL: _bools,
+    Family.CHOICE: _choices,
+}
+
+
+def _of_primitive(entry: Primitive) -> Meaning | None:
+    """The meaning of an op that is a scalar primitive; None for a primitive that the format does not have."""
+    return _FAMILIES[entry.family](attrgetter(entry.torch)(torch)) if entry.doc else None
 
 
 # --- contraction and movement ---------------------------------------------------------------------------
@@ -179,43 +199,16 @@ def _grouped(x: Tensor, attrs: Attrs) -> Tensor:
     return x.repeat_interleave(attrs["group"], dim=-1)
 
 
-MEANINGS: Mapping[str, Meaning] = {
+_OTHERS: Mapping[str, Meaning] = {
     "matmul": _matmul,
-    "add": _numbers(torch.add),
-    "sub": _numbers(torch.sub),
-    "mul": _numbers(torch.mul),
-    "div": _reals(torch.div),
-    "maximum": _numbers(torch.maximum),
-    "minimum": _numbers(torch.minimum),
     "pow": _reals(torch.pow),
-    "neg": _numbers(torch.neg),
-    "abs": _numbers(torch.abs),
-    "exp": _reals(torch.exp),
-    "exp2": _reals(torch.exp2),
-    "log": _reals(torch.log),
-    "log2": _reals(torch.log2),
-    "sqrt": _reals(torch.sqrt),
-    "rsqrt": _reals(torch.rsqrt),
     "reciprocal": _reals(torch.reciprocal),
     "tanh": _reals(torch.tanh),
     "sigmoid": _reals(torch.sigmoid),
-    "erf": _reals(torch.erf),
-    "sin": _reals(torch.sin),
-    "cos": _reals(torch.cos),
     "relu": _numbers(torch.relu),
     "silu": _reals(torch.nn.functional.silu),
     "gelu": _gelu,
     "cast": _cast,
-    "equal": _numbers(torch.eq),
-    "not_equal": _numbers(torch.ne),
-    "less": _numbers(torch.lt),
-    "less_equal": _numbers(torch.le),
-    "greater": _numbers(torch.gt),
-    "greater_equal": _numbers(torch.ge),
-    "logical_and": _bools(torch.logical_and),
-    "logical_or": _bools(torch.logical_or),
-    "logical_not": _bools(torch.logical_not),
-    "where": _where,
     "iota": _iota,
     "reshape": _reshape,
     "transpose": _transpose,
@@ -228,3 +221,5 @@ MEANINGS: Mapping[str, Meaning] = {
     "layer_norm": _layer_norm,
     "dequantize": _dequantize,
 }
+
+MEANINGS: Mapping[str, Meaning] = FromTable(_of_primitive, _OTHERS)
