@@ -154,6 +154,7 @@ def test_columns_in_pieces_and_a_wider_value() -> None:
     assert case(made.graph).fault(made.source, 3) is None
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("mask", "consumers"), [("full", 1), ("causal", 2)])
 def test_machine_code_is_what_was_asked_for(mask: str, consumers: int) -> None:
     made = emitted(mask, 64, consumers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,13 +49,14 @@ def read_imports(package: Path) -> list[Import]:
         Import(name, line, imported)
         for name, file in modules.items()
         if name != package.name
-        for line, imported in _statements(ast.parse(file.read_text(encoding="utf-8")), modules)
+        for line, imported in imports_of(file, modules)
     ]
 
 
-def _statements(tree: ast.Module, modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
+def imports_of(file: Path, modules: Collection[str] = ()) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of every import in a file; `modules` are those that names may be, not attributes."""
     fronts = {name.partition(".")[0] for name in modules}
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
