@@ -90,6 +90,7 @@ def test_no_arrival_of_an_emitted_kernel_is_early() -> None:
     assert compile_kernel(joint()).early_arrivals == 0
 
 
+@pytest.mark.slow
 def test_without_any_one_meeting_before_an_arrival_it_is_found() -> None:
     instructions = parse_sass(listing())
     first_product = next(item.address for item in instructions if item.is_tensor)

@@ -155,6 +155,7 @@ def test_loops_over_slabs_run_or_are_not_written(name: str) -> None:
     assert found.lines_run == found.lines
 
 
+@pytest.mark.slow
 def test_a_mask_that_reaches_too_far_runs_in_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = build(graph_of(masked(2048, 900, "window")), WIDE)
     monkeypatch.setattr("wsopt.program.reduced_chain._FAR", 600)

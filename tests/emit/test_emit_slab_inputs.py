@@ -61,6 +61,7 @@ def test_machine_code_is_what_was_asked_for() -> None:
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
 
 
+@pytest.mark.slow
 def test_mutants_of_the_copies_are_found() -> None:
     made = emitted("residual", 1)
     one, lines = case(made.graph), made.source.split("\n")

@@ -47,6 +47,7 @@ CUTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f16", "f8e4m3", "i32"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", CUTS)

@@ -123,6 +123,7 @@ def test_no_bound_exceeds_the_optimum_and_the_optimum_is_found(
     assert low <= wanted <= most
 
 
+@pytest.mark.slow
 def test_what_is_drawn_has_all_that_there_is_to_tell_apart(h200: Machine) -> None:
     """Among the programs drawn the bound says more than units do, and less than is needed, each for many."""
     above, reached, missed = 0, 0, 0

@@ -57,6 +57,7 @@ def count_orders(program: TileProgram, machine: Machine) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_every_order_is_found_once(h200: Machine) -> None:
     program = hand_made(SMALL, h200)
     found = list(every_order(program, h200))
