@@ -24,6 +24,9 @@ demo: $(VENV)/ready  ## compile a problem, check it, show its schedule
 test: $(VENV)/ready  ## run the tests; no GPU is needed
 	$(VENV)/bin/python -m pytest -n 2
 
+test-fast: $(VENV)/ready  ## run the tests of every room that need no search, no compiler and no seconds
+	$(VENV)/bin/python -m pytest -n 2 -m "not (solver or compiler or torch or slow)"
+
 fuzz: $(VENV)/ready  ## compile random graphs for SECONDS; SEED, JOBS, and ONLY=i for graph i alone
 	$(VENV)/bin/python tests/fuzz/fuzz_run.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS) $(ONLY:%=--only %)
 
@@ -51,4 +54,4 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test fuzz mutants lint types docs margin wheel clean
+.PHONY: help setup demo test test-fast fuzz mutants lint types docs margin wheel clean

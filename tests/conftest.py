@@ -12,6 +12,28 @@ sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
 from wsopt.machine import Machine, load_machine
 
+MARKS_OF_FIXTURES = {
+    "other_triton": ("compiler", "other_triton"),
+    "api.built": ("solver", "compiler"),
+    "cli.compiled": ("solver", "compiler"),
+    "export.binary": ("compiler",),
+    "export.built": ("solver", "compiler"),
+    "report.solved": ("solver", "compiler"),
+    "tune.cache": ("solver", "compiler"),
+    "validate.entries": ("solver",),
+    "validate.made": ("solver", "compiler"),
+}
+"""Marks of every test that asks for a fixture, which may be a room's own."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses among them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            for name in (fixture, f"{item.path.parent.name}.{fixture}"):
+                for mark in MARKS_OF_FIXTURES.get(name, ()):
+                    item.add_marker(mark)
+
 
 @pytest.fixture(scope="session")
 def h200() -> Machine:

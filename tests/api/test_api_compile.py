@@ -105,6 +105,8 @@ def test_tuned_without_measurements(cached: Any, tmp_path: Path, monkeypatch: py
         wsopt.compile(small(), tuned=True)
 
 
+@pytest.mark.solver
+@pytest.mark.compiler
 def test_the_stages_are_shown(cached: Any) -> None:
     stages = set[str]()
     found = wsopt.compile(small(), use_cache=False, progress=lambda stage, done, total: stages.add(stage))

@@ -77,6 +77,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch.undo()
 
 
+@pytest.mark.solver
+@pytest.mark.compiler
 @pytest.mark.parametrize("case", VARYING)
 def test_what_varies(case: str, cache: Any) -> None:
     make, compiled, taken, refused = VARYING[case]

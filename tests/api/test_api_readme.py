@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import wsopt
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,8 @@ def readme_lines() -> str:
     return str(lines)
 
 
+@pytest.mark.solver
+@pytest.mark.compiler
 def test_the_lines_work_twice_in_one_process(tmp_path: Path) -> None:
     program = "\n".join([*[readme_lines()] * 2, "print(build.summary['name'], callable(wsopt.compile))"])
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

@@ -11,6 +11,7 @@ import pytest
 from gpu_attention import GRAPHS, recorded
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from wsopt.bench.baselines import build_baseline  # noqa: E402
 from wsopt.bench.bench_options import BASELINES  # noqa: E402

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from wsopt.bench.baselines import build_baseline  # noqa: E402
 from wsopt.bench.eager_source import Inapplicable  # noqa: E402

@@ -15,6 +15,7 @@ import pytest
 from gpu_files import FIXTURES
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from wsopt.bench import bench_folder  # noqa: E402
 from wsopt.bench.bench_options import BenchOptions  # noqa: E402

@@ -43,6 +43,7 @@ def loops(program: Program, folder: Path) -> list[Counter[str]]:
     return [Counter(item.opcode for item in loop) for loop in innermost_loops(instructions)]
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("kind", sorted(SCALAR_ASM))
 def test_a_chain_holds_its_instruction_and_three_of_the_loop(kind: str, tmp_path: Path) -> None:
     program = PROGRAMS[f"scalar.{kind}.1"]
@@ -62,6 +63,7 @@ def test_a_chain_holds_its_instruction_and_three_of_the_loop(kind: str, tmp_path
         assert sum(loop.values()) == loop[opcode] + extra + 3
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
@@ -87,6 +89,7 @@ def test_what_is_timed_is_in_the_loop(
     assert any(all(loop[opcode] in some for opcode, some in wanted.items()) for loop in found), found
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     "name", ["load.l2.128x64.1.few", "store.128x64.2.few", "block.store", "launch.empty", "sync.hop.4"]
 )

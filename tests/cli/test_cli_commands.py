@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from cli_runs import Compiled, residual, write, wsopt
 
 import wsopt as package
@@ -109,6 +110,8 @@ WORDS = ("for", "gl", "ring", "tile", "x", "x_desc", "outputs", "lambda", "kerne
 NAMES = dict(zip("xwbrphsyz", WORDS, strict=True))
 
 
+@pytest.mark.solver
+@pytest.mark.compiler
 def test_names_that_mean_something_in_a_kernel(tmp_path: Path) -> None:
     write(tmp_path, residual(NAMES))
     done = wsopt(tmp_path, "compile", "graph.json", "-o", "out")

@@ -172,6 +172,8 @@ DOC = (
 FILE = 'we ird\n"na\'me" $x \\ *.json'
 
 
+@pytest.mark.solver
+@pytest.mark.compiler
 def test_texts_stay_texts(tmp_path: Path) -> None:
     """A doc that tries to end a comment or a string, in a file whose name does, too."""
     write(tmp_path, product(doc=DOC, m=192, n=64, k=128), FILE)
@@ -199,6 +201,8 @@ def test_a_file_name_that_is_no_text(warm: Path) -> None:
     assert "b\\udcff.wsopt" in wsopt(warm, "compile", name, PYTHONIOENCODING="ascii:strict").stdout
 
 
+@pytest.mark.solver
+@pytest.mark.compiler
 def test_an_input_that_lies_column_by_column(tmp_path: Path) -> None:
     graph = product()
     graph["inputs"][0]["strides"] = [1, 512]

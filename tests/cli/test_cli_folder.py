@@ -195,6 +195,7 @@ folder.write_folder(Path(sys.argv[1]), dict.fromkeys(sorted(folder.FILES), "new"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", KILLS)
 @pytest.mark.parametrize("target", ["out", "other"])
 def test_what_a_killed_process_leaves_is_put_right(moment: str, target: str, tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ def test_what_cannot_be_lowered_is_named(tmp_path: Path) -> None:
     assert_says(compile_refused(tmp_path, graph), 3, "spread")
 
 
+@pytest.mark.solver
+@pytest.mark.compiler
 def test_a_graph_may_hold_what_no_output_needs(tmp_path: Path) -> None:
     graph = product()
     graph["inputs"] += [{"name": "z", "shape": [512, 1], "dtype": "f32"}]

@@ -14,6 +14,8 @@ import pytest
 
 from wsopt.codegen import CompiledKernel, CompileError, Expectation, compile_kernel, verdict
 
+pytestmark = pytest.mark.compiler
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -83,12 +83,14 @@ def without(item: Instruction) -> str:
     return text
 
 
+@pytest.mark.compiler
 def test_no_arrival_of_an_emitted_kernel_is_early() -> None:
     # warpgroup_mma_wait itself ends the products of the warpgroup that waits alone (triton#11047).
     assert early_arrivals(parse_sass(listing())) == 0
     assert compile_kernel(joint()).early_arrivals == 0
 
 
+@pytest.mark.slow
 def test_without_any_one_meeting_before_an_arrival_it_is_found() -> None:
     instructions = parse_sass(listing())
     first_product = next(item.address for item in instructions if item.is_tensor)
@@ -104,6 +106,7 @@ def test_without_any_one_meeting_before_an_arrival_it_is_found() -> None:
         assert early_arrivals(parse_sass(without(item))) >= 1, item
 
 
+@pytest.mark.compiler
 def test_the_compilers_report_complains() -> None:
     good = compile_kernel(joint())
     (complaint,) = verdict(replace(good, early_arrivals=2), Expectation(good.wgmma, good.shared_bytes))

@@ -104,6 +104,7 @@ def too_early() -> str:
     return register_operand().replace(WAIT, WAIT.replace("0", "1"), 1)
 
 
+@pytest.mark.compiler
 def test_the_compiler_writes_to_operands_of_products_under_way() -> None:
     # ptxas of CUDA 12.8 to 13.4: no warning, no spill, and wrong numbers where a product is late (triton#9433).
     witness, control = compile_kernel(too_early()), compile_kernel(register_operand())

@@ -23,6 +23,7 @@ def test_every_kernel_has_a_digest() -> None:
     assert sorted(replay.kernels()) == replay.names()
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", replay.names())
 def test_the_machine_code_is_what_it_was(name: str) -> None:
     found = compiler()

@@ -66,6 +66,7 @@ def rounded_before_the_mask(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(g.cast(p, dtype="f16"), v), dtype="f32", name="y")
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("body", [one_key, rounded_before_the_mask])
 def test_found_by_chance(body: Body) -> None:
     """Graphs that random ones have led to: an output's axis of one element, and a choice between rounded values."""

@@ -46,6 +46,7 @@ def test_golden(name: str) -> None:
     assert emitted(name).source == path.read_text(encoding="utf-8"), "WSOPT_RENEW_GOLDENS=1 renews it"
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", KERNELS)
 def test_compiles(name: str) -> None:
     verified = emitted(name).verified
@@ -53,6 +54,7 @@ def test_compiles(name: str) -> None:
     assert verdict(compiled(name), asked) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_computes(name: str) -> None:
     assert small_case(emitted(name)).fault(emitted(name).source, SEEDS) is None
@@ -70,6 +72,7 @@ def test_the_next_kernel_is_let_in_with_the_last_copy() -> None:
     assert not any(builds.lets_the_next_kernel_in_last(source) for source in (early, never, twice, inside))
 
 
+@pytest.mark.slow
 def test_nan_is_kept() -> None:
     made = emitted("clamped")
     inputs = small_case(made).inputs
@@ -86,6 +89,7 @@ def test_nan_is_kept() -> None:
     assert told.startswith("y is wrong: relative error inf, 0.01 is allowed; element [3, 5] is ")
 
 
+@pytest.mark.compiler
 def test_machine_code_keeps_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "kernel.py"
@@ -96,17 +100,14 @@ def test_machine_code_keeps_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found == {"max.NaN.f32", "min.NaN.f32"}
 
 
-def test_compiles_with_another_triton() -> None:
-    python = os.environ.get("WSOPT_TEST_TRITON_OTHER")
-    if not python:
-        pytest.skip("WSOPT_TEST_TRITON_OTHER names no Python with another Triton")
+def test_compiles_with_another_triton(other_triton: str) -> None:
     code = (
         "import sys, json, dataclasses; from wsopt.codegen import compile_kernel; "
         "sources = json.load(sys.stdin); "
         "print(json.dumps([dataclasses.asdict(compile_kernel(source)) for source in sources]))"
     )
     done = subprocess.run(
-        [python, "-c", code],
+        [other_triton, "-c", code],
         input=json.dumps([emitted(name).source for name in KERNELS]),
         capture_output=True,
         text=True,
@@ -126,11 +127,14 @@ def test_compiles_with_another_triton() -> None:
 def test_no_room_names_a_problem() -> None:
     words = {path.stem for path in (ROOT / "problems").glob("*.json")} - set(OPS) | {"gemm"}
     pattern = re.compile("|".join(sorted(map(re.escape, words), key=len, reverse=True)), re.IGNORECASE)
-    folders = [ROOT / "templates", *(ROOT / "wsopt" / room for room in ("emit", "solve", "tile"))]
-    files = [
-        path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".jinja", ".json")
+    rooms = ("frontend", "program", "schedule", "perf", "lowering", "solve", "emit")
+    folders = [ROOT / "templates", *(ROOT / "wsopt" / room for room in rooms)]
+    found = [
+        [path for path in folder.rglob("*") if path.suffix in (".py", ".jinja", ".json")]
+        for folder in folders
     ]
-    assert len(files) > 10
+    assert all(found)
+    files = [path for folder in found for path in folder]
     named = [
         f"{path.relative_to(ROOT)}:{number}: {line}"
         for path in sorted(files)
@@ -155,6 +159,8 @@ def in_no_example(g: GraphBuilder) -> tuple[Symbol, ...]:
     return result, g.cast(found, dtype="f16", name="whole")
 
 
+@pytest.mark.compiler
+@pytest.mark.solver
 def test_a_graph_in_no_example() -> None:
     found = wsopt.compile(graph_of(in_no_example, "unseen"), use_cache=False)
     assert (found.summary["status"], found.summary["gap"]) == ("optimal", 0)

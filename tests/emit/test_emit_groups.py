@@ -39,6 +39,7 @@ def emitted(name: str) -> Emitted:
     return build(GRAPHS[name], STRUCTURE, 48)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_computes(name: str) -> None:
     made = emitted(name)
@@ -70,6 +71,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "good"), FAULTS)
 def test_faults_are_found(name: str, good: str) -> None:
     made = emitted(name)
@@ -77,6 +79,7 @@ def test_faults_are_found(name: str, good: str) -> None:
     assert case(made.graph).fault(made.source.replace(good, FAULTS[name, good]), 1) is not None
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", ["reshape", "slopes"])
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
     made = emitted(name)

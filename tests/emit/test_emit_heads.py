@@ -52,6 +52,7 @@ def emitted(name: str) -> Emitted:
     return build(graph, Structure(64, columns, 64, 2, 4, Sharing.ROWS, False, False, 1, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_computes(name: str) -> None:
     made = emitted(name)
@@ -59,6 +60,7 @@ def test_computes(name: str) -> None:
     assert small_case(made).fault(made.source, 2) is None
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", GRAPHS)
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
     made = emitted(name)

@@ -38,6 +38,7 @@ def test_vectors_are_loaded_once_and_early(name: str) -> None:
     assert max(n for n, call in enumerate(consumer) if call == "gl.load") < consumer.index("mbarrier.arrive")
 
 
+@pytest.mark.compiler
 def test_a_bias_takes_two_loads_a_thread() -> None:
     """A thread holds 64 of 256 columns; each consumer's code has the loads of two."""
     cut = structure(256, consumers=2, pieces=4)

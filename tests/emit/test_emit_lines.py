@@ -33,6 +33,7 @@ def test_every_line_of_the_goldens_runs(name: str) -> None:
     assert found.lines_run == found.lines > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [builds.residual, builds.clamped])
 def test_a_wait_that_few_slabs_do_not_reach_is_missed(body: Body) -> None:
     made = build(graph_of(body), LATE)
@@ -144,6 +145,7 @@ MASKS: dict[str, tuple[Body, Structure, dict[str, bool]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MASKS)
 def test_loops_over_slabs_run_or_are_not_written(name: str) -> None:
     body, chosen, written = MASKS[name]
@@ -153,6 +155,7 @@ def test_loops_over_slabs_run_or_are_not_written(name: str) -> None:
     assert found.lines_run == found.lines
 
 
+@pytest.mark.slow
 def test_a_mask_that_reaches_too_far_runs_in_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = build(graph_of(masked(2048, 900, "window")), WIDE)
     monkeypatch.setattr("wsopt.program.reduced_chain._FAR", 600)

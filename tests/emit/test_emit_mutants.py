@@ -169,6 +169,7 @@ def key(source: str, mutant: Mutant) -> tuple[str, str]:
     return mutant.name.partition("@")[0], source.splitlines()[mutant.line - 1].strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_mutant_is_found(name: str) -> None:
     source = emitted(name).source

@@ -27,6 +27,7 @@ STRUCTURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", NAMES)
 @pytest.mark.parametrize("how", STRUCTURES)
 def test_names(names: str, how: str) -> None:

@@ -38,6 +38,8 @@ def test_the_parts_of_a_slab(depth: int, least: int, parts: tuple[tuple[int, int
     assert sum(length for _, length in parts) == depth
 
 
+@pytest.mark.compiler
+@pytest.mark.slow
 def test_a_product_begins_before_a_slot_is_handed_back() -> None:
     made = build(graph_of(builds.plain), structure(128, consumers=2))
     steady = made.source.partition("for _ in range(1, trips):")[2].partition("step += 1")[0]
@@ -50,6 +52,7 @@ def test_a_product_begins_before_a_slot_is_handed_back() -> None:
     assert compile_kernel(made.source, architecture="sm_90").wgmma == expected_wgmma(made.verified)
 
 
+@pytest.mark.slow
 def test_a_slot_that_is_handed_back_later_leaves_products_whole() -> None:
     made = build(graph_of(builds.plain), structure(128, consumers=2))
     later = a_pass_later(made)

@@ -92,6 +92,7 @@ def test_plain_consumers_fill_the_tensor_core_for_each_other() -> None:
     assert found.schedule.ii >= made(3, 64, Overlap.ANY).verified.schedule.ii
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("consumers", "depth", "overlap"), CASES)
 def test_computes(consumers: int, depth: int, overlap: Overlap) -> None:
     found = made(consumers, depth, overlap)
@@ -165,6 +166,7 @@ def test_a_pass_begins_where_no_product_goes_round() -> None:
     assert "warpgroup_mma_wait" in loop[0][loop[0].rindex("= warpgroup_mma(") :]
 
 
+@pytest.mark.compiler
 def test_the_compiler_minds_where_a_pass_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     late = handed_back_late(made(3, 64, Overlap.NONE).verified)
     assert compile_kernel(emit(late)).warnings == ()

@@ -70,6 +70,7 @@ CUTS: tuple[tuple[Body, Structure], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "s"), CUTS)
 def test_computes(body: Body, s: Structure) -> None:
     made = emitted(body, s)
@@ -77,6 +78,7 @@ def test_computes(body: Body, s: Structure) -> None:
     assert small_case(made).fault(made.source, 3) is None
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("body", "s"), [CUTS[0], CUTS[1], CUTS[3]])
 def test_machine_code_is_what_was_asked_for(body: Body, s: Structure) -> None:
     made = emitted(body, s)

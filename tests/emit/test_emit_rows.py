@@ -30,6 +30,7 @@ def emitted(mask: str, depth: int, consumers: int, pieces: int = 1) -> Emitted:
     return build(a.with_lse(score, SIZES), structure(64, depth, consumers, pieces), 64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", ["full", "causal"])
 @pytest.mark.parametrize(("depth", "consumers", "pieces"), [(64, 2, 1), (128, 1, 2)])
 def test_computes(mask: str, depth: int, consumers: int, pieces: int) -> None:
@@ -67,6 +68,7 @@ def test_rows_of_any_type_and_place() -> None:
     assert "m_group_stride" not in made.source or "m_batch_stride" in made.source
 
 
+@pytest.mark.compiler
 def test_machine_code_is_what_was_asked_for() -> None:
     made = emitted("causal", 64, 2)
     found = compile_kernel(made.source)

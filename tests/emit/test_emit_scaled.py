@@ -56,12 +56,14 @@ CUTS: tuple[tuple[Body, Structure], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "s"), CUTS)
 def test_computes(body: Body, s: Structure) -> None:
     made = emitted(body, s)
     assert case(made.graph).fault(made.source, SEEDS) is None
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("body", "s"), CUTS[::2])
 def test_machine_code_is_what_was_asked_for(body: Body, s: Structure) -> None:
     made = emitted(body, s)
@@ -103,6 +105,7 @@ MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
 EQUIVALENT = {"double-wait": (2, TWICE), "swap-argument": (2, MIRROR)}
 
 
+@pytest.mark.slow
 def test_every_mutant_is_found() -> None:
     made = emitted(normed_product, structure(consumers=2), 90)
     assert made.depth <= 3

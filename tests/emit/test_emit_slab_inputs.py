@@ -44,6 +44,7 @@ def emitted(name: str, pieces: int) -> Emitted:
     return build(graph, Structure(64, 64, 64, 2, 4, Sharing.ROWS, False, False, pieces, 1), 96)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [1, 2])
 @pytest.mark.parametrize("name", ["residual", "gated"])
 def test_computes(name: str, pieces: int) -> None:
@@ -52,6 +53,7 @@ def test_computes(name: str, pieces: int) -> None:
     assert small_case(made).fault(made.source, 2) is None
 
 
+@pytest.mark.compiler
 def test_machine_code_is_what_was_asked_for() -> None:
     made = emitted("gated", 2)
     found = compile_kernel(made.source)
@@ -59,6 +61,7 @@ def test_machine_code_is_what_was_asked_for() -> None:
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
 
 
+@pytest.mark.slow
 def test_mutants_of_the_copies_are_found() -> None:
     made = emitted("residual", 1)
     one, lines = case(made.graph), made.source.split("\n")

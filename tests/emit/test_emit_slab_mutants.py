@@ -80,6 +80,7 @@ def key(source: str, mutant: Mutant) -> tuple[str, str]:
     return mutant.name.partition("@")[0], line.partition(" % ")[0][:60]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistent", [False, True])
 def test_every_mutant_is_found(persistent: bool) -> None:
     graph = graph_of(lambda g: attention(g, "causal"))

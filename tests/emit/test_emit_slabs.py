@@ -62,6 +62,7 @@ def emitted(
     return build(graph, structure(wide, depth, consumers, pieces, persistent=persistent))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("depth", "consumers"), [(64, 2), (128, 1)])
 @pytest.mark.parametrize("persistent", [False, True])
@@ -87,6 +88,7 @@ def test_computes_where_nothing_bounds_the_slabs(persistent: bool) -> None:
     assert small_case(made).fault(made.source, 5) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", ["causal", "window"])
 def test_consumers_beyond_the_last_row_hand_slabs_on(mask: str) -> None:
     """Of the last tile's three consumers one has rows, and of those of the first tiles some need fewer slabs."""
@@ -154,6 +156,7 @@ def test_columns_in_pieces_and_a_wider_value() -> None:
     assert case(made.graph).fault(made.source, 3) is None
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("mask", "consumers"), [("full", 1), ("causal", 2)])
 def test_machine_code_is_what_was_asked_for(mask: str, consumers: int) -> None:
     made = emitted(mask, 64, consumers)
@@ -178,6 +181,7 @@ def far_window(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(g.cast(g.softmax(s, axis=-1), dtype="bf16"), v), dtype="bf16", name="o")
 
 
+@pytest.mark.slow
 def test_the_rehearsal_goes_as_far_as_a_mask_reaches() -> None:
     made = build(graph_of(far_window), structure(64))
     assert "- 700" in made.source

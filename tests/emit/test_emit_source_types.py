@@ -47,6 +47,7 @@ CUTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f16", "f8e4m3", "i32"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", CUTS)
@@ -57,6 +58,7 @@ def test_a_source_is_read(name: str, shape: str, dtype: str) -> None:
     assert rehearse(graph, made.verified, made.source, 1).seeds == 1
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("name", "shape"), [("swapped", "row"), ("product", "row"), ("loop", "column")])
 def test_masked_loads_of_f8_compile(name: str, shape: str) -> None:
     """Elements beyond the end are zeros of the tensor's own type."""

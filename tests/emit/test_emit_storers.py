@@ -55,6 +55,7 @@ def with_storers(name: str, *, storer: bool) -> Emitted:
     return Emitted(made.graph, verified, emit(verified))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_computes(name: str) -> None:
     made = with_storers(name, storer=True)
@@ -75,6 +76,7 @@ def test_who_starts_stores(name: str) -> None:
     assert "def storer(" not in without.source
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", ["in place", "in turns"])
 def test_compiles(name: str) -> None:
     made = with_storers(name, storer=True)

@@ -50,12 +50,14 @@ CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "cut"), CUTS, ids=lambda x: x.__name__ if callable(x) else str(x))
 def test_computes(body: Body, cut: tuple[int, ...]) -> None:
     made = emitted(body, *cut)
     assert case(made.graph).fault(made.source, SEEDS) is None
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("body", "cut"), CUTS[::2], ids=lambda x: x.__name__ if callable(x) else str(x))
 def test_machine_code_is_what_was_asked_for(body: Body, cut: tuple[int, ...]) -> None:
     made = emitted(body, *cut)
@@ -106,6 +108,7 @@ def test_rows_of_another_number_run_and_of_another_length_do_not() -> None:
     assert "rows have 256 elements: this schedule reduces rows of 512" in fault
 
 
+@pytest.mark.solver
 def test_a_row_too_long_is_infeasible() -> None:
     graph = graph_of(
         lambda g: g.cast(g.softmax(g.input("x", (512, 131072), "bf16"), axis=-1), dtype="bf16", name="y")
@@ -135,6 +138,7 @@ def kind(mutant: Mutant) -> str:
     return mutant.name.partition("@")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_mutant_is_found(name: str) -> None:
     body, cut, kib, tiles = SUBJECTS[name]

@@ -84,6 +84,7 @@ def emitted(name: str, depth: int = 64, consumers: int = 2) -> Emitted:
     return build(graph(name), structure(depth, consumers), 96)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SCORES, "late"])
 def test_computes(name: str) -> None:
     made = emitted(name)
@@ -102,6 +103,7 @@ def test_other_lengths_run_too() -> None:
         assert case(graph("tile and keys", Sizes(1, 2, queries, keys, 32, 32))).fault(made.source, 2) is None
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     "name", ["tile", "f32 tile by batch", "tile lying by keys", "numbers of keys", "tile and keys"]
 )
@@ -135,6 +137,7 @@ def short_rings() -> Emitted:
 LONG = case(graph("tile", Sizes(1, 1, 136, 712, 32, 32)))
 
 
+@pytest.mark.slow
 def test_mutants_of_the_tiles_ring_are_found() -> None:
     """All die but two kinds: nobody waits for the slots of a block's last slabs, after its main loop; and where slabs
     are handed on, waiting for the one slot of another ring is enough.

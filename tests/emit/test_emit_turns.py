@@ -16,6 +16,7 @@ def product(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(x, w, transpose_b=True), dtype="bf16", name="y")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("depth", "consumers", "kib"), [(128, 3, 227), (128, 2, 100), (64, 3, 80), (64, 2, 50)]
 )

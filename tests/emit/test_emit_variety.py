@@ -101,6 +101,7 @@ def cut(rng: random.Random, *, narrow: bool, two: bool) -> Structure:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_computes_what_the_graph_means(seed: int) -> None:
     rng = random.Random(f"variety {seed}")
@@ -143,6 +144,7 @@ def test_inputs_are_rehearsed_where_they_lie() -> None:
     assert rehearse(graph, made.verified, made.source, 2).seeds == 2
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("lead", [(), (3,)])
 @pytest.mark.parametrize("swap", [False, True])
 def test_rows_of_one_element_are_an_axis(lead: tuple[int, ...], swap: bool) -> None:
@@ -167,6 +169,7 @@ def limited(g: GraphBuilder) -> Symbol:
     return g.cast(g.where(inside, g.matmul(x, w, transpose_b=True), 0.0), dtype="bf16", name="y")
 
 
+@pytest.mark.compiler
 def test_a_product_is_masked_by_indices_after_its_end() -> None:
     """Comparison and choice are one piece: apart, ptxas compares before the product's end and runs products alone."""
     made = build(graph_of(limited), structure(consumers=2))
@@ -177,6 +180,7 @@ def test_a_product_is_masked_by_indices_after_its_end() -> None:
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     ("first", "dtype"), [("cast", "f16"), ("cast", "bf16"), ("relu", "f16"), ("neg", "bf16")]
 )
@@ -201,6 +205,7 @@ def test_a_sum_is_rounded_and_stored_as_the_compiler_likes() -> None:
     assert "round_" not in made.source
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("function", ["sin", "cos"])
 def test_functions_of_an_angle_need_no_stack(function: str) -> None:
     """Angles of many turns: the product's elements are some twenty, and they are multiplied by ten."""

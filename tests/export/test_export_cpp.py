@@ -83,6 +83,7 @@ def expected_map(one: TensorMap, found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", KERNELS)
 def test_asks_for_what_the_recipe_says(name: str) -> None:
     for case in range(len(inputs(name))):
@@ -134,6 +135,7 @@ def check_parameters(
     assert [little_endian(one) for one in at] == [0, 0]
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", KERNELS)
 def test_gives_outputs_their_extents(name: str) -> None:
     launch = observed(name)
@@ -146,6 +148,7 @@ def test_gives_outputs_their_extents(name: str) -> None:
         ]
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", KERNELS)
 def test_refuses_with_the_recipes_sentence(name: str) -> None:
     launch, made = observed(name), recipe(name)
@@ -166,6 +169,7 @@ def test_refuses_with_the_recipes_sentence(name: str) -> None:
     assert sum(refusal is not None for refusal in refusals) > len(refusals) // 2
 
 
+@pytest.mark.compiler
 def test_refuses_other_types_ranks_and_no_data() -> None:
     launch = observed("biased")
     good = described("biased", launch.seen)
@@ -184,6 +188,7 @@ def test_refuses_other_types_ranks_and_no_data() -> None:
     assert [one["status"] for one in calls(said, "silent")] == [1]
 
 
+@pytest.mark.compiler
 def test_numbers_beyond_32_bits_are_refused() -> None:
     launch = observed("gated")
     huge = {
@@ -202,6 +207,7 @@ def moved(tensors: dict[str, Seen], by: int) -> dict[str, Seen]:
     return {name: replace(seen, address=seen.address + by) for name, seen in tensors.items()}
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", ["biased", "lse"])
 def test_a_plan_takes_other_tensors(name: str) -> None:
     launch, made = observed(name), recipe(name)
@@ -221,6 +227,7 @@ def test_a_plan_takes_other_tensors(name: str) -> None:
             assert ours == theirs
 
 
+@pytest.mark.compiler
 def test_a_plan_stays_what_it_is_where_its_update_is_refused() -> None:
     launch, shorter = observed("lse"), observed("lse", 2)
     text = f"{described('lse', launch.seen)}plan launch {described('lse', shorter.seen)}update launch free"
@@ -232,6 +239,7 @@ def test_a_plan_stays_what_it_is_where_its_update_is_refused() -> None:
     assert one == other
 
 
+@pytest.mark.compiler
 def test_without_an_order_a_plan_takes_other_extents() -> None:
     launch, shorter = observed("biased"), observed("biased", 1)
     text = f"{described('biased', launch.seen)}plan {described('biased', shorter.seen)}update launch free"
@@ -241,6 +249,7 @@ def test_without_an_order_a_plan_takes_other_extents() -> None:
     assert call["grid"] == [found.grid[0], 1, 1]
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("version", "cleared"), [(13010, True), (13020, False)])
 def test_small_maps_are_mended_for_drivers_that_need_it(version: int, cleared: bool) -> None:
     """The tensors of the reduced graph: those of fewer than 128 KiB have a bit cleared, as with Triton."""
@@ -264,6 +273,7 @@ def test_small_maps_are_mended_for_drivers_that_need_it(version: int, cleared: b
 # --- devices and drivers --------------------------------------------------------------------------------
 
 
+@pytest.mark.compiler
 def test_refuses_another_device_and_another_cubin(tmp_path: Path) -> None:
     biased = program("biased")
     for environment, status, message in (
@@ -285,6 +295,7 @@ def test_refuses_another_device_and_another_cubin(tmp_path: Path) -> None:
         assert "is not the small.cubin that was exported with this launcher" in said_of_it["message"]
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     "call",
     [
@@ -308,6 +319,7 @@ def test_a_call_that_fails_is_told_and_leaves_nothing(call: str) -> None:
 # --- texts ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", ["gated", "lse"])
 def test_the_example_runs(name: str, tmp_path: Path) -> None:
     folder, made = program(name).path.parent, recipe(name)

@@ -40,6 +40,7 @@ def wsopt(*arguments: object) -> subprocess.CompletedProcess[str]:
 # --- the kernel's parameters ----------------------------------------------------------------------------
 
 
+@pytest.mark.compiler
 def test_parameters_are_the_compiled_kernels(binary: Binary) -> None:
     found = parameters(launch_recipe(emitted("biased").verified), binary)
     content = [one.content for one in found]
@@ -49,13 +50,10 @@ def test_parameters_are_the_compiled_kernels(binary: Binary) -> None:
     assert all(end <= later.offset for end, later in zip(ends, found[1:], strict=False))
 
 
-def test_another_release_passes_the_same_parameters(binary: Binary, tmp_path: Path) -> None:
-    python = os.environ.get("WSOPT_TEST_TRITON_OTHER")
-    if python is None:
-        pytest.skip("WSOPT_TEST_TRITON_OTHER names no Python with another Triton")
+def test_another_release_passes_the_same_parameters(binary: Binary, other_triton: str) -> None:
     request = json.dumps({"source": emitted("biased").source, "architecture": "sm_90"})
     done = subprocess.run(
-        [python, "-m", "wsopt.export.binary_child"],
+        [other_triton, "-m", "wsopt.export.binary_child"],
         input=request, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     other = json.loads(done.stdout)
@@ -67,6 +65,7 @@ def test_another_release_passes_the_same_parameters(binary: Binary, tmp_path: Pa
     assert (other["threads"], other["scratch_bytes"]) == (binary.threads, 0)
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -97,6 +96,7 @@ def test_a_kernel_that_wants_another_launch_is_refused(binary: Binary, change: A
         parameters(launch_recipe(emitted("biased").verified), replace(binary, **change(binary)))
 
 
+@pytest.mark.compiler
 def test_the_kernel_is_compiled_for_aligned_pointers(tmp_path: Path) -> None:
     """A row's values, read by address: aligned ones may be read several at a time, in the same parameters."""
     from wsopt.codegen import compile_kernel
@@ -111,6 +111,7 @@ def test_the_kernel_is_compiled_for_aligned_pointers(tmp_path: Path) -> None:
 # --- files ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiler
 def test_the_description_says_what_the_recipe_says() -> None:
     made = make_export(emitted("lse").verified)
     recipe = launch_recipe(emitted("lse").verified)
@@ -137,6 +138,7 @@ def test_the_description_says_what_the_recipe_says() -> None:
     assert f"kCubinDigest = {digest(cubin)}ull" in str(made.files[f"{recipe.name}.cpp"])
 
 
+@pytest.mark.compiler
 def test_the_same_schedule_gives_the_same_texts() -> None:
     one, other = (make_export(emitted("biased").verified).files for _ in range(2))
     assert one == other

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from attention_graphs import Parts, Sizes, parts, scores
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -137,6 +138,7 @@ def graphs(draw: Draw) -> Graph:
     return g.build()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(graphs(), st.integers(0, 3), st.sampled_from([(32, 16), (8, 32), (64, 8)]))
 def test_drawn_chains(graph: Graph, seed: int, tile: tuple[int, int]) -> None:

@@ -209,6 +209,7 @@ def test_exponents_take_no_approximate_tanh() -> None:
     assert "tanh_approx" in elementwise(a.linear(lambda p, x: p.g.tanh(x)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
 def test_reduced_problems_have_the_same_loop(path: Path) -> None:
     graph = load_graph(path)

@@ -15,6 +15,8 @@ COMPILES = (1, 8, 10, 12, 18, 25, 45)
 REFUSALS = (23, 26, 28, 42, 51)
 
 
+@pytest.mark.solver
+@pytest.mark.compiler
 @pytest.mark.parametrize("index", COMPILES)
 def test_a_random_graph_compiles(index: int) -> None:
     found = judge(random_graph(SEED, index).data)

@@ -55,6 +55,7 @@ def equivalent(name: str, mutant: Mutant) -> bool:
     return any(fnmatch(mutant.name, pattern.replace("[", "[[]")) for pattern in EQUIVALENT[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mutant"), ALL, ids=[f"{name}-{mutant.name}" for name, mutant in ALL])
 def test_mutant(name: str, mutant: Mutant) -> None:
     cases = [case() for case in CASES[name]]

@@ -16,6 +16,7 @@ CASES = {case.__name__: case for case in (kernels.scale, kernels.attention, kern
 SEEDS = range(len(STRATEGIES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [*SYNCHRONIZATION, *OPERATIONS], ids=lambda broken: broken.rule)
 def test_rule(broken: Break) -> None:
     case = CASES[broken.kernel]()

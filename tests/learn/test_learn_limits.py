@@ -39,6 +39,7 @@ def best(region: Region, h200: Machine) -> VerifiedSchedule:
     return Search(region, h200).run()[0]
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("limit", [80, 96, 160, 200, 208, 240])
 def test_what_consumers_give_up_goes_to_the_loader(best: VerifiedSchedule, limit: int) -> None:
     schedule, machine = learn.limited(best, limit).schedule, best.machine
@@ -55,6 +56,7 @@ def test_what_consumers_give_up_goes_to_the_loader(best: VerifiedSchedule, limit
     assert schedule.base_registers * warps * 32 <= machine.registers_per_sm
 
 
+@pytest.mark.solver
 def test_the_least_limit_by_bisection(best: VerifiedSchedule, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
@@ -70,6 +72,7 @@ def test_the_least_limit_by_bisection(best: VerifiedSchedule, monkeypatch: pytes
     assert learn.least_limit(Asked(best, None, "spills")) == 248  # not even with all that it can have
 
 
+@pytest.mark.solver
 def test_ptxas_agrees_with_the_limit(best: VerifiedSchedule) -> None:
     asked = ask(emit(best), best)
     assert asked.complaint == ""
@@ -93,6 +96,7 @@ def test_tight_ones_differ_in_what_lives_in_registers(region: Region, h200: Mach
     assert slack == sorted(slack)
 
 
+@pytest.mark.solver
 def test_a_spill_drops_all_with_the_same_live_set(
     region: Region, h200: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +124,7 @@ def test_a_spill_drops_all_with_the_same_live_set(
     assert "us by the model; spills: 3 loads and 0 stores" in " ".join(shown.split())
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize(
     ("compiles", "error", "told"),
     [(True, InfeasibleError, "thread's registers, so make the graph two"), (False, CheckError, ": too hard")],

@@ -18,6 +18,8 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
 from wsopt.solve.search import Search
 
+pytestmark = pytest.mark.solver
+
 F32_ROWS = {
     "format": "wsopt.graph/1",
     "name": "rows",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from gpu_graphs import CASES, PROBLEMS, document, small, to_torch  # noqa: E402
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from gpu_graphs import CASES, PROBLEMS, document, small, to_torch  # noqa: E402
 

@@ -100,6 +100,7 @@ def least_of_all(program: TileProgram, machine: Machine, monkeypatch: pytest.Mon
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(DRAWN))
 def test_no_bound_exceeds_the_optimum_and_the_optimum_is_found(
     seed: int, h200: Machine, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +123,7 @@ def test_no_bound_exceeds_the_optimum_and_the_optimum_is_found(
     assert low <= wanted <= most
 
 
+@pytest.mark.slow
 def test_what_is_drawn_has_all_that_there_is_to_tell_apart(h200: Machine) -> None:
     """Among the programs drawn the bound says more than units do, and less than is needed, each for many."""
     above, reached, missed = 0, 0, 0
@@ -230,6 +232,7 @@ def test_an_interval_that_is_not_decided_ends_the_search() -> None:
     assert least_interval(answers.get, 5, 50, 1, steady=True) == Least(6, False)
 
 
+@pytest.mark.solver
 def test_the_search_drops_by_the_consumers_bound_what_units_let_pass(
     h200: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

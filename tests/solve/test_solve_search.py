@@ -69,6 +69,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Narrow:
     return narrowed
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize(("name", "kib"), [("plain", 227), ("residual", 227), ("plain", 80), ("gated", 100)])
 def test_pruning_drops_no_better_structure(name: str, kib: int, h200: Machine, narrow: Narrow) -> None:
     # With less shared memory rings are shallow, and bounds are further from what is reached.
@@ -90,6 +91,7 @@ def test_pruning_drops_no_better_structure(name: str, kib: int, h200: Machine, n
     )
 
 
+@pytest.mark.solver
 def test_runners_up_lost(h200: Machine, narrow: Narrow) -> None:
     programs = sample(REGIONS["plain"], h200, 16, seed=11)
     narrow(p.structure for p in programs)
@@ -105,6 +107,7 @@ def test_runners_up_lost(h200: Machine, narrow: Narrow) -> None:
             assert runner.ii >= ii_lower_bound(program, h200)
 
 
+@pytest.mark.solver
 def test_the_same_search_finds_the_same_schedule(h200: Machine, narrow: Narrow) -> None:
     narrow(p.structure for p in sample(REGIONS["ragged"], h200, 12, seed=8))
     first, one = Search(REGIONS["ragged"], h200, MARGIN).run()
@@ -118,6 +121,7 @@ def test_the_same_model_is_solved_the_same_way(h200: Machine) -> None:
     assert solve(program, h200, MARGIN).schedule == solve(program, h200, MARGIN).schedule
 
 
+@pytest.mark.solver
 def test_rejected_structures_are_not_taken_again(h200: Machine, narrow: Narrow) -> None:
     programs = sample(REGIONS["plain"], h200, 8, seed=2)
     narrow(p.structure for p in programs)
@@ -132,12 +136,14 @@ def test_rejected_structures_are_not_taken_again(h200: Machine, narrow: Narrow) 
 # --- what does not fit ----------------------------------------------------------------------------------
 
 
+@pytest.mark.solver
 def test_a_card_with_no_room_for_a_slot_is_named(h200: Machine) -> None:
     tiny = replace(h200, shared_memory_per_block_bytes=8192)
     with pytest.raises(InfeasibleError, match=r"graph small: no structure fits; \d+ by shared memory"):
         Search(REGIONS["few rows"], tiny, MARGIN).run()
 
 
+@pytest.mark.solver
 def test_a_margin_that_leaves_no_registers_is_named(h200: Machine) -> None:
     with pytest.raises(InfeasibleError, match=r"no structure fits; \d+ by registers"):
         Search(REGIONS["few rows"], h200, 240).run()
@@ -192,6 +198,7 @@ def test_a_ring_that_does_not_fit_is_infeasible(h200: Machine) -> None:
     assert found.reason == "shared memory: 25616 bytes, a block has 20000"
 
 
+@pytest.mark.solver
 def test_a_search_left_open_is_told_from_an_infeasible_one(
     h200: Machine, narrow: Narrow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +213,7 @@ def test_a_search_left_open_is_told_from_an_infeasible_one(
     )
 
 
+@pytest.mark.solver
 def test_the_search_counts_what_has_no_schedule(
     h200: Machine, narrow: Narrow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +224,7 @@ def test_the_search_counts_what_has_no_schedule(
         Search(REGIONS["plain"], small, MARGIN).run()
 
 
+@pytest.mark.solver
 def test_an_unfinished_structure_leaves_a_gap(
     h200: Machine, narrow: Narrow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +248,7 @@ def test_an_unfinished_structure_leaves_a_gap(
     assert certificate.gap == pytest.approx((us - certificate.bound_us) / us)
 
 
+@pytest.mark.solver
 def test_a_deadline_keeps_what_was_found(h200: Machine, narrow: Narrow) -> None:
     programs = sample(REGIONS["few rows"], h200, 6, seed=4)
     narrow(p.structure for p in programs)

@@ -15,6 +15,8 @@ from wsopt.solve import search
 from wsopt.solve.search import Search
 from wsopt.solve.sensitivity import sensitivity, variants
 
+pytestmark = pytest.mark.solver
+
 REGION = region(1024, 1024, 512, residual=True)
 CHANGED = {
     "shared memory +10 %": {"shared_memory_per_block_bytes", "shared_memory_per_sm_bytes"},

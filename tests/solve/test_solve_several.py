@@ -57,6 +57,7 @@ def count_orders(program: TileProgram, machine: Machine) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_every_order_is_found_once(h200: Machine) -> None:
     program = hand_made(SMALL, h200)
     found = list(every_order(program, h200))
@@ -93,6 +94,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch, h200: Machine, request: pytest.Fixtu
     return found
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize(
     ("narrow", "orders"), [("plain", 2), ("residual", 1), ("gated", 1)], indirect=["narrow"]
 )
@@ -115,6 +117,7 @@ def test_none_is_missed(narrow: Region, orders: int, h200: Machine) -> None:
     assert len({(v.schedule.structure, order(v.schedule)) for v, _ in ranked}) == 6
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("narrow", ["plain", "residual"], indirect=True)
 def test_the_first_is_the_same_however_many_are_kept(narrow: Region, h200: Machine) -> None:
     best, alone = Search(narrow, h200, MARGIN).run()
@@ -128,6 +131,7 @@ def test_the_first_is_the_same_however_many_are_kept(narrow: Region, h200: Machi
             assert certificate.considered == certificate.pruned + counts + certificate.solved
 
 
+@pytest.mark.solver
 @pytest.mark.parametrize("narrow", ["plain"], indirect=True)
 def test_a_structure_left_open_lowers_the_bounds_of_later_ranks(
     narrow: Region, h200: Machine, monkeypatch: pytest.MonkeyPatch
@@ -150,6 +154,7 @@ def test_a_structure_left_open_lowers_the_bounds_of_later_ranks(
         )
 
 
+@pytest.mark.solver
 def test_fewer_than_asked_for(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "structures", lambda *_: iter([structure(64, 64, 64, 1)]))
     ranked = Search(REGIONS["plain"], h200, MARGIN, keep=9).run_all()

@@ -117,6 +117,7 @@ def test_published_schedules_come_first() -> None:
     assert wishes(1, 10.0, computes=True) == found[:1]
 
 
+@pytest.mark.solver
 def test_published_schedules_are_candidates_of_loops_that_compute() -> None:
     region = find_region(graph_of(attention))
     entries = pool(region, MACHINE, MARGIN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from wsopt.interpret import dtypes
 from wsopt.interpret.dtypes import Array, DType
 from wsopt.interpret.faults import InterpreterError, RaceError
 from wsopt.interpret.layouts import SliceLayout
-
-if TYPE_CHECKING:
-    from wsopt.interpret.mma import Mma
+from wsopt.interpret.pending import Pending
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Tensor:
         dtype: DType,
         layout: Any,
         shape: tuple[int, ...] = (),
-        pending: Mma | None = None,
+        pending: Pending | None = None,
     ) -> None:
         self._data = data
         self._shape = shape if data is None else data.shape
