@@ -83,7 +83,7 @@ def _issue(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
 
 
 def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """A slot is handed back before the copies of the slab that takes it next are issued."""
+    """A slot is handed back before the copies of the K-block that takes it next are issued."""
     if [name for name, _ in schedule.rings] != [plan.name for plan in program.rings]:
         yield f"rings {schedule.rings}, the tile program has {[plan.name for plan in program.rings]}"
         return
@@ -97,19 +97,19 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         pace = iteration_pace(program, machine, depth)
         if schedule.ii < pace:
             yield f"II is {schedule.ii}, {plan.name} with {depth} slots keeps a pace of {pace}"
-        slabs = _slab_starts(schedule, program, plan)
+        k_blocks = _k_block_starts(schedule, program, plan)
         for release in plan.releases:
             op = program.op(release)
             freed = _start(schedule, schedule.place(release)) + op.issue + op.latency
-            later, slab = budget.next_in_slot(op.copy, depth, program.structure.copies)
-            issued, again = min(slabs[op.copy]), min(slabs[slab]) + later * schedule.ii
+            later, k_block = budget.next_in_slot(op.copy, depth, program.structure.copies)
+            issued, again = min(k_blocks[op.copy]), min(k_blocks[k_block]) + later * schedule.ii
             if freed > again:
                 lives, allowed = freed - issued, again - issued
                 yield f"a slot of {plan.name} lives {lives} cycles, {depth} slots allow {allowed}"
 
 
-def _slab_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) -> list[list[int]]:
-    """When the loads of each slab of an iteration are issued."""
+def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) -> list[list[int]]:
+    """When the loads of each K-block of an iteration are issued."""
     starts: list[list[int]] = [[] for _ in range(program.structure.copies)]
     for load in plan.loads:
         starts[program.op(load).copy].append(_start(schedule, schedule.place(load)))
@@ -138,7 +138,7 @@ def _staging(schedule: Schedule, program: TileProgram, machine: Machine, margin:
 
 
 def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """As many consumers as the structure says, each of its warps, one loader, and storers for all or none."""
+    """As many consumers as the structure says, each of its warps, one loader, and store warps for all or none."""
     s = program.structure
     if schedule.structure != s:
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
@@ -150,13 +150,13 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
         yield f"{len(loaders)} loaders"
     elif (loaders[0].index, loaders[0].warps) != (0, budget.LOADER_WARPS):
         yield f"{loaders[0]}, the emitter has loader 0 of {budget.LOADER_WARPS} warps"
-    storers = [(p.index, p.warps) for p in schedule.partitions if p.role is PartitionRole.STORER]
-    asked = s.consumers if schedule.buffers.storer else 0
-    if storers != [(i, budget.STORER_WARPS) for i in range(asked)]:
-        yield f"storers {storers} of so many warps, the buffers ask for {asked} of {budget.STORER_WARPS}"
+    store_warps = [(p.index, p.warps) for p in schedule.partitions if p.role is PartitionRole.STORE_WARP]
+    asked = s.consumers if schedule.buffers.store_warp else 0
+    if store_warps != [(i, budget.STORE_WARPS) for i in range(asked)]:
+        yield f"store warps {store_warps} of so many warps, the buffers ask for {asked} of {budget.STORE_WARPS}"
     roles = [p.role for p in schedule.partitions]
     if roles != sorted(roles, key=list(PartitionRole).index):
-        yield f"emitter.v1: partitions are {', '.join(roles)}: consumers come first, then the loader, then storers"
+        yield f"emitter.v1: partitions are {', '.join(roles)}: consumers first, then the loader, then store warps"
 
 
 def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -192,12 +192,12 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
             loads = [load for load in plan.loads if program.op(load).copy == copy]
             stages = {schedule.place(load).stage for load in loads}
             if len(stages) > 1:
-                yield f"emitter.v1: the loads of slab {copy} of {plan.name} are in stages {sorted(stages)}"
+                yield f"emitter.v1: the loads of K-block {copy} of {plan.name} are in stages {sorted(stages)}"
         for load in plan.loads:
             if not schedule.place(load).partition.startswith(PartitionRole.LOADER):
                 yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
     yield from _one_program(schedule, program)
-    spare = program.trips - bool(program.structure.tail)
+    spare = program.k_iterations - bool(program.structure.tail)
     for partition in schedule.partitions:
         before = max((p.stage for p in schedule.of(partition.name)), default=0)
         if partition.role is PartitionRole.CONSUMER and before > spare:
@@ -234,12 +234,12 @@ def _one_program(schedule: Schedule, program: TileProgram) -> Faults:
 
 def _slots_in_order(schedule: Schedule, program: TileProgram, plan: RingPlan) -> Faults:
     """emitter.v1: the loader fills slot after slot, and the next iteration's after this one's."""
-    slabs = _slab_starts(schedule, program, plan)
-    following = [*slabs[1:], [start + schedule.ii for start in slabs[0]]]
-    for number, (slab, after) in enumerate(zip(slabs, following, strict=True)):
-        if max(slab) > min(after):
+    k_blocks = _k_block_starts(schedule, program, plan)
+    following = [*k_blocks[1:], [start + schedule.ii for start in k_blocks[0]]]
+    for number, (k_block, after) in enumerate(zip(k_blocks, following, strict=True)):
+        if max(k_block) > min(after):
             yield (
-                f"emitter.v1: the loads of slab {number} of {plan.name} end with {max(slab)}, "
+                f"emitter.v1: the loads of K-block {number} of {plan.name} end with {max(k_block)}, "
                 f"those of the next slot begin at {min(after)}"
             )
 

@@ -112,7 +112,7 @@ def inspect(
 ) -> None:
     """Show a build's schedule, and why it is what it is."""
     from wsopt.folder import read_folder
-    from wsopt.report.rehearsed import rehearsed_text
+    from wsopt.report.simulated import simulated_text
     from wsopt.report.text import inspect_text
     from wsopt.report.tuned import tuned_text
 
@@ -127,7 +127,7 @@ def inspect(
         _print_json(found.summary)
     else:
         tuned = found.summary.get("tuned")
-        text = inspect_text(found.verified, found.certificate) + rehearsed_text(found.summary)
+        text = inspect_text(found.verified, found.certificate) + simulated_text(found.summary)
         _print(text + (tuned_text(tuned) if tuned else ""))
 
 
@@ -179,17 +179,17 @@ def run(
 
 def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
     from wsopt.folder import read_folder
-    from wsopt.rehearsal import rehearse
+    from wsopt.simulation import simulate
 
     found = read_folder(folder)
     show, stop = _progress()
     try:
-        result = rehearse(
+        result = simulate(
             found.graph,
             found.verified,
             found.kernel,
             seeds,
-            lambda done, total: show("rehearse", done, total),
+            lambda done, total: show("simulate", done, total),
         )
     finally:
         stop()

@@ -17,9 +17,9 @@ from wsopt.machine.types import Machine
 from wsopt.requirements import require_triton
 
 if TYPE_CHECKING:
-    from wsopt.contenders import Contender
+    from wsopt.candidates import Candidate
     from wsopt.frontend.types import Region
-    from wsopt.rehearsal import Rehearsal
+    from wsopt.simulation import Simulation
 
 DEFAULT_MACHINE = "h200"
 SEEDS = 20
@@ -40,7 +40,7 @@ def build(
     use_cache: bool = True,
     progress: Progress = _silent,
 ) -> Build:
-    """Compile a graph for a machine: lower, solve, check, emit, compile ahead of time, rehearse, pack.
+    """Compile a graph for a machine: lower, solve, check, emit, compile ahead of time, simulate, pack.
 
     `seconds` limits the search; with a limit the result may be feasible and not proved optimal. Raises
     LoweringError, InfeasibleError or CheckError; nothing is written.
@@ -102,37 +102,37 @@ def _builds(
     graph: Graph, region: Region, machine: Machine, keep: int, seconds: float | None, progress: Progress
 ) -> list[dict[str, str]]:
     """The files of builds, made anew."""
-    from wsopt.contenders import Contest
+    from wsopt.candidates import Contest
 
     deadline = float("inf") if seconds is None else time.monotonic() + seconds
     contest = Contest(region, machine, keep, deadline, progress)
-    return [_pack(graph, contender, progress) for contender in contest.run()]
+    return [_pack(graph, candidate, progress) for candidate in contest.run()]
 
 
-def _pack(graph: Graph, contender: Contender, progress: Progress) -> dict[str, str]:
-    """Rehearse a kernel, and write down what is to be known of it."""
-    from wsopt.rehearsal import rehearse
-    from wsopt.report.rehearsed import rehearsed_text
+def _pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, str]:
+    """Simulate a kernel, and write down what is to be known of it."""
+    from wsopt.report.simulated import simulated_text
     from wsopt.report.text import inspect_text
+    from wsopt.simulation import simulate
 
-    verified, certificate = contender.verified, contender.certificate
-    rehearsal = rehearse(
-        graph, verified, contender.source, SEEDS, lambda done, total: progress("rehearse", done, total)
+    verified, certificate = candidate.verified, candidate.certificate
+    simulation = simulate(
+        graph, verified, candidate.source, SEEDS, lambda done, total: progress("simulate", done, total)
     )
-    summary = summarize(contender, rehearsal)
+    summary = summarize(candidate, simulation)
     return {
         "graph.json": json.dumps(graph_to_json(graph), indent=1, ensure_ascii=False) + "\n",
         "schedule.json": schedule_text(verified, certificate, summary),
-        "kernel.py": contender.source,
-        "report.txt": inspect_text(verified, certificate) + rehearsed_text(summary),
+        "kernel.py": candidate.source,
+        "report.txt": inspect_text(verified, certificate) + simulated_text(summary),
     }
 
 
-def summarize(contender: Contender, rehearsal: Rehearsal) -> dict[str, Any]:
+def summarize(candidate: Candidate, simulation: Simulation) -> dict[str, Any]:
     """The object that `compile --json` prints, less what is known only when it is printed."""
     from wsopt.report.summary import kernel_summary
 
-    verified, certificate, compiled = contender.verified, contender.certificate, contender.compiled
+    verified, certificate, compiled = candidate.verified, candidate.certificate, candidate.compiled
     kernel = kernel_summary(verified, certificate)
     kernel["ptxas"] = {
         "registers": compiled.registers,
@@ -158,7 +158,7 @@ def summarize(contender: Contender, rehearsal: Rehearsal) -> dict[str, Any]:
         "kernels": [kernel],
         "verified": {
             "checker": True,
-            "interpreter": rehearsal.summary(),
+            "interpreter": simulation.summary(),
             "compiled": True,
         },
     }

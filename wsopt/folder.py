@@ -21,7 +21,7 @@ from wsopt.lowering.lower import lower
 from wsopt.machine.check import cross_faults
 from wsopt.machine.types import Machine
 from wsopt.program.structures import structures
-from wsopt.report.rehearsed import Verified
+from wsopt.report.simulated import Verified
 from wsopt.report.tuned import Tuned
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import Schedule

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from wsopt.candidates import Asked, Contest, ask
 from wsopt.checker import verify
-from wsopt.contenders import Asked, Contest, ask
 from wsopt.emit.source import emit
 from wsopt.errors import WsoptError
 from wsopt.frontend.region import find_region

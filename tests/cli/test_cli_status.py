@@ -195,7 +195,7 @@ def test_a_structure_that_cannot_be(number: int, warm: Path) -> None:
     whole = path.read_bytes()
     for field in FIELDS:
         if (field, number) == ("tail", 0):
-            continue  # a last slab that is taken whole
+            continue  # a last K-block that is taken whole
         path.write_bytes(whole)
         tamper(warm, "schedule", "structure", field, value=number)
         with pytest.raises((InputError, CheckError)):

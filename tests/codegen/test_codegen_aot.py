@@ -25,7 +25,7 @@ def compiled(small_kernel: str) -> CompiledKernel:
 
 
 def test_measures_the_kernel(compiled: CompiledKernel) -> None:
-    # Two consumers of four k16 steps a trip; rings of 3 x (16 + 16) KB, staging of 2 x 16 KB, barriers.
+    # Two consumers of four k16 steps a K-iteration; rings of 3 x (16 + 16) KB, staging of 2 x 16 KB, barriers.
     assert compiled.wgmma == 8
     assert 131072 < compiled.shared_bytes <= 131072 + 1024
     assert (compiled.registers, compiled.warps) == (168, 12)

@@ -12,7 +12,7 @@ from wsopt.codegen import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.interpret import execute
-from wsopt.rehearsal import rehearse
+from wsopt.simulation import simulate
 
 EMPTY = 40
 """The first row that has nothing left."""
@@ -37,7 +37,7 @@ def statistics(safe: bool) -> Body:
 @pytest.mark.parametrize("safe", [False, True])
 def test_a_row_of_nothing(safe: bool) -> None:
     made = build(graph_of(statistics(safe)), structure(64, 64))
-    assert rehearse(made.graph, made.verified, made.source, 1).worst.accepted
+    assert simulate(made.graph, made.verified, made.source, 1).worst.accepted
     inputs = random_inputs(made.graph, 0)
     found = execute(made.source, inputs, seed=0).outputs["lse"][0, :, 0]
     meant = evaluate(made.graph, inputs)["lse"][0, :, 0]
@@ -71,5 +71,5 @@ def rounded_before_the_mask(g: GraphBuilder) -> Symbol:
 def test_found_by_chance(body: Body) -> None:
     """Graphs that random ones have led to: an output's axis of one element, and a choice between rounded values."""
     made = build(graph_of(body), structure(64, 64))
-    assert rehearse(made.graph, made.verified, made.source, 1).worst.accepted
+    assert simulate(made.graph, made.verified, made.source, 1).worst.accepted
     assert compile_kernel(made.source).spill_stores == 0

@@ -8,7 +8,7 @@ import attention_graphs as a
 import pytest
 from emit_builds import Emitted, build, case, structure
 
-from wsopt.rehearsal import rehearse
+from wsopt.simulation import simulate
 
 
 def limited(p: a.Parts, x: a.Symbol) -> a.Symbol:
@@ -41,7 +41,7 @@ def test_computes_where_masks_end_every_row(name: str, queries: int, keys: int) 
 
 @pytest.mark.parametrize(("name", "queries", "keys"), [("limited", 136, 72), ("causal", 200, 136)])
 def test_a_shorter_axis_than_masks_keep_is_refused_at_the_call(name: str, queries: int, keys: int) -> None:
-    """Elements of a slab beyond the axis's end would count as zeros that are kept."""
+    """Elements of a K-block beyond the axis's end would count as zeros that are kept."""
     graph = a.attention(SCORES[name], a.Sizes(queries=queries, keys=keys))
     told = case(graph).fault(emitted(name).source, 1) or ""
     assert (
@@ -78,5 +78,5 @@ def test_axes_of_one_element_are_axes(score: a.Score, queries: int, keys: int) -
     """They have more at the extents that some lines of the kernel are for, and tensors read along them too."""
     graph = a.attention(score, a.Sizes(queries=queries, keys=keys))
     made = build(graph, structure(32, 64))
-    found = rehearse(graph, made.verified, made.source, 2)
+    found = simulate(graph, made.verified, made.source, 2)
     assert (found.seeds, found.lines_run) == (2, found.lines)

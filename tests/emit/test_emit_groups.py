@@ -66,7 +66,7 @@ FAULTS = {
     ("reshape", "return batch // groups, batch % groups, row_tile"): "return 0, batch % groups, row_tile",
     ("reshape", "[batch, group, row, 0]"): "[batch, 0, row, 0]",
     ("reshape", "{0: (0, 3), 1: (3, 1)}"): "{0: (0, 3), 1: (3, 2)}",
-    ("packed", "slab * TILE_DEPTH, 0]"): "slab * TILE_DEPTH, 1]",
+    ("packed", "k_block * TILE_DEPTH, 0]"): "k_block * TILE_DEPTH, 1]",
     ("slopes", "slopes_ptr + group"): "slopes_ptr + batch",
 }
 

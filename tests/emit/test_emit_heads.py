@@ -38,7 +38,7 @@ GRAPHS: dict[str, Graph] = {
     "f16, lse": a.with_lse(full, sizes(80, 64, "f16")),
     "ragged": a.attention(full, sizes(128, 128, length=300)),
     "linear": a.linear(a.zero_causal, sizes(128, 64)),
-    "retention": a.linear(a.decayed, sizes(64, 96)),
+    "retention": a.linear(a.rescaled, sizes(64, 96)),
     "two values": a.two_values(sizes(64, 64)),
     "cap, causal, window": a.attention(a.everything, sizes(64, 64)),
     "factor by head": a.attention(a.per_head, sizes(64, 64)),

@@ -9,22 +9,22 @@ import pytest
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
 from golden_kernels import KERNELS, emitted
 
-from wsopt.emit.product_body import covering_slabs
+from wsopt.emit.product_body import covering_k_blocks
 from wsopt.errors import CheckError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.program.reduced import beyond, further, reaching, reduced
 from wsopt.program.types import Structure
-from wsopt.rehearsal import Rehearsal, rehearse
+from wsopt.simulation import Simulation, simulate
 
 LATE = structure(columns=128, consumers=2, pieces=2)
 """Its inputs' copies start some passes into the loop, behind which the loop goes on."""
 
 
-def run(made: Emitted, source: str | None = None, seeds: int = 1) -> Rehearsal:
-    """The rehearsal of a kernel, or of another text in its place."""
-    return rehearse(made.graph, made.verified, source or made.source, seeds)
+def run(made: Emitted, source: str | None = None, seeds: int = 1) -> Simulation:
+    """The simulation of a kernel, or of another text in its place."""
+    return simulate(made.graph, made.verified, source or made.source, seeds)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -35,17 +35,17 @@ def test_every_line_of_the_goldens_runs(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", [builds.residual, builds.clamped])
-def test_a_wait_that_few_slabs_do_not_reach_is_missed(body: Body) -> None:
+def test_a_wait_that_few_k_blocks_do_not_reach_is_missed(body: Body) -> None:
     made = build(graph_of(body), LATE)
-    slabs = min(made.depth, 4) + 1
-    assert covering_slabs(made.verified) > slabs
-    few = reduced(made.graph, made.verified.program.structure, slabs)
+    k_blocks = min(made.depth, 4) + 1
+    assert covering_k_blocks(made.verified) > k_blocks
+    few = reduced(made.graph, made.verified.program.structure, k_blocks)
     ran = execute(made.source, random_inputs(few, 0), seed=0).ran
     lines = made.source.split("\n")
     loop = Coverage(marked(made.source).lines, ran).missed
     (wait,) = [line for line in loop if "mbarrier.wait(" in lines[line - 1]]
     broken = "\n".join([*lines[: wait - 1], *lines[wait:]])
-    assert small_case(made, slabs).fault(broken, 3) is None
+    assert small_case(made, k_blocks).fault(broken, 3) is None
     with pytest.raises(
         CheckError, match=r"kernel\.py:\d+: consumer .* with no barrier that orders it after the TMA copy"
     ):
@@ -83,7 +83,7 @@ def test_lines_of_a_graph_that_gives_no_numbers_run_too() -> None:
 def test_a_line_that_never_runs_is_refused() -> None:
     made = emitted("plain")
     planted = made.source.replace(
-        "    visit = 0\n", "    visit = 0\n    if trips > 1000:\n        visit = 7\n", 1
+        "    visit = 0\n", "    visit = 0\n    if k_iterations > 1000:\n        visit = 7\n", 1
     )
     number = planted.split("\n").index("        visit = 7") + 1
     with pytest.raises(
@@ -95,7 +95,7 @@ def test_a_line_that_never_runs_is_refused() -> None:
         run(made, other)
 
 
-# --- loops over slabs ------------------------------------------------------------------------------------
+# --- loops over K-blocks ------------------------------------------------------------------------------------
 
 
 def masked(length: int, width: int, kind: str, *, softmax: bool = True) -> Body:
@@ -125,16 +125,16 @@ def masked(length: int, width: int, kind: str, *, softmax: bool = True) -> Body:
 WIDE, DEEP = structure(64, 64, 2), structure(64, 128, 2)
 WHOLE, PASSED, SHORT = "if whole_end > ", "in range(tile_begin, begin)", "    whole_end = whole_begin"
 MASKS: dict[str, tuple[Body, Structure, dict[str, bool]]] = {
-    "no slab is whole": (masked(256, 32, "window"), WIDE, {WHOLE: False, PASSED: True}),
-    "nor where slabs lie across": (masked(512, 128, "window"), DEEP, {WHOLE: False, PASSED: False}),
+    "no K-block is whole": (masked(256, 32, "window"), WIDE, {WHOLE: False, PASSED: True}),
+    "nor where K-blocks lie across": (masked(512, 128, "window"), DEEP, {WHOLE: False, PASSED: False}),
     "one is": (masked(512, 128, "window"), WIDE, {WHOLE: True, PASSED: True}),
-    "a tile's consumers begin in one slab": (masked(512, 256, "window"), DEEP, {PASSED: False}),
-    "whole slabs for single rows": (masked(1024, 129, "both"), DEEP, {WHOLE: True}),
+    "a tile's consumers begin in one K-block": (masked(512, 256, "window"), DEEP, {PASSED: False}),
+    "whole K-blocks for single rows": (masked(1024, 129, "both"), DEEP, {WHOLE: True}),
     "longer than the graph": (masked(128, 400, "window"), WIDE, {WHOLE: True, PASSED: True}),
     "no end": (masked(256, 100, "behind", softmax=False), WIDE, {"in range(whole_end, end)": False}),
-    "a slab's first": (masked(512, 128, "from"), WIDE, {"in range(begin, whole_begin)": False}),
-    "a slab's last": (masked(512, 128, "until", softmax=False), WIDE, {"in range(whole_end, end)": False}),
-    "before a slab's end": (masked(256, 32, "until"), WIDE, {WHOLE: False}),
+    "a K-block's first": (masked(512, 128, "from"), WIDE, {"in range(begin, whole_begin)": False}),
+    "a K-block's last": (masked(512, 128, "until", softmax=False), WIDE, {"in range(whole_end, end)": False}),
+    "before a K-block's end": (masked(256, 32, "until"), WIDE, {WHOLE: False}),
     "never none": (masked(512, 128, "band", softmax=False), structure(64, 64), {WHOLE: True, SHORT: False}),
     "against the rows": (masked(256, 32, "across", softmax=False), WIDE, {PASSED: False}),
     "one consumer": (
@@ -147,7 +147,7 @@ MASKS: dict[str, tuple[Body, Structure, dict[str, bool]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MASKS)
-def test_loops_over_slabs_run_or_are_not_written(name: str) -> None:
+def test_loops_over_k_blocks_run_or_are_not_written(name: str) -> None:
     body, chosen, written = MASKS[name]
     made = build(graph_of(body), chosen)
     assert {text: text in made.source for text in written} == written
@@ -167,6 +167,6 @@ def test_a_mask_that_reaches_too_far_runs_in_some_blocks(monkeypatch: pytest.Mon
     assert longest.type_of("k").shape[2] > 900 + 2 * cut.tile_rows
     found = run(made)
     assert found.lines_run == found.lines
-    monkeypatch.setattr("wsopt.rehearsal.beyond", lambda graph, s: None)
+    monkeypatch.setattr("wsopt.simulation.beyond", lambda graph, s: None)
     with pytest.raises(CheckError, match="did not run at any extents"):
         run(made)

@@ -21,7 +21,7 @@ class Subject:
     body: Body
     structure: Structure
     kib: int
-    trips: tuple[int, ...]
+    k_iterations: tuple[int, ...]
 
 
 SUBJECTS = {
@@ -40,7 +40,7 @@ FEWER = "no more products than that are running"
 MIRROR = "the two consumers' own buffers, or their numbers, are interchangeable"
 START = "the block's first slot is number 0 at any depth"
 ZERO = "the accumulator it starts from is zero"
-NOT_FIRST = "the loop behind the copies never works on the first slab"
+NOT_FIRST = "the loop behind the copies never works on the first K-block"
 THIS_TILE = "no store of the tile before is waited for, so that its number is no remainder"
 ALIKE = "workers of as many warps and registers"
 LAST = "nobody waits for the slots of the block's last tile"
@@ -59,17 +59,17 @@ GIVEN_BACK_P = "p = warpgroup_mma_wait(3, deps=(p,))"
 GIVEN_BACK_GATED = "gate, up = warpgroup_mma_wait(4, deps=(gate, up,))"
 CONSUMER = (
     "(consumer, (x_ring, w_ring, ring_full, ring_empty, bf16_staging_0, y_desc, row_tiles, "
-    "column_tiles, trips, row_extent, column_extent, 0)),"
+    "column_tiles, k_iterations, row_extent, column_extent, 0)),"
 )
 CONSUMER_TURNS = (
     "(consumer, (x_ring, w_ring, ring_full, ring_empty, turn, r_desc, b_ptr, b_held_0, r_input_0, r_full_0, "
-    "h_desc, y_desc, row_tiles, column_tiles, trips, row_extent, column_extent, 0)),"
+    "h_desc, y_desc, row_tiles, column_tiles, k_iterations, row_extent, column_extent, 0)),"
 )
 CONSUMER_IN_PLACE = (
     "(consumer, (x_ring, w_ring, ring_full, ring_empty, r_desc, b_ptr, b_held_0, r_input_0, r_full_0, "
-    "bf16_staging_0, staged_0, freed_0, row_tiles, column_tiles, trips, row_extent, column_extent, 0)),"
+    "bf16_staging_0, staged_0, freed_0, row_tiles, column_tiles, k_iterations, row_extent, column_extent, 0)),"
 )
-LOADER = "(loader, (x_desc, w_desc, x_ring, w_ring, ring_full, ring_empty, row_tiles, column_tiles, trips)),"
+LOADER = "(loader, (x_desc, w_desc, x_ring, w_ring, ring_full, ring_empty, row_tiles, column_tiles, k_iterations)),"
 FREED_H = (
     "mbarrier.wait(freed.index((piece * 2 - 1 - h_pending) % STORES), "
     "(visit & 1) ^ (1 if piece * 2 <= h_pending else 0))"
@@ -173,7 +173,7 @@ def key(source: str, mutant: Mutant) -> tuple[str, str]:
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_every_mutant_is_found(name: str) -> None:
     source = emitted(name).source
-    cases = [small_case(emitted(name), trips) for trips in SUBJECTS[name].trips]
+    cases = [small_case(emitted(name), k_iterations) for k_iterations in SUBJECTS[name].k_iterations]
     assert survives(cases, source, SEEDS)
     table = EQUIVALENT[name]
     assert survivors(cases, source, key, table) == {where: count for where, (count, _) in table.items()}

@@ -11,7 +11,7 @@ from row_graphs import normed_product
 
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
-from wsopt.emit.pipeline import slab_parts
+from wsopt.emit.pipeline import k_block_parts
 from wsopt.emit.source import emit, expected_wgmma
 from wsopt.program.program import OpKind
 
@@ -33,8 +33,8 @@ def a_pass_later(made: Emitted) -> Emitted:
     ("depth", "least", "parts"),
     [(64, 16, ((0, 16), (16, 16), (32, 32))), (32, 16, ((0, 16), (16, 16))), (16, 16, ((0, 16),))],
 )
-def test_the_parts_of_a_slab(depth: int, least: int, parts: tuple[tuple[int, int], ...]) -> None:
-    assert slab_parts(depth, least) == parts
+def test_the_parts_of_a_k_block(depth: int, least: int, parts: tuple[tuple[int, int], ...]) -> None:
+    assert k_block_parts(depth, least) == parts
     assert sum(length for _, length in parts) == depth
 
 
@@ -42,11 +42,11 @@ def test_the_parts_of_a_slab(depth: int, least: int, parts: tuple[tuple[int, int
 @pytest.mark.slow
 def test_a_product_begins_before_a_slot_is_handed_back() -> None:
     made = build(graph_of(builds.plain), structure(128, consumers=2))
-    steady = made.source.partition("for _ in range(1, trips):")[2].partition("step += 1")[0]
+    steady = made.source.partition("for _ in range(1, k_iterations):")[2].partition("step += 1")[0]
     steps = [line.split("(")[0].rsplit(" ", 1)[-1] for line in steady.strip().splitlines()]
     begun = ["mbarrier.wait", "warpgroup_mma", "warpgroup_mma_wait", "mbarrier.arrive"]
     assert steps == [*begun, "warpgroup_mma", "warpgroup_mma", "warpgroup_mma_wait"]
-    # Of this slab's parts one may be under way, of the slab before none.
+    # Of this K-block's parts one may be under way, of the K-block before none.
     assert "warpgroup_mma_wait(1," in steady
     assert small_case(made).fault(made.source, SEEDS) is None
     assert compile_kernel(made.source, architecture="sm_90").wgmma == expected_wgmma(made.verified)

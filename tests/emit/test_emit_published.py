@@ -1,7 +1,7 @@
 """The schedules of attention that experts have written are among those that the model has, and they run.
 
-With two consumers the next slab's first product can be issued before this slab's softmax; three consumers need
-no overlap of slabs, for each fills the tensor core while others compute.
+With two consumers the next K-block's first product can be issued before this K-block's softmax; three consumers need
+no overlap of K-blocks, for each fills the tensor core while others compute.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import pytest
 from emit_builds import MARGIN, Emitted, case, graph_of, h200
-from test_emit_slabs import attention, structure
+from test_emit_k_blocks import attention, structure
 
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
-from wsopt.emit import slab_loop
+from wsopt.emit import k_block_loop
 from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
 from wsopt.lowering.lower import lower
@@ -55,7 +55,7 @@ def issued(verified: VerifiedSchedule) -> dict[str, int]:
 
 
 def overlapped(verified: VerifiedSchedule) -> bool:
-    """Whether the next slab's first product is issued before this slab's softmax."""
+    """Whether the next K-block's first product is issued before this K-block's softmax."""
     when = issued(verified)
     return when[QK] + verified.schedule.ii <= when[SOFTMAX]
 
@@ -66,9 +66,9 @@ CASES = [(2, 128, Overlap.NEXT_FIRST), (3, 64, Overlap.ANY), (3, 64, Overlap.NON
 def test_two_consumers_issue_the_next_product_before_the_softmax() -> None:
     found = made(2, 128, Overlap.NEXT_FIRST).verified
     assert overlapped(found)
-    under = {(u.product.name, u.arithmetic.name, u.slabs) for u in unders(found, 0)}
+    under = {(u.product.name, u.arithmetic.name, u.k_blocks) for u in unders(found, 0)}
     assert (QK, SOFTMAX, 1) in under
-    assert "matmul_0 of slab j+1 runs under the row maximum of softmax_0 of slab j" in " ".join(
+    assert "matmul_0 of K-block j+1 runs under the row maximum of softmax_0 of K-block j" in " ".join(
         sentences(found)
     )
 
@@ -77,9 +77,9 @@ def test_two_consumers_issue_the_next_product_before_the_softmax() -> None:
 def test_three_consumers_do_without(overlap: Overlap) -> None:
     found = made(3, 64, overlap).verified
     assert not overlapped(found)
-    assert all(u.slabs <= 0 for u in unders(found, 0))
+    assert all(u.k_blocks <= 0 for u in unders(found, 0))
     told = " ".join(sentences(found))
-    assert "slab j+1" not in told
+    assert "K-block j+1" not in told
     assert told.startswith("3 warpgroups, each with rows of its own, ")
 
 
@@ -105,7 +105,7 @@ def test_words_follow_the_schedule() -> None:
 
 
 def handed_back_late(verified: VerifiedSchedule) -> VerifiedSchedule:
-    """The same with the values' slots handed back behind the next slab's first product, so that a pass ends with
+    """The same with the values' slots handed back behind the next K-block's first product, so that a pass ends with
     one product under way while the other has been waited for.
     """
 
@@ -140,7 +140,7 @@ def test_waits_name_products_under_way_alone(consumers: int, depth: int, overlap
 
 def begins_with_the_earliest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes as where no other beginning would leave fewer products under way at their end."""
-    monkeypatch.setattr(slab_loop, "in_pass", lambda verified, partition: verified.schedule.of(partition))
+    monkeypatch.setattr(k_block_loop, "in_pass", lambda verified, partition: verified.schedule.of(partition))
 
 
 def test_a_pass_ends_with_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,10 @@ def test_a_pass_ends_with_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> 
     late = handed_back_late(made(3, 64, Overlap.NONE).verified)
     found = list(waits(emit(late)))
     assert (["matmul_1_"], ["matmul_1_"]) in found  # at the pass's end, waiting for nothing yet
-    assert (["matmul_1_", "matmul_0_"], ["matmul_1_"]) in found  # the last slab's, under the next one's first
+    assert (
+        ["matmul_1_", "matmul_0_"],
+        ["matmul_1_"],
+    ) in found  # the last K-block's, under the next one's first
     assert all(set(named) <= set(running) for running, named in found)
 
 

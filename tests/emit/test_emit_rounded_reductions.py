@@ -9,7 +9,7 @@ from emit_builds import Body, build, graph_of, structure
 
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Sharing, Structure
-from wsopt.rehearsal import rehearse
+from wsopt.simulation import simulate
 
 
 def rows(g: GraphBuilder) -> Symbol:
@@ -63,4 +63,4 @@ def test_rounded_values_are_summed_in_f32(name: str) -> None:
     graph = graph_of(body)
     made = build(graph, cut)
     assert re.search(r"sums?\(\w+\.to\(gl\.float32\)", made.source)
-    assert rehearse(graph, made.verified, made.source, 2).seeds == 2
+    assert simulate(graph, made.verified, made.source, 2).seeds == 2

@@ -8,7 +8,7 @@ from emit_builds import Body, build, graph_of, structure
 from wsopt.codegen import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Sharing, Structure
-from wsopt.rehearsal import rehearse
+from wsopt.simulation import simulate
 
 ROWS, COLUMNS = 136, 128
 SHAPES = {"scalar": (1,), "row": (COLUMNS,), "column": (ROWS, 1), "tile": (ROWS, COLUMNS)}
@@ -55,7 +55,7 @@ def test_a_source_is_read(name: str, shape: str, dtype: str) -> None:
     body, cut = CUTS[name]
     graph = graph_of(body(dtype, SHAPES[shape]))
     made = build(graph, cut)
-    assert rehearse(graph, made.verified, made.source, 1).seeds == 1
+    assert simulate(graph, made.verified, made.source, 1).seeds == 1
 
 
 @pytest.mark.compiler

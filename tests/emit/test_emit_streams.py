@@ -1,4 +1,4 @@
-"""Tensors that a loop's values read slab by slab: tiles for each consumer's rows, and vectors along the keys."""
+"""Tensors that a loop's values read K-block by K-block: tiles for each consumer's rows, vectors along the keys."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_computes(name: str) -> None:
     assert small_case(made).fault(made.source, 2) is None
 
 
-def test_longer_slabs_and_one_consumer() -> None:
+def test_longer_k_blocks_and_one_consumer() -> None:
     made = emitted("tile, causal", 128, 1)
     assert case(made.graph).fault(made.source, 5) is None
 
@@ -128,7 +128,7 @@ SYNCHRONIZATION = (
 
 @functools.cache
 def short_rings() -> Emitted:
-    """A kernel whose rings go round, for a graph with slabs enough."""
+    """A kernel whose rings go round, for a graph with K-blocks enough."""
     made = build(graph("tile"), structure(), 64)
     assert max(slots for _, slots in made.verified.schedule.rings) <= 4
     return made
@@ -139,8 +139,8 @@ LONG = case(graph("tile", Sizes(1, 1, 136, 712, 32, 32)))
 
 @pytest.mark.slow
 def test_mutants_of_the_tiles_ring_are_found() -> None:
-    """All die but two kinds: nobody waits for the slots of a block's last slabs, after its main loop; and where slabs
-    are handed on, waiting for the one slot of another ring is enough.
+    """All die but two kinds: nobody waits for the slots of a block's last K-blocks, after its main loop; and where
+    K-blocks are handed on, waiting for the one slot of another ring is enough.
     """
     source = short_rings().source
     assert survives([LONG], source, 3)

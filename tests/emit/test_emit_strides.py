@@ -13,7 +13,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import InterpreterError, execute
 from wsopt.program.structures import structures
-from wsopt.rehearsal import TOLERANCE, rehearse
+from wsopt.simulation import TOLERANCE, simulate
 
 ROWS, COLUMNS = 136, 64
 
@@ -34,7 +34,7 @@ def biased(g: GraphBuilder) -> Symbol:
 
 def test_axes_of_one_element_may_have_more_at_the_call() -> None:
     made = build(graph_of(attention_of_one), structure(128, 64))
-    found = rehearse(made.graph, made.verified, made.source, 1)
+    found = simulate(made.graph, made.verified, made.source, 1)
     assert any(run.graph.type_of("slope").shape[1] > 1 for run in found.runs)
 
 
@@ -84,5 +84,5 @@ def packed(g: GraphBuilder) -> Symbol:
 
 def test_heads_that_one_position_parts_are_not_one_axis_with_the_batch() -> None:
     made = build(graph_of(packed), structure(64, 64))
-    found = rehearse(made.graph, made.verified, made.source, 1)
+    found = simulate(made.graph, made.verified, made.source, 1)
     assert any(run.graph.type_of("q").shape[1] > 1 for run in found.runs)

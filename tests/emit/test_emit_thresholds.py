@@ -13,7 +13,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import evaluate, relative_error
 from wsopt.interpret import execute
 from wsopt.program.reduced import reduced
-from wsopt.rehearsal import TOLERANCE, rehearse
+from wsopt.simulation import TOLERANCE, simulate
 
 
 def product(g: GraphBuilder) -> Symbol:
@@ -31,12 +31,12 @@ def above(limit: float, dtype: str = "f32") -> Callable[[GraphBuilder], Symbol]:
 
 def test_a_kernel_with_another_limit_is_refused() -> None:
     made = build(graph_of(above(0.3, "bf16")), structure())
-    found = rehearse(made.graph, made.verified, made.source, 2)
+    found = simulate(made.graph, made.verified, made.source, 2)
     assert found.max_relative_error < 1e-2
     assert found.worst.share < 0.5
     assert made.source.count("0.3") == 1
     with pytest.raises(CheckError, match=r"output y on the CPU, seed 0: .*element \[\d+, \d+\] is 0, 0\.3"):
-        rehearse(made.graph, made.verified, made.source.replace("0.3", "0.4"), 2)
+        simulate(made.graph, made.verified, made.source.replace("0.3", "0.4"), 2)
 
 
 def test_a_kernel_whose_sums_fall_to_the_other_side_is_accepted() -> None:
@@ -58,4 +58,4 @@ def test_a_kernel_whose_sums_fall_to_the_other_side_is_accepted() -> None:
     assert (expected.value[row, column], flipped[row, column]) == (0, found[row, column])
     assert relative_error(flipped, expected.value) > TOLERANCE[made.graph.type_of("y").dtype]
     assert judged.fault(made.source, 2) is None
-    assert rehearse(made.graph, made.verified, made.source, 2).max_relative_error < 1e-6
+    assert simulate(made.graph, made.verified, made.source, 2).max_relative_error < 1e-6

@@ -6,7 +6,7 @@ import pytest
 from emit_builds import build, graph_of, structure
 
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.rehearsal import rehearse
+from wsopt.simulation import simulate
 
 SEEDS = 12
 
@@ -20,8 +20,8 @@ def product(g: GraphBuilder) -> Symbol:
 @pytest.mark.parametrize(
     ("depth", "consumers", "kib"), [(128, 3, 227), (128, 2, 100), (64, 3, 80), (64, 2, 50)]
 )
-def test_a_short_last_slab_under_way(depth: int, consumers: int, kib: int) -> None:
-    """A consumer's last slab may still be copied when the next one comes round the ring to the same slot."""
+def test_a_short_last_k_block_under_way(depth: int, consumers: int, kib: int) -> None:
+    """A consumer's last K-block may still be copied when the next one comes round the ring to the same slot."""
     graph = graph_of(product)
     kernel = build(graph, structure(64, depth, consumers, turns=True, tail=16), kib)
-    assert rehearse(graph, kernel.verified, kernel.source, SEEDS).seeds == SEEDS
+    assert simulate(graph, kernel.verified, kernel.source, SEEDS).seeds == SEEDS

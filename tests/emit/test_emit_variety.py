@@ -10,7 +10,7 @@ from emit_builds import build, graph_of, small_case, structure
 from wsopt.codegen import compile_kernel
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Structure
-from wsopt.rehearsal import rehearse
+from wsopt.simulation import simulate
 
 COUNT = 28
 SEEDS = 4
@@ -111,7 +111,7 @@ def test_computes_what_the_graph_means(seed: int) -> None:
     narrow = graph.type_of(product.tensors[0]).dtype.bits == 8
     promoted = narrow and product.attr("accumulate") == "f32"
     kernel = build(graph, cut(rng, narrow=narrow, two=promoted))
-    result = rehearse(graph, kernel.verified, kernel.source, SEEDS)
+    result = simulate(graph, kernel.verified, kernel.source, SEEDS)
     assert result.seeds == SEEDS
 
 
@@ -138,10 +138,10 @@ def placed(g: GraphBuilder) -> Symbol:
     return g.cast(g.add(g.matmul(x, w), r), dtype="bf16", name="y")
 
 
-def test_inputs_are_rehearsed_where_they_lie() -> None:
+def test_inputs_are_simulated_where_they_lie() -> None:
     graph = graph_of(placed)
     made = build(graph, structure())
-    assert rehearse(graph, made.verified, made.source, 2).seeds == 2
+    assert simulate(graph, made.verified, made.source, 2).seeds == 2
 
 
 @pytest.mark.compiler
@@ -157,7 +157,7 @@ def test_rows_of_one_element_are_an_axis(lead: tuple[int, ...], swap: bool) -> N
 
     graph = graph_of(one_row)
     made = build(graph, structure(swap=swap))
-    assert rehearse(graph, made.verified, made.source, 2).seeds == 2
+    assert simulate(graph, made.verified, made.source, 2).seeds == 2
     assert compile_kernel(made.source).spill_loads == 0
 
 

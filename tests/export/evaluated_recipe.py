@@ -101,20 +101,20 @@ class Evaluated:
     def order(self, order: DealtOrder) -> list[int]:
         """The table, as the recipe's words say it."""
         rows, blocks, tiles = (self.value(one) for one in (order.rows, order.blocks, order.tiles))
-        slabs = []
+        k_blocks = []
         for row in range(0, rows, order.tile_rows):
             place = {"row": row, "last_row": min(row + order.tile_rows, rows) - 1}
-            slabs.append(max(self.value(order.end, **place) - self.value(order.begin, **place), 0))
+            k_blocks.append(max(self.value(order.end, **place) - self.value(order.begin, **place), 0))
         if order.longest_last:
-            slabs.reverse()
-        elements = -(-order.rounds_together * blocks // len(slabs))
-        first = max(tiles - elements * len(slabs), 0)
-        last = sorted(range(first, tiles), key=lambda tile: (-slabs[tile % len(slabs)], tile))
+            k_blocks.reverse()
+        elements = -(-order.rounds_together * blocks // len(k_blocks))
+        first = max(tiles - elements * len(k_blocks), 0)
+        last = sorted(range(first, tiles), key=lambda tile: (-k_blocks[tile % len(k_blocks)], tile))
         done = [0] * blocks
         taken: list[list[int]] = [[] for _ in range(blocks)]
         for tile in [*range(first), *last]:
             block = done.index(min(done))
-            done[block] += slabs[tile % len(slabs)] + 1
+            done[block] += k_blocks[tile % len(k_blocks)] + 1
             taken[block].append(tile)
         places = [blocks + 1]
         for own in taken:

@@ -49,7 +49,7 @@ def scaled(g: GraphBuilder) -> Symbol:
 
 
 def squared(g: GraphBuilder) -> Symbol:
-    """One tensor that is read in two ways, after a short last slab."""
+    """One tensor that is read in two ways, after a short last K-block."""
     x = g.input("x", (264, 264), "bf16")
     return g.cast(g.matmul(x, x, transpose_b=True, name="p"), dtype="f16", name="y")
 
@@ -68,7 +68,7 @@ def rows(body: Callable[[GraphBuilder], Any]) -> Kernel:
     return Kernel(graph_of(body), None)
 
 
-def slabs(graph: Graph, other: Graph | None = None, *, persistent: bool = True) -> Kernel:
+def k_blocks(graph: Graph, other: Graph | None = None, *, persistent: bool = True) -> Kernel:
     cut = Structure(64, 32, 64, 2, 4, Sharing.ROWS, persistent, False, 1, 1)
     return Kernel(graph, cut, other)
 
@@ -81,14 +81,14 @@ KERNELS: dict[str, Kernel] = {
     "softmax": rows(r.softmax),
     "ragged_softmax": rows(r.ragged_softmax),
     "residual_norm": rows(r.residual_norm),
-    "causal": slabs(a.attention(a.causal, SIZES), a.attention(a.causal, SHORT)),
-    "all keys": slabs(a.attention(sizes=SIZES), a.attention(sizes=SHORT)),
-    "window": slabs(a.attention(a.window, SIZES), a.attention(a.window, SHORT)),
-    "lse": slabs(a.with_lse(a.causal, SIZES), a.with_lse(a.causal, SHORT)),
-    "grouped": slabs(a.grouped("reshape", a.causal, SIZES), persistent=False),
-    "packed": slabs(a.packed(a.causal, SIZES)),
-    "slopes": slabs(a.attention(a.alibi, SIZES)),
-    "biased scores": slabs(a.attention(a.bias("heads", "queries", "keys", dtype="bf16"), SIZES)),
+    "causal": k_blocks(a.attention(a.causal, SIZES), a.attention(a.causal, SHORT)),
+    "all keys": k_blocks(a.attention(sizes=SIZES), a.attention(sizes=SHORT)),
+    "window": k_blocks(a.attention(a.window, SIZES), a.attention(a.window, SHORT)),
+    "lse": k_blocks(a.with_lse(a.causal, SIZES), a.with_lse(a.causal, SHORT)),
+    "grouped": k_blocks(a.grouped("reshape", a.causal, SIZES), persistent=False),
+    "packed": k_blocks(a.packed(a.causal, SIZES)),
+    "slopes": k_blocks(a.attention(a.alibi, SIZES)),
+    "biased scores": k_blocks(a.attention(a.bias("heads", "queries", "keys", dtype="bf16"), SIZES)),
 }
 
 

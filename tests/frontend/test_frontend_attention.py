@@ -1,4 +1,4 @@
-"""Attention-like graphs: their regions, evaluated slab by slab, give what the graphs mean."""
+"""Attention-like graphs: their regions, evaluated K-block by K-block, give what the graphs mean."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check(graph: Graph, seed: int = 0, tolerance: float | None = None) -> Counts
 def test_full_attention(keys: int, dtype: str) -> None:
     counts = check(attention(sizes=Sizes(keys=keys, dtype=dtype)))
     assert counts.skipped == 0
-    assert counts.unmasked == (keys // 16) * 12  # every slab that does not reach beyond the end
+    assert counts.unmasked == (keys // 16) * 12  # every K-block that does not reach beyond the end
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(72, 72), (40, 104), (64, 128), (96, 64)])
@@ -88,7 +88,7 @@ FORMS: dict[str, tuple[Graph, bool]] = {
     "linear causal": (a.linear(a.zero_causal), True),
     "linear f16": (a.linear(a.zero_causal, Sizes(dtype="f16")), True),
     "linear normal": (a.linear(a.zero_causal, normal=True), True),
-    "retention": (a.linear(a.decayed, Sizes(keys=70)), True),
+    "retention": (a.linear(a.rescaled, Sizes(keys=70)), True),
     "packed heads": (a.packed(), False),
     "packed heads, causal": (a.packed(causal), True),
     "merged heads": (a.merged_heads(), False),

@@ -151,7 +151,7 @@ def test_drawn_chains(graph: Graph, seed: int, tile: tuple[int, int]) -> None:
     inputs = random_inputs(graph, seed)
     wanted = evaluate(graph, inputs)
     for split in (False, True):
-        found, _ = evaluate_region(graph, region, inputs, rows=tile[0], slab=tile[1], split=split)
+        found, _ = evaluate_region(graph, region, inputs, rows=tile[0], k_block=tile[1], split=split)
         for name, array in wanted.items():
             a, b = found[name].astype(np.float32), array.astype(np.float32)
             assert relative_error(a[np.isfinite(b)], b[np.isfinite(b)]) < TOLERANCE, (name, split)

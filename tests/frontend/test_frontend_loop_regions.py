@@ -13,7 +13,7 @@ from region_numpy import evaluate_region
 from tile_graphs import extents
 
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import SLAB, Bound, Contraction, Reduction, Region, Role, Statement
+from wsopt.frontend.types import K_BLOCK, Bound, Contraction, Reduction, Region, Role, Statement
 from wsopt.graph.parse import load_graph
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import Graph
@@ -39,11 +39,11 @@ def words(region: Region) -> list[str]:
         match item:
             case Statement(name, primitive, args):
                 lines.append(f"{name} = {primitive}({', '.join(map(str, args))})")
-            case Reduction(name, kind, value, decay):
-                lines.append(f"{name} = {kind} {value} decay {decay}")
-            case Contraction(name, left, right, decay=decay):
+            case Reduction(name, kind, value, rescale):
+                lines.append(f"{name} = {kind} {value} rescale factor {rescale}")
+            case Contraction(name, left, right, rescale=rescale):
                 first = left if isinstance(left, str) else left.tensor
-                lines.append(f"{name} = {first} @ {right.tensor} decay {decay}")
+                lines.append(f"{name} = {first} @ {right.tensor} rescale factor {rescale}")
     return lines
 
 
@@ -65,7 +65,9 @@ def elementwise(graph: Graph, *, masked: bool = True) -> Counter[str]:
         found = getattr(item, read)
         waiting += [n for n in (found if isinstance(found, tuple) else (found,)) if isinstance(n, str)]
     return Counter(
-        i.primitive for n, i in items.items() if n in wanted and isinstance(i, Statement) and i.spans == SLAB
+        i.primitive
+        for n, i in items.items()
+        if n in wanted and isinstance(i, Statement) and i.spans == K_BLOCK
     )
 
 
@@ -75,10 +77,10 @@ def test_the_loop_of_causal_attention() -> None:
     assert words(region) == [
         "i$0 = iota_row()",
         "j$0 = iota_stream()",
-        "s = q @ k decay None",
+        "s = q @ k rescale factor None",
         "less_equal_0$0 = less_equal(j$0, i$0)",
         "masked$0 = where(less_equal_0$0, s, -inf)",
-        "p$0 = max masked$0 decay None",
+        "p$0 = max masked$0 rescale factor None",
         f"p$1 = mul(masked$0, {scale})",
         "p$2 = equal(p$0, -inf)",
         "p$3 = where(p$2, 0.0, p$0)",
@@ -88,9 +90,9 @@ def test_the_loop_of_causal_attention() -> None:
         f"p$7 = mul(p$0.before, {scale})",
         "p$8 = sub(p$7, p$4)",
         "p$9 = exp2(p$8)",
-        "p$10 = sum p$6 decay p$9",
+        "p$10 = sum p$6 rescale factor p$9",
         "pc$0 = round_bf16(p$6)",
-        "pv = pc$0 @ v decay p$9",
+        "pv = pc$0 @ v rescale factor p$9",
     ]
     assert [(s.name, s.primitive, s.args) for s in region.statements] == [
         ("p$11", "equal", ("p$10", 0.0)),
@@ -102,7 +104,7 @@ def test_the_loop_of_causal_attention() -> None:
     assert region.bounds == (Bound(1, -1, 0),)
     assert region.unmasked == (("masked$0", "s"),)
     assert [view.tensor for view in region.operands] == ["k", "v"]
-    assert [view.tensor for view in region.residents] == ["q"]
+    assert [view.tensor for view in region.stationary_operands] == ["q"]
     assert region.sources == ()
     assert extents(region) == {BATCH: 4, ROW: 72, COLUMN: 16, STREAM: 72, INNER: 64}
     assert region.flops == 2 * 4 * 72 * 72 * (64 + 16)
@@ -157,7 +159,7 @@ def test_groups_become_rows_where_no_mask_counts_them() -> None:
 
 def test_a_second_batch_axis_need_not_be_shared() -> None:
     region = find_region(a.packed())
-    assert all(view.roles[:2] == (BATCH, GROUP) for view in (*region.operands, *region.residents))
+    assert all(view.roles[:2] == (BATCH, GROUP) for view in (*region.operands, *region.stationary_operands))
     assert region.outputs[0].view.roles == (BATCH, GROUP, ROW, COLUMN)
 
 
@@ -186,13 +188,13 @@ def test_bounds(score: a.Score, bounds: set[Bound], wheres: int) -> None:
     region = find_region(attention(score))
     assert set(region.bounds) == bounds
     chosen = [
-        s for s in region.body if isinstance(s, Statement) and s.primitive == "where" and s.spans == SLAB
+        s for s in region.body if isinstance(s, Statement) and s.primitive == "where" and s.spans == K_BLOCK
     ]
     assert len(chosen) == wheres
 
 
 def test_what_one_sum_takes_is_no_bound() -> None:
-    """A sum over all keys beside a masked product: no slab may be skipped, and the mask stays."""
+    """A sum over all keys beside a masked product: no K-block may be skipped, and the mask stays."""
 
     def score(p: a.Parts, x: a.Symbol) -> a.Symbol:
         return p.g.where(p.columns <= p.rows, x, 0.0) / (
@@ -223,7 +225,7 @@ def test_reduced_problems_have_the_same_loop(path: Path) -> None:
     assert small.extent(BATCH) * small.extent(GROUP) <= 16
     inputs = random_inputs(small_graph, 0)
     wanted = evaluate(small_graph, inputs)
-    found, _ = evaluate_region(small_graph, small, inputs, rows=192, slab=64, split=True)
+    found, _ = evaluate_region(small_graph, small, inputs, rows=192, k_block=64, split=True)
     for name, value in wanted.items():
         assert relative_error(found[name].astype("f4"), value.astype("f4")) < 8e-3
 

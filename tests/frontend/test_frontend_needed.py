@@ -35,7 +35,7 @@ MASKS: dict[str, tuple[Score, Sizes, Mask]] = {
     "limit": (a.key_limit, BOTH, lambda i, j: j < 37),
     "rows": (a.whole_rows, BOTH, lambda i, j: (i < 20) & (j <= i)),
     "cap in a window": (a.everything, BOTH, lambda i, j: (j <= i) & (i - j <= 20)),
-    "a mask that no slab is split by": (a.even, BOTH, lambda i, j: i >= 0),
+    "a mask that no K-block is split by": (a.even, BOTH, lambda i, j: i >= 0),
 }
 
 

@@ -20,7 +20,18 @@ Json = dict[str, Any]
 
 NAMES = (
     *("out", "row", "rows", "kernel", "torch", "triton", "gl", "tl", "launch", "run", "prepare", "grid"),
-    *("loader", "consumer", "storer", "epilogue", "slot", "tile", "trips", "column", "batch", "device"),
+    *(
+        "loader",
+        "consumer",
+        "store_warp",
+        "epilogue",
+        "slot",
+        "tile",
+        "k_iterations",
+        "column",
+        "batch",
+        "device",
+    ),
     *("print", "len", "range", "max", "int", "self", "y_desc", "x_ptr", "_", "__name__", "outputs", "seed"),
     *("arguments", "stream", "step", "k", "index", "order", "x_stride", "ring", "value", "numpy", "inputs"),
     *(

@@ -62,7 +62,7 @@ def grown(y: Array, _inputs: Any) -> None:
     y[4711] = (y[4711].astype(np.float32) * 1.02).astype(y.dtype)
 
 
-def slab_missing(y: Array, inputs: Any) -> None:
+def k_block_missing(y: Array, inputs: Any) -> None:
     x, w = (inputs[name].astype(np.float32) for name in "xw")
     y[4711, 5] = (x[4711, 64:] @ w[5, 64:]).astype(y.dtype)
 
@@ -72,7 +72,7 @@ def last_missing(y: Array, inputs: Any) -> None:
     y[4711] = (x[4711, :-16] @ w[:, :-16].T).astype(y.dtype)
 
 
-@pytest.mark.parametrize("fault", [neighbour, swapped, grown, slab_missing, last_missing])
+@pytest.mark.parametrize("fault", [neighbour, swapped, grown, k_block_missing, last_missing])
 def test_one_wrong_row_among_thousands(
     tall: tuple[dict[str, Array], Expected], fault: Callable[[Array, Any], None]
 ) -> None:

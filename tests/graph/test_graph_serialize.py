@@ -55,7 +55,7 @@ def build(doc: str, shape: list[int], steps: list[tuple[str, float]], strided: b
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=20), st.lists(st.integers(1, 9), max_size=3), STEPS, st.booleans())
-def test_round_trip(doc: str, shape: list[int], steps: list[tuple[str, float]], strided: bool) -> None:
+def test_round_k_iteration(doc: str, shape: list[int], steps: list[tuple[str, float]], strided: bool) -> None:
     graph = build(doc, shape, steps, strided)
     again = parse_graph(graph_to_json(graph), "again")
     assert again == graph
@@ -64,7 +64,7 @@ def test_round_trip(doc: str, shape: list[int], steps: list[tuple[str, float]], 
     assert parse_graph(canonical_bytes(graph).decode(), "canonical") == graph
 
 
-def test_problems_round_trip() -> None:
+def test_problems_round_k_iteration() -> None:
     for path in PROBLEMS:
         graph = load_graph(path)
         assert parse_graph(graph_to_json(graph), "again") == graph

@@ -155,7 +155,7 @@ def whole_rows(p: Parts, x: Symbol) -> Symbol:
 
 
 def even(p: Parts, x: Symbol) -> Symbol:
-    """Every second key: an index times a number, which no slab is split by."""
+    """Every second key: an index times a number, which no K-block is split by."""
     return p.g.where(p.g.greater_equal(p.columns * 2 - p.rows, 0), x, -math.inf)
 
 
@@ -248,7 +248,7 @@ def zero_causal(p: Parts, x: Symbol) -> Symbol:
     return p.g.where(p.columns <= p.rows, x, 0.0, name="masked")
 
 
-def decayed(p: Parts, x: Symbol) -> Symbol:
+def rescaled(p: Parts, x: Symbol) -> Symbol:
     """Scores that fade with the distance, causal: retention."""
     fade = p.g.exp(p.g.cast(p.columns - p.rows, dtype="f32") * 0.1)
     return p.g.where(p.columns <= p.rows, x * fade, 0.0)

@@ -21,8 +21,8 @@ from wsopt.lowering.lower import lower
 from wsopt.machine import Machine, load_machine
 from wsopt.program.reduced import reduced
 from wsopt.program.types import Sharing, Structure
-from wsopt.rehearsal import TOLERANCE
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.simulation import TOLERANCE
 from wsopt.solve.optimum import solve
 
 MARGIN = 24
@@ -136,10 +136,10 @@ def case(graph: Graph, processors: int = 2, inputs: dict[str, Any] | None = None
     return Case(inputs, Referee(expectations(graph, inputs), tolerance), processors)
 
 
-def small_case(emitted: Emitted, trips: int | None = None) -> Case:
-    """A few ragged tiles of the kernel's structure, and slabs enough to go round the ring."""
-    slabs = min(emitted.depth, 4) + 1 if trips is None else trips
-    return case(reduced(emitted.graph, emitted.verified.program.structure, slabs))
+def small_case(emitted: Emitted, k_iterations: int | None = None) -> Case:
+    """A few ragged tiles of the kernel's structure, and K-blocks enough to go round the ring."""
+    k_blocks = min(emitted.depth, 4) + 1 if k_iterations is None else k_iterations
+    return case(reduced(emitted.graph, emitted.verified.program.structure, k_blocks))
 
 
 # --- graphs ---------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def plain(g: GraphBuilder) -> Symbol:
 
 
 def ragged(g: GraphBuilder) -> Symbol:
-    """y = x w' over a streamed axis that ends a little into a slab."""
+    """y = x w' over a streamed axis that ends a little into a K-block."""
     x, w = g.input("x", (1024, 520), "bf16"), g.input("w", (1024, 520), "bf16", constant=True)
     return g.cast(g.matmul(x, w, transpose_b=True, name="p"), dtype="bf16", name="y")
 

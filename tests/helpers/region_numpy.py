@@ -1,4 +1,4 @@
-"""A region evaluated as a kernel would: tiles of rows, slabs of the stream, zeros beyond the ends."""
+"""A region evaluated as a kernel would: tiles of rows, K-blocks of the stream, zeros beyond the ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROW, COLUMN, STREAM = Role.ROW, Role.COLUMN, Role.STREAM
 
 @dataclass
 class Counts:
-    """Slabs that were computed with their masks, without, and not at all."""
+    """K-blocks that were computed with their masks, without, and not at all."""
 
     masked: int = 0
     unmasked: int = 0
@@ -30,13 +30,13 @@ class Counts:
 
 @dataclass
 class Evaluation:
-    """One run. `rows` and `slab` are the tile; with `split` the bounds skip and unmask slabs."""
+    """One run. `rows` and `k_block` are the tile; with `split` the bounds skip and unmask K-blocks."""
 
     region: Region
     inputs: dict[str, Array]
     strides: dict[str, tuple[int, ...]]
     rows: int
-    slab: int
+    k_block: int
     split: bool
     outputs: dict[str, Array] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
@@ -61,12 +61,12 @@ def evaluate_region(
     inputs: Mapping[str, Array],
     *,
     rows: int = 32,
-    slab: int = 16,
+    k_block: int = 16,
     split: bool = False,
 ) -> tuple[dict[str, Array], Counts]:
     """The outputs of a region by name, in the graph's shapes."""
     memory = {item.name: storage(inputs[item.name], item.element_strides) for item in graph.inputs}
-    run = Evaluation(region, memory, {}, rows, slab, split)
+    run = Evaluation(region, memory, {}, rows, k_block, split)
     for output in region.outputs:
         kind = graph.type_of(output.name)
         run.outputs[output.name] = np.full(kind.size, 77, np.float32).astype(kind.dtype.numpy)
@@ -105,8 +105,8 @@ class Tile:
         region, run = self.region, self.run
         self._clear()
         rows = range(self.row, min(self.row + run.rows, region.extent(ROW)))
-        for start in range(0, region.extent(STREAM), run.slab):
-            limits = [interval(b, rows, range(start, start + run.slab)) for b in region.bounds]
+        for start in range(0, region.extent(STREAM), run.k_block):
+            limits = [interval(b, rows, range(start, start + run.k_block)) for b in region.bounds]
             if run.split and any(high < 0 for _, high in limits):
                 run.counts.skipped += 1
                 continue
@@ -125,7 +125,7 @@ class Tile:
             self.env[c.name] = np.zeros((self.run.rows, self.region.extent(COLUMN)), np.float32)
 
     def _step(self, start: int, unmasked: Mapping[str, str]) -> None:
-        place = {ROW: (self.row, self.run.rows), STREAM: (start, self.run.slab)}
+        place = {ROW: (self.row, self.run.rows), STREAM: (start, self.run.k_block)}
         now = dict(self.env)
         for item in self.region.body:
             if isinstance(item, Reduction):
@@ -148,11 +148,11 @@ class Tile:
     def _reduce(self, item: Reduction, now: Mapping[str, Array]) -> Array:
         before = self.env[item.name]
         value = now[item.value]
-        assert value.shape == (self.run.rows, self.run.slab)
+        assert value.shape == (self.run.rows, self.run.k_block)
         if item.kind == "max":
             return np.maximum(before, value.max(axis=1, keepdims=True))
-        if item.decay is not None:
-            before = before * now[item.decay]
+        if item.rescale is not None:
+            before = before * now[item.rescale]
         return before + value.sum(axis=1, keepdims=True)
 
     def _contract(
@@ -169,10 +169,10 @@ class Tile:
             right = self._load(item.right, (Role.INNER, STREAM), place)
             return left @ right
         left, right = now[item.left], self._load(item.right, (STREAM, COLUMN), place)
-        assert left.shape == (self.run.rows, self.run.slab)
+        assert left.shape == (self.run.rows, self.run.k_block)
         before = self.env[item.name]
-        if item.decay is not None:
-            before = before * now[item.decay]
+        if item.rescale is not None:
+            before = before * now[item.rescale]
         return before + left @ right
 
     def _finish(self) -> None:
@@ -225,7 +225,9 @@ class Tile:
 
     def _statement(self, s: Statement, now: Mapping[str, Array], start: int) -> Array:
         found = self._value(s, now, start)
-        wide = self.run.slab if STREAM in s.spans else self.region.extent(COLUMN) if COLUMN in s.spans else 1
+        wide = (
+            self.run.k_block if STREAM in s.spans else self.region.extent(COLUMN) if COLUMN in s.spans else 1
+        )
         assert found.shape in ((self.run.rows if ROW in s.spans else 1, wide), ()), (s, found.shape)
         return found
 
@@ -234,7 +236,7 @@ class Tile:
             case "iota_row":
                 return np.arange(self.row, self.row + self.run.rows, dtype=np.int32)[:, None]
             case "iota_stream":
-                return np.arange(start, start + self.run.slab, dtype=np.int32)[None, :]
+                return np.arange(start, start + self.run.k_block, dtype=np.int32)[None, :]
             case "iota_column":
                 return np.arange(self.region.extent(COLUMN), dtype=np.int32)[None, :]
             case "iota_batch" | "iota_group":
@@ -242,7 +244,7 @@ class Tile:
             case "extent_stream":
                 return np.full((1, 1), self.region.extent(STREAM), np.int32)
             case "inside_stream":
-                return (np.arange(start, start + self.run.slab) < self.region.extent(STREAM))[None, :]
+                return (np.arange(start, start + self.run.k_block) < self.region.extent(STREAM))[None, :]
         operands = [now[a] if isinstance(a, str) else a for a in s.args]
         if s.primitive.startswith("round_"):
             return cast_array(np.asarray(operands[0]), s.dtype).astype(np.float32)

@@ -112,7 +112,7 @@ SYNCHRONIZATION = (
     Break(
         "turn not taken",
         "attention",
-        "mbarrier.wait(turn.index(index), trip & 1)",
+        "mbarrier.wait(turn.index(index), k_iteration & 1)",
         "pass",
         BarrierError,
         "could count for that one",

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from wsopt import contenders, learn
-from wsopt.contenders import Asked, Contest, ask
+from wsopt import candidates, learn
+from wsopt.candidates import Asked, Contest, ask
 from wsopt.emit.source import emit
 from wsopt.errors import CheckError, InfeasibleError, WsoptError
 from wsopt.frontend.region import find_region
@@ -109,18 +109,18 @@ def test_a_spill_drops_all_with_the_same_live_set(
             return asked
         return Asked(verified, replace(asked.compiled, spill_loads=3), "spills: 3 loads and 0 stores")
 
-    monkeypatch.setattr(contenders, "ask", pretend)
+    monkeypatch.setattr(candidates, "ask", pretend)
     contest = Contest(region, h200)
     (found,) = contest.run()
     assert (contest.rounds, len(contest.asked), len(contest.rejected)) == (2, 2, 1)
     spilled, kept = first[0].schedule.structure, found.verified.schedule.structure
     assert live_set(region, kept) != live_set(region, spilled)
     assert dict(found.certificate.infeasible)["ptxas"] > 1
-    (told,) = found.certificate.spoiled
+    (told,) = found.certificate.rejected
     assert (told.structure, told.why) == (spilled, "spills: 3 loads and 0 stores")
     assert told.microseconds == first[0].schedule.prediction.microseconds
     shown = inspect_text(found.verified, found.certificate)
-    assert "Solved, and spoiled by the compiler:" in shown
+    assert "Solved, and rejected by the compiler:" in shown
     assert "us by the model; spills: 3 loads and 0 stores" in " ".join(shown.split())
 
 
@@ -129,7 +129,7 @@ def test_a_spill_drops_all_with_the_same_live_set(
     ("compiles", "error", "told"),
     [(True, InfeasibleError, "thread's registers, so make the graph two"), (False, CheckError, ": too hard")],
 )
-def test_a_graph_of_which_every_kernel_is_spoiled(
+def test_a_graph_of_which_every_kernel_is_rejected(
     compiles: bool,
     error: type[WsoptError],
     told: str,
@@ -142,10 +142,10 @@ def test_a_graph_of_which_every_kernel_is_spoiled(
     compiled = ask(emit(best), best).compiled
     assert compiled is not None
     spilled = replace(compiled, spill_loads=3) if compiles else None
-    monkeypatch.setattr(contenders, "ask", lambda source, verified: Asked(verified, spilled, "too hard"))
-    monkeypatch.setattr(contenders, "_LAST_ROUND", 2)
-    monkeypatch.setattr(contenders, "_ORACLE_ROUNDS", 2)
+    monkeypatch.setattr(candidates, "ask", lambda source, verified: Asked(verified, spilled, "too hard"))
+    monkeypatch.setattr(candidates, "_LAST_ROUND", 2)
+    monkeypatch.setattr(candidates, "_ORACLE_ROUNDS", 2)
     with pytest.raises(error, match=told) as found:
         Contest(region, h200, deadline=0.0).run()
     assert type(found.value) is error
-    assert "spoils each of the 2 best schedules" in str(found.value)
+    assert "rejects each of the 2 best schedules" in str(found.value)

@@ -184,8 +184,8 @@ def test_a_card_that_power_leaves_alone_keeps_its_clock() -> None:
 
 
 @pytest.mark.parametrize("machine", machines(), ids=lambda machine: machine.name)
-def test_moving_a_slab_takes_less_power_than_its_products(machine: Machine) -> None:
-    # A slab of 128x256x64 bf16 keeps the tensor core busy for 1024 cycles and moves 48 KiB.
+def test_moving_a_k_block_takes_less_power_than_its_products(machine: Machine) -> None:
+    # A K-block of 128x256x64 bf16 keeps the tensor core busy for 1024 cycles and moves 48 KiB.
     energy = (machine.power_cycles_per_l2_byte + machine.power_cycles_per_gpc_byte) * 49152
     energy += machine.power_cycles_per_shared_byte * 2 * (64 + 256) * 128
     assert 0 < energy < 1024

@@ -13,8 +13,8 @@ from wsopt.folder import read_folder
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
 from wsopt.machine import load_machine
-from wsopt.rehearsal import TOLERANCE, rehearse
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.simulation import TOLERANCE, simulate
 
 GOLDENS = tuple(golden_kernels.KERNELS)
 MACHINE = "h200"
@@ -39,8 +39,8 @@ def prepare(name: str) -> Prepared:
 
 
 def _prepared(name: str, graph: Graph, verified: VerifiedSchedule, source: str) -> Prepared:
-    """A kernel with the graphs of its rehearsal."""
-    runs = rehearse(graph, verified, source, SEEDS).runs
+    """A kernel with the graphs of its simulation."""
+    runs = simulate(graph, verified, source, SEEDS).runs
     return Prepared(name, source, tuple(Run(run.graph, run.seeds, _tolerance(run.graph)) for run in runs))
 
 

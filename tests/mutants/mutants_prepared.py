@@ -1,4 +1,4 @@
-"""What running a kernel's mutants takes: its source, and the graphs at reduced extents that its rehearsal runs.
+"""What running a kernel's mutants takes: its source, and the graphs at reduced extents that its simulation runs.
 
 It goes into files, so that mutants can be run where kernels cannot be made: NumPy, ml_dtypes and greenlet are enough.
 """
@@ -25,7 +25,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A kernel by its name, with the runs of its rehearsal."""
+    """A kernel by its name, with the runs of its simulation."""
 
     name: str
     source: str

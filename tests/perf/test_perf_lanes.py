@@ -11,8 +11,8 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Reduction, Region, Role, Statement
 from wsopt.graph.types import DType
 from wsopt.machine import Machine
+from wsopt.perf.k_block_costs import phase_cycles
 from wsopt.perf.lanes import lane_sums, saved_cycles
-from wsopt.perf.slab_costs import phase_cycles
 from wsopt.program.steps import BEFORE
 from wsopt.program.types import Sharing, Structure
 
@@ -27,7 +27,7 @@ def test_the_denominator_of_a_softmax_stays_with_the_threads(h200: Machine) -> N
     region = find_region(attention())
     (denominator,) = sums(region)
     assert lane_sums(region, CUT, h200) == {denominator.name}
-    # The running maximum is read by every slab, so it never does.
+    # The running maximum is read by every K-block, so it never does.
     assert any(isinstance(item, Reduction) and item.kind == "max" for item in region.body)
 
 

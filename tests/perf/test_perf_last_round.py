@@ -9,12 +9,12 @@ from tile_graphs import plain
 
 from wsopt.machine import Machine
 from wsopt.perf.last_round import last_demand
-from wsopt.perf.pace import Demand, loop_pace, slab_demand
+from wsopt.perf.pace import Demand, k_block_demand, loop_pace
 from wsopt.program.types import Sharing, Structure
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
 TILE = 128 * 128
-"""Bytes of the slab of 128 rows, as of 128 columns."""
+"""Bytes of the K-block of 128 rows, as of 128 columns."""
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +34,13 @@ def card(h200: Machine) -> Machine:
 
 def test_a_whole_round_asks_for_what_all_do(card: Machine) -> None:
     region = plain(1280, 1280, 512)
-    assert last_demand(region, CUT, card) == slab_demand(region, CUT, card)
+    assert last_demand(region, CUT, card) == k_block_demand(region, CUT, card)
 
 
 def test_the_sms_that_are_left(card: Machine) -> None:
     region = plain(1280, 1536, 512)
     found = last_demand(region, CUT, card)
-    assert found == replace(slab_demand(region, CUT, card), active=0.2)
+    assert found == replace(k_block_demand(region, CUT, card), active=0.2)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_last_tiles_end_with_the_tensor(
     card: Machine, rows: int, columns: int, group: int, down: float, across: float
 ) -> None:
     region, cut = plain(rows, columns, 512), replace(CUT, group=group)
-    found, whole = last_demand(region, cut, card), slab_demand(region, cut, card)
+    found, whole = last_demand(region, cut, card), k_block_demand(region, cut, card)
     assert whole.lines == 2 * TILE
     assert found.active == 0.1
     assert found.lines == pytest.approx((down + across) * TILE)
@@ -92,6 +92,8 @@ def test_few_sms_have_a_larger_share_of_the_paths(card: Machine, active: float, 
 def test_a_loop_of_few_sms_is_no_slower(card: Machine) -> None:
     for region in (plain(1280 + 32, 1280, 512), plain(1280, 1280 + 64, 512)):
         for slots in (1, 2, 8):
-            last, whole = (loop_pace(of(region, CUT, card), card, slots) for of in (last_demand, slab_demand))
-            assert last.slab <= whole.slab
+            last, whole = (
+                loop_pace(of(region, CUT, card), card, slots) for of in (last_demand, k_block_demand)
+            )
+            assert last.k_block <= whole.k_block
             assert last.ahead <= whole.ahead

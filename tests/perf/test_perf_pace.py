@@ -14,14 +14,14 @@ from wsopt.frontend.region import find_region
 from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf import costs
-from wsopt.perf.crowd import crowded_interval
+from wsopt.perf.contention import contended_interval
 from wsopt.perf.held import held_cycles
 from wsopt.perf.pace import (
     Demand,
     iteration_pace,
+    k_block_demand,
     loop_pace,
     ring_slots,
-    slab_demand,
 )
 from wsopt.perf.timing import fixed_parts
 from wsopt.program.program import TileProgram
@@ -67,13 +67,13 @@ def card(h200: Machine) -> Machine:
 
 
 def demand(path: float = 100, tensor: float = 100, *, gpc: float = 0, energy: float = 0) -> Demand:
-    """A slab whose lines hold the path for so many cycles of 1000 MHz, and nothing outside the loop."""
+    """A K-block whose lines hold the path for so many cycles of 1000 MHz, and nothing outside the loop."""
     lines = 64 * path
     return Demand(lines=lines, data=lines, gpc=32 * gpc, tensor=tensor, energy=energy, between=0, alone=False)
 
 
-def slab(asked: Demand, card: Machine, slots: int) -> float:
-    return loop_pace(asked, card, slots).slab
+def k_block(asked: Demand, card: Machine, slots: int) -> float:
+    return loop_pace(asked, card, slots).k_block
 
 
 # --- what bounds a loop -------------------------------------------------------------------------------
@@ -81,34 +81,36 @@ def slab(asked: Demand, card: Machine, slots: int) -> float:
 
 def test_the_path_bounds_a_loop(card: Machine) -> None:
     # A copy takes 500 * (1 + 1000 / 1000) + 1000; with product and return 2320, in ten slots 232.
-    assert slab(demand(path=1000), card, 10) == 1000
-    assert slab(demand(path=1000, gpc=1500), card, 10) == 1500
-    assert slab(demand(path=1000, gpc=999), card, 10) == 1000
+    assert k_block(demand(path=1000), card, 10) == 1000
+    assert k_block(demand(path=1000, gpc=1500), card, 10) == 1500
+    assert k_block(demand(path=1000, gpc=999), card, 10) == 1000
 
 
 def test_the_tensor_core_bounds_a_loop(card: Machine) -> None:
-    assert slab(demand(tensor=1024), card, 10) == 1024
+    assert k_block(demand(tensor=1024), card, 10) == 1024
 
 
 def test_a_ring_bounds_a_loop(card: Machine) -> None:
     # Copy, product and return on an empty path: 500 + 100 + 100 + 220.
     free = replace(card, copy_queue=0.0)
-    assert slab(demand(), free, 1) == pytest.approx(920, abs=0.25)
-    assert slab(demand(), free, 4) == pytest.approx(230, abs=0.05)
-    assert slab(demand(path=180, tensor=300), free, 2) == pytest.approx((500 + 180 + 300 + 220) / 2, abs=0.25)
+    assert k_block(demand(), free, 1) == pytest.approx(920, abs=0.25)
+    assert k_block(demand(), free, 4) == pytest.approx(230, abs=0.05)
+    assert k_block(demand(path=180, tensor=300), free, 2) == pytest.approx(
+        (500 + 180 + 300 + 220) / 2, abs=0.25
+    )
 
 
 def test_a_copy_of_one_sm_has_the_rate_of_one_sm(card: Machine) -> None:
     free = replace(card, copy_queue=0.0)
     # Lines that hold the shared path for 100 cycles take one SM 200 at half the rate.
-    assert slab(demand(), replace(free, tma_bytes_per_cycle=32.0), 1) == pytest.approx(
+    assert k_block(demand(), replace(free, tma_bytes_per_cycle=32.0), 1) == pytest.approx(
         756 - 512 + 200 + 100 + 220, abs=0.25
     )
     # Of half lines it is the bytes that come at that rate: 50 cycles less.
-    assert slab(replace(demand(), data=3200), free, 1) == pytest.approx(870, abs=0.25)
+    assert k_block(replace(demand(), data=3200), free, 1) == pytest.approx(870, abs=0.25)
     # What the GPC fetches bounds the loop, but is no part of a slot's life: 920 in one slot, not 1720.
-    assert slab(demand(gpc=900), free, 1) == pytest.approx(920, abs=15)
-    assert slab(demand(gpc=1500), free, 1) == pytest.approx(1500, abs=0.25)
+    assert k_block(demand(gpc=900), free, 1) == pytest.approx(920, abs=15)
+    assert k_block(demand(gpc=1500), free, 1) == pytest.approx(1500, abs=0.25)
 
 
 def test_a_timed_copy_has_its_bytes_in_it(card: Machine) -> None:
@@ -119,28 +121,28 @@ def test_a_timed_copy_has_its_bytes_in_it(card: Machine) -> None:
 
 def test_a_copy_takes_longer_on_a_busy_path(card: Machine) -> None:
     # p = 500 * (1 + 100 / p) + 420 with one slot: p = 460 + sqrt(460^2 + 50000).
-    assert slab(demand(), card, 1) == pytest.approx(460 + 261600**0.5, abs=0.5)
+    assert k_block(demand(), card, 1) == pytest.approx(460 + 261600**0.5, abs=0.5)
     # With two, 2 p = 920 + 50000 / p.
-    assert slab(demand(), card, 2) == pytest.approx(230 + 77900**0.5, abs=0.5)
+    assert k_block(demand(), card, 2) == pytest.approx(230 + 77900**0.5, abs=0.5)
     # Twice the queue: p = 500 * (1 + 200 / p) + 420.
     longer = replace(card, copy_queue=2.0)
-    assert slab(demand(), longer, 1) == pytest.approx(460 + 311600**0.5, abs=0.5)
+    assert k_block(demand(), longer, 1) == pytest.approx(460 + 311600**0.5, abs=0.5)
 
 
 def test_bounds_that_are_alike_add_up(card: Machine) -> None:
     square, straight = replace(card, copy_knee=2.0), replace(card, copy_knee=1.0, copy_queue=0.0)
-    assert slab(demand(300, 400), square, MANY) == pytest.approx(500, rel=1e-3)
-    assert slab(demand(400, 300), square, MANY) == pytest.approx(500, rel=1e-3)
+    assert k_block(demand(300, 400), square, MANY) == pytest.approx(500, rel=1e-3)
+    assert k_block(demand(400, 300), square, MANY) == pytest.approx(500, rel=1e-3)
     # The path's 100, the core's 100, the ring's 920 / 4.
-    assert slab(demand(), straight, 4) == pytest.approx(430, rel=1e-3)
+    assert k_block(demand(), straight, 4) == pytest.approx(430, rel=1e-3)
     # Two of 400 are 400 times the knee's root of two.
     for knee in (1.0, 2.0, 4.0, 8.0, SHARP):
-        found = slab(demand(400, 400), replace(card, copy_knee=knee), MANY)
+        found = k_block(demand(400, 400), replace(card, copy_knee=knee), MANY)
         assert found == pytest.approx(400 * 2 ** (1 / knee), rel=1e-3)
     # A consumer that is alone with its products has a knee of its own.
     lonely = replace(card, copy_knee=2.0, copy_knee_alone=1.0)
-    assert slab(replace(demand(300, 400), alone=True), lonely, MANY) == pytest.approx(700, rel=1e-3)
-    assert slab(demand(300, 400), lonely, MANY) == pytest.approx(500, rel=1e-3)
+    assert k_block(replace(demand(300, 400), alone=True), lonely, MANY) == pytest.approx(700, rel=1e-3)
+    assert k_block(demand(300, 400), lonely, MANY) == pytest.approx(500, rel=1e-3)
 
 
 def test_deeper_rings_are_never_slower(h200: Machine) -> None:
@@ -158,11 +160,11 @@ def test_deeper_rings_are_never_slower(h200: Machine) -> None:
         asked = Demand(**drawn, alone=dice.random() < 0.5)
         paces = [loop_pace(asked, h200, slots) for slots in range(1, 16)]
         for shallow, deep in itertools.pairwise(paces):
-            assert deep.slab <= shallow.slab
+            assert deep.k_block <= shallow.k_block
             assert deep.clock_mhz <= shallow.clock_mhz
             # The clock that is lost is not worth more than the cycles: time falls too.
-            assert deep.slab / deep.clock_mhz <= shallow.slab / shallow.clock_mhz
-        assert paces[0].slab > 1.2 * paces[-1].slab or asked.lines > 5e4
+            assert deep.k_block / deep.clock_mhz <= shallow.k_block / shallow.clock_mhz
+        assert paces[0].k_block > 1.2 * paces[-1].k_block or asked.lines > 5e4
 
 
 # --- the clock ----------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ def test_the_clock_of_a_loop_that_never_waits(card: Machine) -> None:
     # As many cycles outside the loop: 1000 / sqrt(2).
     resting = loop_pace(replace(asked, between=400), replace(hot, power_clock_mhz=1000.0), MANY)
     assert resting.clock_mhz == pytest.approx(1000 / 2**0.5, abs=0.3)
-    assert idle.slab == resting.slab == 400
+    assert idle.k_block == resting.k_block == 400
 
 
 def test_the_clock_is_the_sustained_one_at_most(card: Machine) -> None:
@@ -193,36 +195,36 @@ def test_the_path_does_not_go_with_the_clock(card: Machine) -> None:
     found = loop_pace(demand(path=1000, tensor=1, energy=4000), hot, MANY)
     # A path is held for whole cycles.
     assert found.clock_mhz == pytest.approx(562.5, abs=1)
-    assert found.slab == pytest.approx(found.clock_mhz, abs=1)
+    assert found.k_block == pytest.approx(found.clock_mhz, abs=1)
 
 
-# --- what a slab asks for -----------------------------------------------------------------------------
+# --- what a K-block asks for -----------------------------------------------------------------------------
 
 
-def test_what_a_slab_asks_for(card: Machine) -> None:
-    found = slab_demand(plain(4096, 4096, 1024), CUT, card)
+def test_what_a_k_block_asks_for(card: Machine) -> None:
+    found = k_block_demand(plain(4096, 4096, 1024), CUT, card)
     # Three tiles of two consumers: 256 rows of 128 bytes. Two products of 64 * 128 * 64 / 2048 cycles.
     assert (found.lines, found.tensor, found.energy) == (256 * 128, 512, 512)
-    assert slab_demand(plain(4096, 4096, 1024), replace(CUT, sharing=Sharing.TURNS), card).tensor == 256
+    assert k_block_demand(plain(4096, 4096, 1024), replace(CUT, sharing=Sharing.TURNS), card).tensor == 256
     assert found.path(card, 1000.0) == 512
     assert found.path(card, 500.0) == 256
     assert not found.alone
     lone = (replace(CUT, sharing=Sharing.TURNS), replace(CUT, consumers=1))
-    assert all(slab_demand(plain(4096, 4096, 1024), cut, card).alone for cut in lone)
+    assert all(k_block_demand(plain(4096, 4096, 1024), cut, card).alone for cut in lone)
 
 
-def test_what_a_slab_takes_of_the_power(card: Machine) -> None:
+def test_what_a_k_block_takes_of_the_power(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
     counted = {"shared_byte": 2 * (64 + 128) * 128, "l2_byte": 256 * 128, "gpc_byte": 8 * 16384 // 16}
     for name, nbytes in counted.items():
         hot = replace(card, **{f"power_cycles_per_{name}": 0.01})
-        assert slab_demand(region, CUT, hot).energy == pytest.approx(512 + 0.01 * nbytes)
+        assert k_block_demand(region, CUT, hot).energy == pytest.approx(512 + 0.01 * nbytes)
     # A type whose products take half as much again: of 512 cycles of the tensor core.
     warm = replace(card, power_tensor={"f16": 1.5})
-    assert slab_demand(region, CUT, warm).energy == 512
-    assert slab_demand(plain(4096, 4096, 1024, "f16"), CUT, warm).energy == 768
-    # What device memory takes is the kernel's, not a slab's.
-    assert slab_demand(region, CUT, replace(card, power_cycles_per_dram_byte=0.01)).energy == 512
+    assert k_block_demand(region, CUT, warm).energy == 512
+    assert k_block_demand(plain(4096, 4096, 1024, "f16"), CUT, warm).energy == 768
+    # What device memory takes is the kernel's, not a K-block's.
+    assert k_block_demand(region, CUT, replace(card, power_cycles_per_dram_byte=0.01)).energy == 512
 
 
 @pytest.mark.parametrize(
@@ -232,31 +234,31 @@ def test_what_a_slab_takes_of_the_power(card: Machine) -> None:
 )
 def test_what_a_gpc_fetches_goes_with_the_group(card: Machine, group: int, tiles: int) -> None:
     cut = replace(CUT, group=group)
-    found = slab_demand(plain(4096, 132 * 128, 1024), cut, card)
+    found = k_block_demand(plain(4096, 132 * 128, 1024), cut, card)
     assert found.gpc == tiles * 16384 / 16
     # 32 bytes a cycle, against 512 cycles for the SM's own lines; then 8 bytes a cycle.
     assert found.path(card, 1000.0) == max(512, tiles * 32)
     narrow = replace(card, l2_distinct_bandwidth=0.8e12)
     assert found.path(narrow, 1000.0) == tiles * 128
-    assert loop_pace(found, narrow, MANY).slab == pytest.approx(max(512, tiles * 128), rel=1e-3)
+    assert loop_pace(found, narrow, MANY).k_block == pytest.approx(max(512, tiles * 128), rel=1e-3)
 
 
 def test_columns_that_several_gpcs_ask_for_come_once(card: Machine) -> None:
     # 25 tiles of columns, so that 100 SMs walk 4 tiles of rows at once: 4 GPCs ask for the same 16 tiles.
     few, alone = plain(4096, 25 * 128, 1024), replace(CUT, group=1)
-    assert slab_demand(few, alone, card).gpc == (1 + 16 / 4) * 16384 / 16
+    assert k_block_demand(few, alone, card).gpc == (1 + 16 / 4) * 16384 / 16
     # All of it takes power.
     hot = replace(card, power_cycles_per_gpc_byte=0.01)
-    extra = slab_demand(few, alone, hot).energy - slab_demand(few, alone, card).energy
+    extra = k_block_demand(few, alone, hot).energy - k_block_demand(few, alone, card).energy
     assert extra == pytest.approx(0.01 * (1 + 16) * 16384 / 16)
     # One group that is walked alone has its columns to itself.
-    assert slab_demand(plain(128, 25 * 128, 1024), alone, card).gpc == (1 + 16) * 16384 / 16
+    assert k_block_demand(plain(128, 25 * 128, 1024), alone, card).gpc == (1 + 16) * 16384 / 16
 
 
 def test_a_group_is_no_higher_than_the_rows_are(card: Machine) -> None:
     # Two tiles of rows: groups of 16 are two high and eight wide.
     region = plain(256, 4096, 1024)
-    assert slab_demand(region, replace(CUT, group=16), card).gpc == (2 + 8) * 16384 / 16
+    assert k_block_demand(region, replace(CUT, group=16), card).gpc == (2 + 8) * 16384 / 16
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_rows_that_begin_within_a_line(card: Machine, pitch: int, lines: float) 
     assert costs.line_bytes(64, 128, pitch, card) == 64 * 128 * lines
     # A row of two swizzles is copied in two pieces, each of which begins where the row does.
     assert costs.line_bytes(64, 256, pitch, card) == 2 * 64 * 128 * lines
-    found = slab_demand(plain(4096, 4096, pitch // 2), CUT, card)
+    found = k_block_demand(plain(4096, 4096, pitch // 2), CUT, card)
     assert found.lines == 256 * 128 * lines
     assert found.gpc == 8 * 16384 * lines / 16
 
@@ -284,12 +286,12 @@ def test_half_a_line_that_begins_within_a_sector(card: Machine) -> None:
 def test_cycles_between_loops(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
     each = costs.epilogue_cost(region, CUT, card).together
-    # 32 x 32 tiles on 100 SMs are 11 rounds of 16 slabs; a block starts, fills and drains in 2600 cycles.
-    assert slab_demand(region, CUT, card).between == pytest.approx((2600 + 11 * each) / 176)
-    once = slab_demand(region, replace(CUT, persistent=False), card).between
+    # 32 x 32 tiles on 100 SMs are 11 rounds of 16 K-blocks; a block starts, fills and drains in 2600 cycles.
+    assert k_block_demand(region, CUT, card).between == pytest.approx((2600 + 11 * each) / 176)
+    once = k_block_demand(region, replace(CUT, persistent=False), card).between
     assert once == pytest.approx((2600 + 800 + each) / 16)
     # Consumers in turns hide the epilogue; 64 x 32 tiles are 21 rounds.
-    turns = slab_demand(region, replace(CUT, sharing=Sharing.TURNS), card).between
+    turns = k_block_demand(region, replace(CUT, sharing=Sharing.TURNS), card).between
     assert turns == pytest.approx(2600 / (21 * 16))
 
 
@@ -311,7 +313,7 @@ def cut_to(card: Machine, copies: int) -> TileProgram:
     return lower(plain(4096, 4096, 1024, "f8e4m3"), s, card)
 
 
-def test_an_iteration_has_all_its_slabs(card: Machine) -> None:
+def test_an_iteration_has_all_its_k_blocks(card: Machine) -> None:
     one, two = cut_to(card, 1), cut_to(card, 2)
     # Rows of 64 bytes are half a line each: 128 lines hold the path for 256 cycles.
     assert iteration_pace(one, card, MANY) == 256
@@ -323,11 +325,11 @@ def test_an_iteration_has_all_its_slabs(card: Machine) -> None:
     assert iteration_pace(two, free, 2) == pytest.approx(life, abs=1)
 
 
-def test_loops_that_compute_values_have_no_pace_but_their_crowding(h200: Machine) -> None:
+def test_loops_that_compute_values_have_no_pace_but_their_contention(h200: Machine) -> None:
     region = find_region(attention())
     program = lower(region, replace(CUT, columns=64, persistent=False, group=1), h200)
     assert program.region.body
-    settled = crowded_interval(program, h200)
+    settled = contended_interval(program, h200)
     assert settled > max(held_cycles(program).values()) > 0
     assert [iteration_pace(program, h200, slots) for slots in (1, 4)] == [0, 0]
-    assert fixed_parts(program, h200).crowded == settled
+    assert fixed_parts(program, h200).contended == settled

@@ -68,13 +68,15 @@ def test_many_bytes_on_the_way_slow_device_memory(rows: TileProgram, card: Machi
     assert ring.slot_bytes == 16384
     # With latency out of the way: as it is up to 2 slots, half as long again from 6 on, evenly between.
     sharp = replace(card, stream_knee=100.0, stream_loss=0.5)
-    crowd = replace(sharp, stream_bytes_few=2.0 * ring.slot_bytes, stream_bytes_many=6.0 * ring.slot_bytes)
+    contention = replace(
+        sharp, stream_bytes_few=2.0 * ring.slot_bytes, stream_bytes_many=6.0 * ring.slot_bytes
+    )
     quick = replace(
         rows, ops=tuple(replace(op, latency=0, issue=0) if op.consumer is None else op for op in rows.ops)
     )
     memory = held_cycles(rows)[Unit.MEMORY]
     for slots, times in ((2, 1.0), (4, 1.25), (6, 1.5), (9, 1.5)):
-        assert stream_pace(quick, crowd, slots) == grains(memory * times)
+        assert stream_pace(quick, contention, slots) == grains(memory * times)
 
 
 def test_the_padding_of_a_row_is_not_copied(rows: TileProgram, card: Machine) -> None:

@@ -1,4 +1,4 @@
-"""Which loops over slabs can run: held against the slabs of every tile at many extents."""
+"""Which loops over K-blocks can run: held against the K-blocks of every tile at many extents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def region(*bounds: Bound, stream: int = 4096) -> Region:
 def ranges(
     bounds: tuple[Bound, ...], s: Structure, row: int, height: int, span: tuple[int, int], end: int
 ) -> list[int]:
-    """As a kernel works them out: the first slab, the first whole one, and those behind the last of each."""
+    """As a kernel works them out: the first K-block, the first whole one, and those behind the last of each."""
     first, last = span
     begin, whole_begin, stop, whole_end = first, first, last, last
     last_row = min(row + height, end) - 1
@@ -54,9 +54,9 @@ def seen(bounds: tuple[Bound, ...], s: Structure) -> LiveLoops:
     """What ran for any tile at these lengths of rows and streamed axis."""
     most, none, begins, ends, waits = 0, False, False, False, False
     for rows, stream in itertools.product(LENGTHS, (64, 300, 704)):
-        slabs = -(-stream // s.depth)
+        k_blocks = -(-stream // s.depth)
         for tile in range(0, rows, s.tile_rows):
-            own = ranges(bounds, s, tile, s.tile_rows, (0, slabs), rows)
+            own = ranges(bounds, s, tile, s.tile_rows, (0, k_blocks), rows)
             span = own[0], own[3]
             for consumer in range(s.consumers if s.consumers > 1 else 1):
                 if s.consumers > 1:
@@ -74,10 +74,10 @@ BOUNDS = {
     "window": (Bound(-1, 1, 127), CAUSAL),
     "narrow window": (Bound(-1, 1, 31), CAUSAL),
     "both sides": (Bound(-1, 1, 100), Bound(1, -1, 100)),
-    "from a slab's first": (Bound(0, 1, -128), CAUSAL),
-    "from inside a slab": (Bound(0, 1, -100), CAUSAL),
-    "to a slab's last": (Bound(0, -1, 127),),
-    "to inside a slab": (Bound(0, -1, 99),),
+    "from a K-block's first": (Bound(0, 1, -128), CAUSAL),
+    "from inside a K-block": (Bound(0, 1, -100), CAUSAL),
+    "to a K-block's last": (Bound(0, -1, 127),),
+    "to inside a K-block": (Bound(0, -1, 99),),
     "between constants": (Bound(0, 1, -70), Bound(0, -1, 200)),
     "against the rows": (Bound(1, 1, -200),),
     "both against the rows": (Bound(1, 1, -200), Bound(-1, -1, 500)),
@@ -102,19 +102,21 @@ def test_what_cannot_run_is_not() -> None:
     assert live_loops(region(*BOUNDS["narrow window"]), two).most_whole == 0
     assert (
         live_loops(region(*BOUNDS["window"]), wide).most_whole == 0
-    )  # a slab of 128 would have to begin on row + 1
+    )  # a K-block of 128 would have to begin on row + 1
     assert live_loops(region(*BOUNDS["window"]), two).most_whole == 1
     assert live_loops(region(*BOUNDS["between constants"]), two).most_whole == 1
     assert live_loops(region(*BOUNDS["rows alone"]), two).most_whole == 0
-    assert live_loops(region(*BOUNDS["to a slab's last"]), two).most_whole == 2
+    assert live_loops(region(*BOUNDS["to a K-block's last"]), two).most_whole == 2
     assert live_loops(region(*BOUNDS["both against the rows"]), two).most_whole == 3
-    assert live_loops(region(*BOUNDS["to a slab's last"]), two).none_whole  # a consumer without rows
-    for name in ("to a slab's last", "a wide band"):
+    assert live_loops(region(*BOUNDS["to a K-block's last"]), two).none_whole  # a consumer without rows
+    for name in ("to a K-block's last", "a wide band"):
         assert not live_loops(region(*BOUNDS[name]), structure(64, 64, 1)).none_whole
-    assert not live_loops(region(*BOUNDS["from a slab's first"]), two).begins
-    assert not live_loops(region(*BOUNDS["to a slab's last"]), two).ends
+    assert not live_loops(region(*BOUNDS["from a K-block's first"]), two).begins
+    assert not live_loops(region(*BOUNDS["to a K-block's last"]), two).ends
     assert not live_loops(region(*BOUNDS["window"]), structure(64, 64, 1)).waits
-    assert not live_loops(region(Bound(-1, 1, 1023), CAUSAL), wide).waits  # all of a tile begins in one slab
+    assert not live_loops(
+        region(Bound(-1, 1, 1023), CAUSAL), wide
+    ).waits  # all of a tile begins in one K-block
     assert live_loops(region(Bound(-1, 1, 1023), CAUSAL), two).waits
     assert live_loops(region(*BOUNDS["against the rows"]), two).waits
     assert not live_loops(region(Bound(1, 1, -32)), two).waits

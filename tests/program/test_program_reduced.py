@@ -105,7 +105,7 @@ def test_no_axis_is_longer_than_it_is_unless_asked_for() -> None:
     assert 19 * 64 < longer.type_of("x").shape[1] < 20 * 64
 
 
-def test_the_last_tile_leaves_a_consumer_without_rows_and_ends_in_a_slab() -> None:
+def test_the_last_tile_leaves_a_consumer_without_rows_and_ends_in_a_k_block() -> None:
     length = reduced(graph_of(attention), CUT, 3).type_of("x").shape[2]
     assert 2 * CUT.depth < length
     assert 0 < length % CUT.tile_rows < CUT.rows

@@ -126,8 +126,8 @@ def test_programs_cover_the_region(region: Region, h200: Machine) -> None:
         high, wide = math.ceil(rows / s.tile_rows), math.ceil(columns / s.columns)
         assert p.tiles == batch * high * wide
         assert high * s.tile_rows >= rows > (high - 1) * s.tile_rows
-        slab = s.depth * s.copies
-        assert p.trips * slab >= region.extent(Role.STREAM) > (p.trips - 1) * slab
+        k_block = s.depth * s.copies
+        assert p.k_iterations * k_block >= region.extent(Role.STREAM) > (p.k_iterations - 1) * k_block
 
 
 def test_edges_and_rings_name_operations(region: Region, h200: Machine) -> None:
@@ -167,10 +167,10 @@ def test_bytes_add_up(region: Region, h200: Machine) -> None:
         assert p.rings[0].slot_bytes == wide * s.depth * width
         shared = sum(v.nbytes for v in p.values if v.space is Space.SHARED)
         assert shared == p.rings[0].slot_bytes * s.copies
-        slabs = region.extent(Role.STREAM) / s.depth
-        assert p.tile_l2_bytes >= slabs * p.rings[0].slot_bytes  # all that is there
-        assert p.tile_l2_bytes <= p.trips * shared  # and never more than all slots
-        assert not s.tail or p.tile_l2_bytes < (slabs + s.tail / s.depth) * p.rings[0].slot_bytes
+        k_blocks = region.extent(Role.STREAM) / s.depth
+        assert p.tile_l2_bytes >= k_blocks * p.rings[0].slot_bytes  # all that is there
+        assert p.tile_l2_bytes <= p.k_iterations * shared  # and never more than all slots
+        assert not s.tail or p.tile_l2_bytes < (k_blocks + s.tail / s.depth) * p.rings[0].slot_bytes
         assert p.dram_bytes >= region.compulsory_bytes
         full = [x.view for x in region.sources if len(x.spans) == 2]
         assert p.epilogue.input_bytes == sum(v.dtype.bits // 8 for v in full) * s.rows * s.piece_columns
@@ -213,10 +213,10 @@ def test_descriptions_tell_structures_apart(h200: Machine) -> None:
 
 
 @pytest.mark.parametrize(("fast", "copies"), [(0, {1, 2}), (1, {1}), (2, {1})])
-def test_two_slabs_an_iteration_only_where_all_products_are_promoted(
+def test_two_k_blocks_an_iteration_only_where_all_products_are_promoted(
     fast: int, copies: set[int], h200: Machine
 ) -> None:
-    """The sums of another one would be begun by the first slab and added to by the second, in no fixed order."""
+    """The sums of another one would be begun by the first K-block and added to by the second, in no fixed order."""
 
     def body(g: GraphBuilder) -> Symbol:
         x = g.input("x", (256, 512), "f8e4m3")

@@ -1,4 +1,4 @@
-"""The order of tiles: slabs counted one by one, tiles dealt out as they are said to be."""
+"""The order of tiles: K-blocks counted one by one, tiles dealt out as they are said to be."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import random
 import pytest
 
 from wsopt.program import tile_order
-from wsopt.program.tile_order import deal, order_table, slab_counts, tiles_together, walk
+from wsopt.program.tile_order import deal, k_block_counts, order_table, tiles_together, walk
 
 
-def counted(bounds: list[tuple[int, int, int]], first: int, last: int, slab: range) -> bool:
-    """Whether every bound lets some element of the slab count for some of the rows."""
+def counted(bounds: list[tuple[int, int, int]], first: int, last: int, k_block: range) -> bool:
+    """Whether every bound lets some element of the K-block count for some of the rows."""
     return all(
-        any(row * i + stream * j + constant >= 0 for i in range(first, last + 1) for j in slab)
+        any(row * i + stream * j + constant >= 0 for i in range(first, last + 1) for j in k_block)
         for row, stream, constant in bounds
     )
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_slabs_are_those_in_which_an_element_counts(seed: int) -> None:
+def test_k_blocks_are_those_in_which_an_element_counts(seed: int) -> None:
     drawn = random.Random(seed)
     rows, stream, tile_rows, depth = (drawn.randint(1, most) for most in (40, 60, 16, 12))
     bounds = [
@@ -31,9 +31,9 @@ def test_slabs_are_those_in_which_an_element_counts(seed: int) -> None:
     expected = []
     for first in range(0, rows, tile_rows):
         last = min(first + tile_rows, rows) - 1
-        slabs = [range(start, start + depth) for start in range(0, stream, depth)]
-        expected.append(sum(counted(bounds, first, last, slab) for slab in slabs))
-    assert slab_counts(bounds, rows, stream, tile_rows, depth) == expected
+        k_blocks = [range(start, start + depth) for start in range(0, stream, depth)]
+        expected.append(sum(counted(bounds, first, last, k_block) for k_block in k_blocks))
+    assert k_block_counts(bounds, rows, stream, tile_rows, depth) == expected
 
 
 def test_the_last_rounds_go_by_length() -> None:
@@ -46,7 +46,7 @@ def test_the_last_rounds_go_by_length() -> None:
 
 
 def test_a_tile_is_for_the_block_that_comes_free_first() -> None:
-    # After the first two the blocks are free at 6 and 4, then at 6 and 13: a tile takes its slabs and one more.
+    # After the first two the blocks are free at 6 and 4, then at 6 and 13: a tile takes its K-blocks and one more.
     assert deal([5, 3, 8], [0, 1, 2, 3], 2) == [[0, 3], [1, 2]]
     assert order_table([5, 3, 8], 3, 2) == [3, 4, 6, 2, 0, 1]
 

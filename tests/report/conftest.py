@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wsopt.contenders import Contest
+from wsopt.candidates import Contest
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.machine.load import load_machine

@@ -113,7 +113,7 @@ def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
     return TileProgram(
         region=region(doc),
         structure=STRUCTURE,
-        trips=8,
+        k_iterations=8,
         tiles=128,
         values=values,
         ops=(*loads, *_consumer(0), *_consumer(1)),

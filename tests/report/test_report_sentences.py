@@ -41,30 +41,29 @@ def told(made: VerifiedSchedule) -> str:
     return " ".join(sentences(made))
 
 
-def test_a_product_under_arithmetic_is_told_with_its_slab() -> None:
-    # Sums of slab j are added at 1636 to 1836; products start at 1024, 1536, 2048 and take 600 cycles each.
-    found = {(u.slabs, u.cycles) for u in unders(moved(), 0)}
+def test_a_product_under_arithmetic_is_told_with_its_k_block() -> None:
+    # Sums of K-block j are added at 1636 to 1836; products start at 1024, 1536, 2048 and take 600 cycles each.
+    found = {(u.k_blocks, u.cycles) for u in unders(moved(), 0)}
     assert found == {(1, 200)}
     assert (
-        "product of slab j+1 runs under the adding up of product of slab j in the same warpgroup "
+        "product of K-block j+1 runs under the adding up of product of K-block j in the same warpgroup "
         "(200 of 600 cycles)." in told(moved())
     )
 
 
 def test_a_later_addition_is_under_a_later_product() -> None:
     later = moved(add=(4, 100))
-    assert {(u.slabs, u.cycles) for u in unders(later, 0)} == {(2, 200)}
-    assert "product of slab j+2 runs under the adding up" in told(later)
-    before = (
-        "product of slab j+{} is issued before the adding up of product of slab j begins: {} are in flight."
-    )
+    assert {(u.k_blocks, u.cycles) for u in unders(later, 0)} == {(2, 200)}
+    assert "product of K-block j+2 runs under the adding up" in told(later)
+    begins = "the adding up of product of K-block j begins"
+    before = f"product of K-block j+{{}} is issued before {begins}: {{}} are in flight."
     assert before.format(1, 2) in told(moved(add=(3, 500), release=(5, 0)))
     assert before.format(2, 3) in told(moved(add=(4, 100), release=(5, 0)))
 
 
 def test_an_addition_across_two_products_is_told_twice() -> None:
     across = moved(add=(3, 20))  # 1556 to 1756: the product of 1024 ends at 1624
-    assert {(u.slabs, u.cycles) for u in unders(across, 0)} == {(0, 68), (1, 200)}
+    assert {(u.k_blocks, u.cycles) for u in unders(across, 0)} == {(0, 68), (1, 200)}
 
 
 def test_a_product_with_nothing_under_it_is_told() -> None:
@@ -86,8 +85,8 @@ def test_consumers_are_told_apart_where_they_differ() -> None:
     other = VerifiedSchedule(
         dataclasses.replace(made.schedule, placed=placed), made.program, made.machine, SEAL
     )
-    assert "In consumer0: product of slab j+1 runs" in told(other)
-    assert "In consumer1: product of slab j+2 runs" in told(other)
+    assert "In consumer0: product of K-block j+1 runs" in told(other)
+    assert "In consumer1: product of K-block j+2 runs" in told(other)
 
 
 def test_how_far_consumers_are_apart() -> None:
@@ -108,7 +107,10 @@ def test_who_computes_while_the_tensor_core_is_filled() -> None:
 def test_products_alone_say_what_is_in_flight() -> None:
     made = verified()
     text = told(made)
-    assert "product of slab j+1 is issued before the slot of slab j is handed back: 2 are in flight." in text
+    assert (
+        "product of K-block j+1 is issued before the slot of K-block j is handed back: 2 are in flight."
+        in text
+    )
     cycles = epilogue_cycles(made.program, made.machine, made.schedule.buffers)
     assert cycles > made.program.epilogue.together  # which has no waits
     assert f"is held for 512 of 512 cycles, and idle in the epilogue ({cycles:,} cycles a tile)." in text

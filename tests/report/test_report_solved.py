@@ -57,8 +57,8 @@ def test_sums_are_those_of_the_schedule(solved: Solved) -> None:
 def test_tiles_that_a_loop_holds_are_named(solved: Solved) -> None:
     verified, _ = solved
     held = [part for part in shared_memory_parts(verified) if part.name.startswith("tiles held")]
-    resident = verified.program.resident_bytes * verified.program.structure.resident_sets
-    assert [part.amount for part in held] == ([resident] if resident else [])
+    stationary = verified.program.stationary_bytes * verified.program.structure.stationary_sets
+    assert [part.amount for part in held] == ([stationary] if stationary else [])
 
 
 def test_what_is_left_for_barriers_is_barriers(solved: Solved) -> None:

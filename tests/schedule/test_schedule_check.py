@@ -74,24 +74,28 @@ def test_operations_are_on_their_partition(rows: Example) -> None:
 
 
 def test_partitions_are_those_of_the_structure(rows: Example) -> None:
-    one, two, loader, *storers = rows.schedule.partitions
-    assert [storer.name for storer in storers] == ["storer0", "storer1"]
+    one, two, loader, *store_warps = rows.schedule.partitions
+    assert [store_warp.name for store_warp in store_warps] == ["storer0", "storer1"]
 
     def dealt(*partitions: Partition) -> Schedule:
         return replace(rows.schedule, partitions=partitions)
 
-    refuse(rows, dealt(two, one, loader, *storers), "the structure has 2 of 4 warps")
+    refuse(rows, dealt(two, one, loader, *store_warps), "the structure has 2 of 4 warps")
     wide = replace(one, warps=8)
-    refuse(rows, dealt(wide, two, loader, *storers), "warps=8", "has 2 of 4 warps")
-    refuse(rows, dealt(one, two, replace(loader, warps=4), *storers), "warps=4", "of 1 warps")
-    refuse(rows, dealt(one, loader, two, *storers), "consumers come first, then the loader, then storers")
+    refuse(rows, dealt(wide, two, loader, *store_warps), "warps=8", "has 2 of 4 warps")
+    refuse(rows, dealt(one, two, replace(loader, warps=4), *store_warps), "warps=4", "of 1 warps")
+    refuse(rows, dealt(one, loader, two, *store_warps), "consumers first, then the loader, then store warps")
     second = Partition(PartitionRole.LOADER, 1, 1, 24)
-    refuse(rows, dealt(one, two, loader, second, *storers), "2 loaders")
-    refuse(rows, dealt(one, two, loader, storers[0]), "storers [(0, 1)]", "the buffers ask for 2 of 1")
-    wide = replace(storers[1], warps=2)
-    refuse(rows, dealt(one, two, loader, storers[0], wide), "storers [(0, 1), (1, 2)]")
-    kept = replace(rows.schedule.buffers, storer=False)
-    refuse(rows, replace(rows.schedule, buffers=kept), "storers [(0, 1), (1, 1)]", "the buffers ask for 0")
+    refuse(rows, dealt(one, two, loader, second, *store_warps), "2 loaders")
+    refuse(
+        rows, dealt(one, two, loader, store_warps[0]), "store warps [(0, 1)]", "the buffers ask for 2 of 1"
+    )
+    wide = replace(store_warps[1], warps=2)
+    refuse(rows, dealt(one, two, loader, store_warps[0], wide), "store warps [(0, 1), (1, 2)]")
+    kept = replace(rows.schedule.buffers, store_warp=False)
+    refuse(
+        rows, replace(rows.schedule, buffers=kept), "store warps [(0, 1), (1, 1)]", "the buffers ask for 0"
+    )
 
 
 def test_the_structure_is_that_of_the_program(rows: Example) -> None:
@@ -178,13 +182,15 @@ def test_slots_live_no_longer_than_the_ring_allows(rows: Example) -> None:
 
 
 @pytest.mark.parametrize("name", ["f8 in pairs", "f8 in pairs, 3 slots"])
-def test_slots_come_round_to_other_slabs(name: str, examples: dict[str, Example]) -> None:
-    """Of slabs 0 and 1 of every iteration: with three slots slab 0's goes to slab 1 of the next iteration."""
+def test_slots_come_round_to_other_k_blocks(name: str, examples: dict[str, Example]) -> None:
+    """Of K-blocks 0 and 1 of an iteration: with three slots the first goes to K-block 1 of the next iteration."""
     e = examples[name]
     (depth,) = (slots for _, slots in e.schedule.rings)
     assert depth % 2 == 1
-    later, slab = depth // 2, 1
-    again = min(e.start(op.name) for op in e.program.loop if op.kind is OpKind.TMA_LOAD and op.copy == slab)
+    later, k_block = depth // 2, 1
+    again = min(
+        e.start(op.name) for op in e.program.loop if op.kind is OpKind.TMA_LOAD and op.copy == k_block
+    )
     release = e.program.op(e.name(OpKind.RELEASE))
     allowed = again + later * e.schedule.ii - release.issue - release.latency
     stage, cycle = divmod(allowed, e.schedule.ii)
@@ -278,11 +284,16 @@ def test_loads_of_a_slot_are_in_one_stage(rows: Example) -> None:
 def test_slots_are_filled_in_order(examples: dict[str, Example]) -> None:
     pairs = examples["f8 in pairs"]
     loads = [p for p in pairs.schedule.placed if p.partition == "loader0"]
-    slabs = [{p.op for p in loads if pairs.program.op(p.op).copy == copy} for copy in (0, 1)]
-    for slab in (0, 1):
-        late = pairs.each(lambda p, own=slabs[slab]: replace(p, stage=p.stage + 2) if p.op in own else p)
+    k_blocks = [{p.op for p in loads if pairs.program.op(p.op).copy == copy} for copy in (0, 1)]
+    for k_block in (0, 1):
+        late = pairs.each(
+            lambda p, own=k_blocks[k_block]: replace(p, stage=p.stage + 2) if p.op in own else p
+        )
         refuse(
-            pairs, late, f"emitter.v1: the loads of slab {slab} of ring end with", "those of the next slot"
+            pairs,
+            late,
+            f"emitter.v1: the loads of K-block {k_block} of ring end with",
+            "those of the next slot",
         )
 
 

@@ -61,15 +61,15 @@ def runs_in_time(s: Schedule, e: Example) -> bool:
     )
 
 
-def filled_at(slab: int, at: Callable[[str, int], int], e: Example) -> list[int]:
-    """When the loads of a slab, counted over all iterations, are issued."""
-    i, copy = divmod(slab, e.program.structure.copies)
+def filled_at(k_block: int, at: Callable[[str, int], int], e: Example) -> list[int]:
+    """When the loads of a K-block, counted over all iterations, are issued."""
+    i, copy = divmod(k_block, e.program.structure.copies)
     return [at(op.name, i) for op in e.program.loop if op.kind is OpKind.TMA_LOAD and op.copy == copy]
 
 
-def handed_back_at(slab: int, at: Callable[[str, int], int], e: Example) -> list[int]:
-    """When each reader of a slab has handed its slot back."""
-    i, copy = divmod(slab, e.program.structure.copies)
+def handed_back_at(k_block: int, at: Callable[[str, int], int], e: Example) -> list[int]:
+    """When each reader of a K-block has handed its slot back."""
+    i, copy = divmod(k_block, e.program.structure.copies)
     own = [op for op in e.program.loop if op.kind is OpKind.RELEASE and op.copy == copy]
     return [at(op.name, i) + op.issue + op.latency for op in own]
 
@@ -82,8 +82,8 @@ def is_built(s: Schedule, e: Example) -> bool:
     ours = {
         op.name: f"consumer{op.consumer}" if op.consumer is not None else "loader0" for op in e.program.loop
     }
-    storers = [p for p in s.partitions if p.role is PartitionRole.STORER]
-    asked = range(cut.consumers if s.buffers.storer else 0)
+    store_warps = [p for p in s.partitions if p.role is PartitionRole.STORE_WARP]
+    asked = range(cut.consumers if s.buffers.store_warp else 0)
     threads = 128 * len(loaders) + sum(p.warps * 32 for p in consumers)
     dealt = sum(p.registers * p.warps * 32 for p in consumers) + sum(p.registers * 128 for p in loaders)
     need = e.program.accumulator_registers + e.program.epilogue.registers + MARGIN
@@ -96,7 +96,7 @@ def is_built(s: Schedule, e: Example) -> bool:
         s.structure == cut
         and [(p.index, p.warps) for p in consumers] == [(i, cut.consumer_warps) for i in range(cut.consumers)]
         and [p.name for p in loaders] == ["loader0"]
-        and [(p.index, p.warps) for p in storers] == [(i, 1) for i in asked]
+        and [(p.index, p.warps) for p in store_warps] == [(i, 1) for i in asked]
         and {p.op: p.partition for p in s.placed} == ours
         and all(p.registers % 8 == 0 and 24 <= p.registers <= 240 for p in s.partitions)
         and all(p.registers >= need for p in consumers)
@@ -143,8 +143,8 @@ def moves(e: Example) -> Iterator[tuple[str, Schedule]]:
 
 
 def other_starts(s: Schedule) -> EpilogueBuffers:
-    """Buffers whose stores are started by storers where consumers did, or by consumers where storers did."""
-    return replace(s.buffers, storer=not s.buffers.storer)
+    """Buffers whose stores are started by store warps where consumers did, or by consumers where store warps did."""
+    return replace(s.buffers, store_warp=not s.buffers.store_warp)
 
 
 def sizes(e: Example) -> Iterator[tuple[str, Schedule]]:

@@ -49,12 +49,12 @@ def card(h200: Machine) -> Machine:
 
 
 def toy(card: Machine, sharing: Sharing = Sharing.ROWS, *, persistent: bool = True) -> TileProgram:
-    """250 tiles of 10 slabs each, whose two loads hold the path for 100 cycles together."""
+    """250 tiles of 10 K-blocks each, whose two loads hold the path for 100 cycles together."""
     cut = replace(structure(64, 128, 64, 2, sharing), persistent=persistent)
     program = lower(region(2048, 2048, 512), cut, card)
     loads = iter((60, 40) if sharing is Sharing.TURNS else (30, 30, 40))
     ops = tuple(replace(op, busy=next(loads)) if op.kind is OpKind.TMA_LOAD else op for op in program.ops)
-    return replace(program, ops=ops, tiles=250, trips=10, epilogue=COST)
+    return replace(program, ops=ops, tiles=250, k_iterations=10, epilogue=COST)
 
 
 def test_persistent_blocks_start_once(card: Machine) -> None:
@@ -90,12 +90,13 @@ def test_turns_wait_for_an_epilogue_that_is_longer_than_the_loop(card: Machine) 
 
 
 @pytest.mark.parametrize("sharing", list(Sharing))
-def test_time_grows_with_the_interval_and_the_trips(card: Machine, sharing: Sharing) -> None:
+def test_time_grows_with_the_interval_and_the_k_iterations(card: Machine, sharing: Sharing) -> None:
     program = toy(card, sharing)
     times = [timing.predict(program, card, ii, ONE, (1,)).microseconds for ii in range(300, 900, 50)]
     assert all(a < b for a, b in itertools.pairwise(times))
     times = [
-        timing.predict(replace(program, trips=t), card, 512, ONE, (1,)).microseconds for t in range(1, 20)
+        timing.predict(replace(program, k_iterations=t), card, 512, ONE, (1,)).microseconds
+        for t in range(1, 20)
     ]
     assert all(a < b for a, b in itertools.pairwise(times))
     tiles = [
@@ -107,18 +108,18 @@ def test_time_grows_with_the_interval_and_the_trips(card: Machine, sharing: Shar
 
 def test_energy_of_an_average_sm(card: Machine) -> None:
     program = toy(card)
-    # 250 tiles of 10 slabs are 25 slabs an SM, though the busiest has 30: two products of 256 cycles each.
+    # 250 tiles of 10 K-blocks are 25 K-blocks an SM, though the busiest has 30: two products of 256 cycles each.
     assert timing.fixed_parts(program, card).energy == pytest.approx(25 * 512)
     assert timing.fixed_parts(replace(program, tiles=300), card).energy == pytest.approx(30 * 512)
-    # In turns a slab is one consumer's.
+    # In turns a K-block is one consumer's.
     assert timing.fixed_parts(toy(card, Sharing.TURNS), card).energy == pytest.approx(25 * 256)
 
 
-def test_energy_counts_every_slab_of_an_iteration(card: Machine) -> None:
+def test_energy_counts_every_k_block_of_an_iteration(card: Machine) -> None:
     cut = structure(64, 64, 64, 1)
     one, two = (lower(region(2048, 2048, 512, "f8e4m3"), replace(cut, copies=n), card) for n in (1, 2))
     assert (one.passes, two.passes) == (8, 4)
-    # 1024 tiles of eight slabs on 100 SMs, 64 * 64 * 64 multiply-adds at 4096 a cycle each.
+    # 1024 tiles of eight K-blocks on 100 SMs, 64 * 64 * 64 multiply-adds at 4096 a cycle each.
     energies = [timing.fixed_parts(program, card).energy for program in (one, two)]
     assert energies == [pytest.approx(10.24 * 8 * 64)] * 2
     # With products that take half as much again, and a quarter for each cycle of adding up 64 x 64 sums.
@@ -131,23 +132,23 @@ def test_energy_counts_every_slab_of_an_iteration(card: Machine) -> None:
 def test_blocks_of_a_loop_that_computes_values_fill_and_turn_over(card: Machine) -> None:
     program = lower(attention(), replace(structure(64, 64, 64, 2), persistent=False, group=1), card)
     assert program.work is not None
-    fixed = replace(timing.fixed_parts(program, card), crowded=500)
-    tiles, trips = program.work.tiles, program.work.trips
-    # A tile's first slab is in its fill; start, turnover, fill and epilogue come once a tile.
-    wanted = tiles * (1000 + 3000 + fixed.fill + 700) + (trips - tiles) * 512
+    fixed = replace(timing.fixed_parts(program, card), contended=500)
+    tiles, k_iterations = program.work.tiles, program.work.k_iterations
+    # A tile's first K-block is in its fill; start, turnover, fill and epilogue come once a tile.
+    wanted = tiles * (1000 + 3000 + fixed.fill + 700) + (k_iterations - tiles) * 512
     assert timing.total_cycles(program, fixed, card, 512, Epilogues(700, 700)) == pytest.approx(wanted)
     # Where units and threads wait for one another for longer than the interval, that is what counts.
-    waiting = replace(fixed, crowded=600)
+    waiting = replace(fixed, contended=600)
     later = timing.total_cycles(program, waiting, card, 512, Epilogues(700, 700)) - wanted
-    assert later == pytest.approx((trips - tiles) * (600 - 512))
+    assert later == pytest.approx((k_iterations - tiles) * (600 - 512))
 
 
 def test_energy_of_every_byte(card: Machine) -> None:
     program = toy(card)
-    slab = (128 + 128) * 64 * 2
-    # A product of 64x128 reads 192 rows of a slab of 128 bytes; two consumers have one each. Four tiles of
-    # rows and four of columns, of 16 KiB each, are what 16 SMs of a GPC read of a slab.
-    bytes_of = {"shared_byte": 25 * 2 * 192 * 128, "l2_byte": 25 * slab, "gpc_byte": 25 * 8 * 16384 / 16}
+    k_block = (128 + 128) * 64 * 2
+    # A product of 64x128 reads 192 rows of a K-block of 128 bytes; two consumers have one each. Four tiles of
+    # rows and four of columns, of 16 KiB each, are what 16 SMs of a GPC read of a K-block.
+    bytes_of = {"shared_byte": 25 * 2 * 192 * 128, "l2_byte": 25 * k_block, "gpc_byte": 25 * 8 * 16384 / 16}
     bytes_of["dram_byte"] = program.dram_bytes / 100
     for name, nbytes in bytes_of.items():
         hot = replace(card, sms_per_gpc=16, **{f"power_cycles_per_{name}": 0.001})
@@ -159,7 +160,7 @@ def test_energy_of_rows_that_begin_within_a_line(card: Machine) -> None:
     hot = replace(card, power_cycles_per_l2_byte=0.001, sector_split_factor=1.5)
     energies = []
     for k in (512, 520):
-        program = replace(lower(region(2048, 2048, k), cut, hot), tiles=250, trips=10, dram_bytes=0)
+        program = replace(lower(region(2048, 2048, k), cut, hot), tiles=250, k_iterations=10, dram_bytes=0)
         energies.append(timing.fixed_parts(program, hot).energy)
     # Rows 1040 bytes apart: 1.875 lines for one, each half as dear again.
     assert energies[1] - energies[0] == pytest.approx(25 * 0.001 * 32768 * (1.875 * 1.5 - 1))
@@ -170,9 +171,9 @@ def test_energy_of_a_loop_that_computes_values(card: Machine) -> None:
     cut = replace(structure(64, 64, 64, 2), persistent=False, group=1)
     program = lower(attention(), cut, hot)
     assert program.work is not None
-    # The products of a slab: 64 x 64 scores of 64, and 64 x 64 sums of 64, two consumers; k and v of 8 KiB.
-    per_slab = 2 * 2 * 64 * 64 * 64 / 2048 + 0.001 * 2 * 8192
-    wanted = program.work.trips * per_slab + 0.002 * program.dram_bytes / 100
+    # The products of a K-block: 64 x 64 scores of 64, and 64 x 64 sums of 64, two consumers; k and v of 8 KiB.
+    per_k_block = 2 * 2 * 64 * 64 * 64 / 2048 + 0.001 * 2 * 8192
+    wanted = program.work.k_iterations * per_k_block + 0.002 * program.dram_bytes / 100
     assert timing.fixed_parts(program, hot).energy == pytest.approx(wanted)
 
 
@@ -213,10 +214,10 @@ def test_staging_buffers_hide_the_drain(card: Machine) -> None:
     program = lower(region(2048, 2048, 512), cut, card)
     program = replace(program, epilogue=replace(program.epilogue, together=2000))
 
-    def cycles(rate: float, staging: int, *, storer: bool = True) -> int:
+    def cycles(rate: float, staging: int, *, store_warp: bool = True) -> int:
         told = replace(card.latency, mbarrier_arrive=0.0, mbarrier_wake=0.0, mbarrier_wait=0.0)
         machine = replace(card, tma_store_bytes_per_cycle=rate, tma_store_box_cycles=0.0, latency=told)
-        return epilogue_cycles(program, machine, EpilogueBuffers(staging, 0, storer))
+        return epilogue_cycles(program, machine, EpilogueBuffers(staging, 0, store_warp))
 
     # Two consumers' pieces of 64 x 32 bf16 are 8192 bytes: 128 cycles of the stores' path, or 1024 of a slow one.
     assert [cycles(64.0, staging) for staging in (1, 2, 3, 4)] == [2000] * 4
@@ -226,20 +227,24 @@ def test_staging_buffers_hide_the_drain(card: Machine) -> None:
     assert cycles(8.0, 3) == 2000
     assert cycles(8.0, 4) == 2000
     # A consumer that starts them itself waits for those before, and at the end for the other's last one.
-    assert [cycles(64.0, staging, storer=False) for staging in (1, 4)] == [2000 + 64] * 2
-    assert [cycles(8.0, staging, storer=False) for staging in (1, 4)] == [500 + 3 * 1024 + 512] * 2
+    assert [cycles(64.0, staging, store_warp=False) for staging in (1, 4)] == [2000 + 64] * 2
+    assert [cycles(8.0, staging, store_warp=False) for staging in (1, 4)] == [500 + 3 * 1024 + 512] * 2
 
 
-def test_a_storer_starts_what_a_consumer_has_staged(card: Machine) -> None:
+def test_a_store_warp_starts_what_a_consumer_has_staged(card: Machine) -> None:
     told = replace(card.latency, mbarrier_arrive=20.0, mbarrier_wake=30.0, mbarrier_wait=10.0)
     machine = replace(card, latency=told, tma_store_box_cycles=150.0, tma_store_bytes_per_cycle=8.0)
     program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=2), machine)
     program = replace(program, epilogue=replace(program.epilogue, together=2000))
     # Two stores whose start, of 150 cycles, is no longer the consumer's: it arrives at a barrier.
-    assert epilogues(program, machine, EpilogueBuffers(2, 0, storer=True)) == Epilogues(1740, 1740 + 40 + 150)
-    # The one buffer is free when the storer has heard, started, seen 16384 bytes read, and told.
+    assert epilogues(program, machine, EpilogueBuffers(2, 0, store_warp=True)) == Epilogues(
+        1740, 1740 + 40 + 150
+    )
+    # The one buffer is free when the store warp has heard, started, seen 16384 bytes read, and told.
     alone = 1740 // 2 + 40 + 150 + 2048 + 40
-    assert epilogues(program, machine, EpilogueBuffers(1, 0, storer=True)) == Epilogues(alone, alone + 190)
+    assert epilogues(program, machine, EpilogueBuffers(1, 0, store_warp=True)) == Epilogues(
+        alone, alone + 190
+    )
     # Without it the last tile of a block waits for no store of another consumer.
     held = 2000 // 2 + 2048
     assert epilogues(program, machine, EpilogueBuffers(1, 0)) == Epilogues(held + 1024, held)
@@ -247,9 +252,9 @@ def test_a_storer_starts_what_a_consumer_has_staged(card: Machine) -> None:
     assert epilogues(single, machine, EpilogueBuffers(1, 0)) == Epilogues(held, held)
 
 
-def test_storers_are_a_choice_where_they_serve(h200: Machine) -> None:
+def test_store_warps_are_a_choice_where_they_serve(h200: Machine) -> None:
     def starts(program: TileProgram) -> set[bool]:
-        return {buffers.storer for buffers in budget.buffer_options(program)}
+        return {buffers.store_warp for buffers in budget.buffer_options(program)}
 
     cut = structure(64, 128, 64, 2)
     assert starts(lower(region(2048, 2048, 512), cut, h200)) == {False, True}
@@ -265,7 +270,7 @@ def test_storers_are_a_choice_where_they_serve(h200: Machine) -> None:
     assert with_one - without == 2 * 2 * 4 * 8
 
 
-def test_what_a_storer_tells(h200: Machine) -> None:
+def test_what_a_store_warp_tells(h200: Machine) -> None:
     mixed = tile_stores(in_place(4, h200), EpilogueBuffers(1, 4))
     assert [mixed.awaited(number) for number in range(4)] == [None] * 4
     assert mixed.left == ((3, 0),)  # what is copied into next has been read with the last one
@@ -303,14 +308,14 @@ def test_outputs_are_staged_where_inputs_were_read(h200: Machine) -> None:
 
 
 def later(machine: Machine) -> float:
-    """Cycles until a storer has heard of a tile and begun to store it, less its bytes."""
+    """Cycles until a store warp has heard of a tile and begun to store it, less its bytes."""
     return machine.latency.mbarrier_wake + machine.latency.mbarrier_wait + machine.tma_store_box_cycles
 
 
 def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) -> None:
     program = in_place(1, h200)
     cost, cut = program.epilogue, program.structure
-    alone, lent = (epilogue_cycles(program, h200, EpilogueBuffers(n, 1, storer=True)) for n in (1, 0))
+    alone, lent = (epilogue_cycles(program, h200, EpilogueBuffers(n, 1, store_warp=True)) for n in (1, 0))
     left = later(h200) + 2 * 64 * 128 * 2 / h200.tma_store_bytes_per_cycle
     assert alone == cost.together - math.floor(h200.tma_store_box_cycles - h200.latency.mbarrier_arrive)
     assert lent == math.ceil(alone + left - 2 * mma_cycles(program.region, cut, h200))
@@ -322,7 +327,7 @@ def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) 
     assert (
         refill(program, h200, EpilogueBuffers(0, 1)) == Refill(math.ceil(read / product), 0) == Refill(3, 0)
     )
-    assert epilogue_cycles(program, h200, EpilogueBuffers(0, 1, storer=True)) == alone
+    assert epilogue_cycles(program, h200, EpilogueBuffers(0, 1, store_warp=True)) == alone
     # Nothing is lent, or it is copied while another consumer has the tensor core: nothing is put off.
     assert refill(in_place(2, h200, deep=2048), h200, EpilogueBuffers(1, 1)) == Refill(0, 0)
     turns = replace(cut, rows=128, sharing=Sharing.TURNS)
@@ -335,7 +340,7 @@ def test_short_loops_ask_for_inputs_at_once(h200: Machine) -> None:
     cuts = [in_place(1, h200, deep=deep) for deep in (256, 320, 384, 1024)]
     passes = [refill(cut, h200, EpilogueBuffers(0, 1)).first for cut in cuts]
     lent, own = (
-        [epilogue_cycles(cut, h200, EpilogueBuffers(staging, 1, storer=True)) for cut in cuts]
+        [epilogue_cycles(cut, h200, EpilogueBuffers(staging, 1, store_warp=True)) for cut in cuts]
         for staging in (0, 1)
     )
     assert passes == [0, 1, 2, 3]  # later ones would be late in the shorter loops
@@ -349,10 +354,10 @@ def test_pieces_of_inputs_are_copied_one_after_the_other(h200: Machine) -> None:
     copy = h200.latency.tma_load_dram + load_cycles(64 * 32 * 2, h200)
     assert 2 * 512 < copy <= 3 * 512
     # The last of four pieces is asked for after 5 + 3 * 3 passes, and there under the last three of 18.
-    slabs = {
+    k_blocks = {
         deep: refill(in_place(4, h200, deep=deep * 64), h200, EpilogueBuffers(0, 4)) for deep in (64, 18, 17)
     }
-    assert slabs == {64: Refill(5, 3), 18: Refill(5, 3), 17: Refill(5, 0)}
+    assert k_blocks == {64: Refill(5, 3), 18: Refill(5, 3), 17: Refill(5, 0)}
     # Buffers that nothing is staged in are filled from the start.
     assert refill(in_place(4, h200, deep=64 * 64), h200, EpilogueBuffers(1, 2)) == Refill(0, 3)
 

@@ -70,7 +70,7 @@ class Times:
 
 
 def hand_made(times: Times, machine: Machine, *, consumers: int = 1, f8: bool = False) -> TileProgram:
-    """A program of small numbers, of which one epilogue buffer is all that there is to choose, if no storer."""
+    """A program of small numbers, of which one epilogue buffer is all that there is to choose, if no store warp."""
     shape = region(1024, 1024, 1024, "f8e4m3" if f8 else "bf16")
     program = lower(shape, structure(64, 64, 64, consumers), machine)
     cost = EpilogueCost(alone=100, together=100, staged_bytes=8192, input_bytes=0, registers=16, stores=1)
@@ -78,11 +78,11 @@ def hand_made(times: Times, machine: Machine, *, consumers: int = 1, f8: bool = 
 
 
 def with_depth(program: TileProgram, machine: Machine, depth: int) -> Machine:
-    """The card with just the shared memory for a ring of this depth, and without a use for storers."""
+    """The card with just the shared memory for a ring of this depth, and without a use for store warps."""
     kept = min(budget.buffer_options(program))
-    assert not kept.storer
+    assert not kept.store_warp
     room = budget.shared_memory(program, depth, kept)
-    # To start a store costs no more than to tell a storer of it, and next to nobody waits for another's.
+    # To start a store costs no more than to tell a store warp of it, and next to nobody waits for another's.
     start = machine.latency.mbarrier_arrive
     free = replace(machine, tma_store_box_cycles=start, tma_store_bytes_per_cycle=1e4)
     return replace(free, shared_memory_per_block_bytes=room)

@@ -33,7 +33,7 @@ SHARP = 100.0
 """A knee with which units and threads do not add up: what is left to tell apart is the consumers' own."""
 
 
-def in_slabs(consumers: int, depth: int = 64, pieces: int = 1) -> Structure:
+def in_k_blocks(consumers: int, depth: int = 64, pieces: int = 1) -> Structure:
     plain = structure(64, 64, depth, consumers)
     return replace(plain, persistent=False, group=1, pieces=pieces)
 
@@ -55,7 +55,7 @@ def drawn(seed: int, h200: Machine) -> tuple[TileProgram, Machine]:
     """A loop of small costs, drawn; for some, registers and rings that hold it back."""
     rng = random.Random(seed)
     consumers = rng.choice((1, 2, 2, 2, 2, 3))
-    program = lower(attention(), in_slabs(consumers), h200)
+    program = lower(attention(), in_k_blocks(consumers), h200)
     costs: dict[str, TileOp] = {}
     for op in program.ops:  # consumers run one program
         costs.setdefault(op.name.partition("@")[0], drawn_op(op, rng))
@@ -140,15 +140,15 @@ def test_what_is_drawn_has_all_that_there_is_to_tell_apart(h200: Machine) -> Non
 
 
 def test_consumers_alone_are_the_same_for_structures_that_differ_after_the_loop(h200: Machine) -> None:
-    one, two = (lower(attention(), in_slabs(2, pieces=pieces), h200) for pieces in (1, 2))
+    one, two = (lower(attention(), in_k_blocks(2, pieces=pieces), h200) for pieces in (1, 2))
     assert one != two
     assert consumers_alone(one) == consumers_alone(two)
-    other = lower(attention(), in_slabs(2, depth=128), h200)
+    other = lower(attention(), in_k_blocks(2, depth=128), h200)
     assert consumers_alone(one) != consumers_alone(other)
 
 
 def test_consumers_alone_are_all_but_the_copies(h200: Machine) -> None:
-    program = lower(attention(), in_slabs(2), h200)
+    program = lower(attention(), in_k_blocks(2), h200)
     alone_ops = {op.name for op in consumers_alone(program).ops}
     rest = {op.kind for op in program.ops if op.name not in alone_ops}
     assert rest == {OpKind.TMA_LOAD}
@@ -197,8 +197,8 @@ def test_a_schedule_stands_at_a_larger_interval_where_it_is_said_to(seed: int, h
 
 
 def test_consumers_that_run_one_program_are_not_said_to_stretch(h200: Machine) -> None:
-    assert not emitter.stretches(lower(attention(), in_slabs(2), h200))
-    assert emitter.stretches(lower(attention(), in_slabs(1), h200))
+    assert not emitter.stretches(lower(attention(), in_k_blocks(2), h200))
+    assert emitter.stretches(lower(attention(), in_k_blocks(1), h200))
 
 
 @pytest.mark.parametrize("steady", [True, False])
@@ -239,7 +239,7 @@ def test_the_search_drops_by_the_consumers_bound_what_units_let_pass(
     h200 = replace(h200, consumer_knee=SHARP)
     shape = attention(128)
     some = [
-        replace(in_slabs(2, depth, pieces), rows=rows, columns=128)
+        replace(in_k_blocks(2, depth, pieces), rows=rows, columns=128)
         for rows, depth, pieces in ((64, 64, 1), (64, 128, 1), (128, 64, 1), (128, 64, 2))
     ]
     programs = [lower(shape, s, h200) for s in some]

@@ -11,7 +11,7 @@ from solve_examples import MARGIN, attention, structure
 from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf import timing
-from wsopt.perf.crowd import crowded_interval
+from wsopt.perf.contention import contended_interval
 from wsopt.program.program import TileProgram
 from wsopt.solve import optimum
 from wsopt.solve.bound import time_unit
@@ -33,8 +33,10 @@ def test_a_floor_has_the_rings_that_wait_least(program: TileProgram, h200: Machi
     small = replace(h200, shared_memory_per_block_bytes=64 * 1024)
     assert floor_of_time(program, roomy).time <= floor.time <= floor_of_time(program, small).time
     # Rings only make an iteration longer, and no more than rings of one slot do.
-    assert crowded_interval(program, h200) - 16 < floor.interval <= crowded_interval(program, h200, (1, 1))
-    assert floor.time >= round(program.work.trips - program.work.tiles) * floor.interval
+    assert (
+        contended_interval(program, h200) - 16 < floor.interval <= contended_interval(program, h200, (1, 1))
+    )
+    assert floor.time >= round(program.work.k_iterations - program.work.tiles) * floor.interval
     nothing = replace(h200, shared_memory_per_block_bytes=1024)
     assert floor_of_time(program, nothing).time == math.inf
 
@@ -60,6 +62,6 @@ def test_without_patience_the_time_is_as_good_and_as_proved(
     assert tight.schedule.ii < loose.schedule.ii <= floor_of_time(program, h200).interval
     slots = [depth for _, depth in loose.schedule.rings]
     same = timing.predict(program, h200, tight.schedule.ii, loose.schedule.buffers, slots)
-    # But that the interval of the crowd counts in whole steps, where II is that.
-    step = time_unit(program) * round(program.work.trips)
+    # But that the interval of the contention counts in whole steps, where II is that.
+    step = time_unit(program) * round(program.work.k_iterations)
     assert 0 <= loose.schedule.prediction.main - same.main < step

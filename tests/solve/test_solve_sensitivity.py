@@ -90,10 +90,10 @@ def test_more_never_costs_and_is_the_best_there(h200: Machine, kib: int) -> None
 
 
 @pytest.mark.usefixtures("few")
-def test_what_the_compiler_spoiled_stays_out(h200: Machine) -> None:
+def test_what_the_compiler_rejected_stays_out(h200: Machine) -> None:
     first, _ = solved(h200)
-    spoiled = frozenset({first.schedule.structure})
-    best, certificate = Search(REGION, h200, MARGIN, rejected=spoiled).run()
+    rejected = frozenset({first.schedule.structure})
+    best, certificate = Search(REGION, h200, MARGIN, rejected=rejected).run()
     found = sensitivity(best, certificate)
     assert found.base.schedule == best.schedule
     assert first.schedule.structure not in {e.verified.schedule.structure for e in found.effects}

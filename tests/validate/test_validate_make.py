@@ -103,8 +103,8 @@ def test_predicted_again(perfect: Validation) -> None:
     assert predict_again(perfect, machine, silent) == perfect
 
 
-@pytest.mark.parametrize("storers", [False, True])
-def test_predicted_again_with_the_stores_as_they_were(storers: bool) -> None:
+@pytest.mark.parametrize("store_warps", [False, True])
+def test_predicted_again_with_the_stores_as_they_were(store_warps: bool) -> None:
     card = load_machine("h200")
     g = GraphBuilder("many_tiles")
     p = g.matmul(g.input("x", (4096, 1024), "bf16"), g.input("w", (4096, 1024), "bf16"), transpose_b=True)
@@ -113,13 +113,13 @@ def test_predicted_again_with_the_stores_as_they_were(storers: bool) -> None:
     program = lower(found, Structure(64, 256, 64, 2, 4, Sharing.ROWS, True, False, 2, 4), card)
     solved = solve(program, card, DEFAULT_MARGIN).schedule
     assert solved is not None
-    assert solved.buffers.storer  # several tiles a block
-    again = started_by(solved, program, card, storers=storers)
-    assert again.buffers.storer == storers
+    assert solved.buffers.store_warp  # several tiles a block
+    again = started_by(solved, program, card, store_warps=store_warps)
+    assert again.buffers.store_warp == store_warps
     slots = [depth for _, depth in again.rings]
     assert again.prediction == predict(program, card, again.ii, again.buffers, slots)
-    assert (again == solved) == storers
-    assert (again.prediction.epilogue > solved.prediction.epilogue) != storers
+    assert (again == solved) == store_warps
+    assert (again.prediction.epilogue > solved.prediction.epilogue) != store_warps
 
 
 def test_a_folder_that_is_not_empty(made: Path, graph_file: Path) -> None:

@@ -63,7 +63,7 @@ def test_one_without_room_beside_others_is_checked_alone(
     monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TRUTH_CROWD", str(tmp_path / "before"))
-    found = measured_with(monkeypatch, folder, check={"one/01": "crowded"})
+    found = measured_with(monkeypatch, folder, check={"one/01": "contended"})
     assert (tmp_path / "before").exists()
     assert set(statuses(found).values()) == {"ok"}
     assert len(found.rows) == 9

@@ -116,10 +116,10 @@ def test_the_page_shows_published_schedules_beside_the_first_choice() -> None:
     assert "Published" not in docs.page([("model/fake.json", found)])
     graph = found.graphs[0]
     first, other, *rest = graph.made.candidates
-    asked = replace(other, overlap="slab by slab", structure={"columns": 128, "consumers": 3})
+    asked = replace(other, overlap="K-block by K-block", structure={"columns": 128, "consumers": 3})
     made = replace(graph.made, candidates=(first, asked, *rest))
     shown = replace(found, graphs=(replace(graph, made=made), *found.graphs[1:]))
-    line = "- one: first choice 10.0 (10.0), slab by slab, 3 consumers 12.5 (12.0)"
+    line = "- one: first choice 10.0 (10.0), K-block by K-block, 3 consumers 12.5 (12.0)"
     assert line in docs.page([("model/fake.json", shown)]).splitlines()
 
 

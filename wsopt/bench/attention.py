@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wsopt.bench.eager_source import Inapplicable
-from wsopt.bench.raw_region import ROW, SLAB, STREAM, RawItem, RawOutput, RawRegion, RawView
+from wsopt.bench.raw_region import K_BLOCK, ROW, STREAM, RawItem, RawOutput, RawRegion, RawView
 from wsopt.bench.scores import Bound, Expr, Sum, Term, bounds_of, expression, leaves, linear, neat, peel_masks
 from wsopt.primitives import Family, family_of
 
@@ -75,7 +75,7 @@ def _products(region: RawRegion) -> tuple[RawItem, RawItem]:
     products = [item for item in region.body if item.op == "product"]
     if not products:
         raise Inapplicable("its loop computes nothing but products")
-    scores = [item for item in products if item.spans == SLAB]
+    scores = [item for item in products if item.spans == K_BLOCK]
     sums = [item for item in products if item.args]
     if len(scores) != 1 or len(sums) != 1 or len(products) != 2:
         raise Inapplicable(
@@ -139,7 +139,7 @@ def _conditions(term: Term) -> tuple[Term, ...]:
 def _total(region: RawRegion, weights: RawItem, sums: RawItem) -> RawItem:
     """The sum of the weights, decayed as the second product is."""
     for item in region.body:
-        if item.op == "sum" and item.args == (weights.name,) and item.decay == sums.decay:
+        if item.op == "sum" and item.args == (weights.name,) and item.rescale == sums.rescale:
             return item
     raise Inapplicable("its weights are not divided by their sum")
 

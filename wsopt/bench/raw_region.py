@@ -12,7 +12,7 @@ from typing import Any
 from wsopt.runtime.raw_graph import WORDS, Operand
 
 ROW, STREAM, COLUMN, INNER, BATCH, GROUP = "row", "stream", "column", "inner", "batch", "group"
-SLAB, TILE = frozenset({ROW, STREAM}), frozenset({ROW, COLUMN})
+K_BLOCK, TILE = frozenset({ROW, STREAM}), frozenset({ROW, COLUMN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class RawItem:
     op: str
     args: tuple[Operand, ...]
     spans: frozenset[str]
-    decay: str | None = None
+    rescale: str | None = None
     left: RawView | None = None
     right: RawView | None = None
 
@@ -71,7 +71,7 @@ class RawOutput:
 
 @dataclass(frozen=True, slots=True)
 class RawRegion:
-    """What a kernel computes: `body` slab by slab, `statements` after its loop; `sources` by their names."""
+    """What a kernel computes: `body` K-block by K-block, `statements` after its loop; `sources` by their names."""
 
     extents: Mapping[str, int]
     body: tuple[RawItem, ...]
@@ -101,14 +101,14 @@ def _item(data: Mapping[str, Any]) -> RawItem:
         args = tuple(WORDS.get(arg, arg) for arg in data["args"])
         return RawItem(name, data["primitive"], args, frozenset(data["spans"]))
     if "kind" in data:
-        return RawItem(name, data["kind"], (data["value"],), frozenset({ROW}), data["decay"])
+        return RawItem(name, data["kind"], (data["value"],), frozenset({ROW}), data["rescale"])
     value = isinstance(data["left"], str)
     return RawItem(
         name,
         "product",
         (data["left"],) if value else (),
         frozenset(data["spans"]),
-        data["decay"],
+        data["rescale"],
         None if value else _view(data["left"]),
         _view(data["right"]),
     )

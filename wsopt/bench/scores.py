@@ -151,7 +151,7 @@ def peel_masks(score: Sum) -> tuple[Sum, tuple[Term, ...]]:
 
 def _conjuncts(condition: Term) -> list[Term]:
     match condition:
-        case Expr("inside_stream"):  # padding of the last slab: no element of the tensors is outside
+        case Expr("inside_stream"):  # padding of the last K-block: no element of the tensors is outside
             return []
         case Expr("logical_and", args):
             return [part for arg in args for part in _conjuncts(arg)]

@@ -59,8 +59,8 @@ CHAIN_ASM: dict[str, str] = {
 
 COLUMNS = (32, 64, 128)
 MMA_COLUMNS = (8, 16, 32, 64, 128, 256)
-SLABS = (1, 4)
-MMA_PER_SLAB = 4
+K_BLOCKS = (1, 4)
+MMA_PER_K_BLOCK = 4
 BOXES = ((8, 64), (64, 64), (128, 64), (256, 64), (128, 32), (128, 16))
 DEPTHS = (1, 2, 4, 6)
 
@@ -115,11 +115,11 @@ def _shared(op: str, bits: int, columns: int, swizzle: int, turned: bool = False
 
 
 def mma_program(
-    dtype: str, columns: int, slabs: int, registers: bool = False, timed: str = "loop"
+    dtype: str, columns: int, k_blocks: int, registers: bool = False, timed: str = "loop"
 ) -> Program:
-    """Tensor instructions on `columns` columns, `slabs` slabs of four an iteration, left operand by choice."""
+    """Tensor instructions on `columns` columns, `k_blocks` K-blocks of four an iteration, left operand by choice."""
     constants = (
-        *(("DTYPE", dtype), ("COLUMNS", columns), ("ISSUES", slabs)),
+        *(("DTYPE", dtype), ("COLUMNS", columns), ("ISSUES", k_blocks)),
         *(("REGISTERS", registers), ("TIMED", timed)),
     )
     return Program("tensor", "kernel", constants, registers=168)
@@ -134,14 +134,14 @@ def _tensor() -> list[Probe]:
                 # 128 sums, the operand and the rest of a thread do not fit 168 registers.
                 if (kept and columns == 256) or (dtype == "f16" and (kept or columns < 64)):
                     continue
-                for slabs in SLABS:
-                    name = f"mma.{dtype}.{place}.{columns}.{slabs}"
-                    groups = (1, 2, 3) if slabs > 1 else (1,)
-                    found += _roles(name, mma_program(dtype, columns, slabs, kept), groups)
+                for k_blocks in K_BLOCKS:
+                    name = f"mma.{dtype}.{place}.{columns}.{k_blocks}"
+                    groups = (1, 2, 3) if k_blocks > 1 else (1,)
+                    found += _roles(name, mma_program(dtype, columns, k_blocks, kept), groups)
     for columns in (64, 128, 256):
-        for slabs in (1, 2, 4):
-            program = mma_program("bf16", columns, slabs, timed="issue")
-            found += _roles(f"mma_issue.bf16.{columns}.{slabs}", program, (1,))
+        for k_blocks in (1, 2, 4):
+            program = mma_program("bf16", columns, k_blocks, timed="issue")
+            found += _roles(f"mma_issue.bf16.{columns}.{k_blocks}", program, (1,))
     return found
 
 

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from wsopt.calibrate.catalog import COLUMNS, MMA_PER_SLAB, SCALAR_ASM
+from wsopt.calibrate.catalog import COLUMNS, MMA_PER_K_BLOCK, SCALAR_ASM
 from wsopt.calibrate.samples import Document, middle, spread
 
 Values = Mapping[str, float]
@@ -168,7 +168,7 @@ def _scalars() -> dict[str, Formula]:
 def _mma(place: str, columns: int, dtype: str = "bf16") -> Formula:
     """Cycles of a tensor instruction where two warpgroups keep the tensor core busy."""
     name = f"mma.{dtype}.{place}.{columns}.4.2"
-    return lambda v: v[name] / (2 * 4 * MMA_PER_SLAB)
+    return lambda v: v[name] / (2 * 4 * MMA_PER_K_BLOCK)
 
 
 def _mma_least(part: int) -> Formula:
@@ -177,15 +177,15 @@ def _mma_least(part: int) -> Formula:
 
 
 def _mma_latency(place: str, columns: int) -> Formula:
-    """What one slab takes beyond its time in the tensor core, the wait included."""
+    """What one K-block takes beyond its time in the tensor core, the wait included."""
     name, each = f"mma.bf16.{place}.{columns}.1.1", _mma(place, columns)
-    return lambda v: v[name] - MMA_PER_SLAB * each(v)
+    return lambda v: v[name] - MMA_PER_K_BLOCK * each(v)
 
 
 def _mma_queue(v: Values) -> float:
     """Tensor instructions not yet done when the last of sixteen has been issued."""
     each = _mma("shared", 128)(v)
-    return 4 * MMA_PER_SLAB - v["mma_issue.bf16.128.4.1"] / each
+    return 4 * MMA_PER_K_BLOCK - v["mma_issue.bf16.128.4.1"] / each
 
 
 FORMULAS: Mapping[str, Formula] = {
@@ -195,7 +195,7 @@ FORMULAS: Mapping[str, Formula] = {
     "mma_least_cycles_per_column": _mma_least(1),
     "mma_least_cycles_registers": _mma("registers", 8),
     "mma_queue": _mma_queue,
-    "latency.wgmma_issue": lambda v: v["mma_issue.bf16.128.1.1"] / MMA_PER_SLAB,
+    "latency.wgmma_issue": lambda v: v["mma_issue.bf16.128.1.1"] / MMA_PER_K_BLOCK,
     "latency.wgmma_latency": _mma_latency("shared", 128),
     "latency.wgmma_latency_registers": _mma_latency("registers", 128),
     "latency.mbarrier_wait": lambda v: v["sync.wait.4"] - v["sync.barrier.4"],

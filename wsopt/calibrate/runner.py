@@ -93,8 +93,8 @@ def _roles(runner: Runner, probe: Probe) -> dict[str, float]:
     assert probe.program is not None
     rest = constant_arguments(probe.program)
 
-    def launch(trips: int) -> None:
-        lengths = [trips if place < probe.groups else 0 for place in range(3)]
+    def launch(k_iterations: int) -> None:
+        lengths = [k_iterations if place < probe.groups else 0 for place in range(3)]
         kernel(runner._out, runner._sink, *lengths, 0.5, *rest)
 
     slopes = runner._slope(launch, blocks, (SHORT, LONG))[:, : probe.groups].max(dim=1).values
@@ -106,8 +106,8 @@ def _alone(runner: Runner, probe: Probe) -> dict[str, float]:
     assert probe.program is not None
     rest = [*([0] if "third" in probe.options else []), *constant_arguments(probe.program)]
 
-    def launch(trips: int) -> None:
-        kernel(runner._out, runner._sink, trips, *rest)
+    def launch(k_iterations: int) -> None:
+        kernel(runner._out, runner._sink, k_iterations, *rest)
 
     slopes = runner._slope(launch, blocks, (SHORT, LONG))[:, 0]
     return {"": float(slopes.median()) / probe.per}
@@ -136,11 +136,11 @@ def _stream(runner: Runner, probe: Probe, first: list[int]) -> dict[str, float]:
     longest = STREAM if probe.blocks or far else LONG_STREAM
     lengths = (longest // 4, longest)
 
-    def launch(trips: int) -> None:
-        height = rows * (math.ceil(trips * wide / columns) if far else 1)
+    def launch(k_iterations: int) -> None:
+        height = rows * (math.ceil(k_iterations * wide / columns) if far else 1)
         apart = 0 if probe.place is Place.SAME else height
         begin = runner._fresh_rows(blocks * height) if far else 0
-        kernel(descriptor, runner._out, trips, *first, begin, apart, height, columns, *rest)
+        kernel(descriptor, runner._out, k_iterations, *first, begin, apart, height, columns, *rest)
 
     launch(lengths[0])
     short, short_ms = runner._cycles(lambda: launch(lengths[0]), blocks)
@@ -202,25 +202,25 @@ def _sustained(runner: Runner, probe: Probe) -> dict[str, float]:
     assert probe.program is not None
     rest = constant_arguments(probe.program)
     settings = dict(probe.program.constants)
-    slabs, columns = int(settings["ISSUES"]), int(settings["COLUMNS"])
+    k_blocks, columns = int(settings["ISSUES"]), int(settings["COLUMNS"])
 
-    def launch(trips: int) -> None:
-        lengths = [trips if place < probe.groups else 0 for place in range(3)]
+    def launch(k_iterations: int) -> None:
+        lengths = [k_iterations if place < probe.groups else 0 for place in range(3)]
         kernel(runner._out, runner._sink, *lengths, 0.5, *rest)
 
     launch(1)
     found = {}
-    for name, heat_s, trips in ((".cold", 0.0, 64), (".hot", 0.7, 4096)):
+    for name, heat_s, k_iterations in ((".cold", 0.0, 64), (".hot", 0.7, 4096)):
         end = time.monotonic() + heat_s
         while time.monotonic() < end:
             runner._time(lambda: launch(4096))
         cycles, elapsed = [], []
         for _ in range(5):
-            reported, spent = runner._cycles(functools.partial(launch, trips), runner.sms)
+            reported, spent = runner._cycles(functools.partial(launch, k_iterations), runner.sms)
             cycles.append(float(reported[:, : probe.groups].max(dim=1).values.median()))
             elapsed.append(spent)
         slowest = statistics.median(elapsed)
-        flops = runner.sms * probe.groups * trips * slabs * 2 * 64 * columns * 64
+        flops = runner.sms * probe.groups * k_iterations * k_blocks * 2 * 64 * columns * 64
         found[f"{name}.mhz"] = statistics.median(cycles) / (1e3 * slowest)
         found[f"{name}.tflops"] = flops / (slowest * 1e9)
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from wsopt.frontend.types import SLAB, Role, Scalar, Statement
+from wsopt.frontend.types import K_BLOCK, Role, Scalar, Statement
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
 from wsopt.program.steps import BodyItem
@@ -45,7 +45,7 @@ def comparisons(
     item: BodyItem,
     find: Callable[[str], BodyItem | None],
     whole: Callable[[str], bool],
-    tile: frozenset[Role] = SLAB,
+    tile: frozenset[Role] = K_BLOCK,
 ) -> tuple[Comparison, ...]:
     """The comparisons that all have to hold where a statement chooses its first value; none if it is no such choice
     between elements of a `tile`.

@@ -184,12 +184,12 @@ class PieceWriter:
         dtype = output.view.dtype
         operand = self.operands[output.value]
         value = operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
-        if staged.pending and staged.by_storer:
+        if staged.pending and staged.by_store_warp:
             yield WaitFreed(staged.number, staged.awaited, staged.pending, staged.optional)
         elif staged.pending:
             yield StoreWait(staged.pending, staged.optional)
         yield Stage(tile_view(staged.buffer, staged.box, row_role(s.swap)), value)
-        if staged.by_storer:
+        if staged.by_store_warp:
             yield Signal(f"staged.index({staged.number})")
             return
         place = coordinates(staged.box.view, self._places("row", "column"))

@@ -62,7 +62,7 @@ class TmaLoad(Instruction):
 @dataclass(frozen=True, slots=True)
 class Mma(Instruction):
     """Start an asynchronous product. `use` is the expression for `add to what is there`; empty if always. `part` is
-    how many elements of the slab it takes, 0 if all.
+    how many elements of the K-block it takes, 0 if all.
     """
 
     macro: ClassVar[str] = "mma"

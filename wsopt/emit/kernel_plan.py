@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from wsopt.emit.k_block_plan import KBlockPlan
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.rows_plan import RowsPlan
-from wsopt.emit.slab_plan import SlabPlan
 from wsopt.schedule.verified import VerifiedSchedule
 
 
@@ -13,4 +13,4 @@ def kernel_plan(verified: VerifiedSchedule) -> KernelPlan:
     region = verified.program.region
     if region.streams_rows:
         return RowsPlan(verified)
-    return SlabPlan(verified) if region.body else KernelPlan(verified)
+    return KBlockPlan(verified) if region.body else KernelPlan(verified)

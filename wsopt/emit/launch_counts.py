@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.integers import PYTHON, Integer, Name, add, ceil_divide, minimum, multiply, text
+from wsopt.emit.k_block_plan import KBlockPlan
 from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import BLOCKS, PROCESSORS, Check, Message, Relation
 from wsopt.emit.rows_plan import RowsPlan
-from wsopt.emit.slab_plan import SlabPlan
 from wsopt.frontend.types import Role
-from wsopt.perf.slab_costs import inner_extent
+from wsopt.perf.k_block_costs import inner_extent
 
 _SIGNS = {Relation.EQUAL: "==", Relation.AT_LEAST: ">=", Relation.AT_MOST: "<="}
 
 
 def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
-    """Tiles each way, slabs, tiles in all, and the blocks that take them; each of those before it."""
+    """Tiles each way, K-blocks, tiles in all, and the blocks that take them; each of those before it."""
     s = plan.s
     yield "row_tiles", ceil_divide(Name("row_extent"), s.tile_rows)
-    if not isinstance(plan, RowsPlan | SlabPlan):
+    if not isinstance(plan, RowsPlan | KBlockPlan):
         yield "column_tiles", ceil_divide(Name("column_extent"), s.columns)
-        # A whole number of passes; a slab beyond the end is all zeros.
-        yield "trips", multiply(ceil_divide(Name("stream_extent"), s.depth * s.copies), s.copies)
+        # A whole number of passes; a K-block beyond the end is all zeros.
+        yield "k_iterations", multiply(ceil_divide(Name("stream_extent"), s.depth * s.copies), s.copies)
     yield "tiles", tiles(plan)
     yield BLOCKS, minimum(Name(PROCESSORS), Name("tiles")) if s.persistent else Name("tiles")
 
@@ -35,10 +35,12 @@ def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
 def tiles(plan: KernelPlan) -> Integer:
     """Tiles in all, from the tiles each way."""
     names = ["batches"] if plan.has_batch else []
-    if isinstance(plan, SlabPlan) and plan.has_group:
+    if isinstance(plan, KBlockPlan) and plan.has_group:
         names = ["batches", "groups"]
     names.append("row_tiles")
-    return multiply(*map(Name, names if isinstance(plan, RowsPlan | SlabPlan) else [*names, "column_tiles"]))
+    return multiply(
+        *map(Name, names if isinstance(plan, RowsPlan | KBlockPlan) else [*names, "column_tiles"])
+    )
 
 
 def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
@@ -49,7 +51,7 @@ def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         length = region.extent(Role.COLUMN)
         told: Message = ("rows have ", column, f" elements: this schedule reduces rows of {length}")
         yield Check(column, Relation.EQUAL, length, told)
-    if isinstance(plan, SlabPlan):
+    if isinstance(plan, KBlockPlan):
         held = inner_extent(region, plan.verified.machine)
         told = ("the products have ", column, f" columns: this schedule holds up to {s.columns}")
         yield Check(column, Relation.AT_MOST, s.columns, told)
@@ -58,12 +60,12 @@ def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         yield from mask_checks(region)
     elif not isinstance(plan, RowsPlan):
         told = ("the contracted axis is too short for this schedule",)
-        yield Check(Name("trips"), Relation.AT_LEAST, plan.loop().least, told)
+        yield Check(Name("k_iterations"), Relation.AT_LEAST, plan.loop().least, told)
     if s.tail:
         told = ("the contracted axis has ", stream, f" elements: this schedule takes 1 to {s.tail} more than a "
                 f"multiple of {s.depth}")  # fmt: skip
         least = add(stream, s.depth - s.tail)
-        yield Check(multiply(Name("trips"), s.depth), Relation.AT_LEAST, least, told)
+        yield Check(multiply(Name("k_iterations"), s.depth), Relation.AT_LEAST, least, told)
 
 
 def count_lines(plan: KernelPlan) -> tuple[str, ...]:

@@ -34,10 +34,10 @@ def _nothing(slot: str, copy: int) -> tuple[Instruction, ...]:
 class Operands:
     """Expressions of a consumer's loop: operand tiles by value name and slot, registers by value name.
 
-    `tiles` are format strings with `{slot}` for the ring slot; `tails` are those for a last slab that products
-    do not take whole, empty where they do. `cuts` are those for a part of a slab, with its `{first}` element of the
-    streamed axis and its `{length}`, and `parts` are these. `beside` writes the arithmetic on a slot's slab of an
-    iteration.
+    `tiles` are format strings with `{slot}` for the ring slot; `tails` are those for a last K-block that products
+    do not take whole, empty where they do. `cuts` are those for a part of a K-block, with its `{first}` element of
+    the streamed axis and its `{length}`, and `parts` are these. `beside` writes the arithmetic on a slot's K-block of
+    an iteration.
     """
 
     tiles: Mapping[str, str]
@@ -50,9 +50,9 @@ class Operands:
     beside: Callable[[str, int], tuple[Instruction, ...]] = _nothing
 
 
-def slab_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
-    """The parts of a slab of `depth` elements, by first element and length: one instruction's `least`, and the rest
-    in powers of two.
+def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
+    """The parts of a K-block of `depth` elements, by first element and length: one instruction's `least`, and the
+    rest in powers of two.
     """
     found, first = [(0, least)], least
     while first < depth:
@@ -84,11 +84,11 @@ def step_expression(offset: int) -> str:
 
 @dataclass(slots=True)
 class _Unroller:
-    """Writes the passes of a run of `trips` iterations, and counts products as they are issued."""
+    """Writes the passes of a run of `k_iterations` iterations, and counts products as they are issued."""
 
     order: tuple[_Slot, ...]
     operands: Operands
-    trips: int
+    k_iterations: int
     copies: int
     least: int
     issued: list[tuple[str, int]] = field(default_factory=list)
@@ -108,20 +108,20 @@ class _Unroller:
     @property
     def first_peeled(self) -> int:
         """The first pass after the steady ones: the drain, or the pass with the tail if there is one."""
-        return self.trips - (1 if self.operands.tails else 0)
+        return self.k_iterations - (1 if self.operands.tails else 0)
 
     def write(self, number: int) -> tuple[Instruction, ...]:
         """The instructions of one pass."""
         found: list[Instruction] = []
         met: set[int] = set()
         self.waited.clear()
-        at_work = [slot for slot in self.order if 0 <= number - slot.stage < self.trips]
+        at_work = [slot for slot in self.order if 0 <= number - slot.stage < self.k_iterations]
         for slot, after in zip_longest(at_work, at_work[1:]):
             begins = self.products_alone and _returns_earlier(after, slot)
             found.extend(self._operation(slot, number, met, begins=begins))
         if _ends_on_a_product(found):
             found.append(MmaWait(sum(isinstance(one, Mma) for one in found), self._products()))
-        if number < self.trips:
+        if number < self.k_iterations:
             found.append(Advance(self.copies))
         return tuple(found)
 
@@ -133,7 +133,7 @@ class _Unroller:
     def _operation(self, slot: _Slot, number: int, met: set[int], *, begins: bool) -> Iterator[Instruction]:
         iteration = number - slot.stage
         # The counter stops at the last iteration, so in the drain operations are nearer to it.
-        offset = slot.op.copy - (min(number, self.trips) - iteration) * self.copies
+        offset = slot.op.copy - (min(number, self.k_iterations) - iteration) * self.copies
         step = step_expression(offset)
         match slot.op.kind:
             case OpKind.MMA:
@@ -170,7 +170,7 @@ class _Unroller:
     def _parts(self, slot: _Slot, step: str, number: int, *, begins: bool) -> Iterator[Mma]:
         """A product whole, or where it only `begins` before a slot is handed back its parts."""
         operands, iteration = self.operands, number - slot.stage
-        short = bool(operands.tails) and iteration == self.trips - 1
+        short = bool(operands.tails) and iteration == self.k_iterations - 1
         cut = begins and not short and len(operands.parts) > 1
         tiles = operands.tails if short else operands.cuts if cut else operands.tiles
         partial = (slot.op.output or "").startswith("partial:")
@@ -184,13 +184,13 @@ class _Unroller:
         """Whether a product adds to what there is: the first iteration's does not.
 
         A pass of the prologue counts iterations from the first; one that is peeled off the end counts them
-        from the last, and with the fewest trips works on the first one too.
+        from the last, and with the fewest K-iterations works on the first one too.
         """
         if number < self.depth:
             return "False" if iteration == 0 else ""
         if number >= self.first_peeled:
-            away = self.trips - number + slot.stage
-            return f"trips > {away}" if away >= self.least else ""
+            away = self.k_iterations - number + slot.stage
+            return f"k_iterations > {away}" if away >= self.least else ""
         return f"k > {self.depth}" if slot.stage == self.depth else ""
 
     def _wait(self, slot: _Slot, iteration: int) -> Iterator[MmaWait]:
@@ -245,14 +245,14 @@ def consumer_loop(verified: VerifiedSchedule, operands: Operands) -> Loop:
     depth = max(slot.stage for slot in order)
     least = depth + 1 if operands.tails else max(1, depth)
     unroller = _Unroller(order, operands, depth + _UNROLLED, verified.program.structure.copies, least)
-    passes = [unroller.write(number) for number in range(unroller.trips + depth)]
+    passes = [unroller.write(number) for number in range(unroller.k_iterations + depth)]
     steady = passes[depth : unroller.first_peeled]
     if any(one != steady[0] for one in steady):
         raise CheckError(f"kernel {verified.schedule.name}: the streamed loop has no steady state")
     return Loop(
         prologue=tuple(i for one in passes[:depth] for i in one),
         first=depth,
-        peeled=unroller.trips - unroller.first_peeled,
+        peeled=unroller.k_iterations - unroller.first_peeled,
         least=least,
         steady=steady[0],
         drain=tuple(i for one in passes[unroller.first_peeled :] for i in one),

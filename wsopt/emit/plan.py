@@ -15,7 +15,7 @@ from wsopt.emit.extents import parts_text
 from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad, Zero
 from wsopt.emit.names import Names
-from wsopt.emit.pipeline import Operands, consumer_loop, slab_parts
+from wsopt.emit.pipeline import Operands, consumer_loop, k_block_parts
 from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
 from wsopt.frontend.types import FULL, Role, View
@@ -131,8 +131,8 @@ class KernelPlan:
         buffers, outputs = self.verified.schedule.buffers, self.outputs()
         plan = tile_stores(self.program, buffers)
         pools = staging_pools(self.program, buffers, outputs)
-        staged = staged_outputs(plan.stores, outputs, by_storer=buffers.storer)
-        barriers = ("staged", "freed") if buffers.storer else ()
+        staged = staged_outputs(plan.stores, outputs, by_store_warp=buffers.store_warp)
+        barriers = ("staged", "freed") if buffers.store_warp else ()
         return Staging(plan, staged, self.inputs(), pools, barriers)
 
     def pools(self) -> tuple[Pool, ...]:
@@ -189,10 +189,12 @@ class KernelPlan:
                 v: f"tile:{load_name(self.program.region, v, 0, copy)}"
                 for v in views_read(self.program.region)
             }
-            return self.beside().slab({view: tiles[name].format(slot=slot) for view, name in names.items()})
+            return self.beside().k_block(
+                {view: tiles[name].format(slot=slot) for view, name in names.items()}
+            )
 
         least = self.verified.machine.mma_k_bytes * 8 // self.program.region.operand_dtype.bits
-        parts = slab_parts(self.s.depth, least)
+        parts = k_block_parts(self.s.depth, least)
         return Operands(tiles, tails, cuts, parts, self.registers(), "ring", "RING_DEPTH", beside)
 
     def beside(self) -> BesideWriter:
@@ -342,9 +344,9 @@ class KernelPlan:
         return (*self.counts(), "row_extent", "column_extent", *counted)
 
     def counts(self) -> tuple[str, ...]:
-        """Those that say how many tiles there are, and slabs in each."""
+        """Those that say how many tiles there are, and K-blocks in each."""
         batches = ("batches",) if self.has_batch else ()
-        return (*batches, "row_tiles", "column_tiles", "trips")
+        return (*batches, "row_tiles", "column_tiles", "k_iterations")
 
     def reads(self) -> tuple[TensorRead, ...]:
         """How the launcher reads the graph's inputs: one entry for each way that one is used."""

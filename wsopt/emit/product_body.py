@@ -30,7 +30,7 @@ def place_lines(plan: KernelPlan) -> list[str]:
 
 
 def starts_stores(plan: KernelPlan) -> list[str]:
-    """What a consumer stores its tiles with: the descriptors, or the barriers that it shares with its storer."""
+    """What a consumer stores its tiles with: the descriptors, or the barriers that it shares with its store warp."""
     return [*plan.staged().barriers] or [box.descriptor for box in plan.outputs().values()]
 
 
@@ -38,12 +38,12 @@ def consumer_body(plan: KernelPlan) -> str:
     """All that a consumer does for a tile."""
     lines = [*place_lines(plan), *_loop_text(plan), *_epilogue_calls(plan), "visit += 1"]
     if plan.in_turns:
-        lines.append("step += (CONSUMERS - 1) * trips")
+        lines.append("step += (CONSUMERS - 1) * k_iterations")
     return "\n".join(lines)
 
 
-def covering_slabs(verified: VerifiedSchedule) -> int:
-    """The least slabs of a tile with which every pass of a consumer's loop runs; 1 where it computes values."""
+def covering_k_blocks(verified: VerifiedSchedule) -> int:
+    """The least K-blocks of a tile with which every pass of a consumer's loop runs; 1 where it computes values."""
     region = verified.program.region
     if region.body or region.streams_rows:
         return 1
@@ -84,7 +84,7 @@ def _steady_text(plan: KernelPlan, loop: Loop) -> list[str]:
     """The steady passes: one loop, or some of them before the copies of inputs, which stand apart, and the rest."""
     body = text.write(loop.steady)
     variable = "k" if any("k > " in line for line in body.split("\n")) else "_"
-    end = "trips" if plan.s.copies == 1 else f"trips // {plan.s.copies}"
+    end = "k_iterations" if plan.s.copies == 1 else f"k_iterations // {plan.s.copies}"
     end += f" - {loop.peeled}" if loop.peeled else ""
 
     def passing(begin: str, until: str) -> str:
@@ -103,9 +103,9 @@ def _steady_text(plan: KernelPlan, loop: Loop) -> list[str]:
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
-    """The drain with the hand-over of the turn, once the last slab is there and its products are issued.
+    """The drain with the hand-over of the turn, once the last K-block is there and its products are issued.
 
-    The next consumer may go round the ring to that slab's slot: before its copy has ended the barrier's phase
+    The next consumer may go round the ring to that K-block's slot: before its copy has ended the barrier's phase
     would be taken for the one after it.
     """
     issued = max((place for place, one in enumerate(drain, 1) if isinstance(one, Mma)), default=0)

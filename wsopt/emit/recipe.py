@@ -122,10 +122,10 @@ class DealtOrder:
     """The table that says which tiles each persistent block takes: i32, `blocks` + 1 places, then `tiles` numbers.
 
     A block's tiles stand in the table from its own place up to that of the next block. A tile of rows has
-    `end` - `begin` slabs, at least none: expressions of `row`, its first row, and `last_row`, its last. With
+    `end` - `begin` K-blocks, at least none: expressions of `row`, its first row, and `last_row`, its last. With
     `longest_last` tile numbers count rows from the last tile. Tiles are dealt out in the order of their numbers,
-    those of the last `rounds_together` rounds by descending slabs, each to the block that is the first to be done: a
-    tile takes its slabs and one more.
+    those of the last `rounds_together` rounds by descending K-blocks, each to the block that is the first to be done:
+    a tile takes its K-blocks and one more.
     """
 
     tile_rows: int

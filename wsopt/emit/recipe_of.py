@@ -14,6 +14,7 @@ from wsopt.emit.integers import (
     maximum,
     minimum,
 )
+from wsopt.emit.k_block_plan import KBlockPlan
 from wsopt.emit.kernel_plan import kernel_plan
 from wsopt.emit.launch_counts import counts, schedule_checks
 from wsopt.emit.plan import KernelPlan, TensorRead
@@ -34,11 +35,10 @@ from wsopt.emit.recipe import (
     TensorSpec,
 )
 from wsopt.emit.recipe_views import aligned, axis_extents, axis_strides, map_strides, view_checks
-from wsopt.emit.slab_plan import SlabPlan
 from wsopt.emit.tensors import Box
 from wsopt.frontend.types import Output, View
 from wsopt.program.ranges import narrowing
-from wsopt.program.tile_order import ROUNDS_TOGETHER, slabs_between
+from wsopt.program.tile_order import ROUNDS_TOGETHER, k_blocks_between
 from wsopt.schedule.verified import VerifiedSchedule
 
 _BOX_EXTENT = 256
@@ -64,7 +64,7 @@ def launch_recipe(verified: VerifiedSchedule) -> Recipe:
         ),
         arguments=_arguments(plan, reads),
         grid=Name(BLOCKS),
-        order=_order(plan) if isinstance(plan, SlabPlan) and plan.walk() else None,
+        order=_order(plan) if isinstance(plan, KBlockPlan) and plan.walk() else None,
     )
 
 
@@ -154,7 +154,7 @@ def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> tuple[Argumen
 
 
 def _table(plan: KernelPlan) -> tuple[str, ...]:
-    return plan.walk() if isinstance(plan, SlabPlan) else ()
+    return plan.walk() if isinstance(plan, KBlockPlan) else ()
 
 
 def _by_address(
@@ -184,9 +184,11 @@ def _copied_box(box: Box) -> tuple[int, ...]:
 # --- the order of tiles ---------------------------------------------------------------------------------
 
 
-def _order(plan: SlabPlan) -> DealtOrder:
-    bounds, slabs = narrowing(plan.program.region), ceil_divide(Name("stream_extent"), plan.s.depth)
-    begin, end = slabs_between(bounds, Name(ROW), Name(LAST_ROW), 0, slabs, plan.s.depth, minimum, maximum)
+def _order(plan: KBlockPlan) -> DealtOrder:
+    bounds, k_blocks = narrowing(plan.program.region), ceil_divide(Name("stream_extent"), plan.s.depth)
+    begin, end = k_blocks_between(
+        bounds, Name(ROW), Name(LAST_ROW), 0, k_blocks, plan.s.depth, minimum, maximum
+    )
     return DealtOrder(
         plan.s.tile_rows, Name("row_extent"), begin, end, plan.longest_last, ROUNDS_TOGETHER, Name("tiles"),
         Name(BLOCKS),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wsopt import __version__
-from wsopt.emit import inputs, storer, text
+from wsopt.emit import inputs, store_warp, text
 from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.called import called
 from wsopt.emit.calls import calls
@@ -15,19 +15,19 @@ from wsopt.emit.held import layout_constants
 from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.integers import text as integer_text
+from wsopt.emit.k_block_plan import KBlockPlan
+from wsopt.emit.k_block_source import k_block_constants, k_block_context, k_block_layouts
 from wsopt.emit.kernel_plan import kernel_plan
 from wsopt.emit.launch_counts import check_lines, count_lines, tiles
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.product_body import consumer_body, coordinates, epilogue_parameters, starts_stores
 from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.rows_source import rows_constants, rows_context
-from wsopt.emit.slab_plan import SlabPlan
-from wsopt.emit.slab_source import slab_constants, slab_context, slab_layouts
 from wsopt.emit.tensors import TORCH, Box
-from wsopt.frontend.types import SLAB, Output, Role
+from wsopt.frontend.types import K_BLOCK, Output, Role
 from wsopt.perf.costs import mma_instructions
-from wsopt.perf.slab_costs import inner_extent, product_instructions
-from wsopt.program.beside import slab_layout
+from wsopt.perf.k_block_costs import inner_extent, product_instructions
+from wsopt.program.beside import k_block_layout
 from wsopt.program.program import OpKind
 from wsopt.runtime.text import launcher_text
 from wsopt.schedule.verified import VerifiedSchedule
@@ -61,7 +61,7 @@ def _loader_body(plan: KernelPlan) -> str:
         *plan.slot_loads(),
         Advance(1),
     ]
-    return "for k in range(trips):\n    slot = step % RING_DEPTH\n" + text.block(text.write(fill))
+    return "for k in range(k_iterations):\n    slot = step % RING_DEPTH\n" + text.block(text.write(fill))
 
 
 def _vector_arguments(plan: KernelPlan) -> list[str]:
@@ -109,7 +109,7 @@ def _allocations(plan: KernelPlan) -> list[str]:
         lines += inputs.input_allocations(plan, consumer)
         for pool in plan.pools():
             lines.append(text.allocate(f"{pool.name}_{consumer}", pool.box.gluon, str(pool.count), pool.box))
-        lines += storer.allocations(plan, consumer)
+        lines += store_warp.allocations(plan, consumer)
     return lines
 
 
@@ -119,7 +119,7 @@ def _barriers(plan: KernelPlan) -> list[tuple[str, list[tuple[str, int]]]]:
     found = [("RING_DEPTH", [("ring_full", 1), ("ring_empty", readers)])]
     if plan.in_turns:
         found.append(("CONSUMERS", [("turn", 1)]))
-    return [*found, *inputs.input_barriers(plan), *storer.barriers(plan)]
+    return [*found, *inputs.input_barriers(plan), *store_warp.barriers(plan)]
 
 
 def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
@@ -138,15 +138,15 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
     if plan.program.region.whole_rows:
         found.append(("ROW_LENGTH", str(plan.program.region.extent(Role.COLUMN)), "elements of a row"))
     if plan.program.region.beside:
-        layout = slab_layout(plan.program.region, s, plan.verified.machine).text()
+        layout = k_block_layout(plan.program.region, s, plan.verified.machine).text()
         found.append(
-            ("SLAB_LAYOUT", layout, "how a slab lies in a consumer's registers, beside the products")
+            ("K_BLOCK_LAYOUT", layout, "how a k_block lies in a consumer's registers, beside the products")
         )
     if s.tail:
-        found.append(("TAIL", str(s.tail), "of the last slab, what products take: the rest is zeros"))
+        found.append(("TAIL", str(s.tail), "of the last k_block, what products take: the rest is zeros"))
     if any(one.along_columns for one in plan.held().values()):
         found += layout_constants(s, plan.verified.machine)
-    return [*found, *inputs.input_constants(plan), *storer.constants(plan)]
+    return [*found, *inputs.input_constants(plan), *store_warp.constants(plan)]
 
 
 def _numbers(written: str) -> list[tuple[str, str, str]]:
@@ -280,7 +280,7 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
 
 def _products(plan: KernelPlan) -> dict[str, Any]:
     """What the device part needs where the loop is products alone."""
-    storing = storer.parameters(plan) if plan.staged().barriers else []
+    storing = store_warp.parameters(plan) if plan.staged().barriers else []
     return {
         "device": "products.jinja",
         "operand_layout": False,
@@ -292,15 +292,15 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
         "epilogue_parameters": epilogue_parameters(plan),
         "consumer_parameters": _consumer_parameters(plan),
         "consumer_body": consumer_body(plan),
-        "first_step": "index * trips" if plan.in_turns else "0",
+        "first_step": "index * k_iterations" if plan.in_turns else "0",
         "first_tile": "gl.program_id(0)" + (" + index * gl.num_programs(0)" if plan.in_turns else ""),
         "tile_stride": ("CONSUMERS * " if plan.in_turns else "") + "gl.num_programs(0)",
         "registers": plan.all_registers(),
         "allocations": _allocations(plan),
         "barriers": _barriers(plan),
-        "storer_parameters": storing,
-        "storer_body": storer.body(plan) if storing else "",
-        "storer_leaves": storer.leaves_stores(plan),
+        "store_warp_parameters": storing,
+        "store_warp_body": store_warp.body(plan) if storing else "",
+        "store_warp_leaves": store_warp.leaves_stores(plan),
         "partitions": text.partitions(
             plan, _loader_parameters(plan), _consumer_parameters(plan), set(_buffers(plan)), storing
         ),
@@ -308,15 +308,15 @@ def _products(plan: KernelPlan) -> dict[str, Any]:
     }
 
 
-def _slabs(plan: SlabPlan) -> dict[str, Any]:
+def _k_blocks(plan: KBlockPlan) -> dict[str, Any]:
     """What the device part needs where the loop computes values."""
-    device = slab_context(plan)
+    device = k_block_context(plan)
     written = device["loops"] + text.write(plan.piece())
-    layouts = [*_register_layouts(plan), *slab_layouts(plan)]
+    layouts = [*_register_layouts(plan), *k_block_layouts(plan)]
     return device | {
         "operand_layout": True,
         "register_layouts": layouts,
-        "constants": [*slab_constants(plan), *_numbers(written)],
+        "constants": [*k_block_constants(plan), *_numbers(written)],
         **called(written),
         "uses_lane_sums": "lane_sums(" in written,
         "uses_by_lanes": "by_lanes(" in written,
@@ -331,7 +331,7 @@ def _rows(plan: RowsPlan) -> dict[str, Any]:
 def _context(plan: KernelPlan) -> dict[str, Any]:
     if isinstance(plan, RowsPlan):
         return _shared(plan) | _rows(plan)
-    return _shared(plan) | (_slabs(plan) if isinstance(plan, SlabPlan) else _products(plan))
+    return _shared(plan) | (_k_blocks(plan) if isinstance(plan, KBlockPlan) else _products(plan))
 
 
 def emit(verified: VerifiedSchedule) -> str:
@@ -349,8 +349,8 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     plan = kernel_plan(verified)
     if isinstance(plan, RowsPlan):
         return 0
-    if isinstance(plan, SlabPlan):
-        return _slab_wgmma(plan)
+    if isinstance(plan, KBlockPlan):
+        return _k_block_wgmma(plan)
     loop = plan.loop()
     pauses = plan.verified.schedule.buffers.inputs if plan.refill.apart else int(plan.refill.first > 0)
     steady = loop.steady * (1 + pauses)
@@ -358,17 +358,17 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     region, s = plan.program.region, plan.s
     whole = mma_instructions(region, s, verified.machine)
     count = sum(whole * (one.part or s.depth) // s.depth for one in products)
-    if s.tail:  # each product meets the last slab once
+    if s.tail:  # each product meets the last K-block once
         short = mma_instructions(region, replace(s, depth=s.tail), verified.machine)
         count -= (whole - short) * sum(op.kind is OpKind.MMA and op.consumer == 0 for op in plan.program.loop)
     return count * s.consumers
 
 
-def _slab_wgmma(plan: SlabPlan) -> int:
-    """The same where the loop computes values: each loop over slabs has its products."""
+def _k_block_wgmma(plan: KBlockPlan) -> int:
+    """The same where the loop computes values: each loop over K-blocks has its products."""
     s, region, machine = plan.s, plan.program.region, plan.verified.machine
     deep = {
-        c.name: inner_extent(region, machine) if c.spans == SLAB else s.depth for c in region.contractions
+        c.name: inner_extent(region, machine) if c.spans == K_BLOCK else s.depth for c in region.contractions
     }
     groups = s.consumer_warps // machine.warps_per_warpgroup
     count = 0

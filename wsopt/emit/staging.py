@@ -43,7 +43,7 @@ class StagedOutput:
     box: Box
     waits: tuple[int | None, ...]
     number: str
-    by_storer: bool
+    by_store_warp: bool
 
     @property
     def buffer(self) -> str:
@@ -78,7 +78,7 @@ class StagedOutput:
 @dataclass(frozen=True, slots=True)
 class Staging:
     """Everything about the buffers of a tile's stores, by output; `barriers` are those that the consumer shares with
-    its storer, if it has one.
+    its store warp, if it has one.
     """
 
     plan: Stores
@@ -109,7 +109,7 @@ class Staging:
 
 
 def staged_outputs(
-    stores: tuple[Store, ...], outputs: dict[str, Box], *, by_storer: bool
+    stores: tuple[Store, ...], outputs: dict[str, Box], *, by_store_warp: bool
 ) -> dict[str, StagedOutput]:
     """How each output is staged, by name."""
     found = {}
@@ -117,5 +117,5 @@ def staged_outputs(
         waits = tuple(store.pending for store in stores if store.output == name)
         number = f"piece * {len(outputs)}" if len(outputs) > 1 else "piece"
         number += f" + {place}" if place else ""
-        found[name] = StagedOutput(box, waits, number, by_storer)
+        found[name] = StagedOutput(box, waits, number, by_store_warp)
     return found

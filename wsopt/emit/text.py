@@ -79,15 +79,15 @@ def barrier(name: str, count: str) -> str:
 
 
 def partitions(
-    plan: KernelPlan, loader: list[str], consumer: list[str], own: set[str], storer: Sequence[str] = ()
+    plan: KernelPlan, loader: list[str], consumer: list[str], own: set[str], store_warp: Sequence[str] = ()
 ) -> list[tuple[str, list[str]]]:
-    """Each partition with its arguments: a consumer has buffers of its `own`, which its storer sees too. Both have
-    their number for the last parameter.
+    """Each partition with its arguments: a consumer has buffers of its `own`, which its store warp sees too. Both
+    have their number for the last parameter.
     """
     parameters = {
         PartitionRole.CONSUMER: consumer,
         PartitionRole.LOADER: loader,
-        PartitionRole.STORER: storer,
+        PartitionRole.STORE_WARP: store_warp,
     }
     found = []
     for partition in plan.verified.schedule.partitions:

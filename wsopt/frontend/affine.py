@@ -87,7 +87,7 @@ def _at_most(pool: Pool, low: Term, high: Term, slack: int) -> tuple[Bound, ...]
 def bounds_of(pool: Pool, condition: Term) -> tuple[Bound, ...] | None:
     """The bounds that a comparison is, all of which have to hold; None if it is none of indices.
 
-    Only bounds whose coefficients are -1, 0 and 1 are given: those that slabs are split by.
+    Only bounds whose coefficients are -1, 0 and 1 are given: those that K-blocks are split by.
     """
     if not isinstance(condition, str):
         return None

@@ -16,7 +16,7 @@ from wsopt.frontend.merge import RawView, merge_views
 from wsopt.frontend.nodes import OUTPUTS
 from wsopt.frontend.types import (
     FULL,
-    SLAB,
+    K_BLOCK,
     Bound,
     Contraction,
     End,
@@ -182,8 +182,8 @@ class _Assembly:
         if value.primitive in ("product", "contract"):
             return self._contraction(value, own, args)
         if value.primitive in REDUCTIONS:
-            decay = str(args[1]) if len(args) > 1 else None
-            return Reduction(own, REDUCTIONS[value.primitive], str(args[0]), decay)
+            rescale = str(args[1]) if len(args) > 1 else None
+            return Reduction(own, REDUCTIONS[value.primitive], str(args[0]), rescale)
         return Statement(own, self._primitive(value), args, value.spans, value.dtype)
 
     def _primitive(self, value: Value) -> str:
@@ -206,7 +206,7 @@ class _Assembly:
         assert left is not None, "both operands of a product in the loop are inputs"
         if Role.STREAM in left.roles:  # the product is written with its sides exchanged
             left, right = right, left
-        return Contraction(name, left, right, False, SLAB)
+        return Contraction(name, left, right, False, K_BLOCK)
 
 
 def _uses(flow: Flow, live: frozenset[str]) -> frozenset[str]:

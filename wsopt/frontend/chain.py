@@ -19,7 +19,7 @@ from wsopt.frontend.loop_axes import LoopAxes, input_path, is_view
 from wsopt.frontend.merge import RawView
 from wsopt.frontend.nodes import SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.roles import chain_axes, chained_products
-from wsopt.frontend.types import SLAB, Role
+from wsopt.frontend.types import K_BLOCK, Role
 from wsopt.frontend.values import Flow, Pool
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node
@@ -108,7 +108,7 @@ def _product(chain: Chain, node: Node) -> Term:
     if node.name not in chain.last:
         return chain.pool.make("product", (), DType.F32, node.name, (node.name, 0))
     left = _term(chain, node, 0)
-    if chain.pool.spans(left) != SLAB:
+    if chain.pool.spans(left) != K_BLOCK:
         raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
     return chain.pool.make("contract", (left,), DType.F32, node.name, (node.name, 0))
 

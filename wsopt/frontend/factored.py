@@ -2,7 +2,7 @@
 
 A factor of a row commutes with the contraction: x r @ w is (x @ w) r, also where x r was rounded for the tensor
 core (GRAPH.md, 'What a compiler may change'). So the operand is the tensor as it lies in memory, the row's
-reduction is computed beside the products from the same slabs, and the factor is applied after the loop.
+reduction is computed beside the products from the same K-blocks, and the factor is applied after the loop.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _matmul(graph: Graph, product: Value) -> Node:
 
 
 def _check_reductions(chain: Chain, flow: Flow) -> None:
-    """Refuse what a consumer cannot reduce from its operand's slabs alone."""
+    """Refuse what a consumer cannot reduce from its operand's K-blocks alone."""
     pool = flow.pool
     sinks = [name for name, value in flow.live() if value.primitive in REDUCTIONS]
     operands = {value.args[0] for _, value in flow.live() if value.primitive == "contract"}
@@ -150,7 +150,7 @@ def _check_reductions(chain: Chain, flow: Flow) -> None:
         for read, value in reads.items():
             if value.primitive.startswith(("inside_", "iota_")):
                 raise LoweringError(
-                    f"node {pool[name].node}: a reduction beside a product counts all elements of a slab, and "
+                    f"node {pool[name].node}: a reduction beside a product counts all elements of a K-block, and "
                     "those beyond the end are zero; sums of what is zero there are lowered"
                 )
             if value.primitive == "source" and read not in operands:

@@ -1,7 +1,7 @@
 """Affine predicates of the loop: which elements count at all, and what is computed where all of them do.
 
 A condition is a conjunction of comparisons of indices. Where every sum and maximum of the loop ignores what
-one of them excludes, it is a bound of the loop: slabs outside are skipped, and slabs inside need no mask.
+one of them excludes, it is a bound of the loop: K-blocks outside are skipped, and K-blocks inside need no mask.
 """
 
 from __future__ import annotations

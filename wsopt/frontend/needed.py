@@ -2,7 +2,7 @@
 
 Bounds of the loop leave each row a range of the streamed axis. What lies outside adds nothing to any result, so
 a bound that counted it would let a masked kernel seem to beat the machine. Ranges are taken element by element,
-not in slabs: they belong to the graph and no structure changes them.
+not in K-blocks: they belong to the graph and no structure changes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from wsopt.frontend.types import SLAB, Bound, Region, Role, View
+from wsopt.frontend.types import K_BLOCK, Bound, Region, Role, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def needed_bytes(region: Region) -> int:
     """Bytes that any kernel for the region moves: every tensor once, less what no element that counts reads."""
     if not region.bounds:
         return region.compulsory_bytes
-    products = (*region.operands, *region.residents)
+    products = (*region.operands, *region.stationary_operands)
     inputs = [*products, *(source.view for source in region.sources)]
     found: dict[str, int] = {}
     for view in inputs:
@@ -79,10 +79,10 @@ def needed_bytes(region: Region) -> int:
 def _read(region: Region, view: View) -> int:
     """Bytes of a tensor that elements that count read. Rows of a source may be read after the loop: all count."""
     some, stream = kept(region), region.extent(Role.STREAM)
-    if frozenset(view.roles) >= SLAB:
+    if frozenset(view.roles) >= K_BLOCK:
         return math.ceil(view.nbytes * some.elements / (region.extent(Role.ROW) * stream))
     if Role.STREAM in view.roles:
         return view.nbytes * some.stream // stream
-    if view in region.residents and Role.ROW in view.roles:
+    if view in region.stationary_operands and Role.ROW in view.roles:
         return view.nbytes * some.rows // region.extent(Role.ROW)
     return view.nbytes

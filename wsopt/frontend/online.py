@@ -1,7 +1,7 @@
 """The online form: a maximum that feeds exp(x - max) that feeds linear reductions needs one pass.
 
 With r the running maximum (times a positive number, plus what is fixed for a row), every sum of values in
-proportion to exp2(x - r) is multiplied by exp2(r before - r now) before a slab's own is added; then it is
+proportion to exp2(x - r) is multiplied by exp2(r before - r now) before a K-block's own is added; then it is
 always what it would be had the last r been known from the start.
 """
 
@@ -62,7 +62,7 @@ def _safe_args(pool: Pool, maximum: Term, condition: Term) -> tuple[Term, ...] |
 
 @dataclass(slots=True)
 class _Onliner(Rewriter):
-    """Gives sums their decay. `shifts` are of the old values that vary along the stream, or a refusal."""
+    """Gives sums their rescale factor. `shifts` are of the old values that vary along the stream, or a refusal."""
 
     shifts: dict[str, Shifts | _Refusal] = field(default_factory=dict)
 
@@ -75,8 +75,8 @@ class _Onliner(Rewriter):
         if value.primitive == "reduce_max":
             self._check_maximum(value)
         if value.primitive in ("contract", "reduce_sum"):
-            decay = self._decay(value)
-            return self.copy(value, args if decay is None else (*args, decay))
+            rescale = self._rescale(value)
+            return self.copy(value, args if rescale is None else (*args, rescale))
         if value.primitive not in _SEES_ZERO:
             args = tuple(self._undefined(*pair) for pair in zip(value.args, args, strict=True))
         return self.copy(value, args)
@@ -162,22 +162,22 @@ class _Onliner(Rewriter):
                 f"(node {self.flow.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
             )
 
-    # --- decay --------------------------------------------------------------------------------------
+    # --- rescale factor --------------------------------------------------------------------------------------
 
-    def _decay(self, value: Value) -> Term | None:
-        """What sums so far are multiplied by when a slab comes; None where nothing shifts."""
+    def _rescale(self, value: Value) -> Term | None:
+        """What sums so far are multiplied by when a K-block comes; None where nothing shifts."""
         found = self._of(value.args[0])
         if isinstance(found, _Refusal):
             raise LoweringError(
                 f"node {value.node}: cannot be summed in one pass along the streamed axis; node {found.node}: "
                 f"{found.reason}"
             )
-        decay: Term | None = None
+        rescale: Term | None = None
         for shift in found:
             change = self._make("sub", value, self._with(shift, "before"), self._with(shift, "safe"))
             one = self._make("exp2", value, change)
-            decay = one if decay is None else self._make("mul", value, decay, one)
-        return decay
+            rescale = one if rescale is None else self._make("mul", value, rescale, one)
+        return rescale
 
     def _undefined(self, old: Term, new: Term) -> Term:
         """A complete sum of exp(x - max), not a number where it is meant to be none: in a row of nothing but -inf.
@@ -208,9 +208,9 @@ class _Onliner(Rewriter):
         return self.pool.make(primitive, args, dtype, value.node)
 
     def _with(self, term: Term, form: str) -> Term:
-        """A running term with its maximum as it was before the slab, or made safe where it is -inf.
+        """A running term with its maximum as it was before the K-block, or made safe where it is -inf.
 
-        Before the first element that counts the maximum is -inf. As it was, it makes the decay zero; now, it
+        Before the first element that counts the maximum is -inf. As it was, it makes the rescale factor zero; now, it
         has to be some number, for -inf - -inf is nan.
         """
         if not isinstance(term, str) or not self.flow.pool.needs(term):
@@ -234,7 +234,8 @@ class _Onliner(Rewriter):
 
 
 def make_online(flow: Flow) -> Flow:
-    """The same outputs with sums that need one pass: each `contract` and `reduce_sum` with its decay, if any.
+    """The same outputs with sums that need one pass: each `contract` and `reduce_sum` with its rescale factor, if
+    any.
 
     Raises LoweringError where a value of the loop depends on a reduction that only the whole axis gives.
     """

@@ -1,4 +1,4 @@
-"""What slabs hold beyond the end of the streamed axis, and choices where it would count.
+"""What K-blocks hold beyond the end of the streamed axis, and choices where it would count.
 
 TMA fills a box beyond a tensor's end with zeros. Zeros add nothing to a product of loaded rows, but a score
 of zero takes part in a maximum, and its exponential in a sum.
@@ -138,7 +138,7 @@ def _number(state: State) -> float:
 def pad_stream(
     flow: Flow, extent: int, unmasked: dict[str, Term]
 ) -> tuple[Flow, tuple[Bound, ...], dict[str, Term]]:
-    """The same outputs where slabs reach beyond the end of the streamed axis, with the bound that brings.
+    """The same outputs where K-blocks reach beyond the end of the streamed axis, with the bound that brings.
 
     `unmasked` is from `split_masks`; the pairs of the choices by the end are added to it.
     """

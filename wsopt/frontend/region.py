@@ -48,7 +48,7 @@ def streams_rows(graph: Graph) -> bool:
 
 
 def chain_region(graph: Graph) -> Region:
-    """The region of a graph in which a product feeds a product: its loop computes values, slab by slab."""
+    """The region of a graph in which a product feeds a product: its loop computes values, K-block by K-block."""
     chain = read_chain(graph)
     rows, stream = chain.axes.extent(Role.ROW), chain.axes.extent(Role.STREAM)
     given = chain.flow

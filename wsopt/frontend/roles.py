@@ -12,7 +12,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Dim, matmul_dims
 from wsopt.frontend.loop_axes import LoopAxes, input_path, relate_axes
-from wsopt.frontend.types import SLAB, Role
+from wsopt.frontend.types import K_BLOCK, Role
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
 
@@ -95,10 +95,10 @@ def _assign_first(axes: LoopAxes, node: Node) -> None:
     assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
     _check_held(axes, node, axes.use(node, 0), left[1], "is contracted whole in every step of the loop")
     roles = {role for dim in (-2, -1) for role in axes.axis_roles(node.name, dim)[-1:]}
-    if roles != SLAB:
+    if roles != K_BLOCK:
         raise LoweringError(
             f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
-            "that it feeds; such a product cannot be computed slab by slab"
+            "that it feeds; such a product cannot be computed K-block by K-block"
         )
 
 

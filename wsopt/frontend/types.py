@@ -38,8 +38,8 @@ FULL = frozenset({Role.ROW, Role.COLUMN})
 """The axes of a whole tile, as opposed to a row, a column or a scalar of it."""
 
 
-SLAB = frozenset({Role.ROW, Role.STREAM})
-"""The axes of a tile of values inside the loop: the block's rows by one slab of the streamed axis."""
+K_BLOCK = frozenset({Role.ROW, Role.STREAM})
+"""The axes of a tile of values inside the loop: the block's rows by one K-block of the streamed axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Contraction:
     """One matmul of the region: rows of `left` with columns of `right`.
 
     One that spans rows and columns is summed over the streamed axis; its `left` may be a value of the loop,
-    by name, and with `decay` (a row value of the loop) what was summed before a slab is multiplied by it
+    by name, and with `rescale` (a row value of the loop) what was summed before a K-block is multiplied by it
     first. One that spans rows and the streamed axis contracts the inner axis and is a value of the loop.
     `promote` asks that sums are moved to f32 registers at least every 128 elements (f8 operands).
     """
@@ -95,26 +95,26 @@ class Contraction:
     right: View
     promote: bool
     spans: frozenset[Role] = FULL
-    decay: str | None = None
+    rescale: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """A maximum or a sum along the streamed axis, or of whole rows along the columns, one a row; f32.
 
-    In the loop its name is the running result with the present slab in it, and `name.before` the one without
-    (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `decay`,
-    a row value of the loop, a sum is multiplied by it before the slab's own is added.
+    In the loop its name is the running result with the present K-block in it, and `name.before` the one without
+    (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `rescale`,
+    a row value of the loop, a sum is multiplied by it before the K-block's own is added.
     """
 
     name: str
     kind: str
     value: str
-    decay: str | None = None
+    rescale: str | None = None
 
 
 class End(StrEnum):
-    """What keeps a loop's values from counting what slabs hold beyond the end of the streamed axis."""
+    """What keeps a loop's values from counting what K-blocks hold beyond the end of the streamed axis."""
 
     NOTHING = "nothing"
     """It would not count: zeros add nothing to the loop's sums."""
@@ -191,8 +191,8 @@ class Region:
 
     `statements` are the epilogue's; with reductions among them a tile has whole rows, and without products
     they are all that a tile is for: tiles of rows stream, and each is read, computed and stored. `body` is what
-    one slab of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
-    what each consumer computes beside the products of a slab from its `tiles` of the operands. Outside
+    one K-block of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
+    what each consumer computes beside the products of a K-block from its `tiles` of the operands. Outside
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
     `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
     with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity.
@@ -280,7 +280,7 @@ class Region:
 
     @property
     def streamed_sources(self) -> tuple[Source, ...]:
-        """The sources that vary along the streamed axis: they come slab by slab, as operands do."""
+        """The sources that vary along the streamed axis: they come K-block by K-block, as operands do."""
         return tuple(source for source in self.sources if Role.STREAM in source.spans)
 
     @property
@@ -289,7 +289,7 @@ class Region:
         return tuple(dict.fromkeys((*self.operands, *(s.view for s in self.streamed_sources))))
 
     @property
-    def residents(self) -> tuple[View, ...]:
+    def stationary_operands(self) -> tuple[View, ...]:
         """The products' operands that the loop holds, each once."""
         return tuple(view for view in self._product_views if Role.STREAM not in view.roles)
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from wsopt.frontend.expand import Term
-from wsopt.frontend.types import FULL, SLAB, Role
+from wsopt.frontend.types import FULL, K_BLOCK, Role
 from wsopt.graph.types import DType
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
 """Primitives that reduce a value along the pool's axis, one result a row."""
 
 SINKS = (*REDUCTIONS, "contract")
-"""Primitives whose result is complete only after the loop; a sum or a product may have a decay, last."""
+"""Primitives whose result is complete only after the loop; a sum or a product may have a rescale factor, last."""
 
-_FIXED = {"product": SLAB, "contract": FULL, **dict.fromkeys(REDUCTIONS, frozenset({Role.ROW}))}
+_FIXED = {"product": K_BLOCK, "contract": FULL, **dict.fromkeys(REDUCTIONS, frozenset({Role.ROW}))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ import math
 from wsopt.frontend.types import Contraction, Region, Role, View
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import Cut
+from wsopt.lowering.k_block import lower_k_blocks
 from wsopt.lowering.row_cut import lower_rows
-from wsopt.lowering.slab import lower_slabs
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.perf import costs
 from wsopt.perf.beside import beside_cycles
-from wsopt.perf.pace import Pace, loop_pace, ring_slots, slab_demand
+from wsopt.perf.pace import Pace, k_block_demand, loop_pace, ring_slots
 from wsopt.program.beside import views_read
 from wsopt.program.program import Edge, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
 from wsopt.program.structures import column_role, row_role
@@ -21,18 +21,18 @@ from wsopt.program.types import Placement, Sharing, Space, Structure
 
 
 def load_name(region: Region, view: View, consumer: int | None, copy: int = 0) -> str:
-    """The name of a load and of the tile it fills: by tensor, by consumer where each has its rows, by slab."""
+    """The name of a load and of the tile it fills: by tensor, by consumer where each has its rows, by K-block."""
     name = region.operand_name(view)
-    return (name if consumer is None else f"{name}@{consumer}") + _slab(copy)
+    return (name if consumer is None else f"{name}@{consumer}") + _k_block(copy)
 
 
-def _slab(copy: int) -> str:
-    """The ending of a name that tells the slabs of an iteration apart."""
+def _k_block(copy: int) -> str:
+    """The ending of a name that tells the K-blocks of an iteration apart."""
     return f"#{copy}" if copy else ""
 
 
 def _load(cut: Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
-    """One TMA load of a slab of a streamed tensor."""
+    """One TMA load of a K-block of a streamed tensor."""
     name, machine = load_name(cut.region, view, consumer, copy), cut.machine
     busy = costs.load_cycles(costs.view_lines(cut.s, view, machine), machine, pace.clock_mhz)
     first = machine.first_bytes(machine.latency.tma_load_l2)
@@ -63,15 +63,15 @@ def operand_tiles(
 
 
 def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
-    """One product of a slab; with promotion into partial sums, which a second operation adds up."""
-    name = f"{contraction.name}@{consumer}{_slab(copy)}"
+    """One product of a K-block; with promotion into partial sums, which a second operation adds up."""
+    name = f"{contraction.name}@{consumer}{_k_block(copy)}"
     busy = costs.mma_cycles(cut.region, cut.s, cut.machine)
     latency = cut.machine.latency
     shape = (cut.s.rows, cut.s.columns)
     out = f"partial:{name}" if contraction.promote else f"sum:{contraction.name}@{consumer}"
     cut.values.append(Value(out, shape, DType.F32, Space.REGISTERS, consumer))
-    # The tensor core is shared fairly: a product takes as long as all products of its slab together.
-    crowd = cut.s.at_once * len(cut.region.contractions)
+    # The tensor core is shared fairly: a product takes as long as all products of its K-block together.
+    contention = cut.s.at_once * len(cut.region.contractions)
     cut.ops.append(
         TileOp(
             name=f"mma:{name}",
@@ -86,7 +86,9 @@ def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
                 + latency.mbarrier_wait
             ),
             busy=busy,
-            latency=math.ceil(latency.mbarrier_wait + latency.fence + busy * crowd + latency.wgmma_latency),
+            latency=math.ceil(
+                latency.mbarrier_wait + latency.fence + busy * contention + latency.wgmma_latency
+            ),
             copy=copy,
         )
     )
@@ -95,9 +97,9 @@ def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
 
 
 def _accumulate(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
-    """Adding a slab's partial sums to the sums, which all slabs of all iterations do one after another."""
+    """Adding a K-block's partial sums to the sums, which all K-blocks of all iterations do one after another."""
     total = f"{contraction.name}@{consumer}"
-    name = total + _slab(copy)
+    name = total + _k_block(copy)
     elements = cut.s.rows * cut.s.columns
     groups = cut.s.consumer_warps // cut.machine.warps_per_warpgroup
     cycles = math.ceil(
@@ -124,18 +126,18 @@ def _accumulate(cut: Cut, contraction: Contraction, consumer: int, copy: int) ->
         )
     )
     cut.edges.append(Edge(f"mma:{name}", f"add:{name}", 0))
-    # Partial sums are one set of registers a slab: the next product may not start before they are added up.
+    # Partial sums are one set of registers a K-block: the next product may not start before they are added up.
     cut.edges.append(Edge(f"add:{name}", f"mma:{name}", 1))
-    last = f"add:{total}{_slab(cut.s.copies - 1)}"
+    last = f"add:{total}{_k_block(cut.s.copies - 1)}"
     if copy > 0:
-        cut.edges.append(Edge(f"add:{total}{_slab(copy - 1)}", f"add:{name}", 0))
+        cut.edges.append(Edge(f"add:{total}{_k_block(copy - 1)}", f"add:{name}", 0))
     if copy == cut.s.copies - 1:
         cut.edges.append(Edge(last, f"add:{total}", 1))
 
 
 def _beside(cut: Cut, consumer: int, copy: int) -> None:
-    """What a consumer computes from its operand's tiles beside the products; slab after slab adds to it."""
-    name = f"beside@{consumer}{_slab(copy)}"
+    """What a consumer computes from its operand's tiles beside the products; K-block after K-block adds to it."""
+    name = f"beside@{consumer}{_k_block(copy)}"
     cycles, pipes = beside_cycles(cut.region, cut.s, cut.machine)
     slot = consumer if cut.s.sharing is Sharing.ROWS else 0
     tiles = [load_name(cut.region, view, slot, copy) for view in views_read(cut.region)]
@@ -157,13 +159,13 @@ def _beside(cut: Cut, consumer: int, copy: int) -> None:
         )
     )
     cut.edges.extend(Edge(f"load:{tile}", name, 0) for tile in tiles)
-    before = f"beside@{consumer}{_slab((copy - 1) % cut.s.copies)}"
+    before = f"beside@{consumer}{_k_block((copy - 1) % cut.s.copies)}"
     cut.edges.append(Edge(before, name, int(copy == 0)))
 
 
 def release_name(consumer: int, copy: int) -> str:
-    """The name of a consumer's handing back of the slot of a slab."""
-    return f"release@{consumer}{_slab(copy)}"
+    """The name of a consumer's handing back of the slot of a K-block."""
+    return f"release@{consumer}{_k_block(copy)}"
 
 
 def _release(cut: Cut, consumer: int, copy: int) -> None:
@@ -172,7 +174,7 @@ def _release(cut: Cut, consumer: int, copy: int) -> None:
     readers = (op for op in cut.ops if _is_mma_of(op, consumer, copy))
     cut.release(name, consumer, latency.barrier + latency.mbarrier_arrive, readers, copy=copy)
     if cut.region.beside:
-        cut.edges.append(Edge(f"beside@{consumer}{_slab(copy)}", name, 0))
+        cut.edges.append(Edge(f"beside@{consumer}{_k_block(copy)}", name, 0))
 
 
 def _is_mma_of(op: TileOp, consumer: int, copy: int) -> bool:
@@ -200,9 +202,9 @@ def _ring(cut: Cut) -> RingPlan:
 
 def tile_l2_bytes(region: Region, s: Structure, slot_bytes: int) -> int:
     """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
-    slabs = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
-    slabs_read = slabs if not s.tail else slabs - 1 + s.tail / s.depth
-    return math.ceil(slabs_read * slot_bytes)
+    k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
+    k_blocks_read = k_blocks if not s.tail else k_blocks - 1 + s.tail / s.depth
+    return math.ceil(k_blocks_read * slot_bytes)
 
 
 def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
@@ -212,11 +214,11 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     places, later. Costs are in cycles of `machine`.
     """
     if region.body:
-        return lower_slabs(region, s, machine)
+        return lower_k_blocks(region, s, machine)
     if region.streams_rows:
         return lower_rows(region, s, machine)
     cut = Cut(region, s, machine)
-    pace = loop_pace(slab_demand(region, s, machine), machine, ring_slots(region, s, machine))
+    pace = loop_pace(k_block_demand(region, s, machine), machine, ring_slots(region, s, machine))
     for copy in range(s.copies):
         _loads(cut, copy, pace)
     for consumer in range(cut.s.at_once):
@@ -229,7 +231,7 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     _dependences(cut)
     ring = _ring(cut)
     row, column = row_role(s.swap), column_role(s.swap)
-    trips = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies))
+    k_iterations = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies))
     tiles = (
         region.extent(Role.BATCH)
         * math.ceil(region.extent(row) / s.tile_rows)
@@ -238,7 +240,7 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     return TileProgram(
         region=region,
         structure=s,
-        trips=trips,
+        k_iterations=k_iterations,
         tiles=tiles,
         values=tuple(cut.values),
         ops=tuple(cut.ops),

@@ -151,7 +151,7 @@ def lower_rows(region: Region, s: Structure, machine: Machine) -> TileProgram:
     return TileProgram(
         region=region,
         structure=s,
-        trips=1,
+        k_iterations=1,
         tiles=cut.tiles,
         values=tuple(cut.values),
         ops=tuple(cut.ops),

@@ -29,7 +29,7 @@ PROMOTION = InstructionMix({"add": 1})
 
 
 def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
-    """Cycles of the tensor core for one product of one consumer's rows, all columns, one slab.
+    """Cycles of the tensor core for one product of one consumer's rows, all columns, one K-block.
 
     Two warpgroups in one partition start every product together, and lose a little by it.
     """
@@ -47,7 +47,7 @@ def mma_instructions(region: Region, s: Structure, machine: Machine) -> int:
 
 
 def promotion_cycles(region: Region, s: Structure, machine: Machine) -> float:
-    """Cycles of the arithmetic units in which one consumer adds a slab's partial sums to its sums."""
+    """Cycles of the arithmetic units in which one consumer adds a K-block's partial sums to its sums."""
     promoted = sum(c.promote for c in region.contractions)
     return promoted * alu_cycles(machine, PROMOTION, s.rows * s.columns)
 
@@ -107,13 +107,13 @@ def _straddled(s: Structure, view: View, machine: Machine) -> float:
 
 
 def _copies(region: Region, s: Structure) -> tuple[tuple[View, int], ...]:
-    """The streamed tensors with how many copies of a tile one slab of a block takes of each."""
+    """The streamed tensors with how many copies of a tile one K-block of a block takes of each."""
     rows = s.at_once
     return tuple((view, rows if row_role(s.swap) in view.roles else 1) for view in region.operands)
 
 
-def slab_lines(region: Region, s: Structure, machine: Machine) -> float:
-    """Bytes of L2 lines that one slab of a block touches."""
+def k_block_lines(region: Region, s: Structure, machine: Machine) -> float:
+    """Bytes of L2 lines that one K-block of a block touches."""
     return sum(view_lines(s, view, machine) * count for view, count in _copies(region, s))
 
 
@@ -129,7 +129,7 @@ def slot_bytes(region: Region, s: Structure) -> int:
 
 
 def operand_bytes(region: Region, s: Structure, machine: Machine) -> int:
-    """Bytes that the products of one slab read from shared memory, for one consumer.
+    """Bytes that the products of one K-block read from shared memory, for one consumer.
 
     Every tensor instruction reads its rows and its columns anew.
     """
@@ -163,14 +163,14 @@ def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, 
     return alone, alone * s.at_once
 
 
-def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, crowd: int) -> float:
-    """Cycles in which one consumer of `crowd` moves a piece between registers and shared memory.
+def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, contention: int) -> float:
+    """Cycles in which one consumer of `contention` moves a piece between registers and shared memory.
 
     Its warpgroups take rows of their own; a transposed tile meets every bank twice.
     """
     name, groups = f"shared_{what}_{max(view.dtype.bits, _LEAST_BITS[what])}", _warpgroups(s, machine)
     columns = s.piece_columns * s.rows / machine.mma_rows / groups * (2 if s.swap else 1)
-    slowest = max(machine.tile_alone[name], crowd * groups * machine.tile_crowded[name])
+    slowest = max(machine.tile_alone[name], contention * groups * machine.tile_crowded[name])
     return machine.tile_start[name] + columns * slowest
 
 
@@ -178,16 +178,16 @@ def _warpgroups(s: Structure, machine: Machine) -> int:
     return s.consumer_warps // machine.warps_per_warpgroup
 
 
-def staging_cycles(view: View, s: Structure, machine: Machine, crowd: int) -> float:
-    """Cycles of a piece's values on their way into shared memory, while `crowd` consumers are at it, with the fence
-    and the barrier behind it.
+def staging_cycles(view: View, s: Structure, machine: Machine, contention: int) -> float:
+    """Cycles of a piece's values on their way into shared memory, while `contention` consumers are at it, with the
+    fence and the barrier behind it.
     """
-    return _moved_cycles("store", view, s, machine, crowd) + machine.latency.barrier
+    return _moved_cycles("store", view, s, machine, contention) + machine.latency.barrier
 
 
-def _reading_cycles(view: View, s: Structure, machine: Machine, crowd: int) -> float:
+def _reading_cycles(view: View, s: Structure, machine: Machine, contention: int) -> float:
     """Cycles in which a full input's piece is waited for, though it is there, and read."""
-    return machine.latency.mbarrier_wait + _moved_cycles("load", view, s, machine, crowd)
+    return machine.latency.mbarrier_wait + _moved_cycles("load", view, s, machine, contention)
 
 
 def column_vectors(region: Region, s: Structure) -> tuple[View, ...]:
@@ -210,7 +210,7 @@ def held_registers(region: Region, s: Structure, machine: Machine) -> int:
     return found
 
 
-def _vector_cycles(region: Region, s: Structure, machine: Machine, crowd: int) -> tuple[float, float]:
+def _vector_cycles(region: Region, s: Structure, machine: Machine, contention: int) -> tuple[float, float]:
     """Cycles that vectors take once a tile, and for each piece.
 
     A loop of products has them loaded beforehand, those along the columns through shared memory, from which a
@@ -221,16 +221,18 @@ def _vector_cycles(region: Region, s: Structure, machine: Machine, crowd: int) -
         return 0.0, machine.latency.tma_load_l2 / 2 if vectors else 0.0
     count = len(column_vectors(region, s))
     threads = s.consumer_warps * machine.threads_per_warp
-    reads = crowd * threads * s.piece_columns / _COLUMNS_OF_A_MATRIX / machine.scalar["ldst"]
+    reads = contention * threads * s.piece_columns / _COLUMNS_OF_A_MATRIX / machine.scalar["ldst"]
     once = machine.latency.smem_store + machine.latency.barrier
     return count * once, count * (machine.latency.smem_load + reads)
 
 
-def _epilogue_cycles(region: Region, s: Structure, machine: Machine, arithmetic: float, crowd: int) -> int:
-    """Cycles of a consumer's epilogue while `crowd` are at theirs: by pieces, and once a tile."""
-    once, piece = _vector_cycles(region, s, machine, crowd)
-    piece += sum(_reading_cycles(source.view, s, machine, crowd) for source in region.full_sources)
-    stored = [staging_cycles(output.view, s, machine, crowd) for output in region.tile_outputs]
+def _epilogue_cycles(
+    region: Region, s: Structure, machine: Machine, arithmetic: float, contention: int
+) -> int:
+    """Cycles of a consumer's epilogue while `contention` are at theirs: by pieces, and once a tile."""
+    once, piece = _vector_cycles(region, s, machine, contention)
+    piece += sum(_reading_cycles(source.view, s, machine, contention) for source in region.full_sources)
+    stored = [staging_cycles(output.view, s, machine, contention) for output in region.tile_outputs]
     piece += sum(stored) + len(stored) * machine.tma_store_box_cycles
     starts = (machine.tile_start[f"row_{i.kind}"] for i in region.statements if isinstance(i, Reduction))
     once += machine.latency.wgmma_latency + s.rows / machine.mma_rows * sum(starts)
@@ -240,14 +242,14 @@ def _epilogue_cycles(region: Region, s: Structure, machine: Machine, arithmetic:
 def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCost:
     """The epilogue of one consumer's tile."""
     alone, together = _arithmetic(region, s, machine)
-    crowd = s.at_once
+    contention = s.at_once
     full = [source.view for source in region.full_sources]
     threads = s.consumer_warps * machine.threads_per_warp
     piece = s.rows * s.piece_columns // threads
     live = piece * (1 + len(full)) // 2 if s.pieces > 1 or full else piece // 4
     return EpilogueCost(
         alone=_epilogue_cycles(region, s, machine, alone, 1),
-        together=_epilogue_cycles(region, s, machine, together, crowd),
+        together=_epilogue_cycles(region, s, machine, together, contention),
         staged_bytes=staged_bytes(region, s),
         input_bytes=sum(s.rows * s.piece_columns * view.dtype.bits // 8 for view in full),
         registers=min(live, 64) + held_registers(region, s, machine),
@@ -279,19 +281,19 @@ def dram_bytes(region: Region, s: Structure, machine: Machine) -> int:
     total = region.compulsory_bytes
     budget = machine.l2_bytes // 2
     width = region.operand_dtype.bits // 8
-    slab = s.group * s.tile_rows * region.extent(Role.STREAM) * width
+    k_block = s.group * s.tile_rows * region.extent(Role.STREAM) * width
     for view in region.operands:
         if view.nbytes <= budget:
             continue
         if column in view.roles:
             total += view.nbytes * (groups - 1)
-        elif row in view.roles and slab > budget:
+        elif row in view.roles and k_block > budget:
             total += view.nbytes * (_reloads(region.extent(column), s.columns, 4) - 1)
     return total
 
 
 def gpc_bytes(region: Region, s: Structure, machine: Machine, *, waited_for: bool = False) -> int:
-    """Bytes of one slab that the SMs of a GPC ask for, each tile counted once, an SM.
+    """Bytes of one K-block that the SMs of a GPC ask for, each tile counted once, an SM.
 
     Blocks with consecutive numbers walk down a group of rows, so `group` neighbours share a column's tile.
     Rows that straddle lines count with those; half a line asks for half of one.

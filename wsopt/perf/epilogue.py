@@ -72,7 +72,7 @@ class _Starts:
 
 def _starts(machine: Machine, buffers: EpilogueBuffers) -> _Starts:
     latency = machine.latency
-    if not buffers.storer:
+    if not buffers.store_warp:
         return _Starts(machine.tma_store_box_cycles, 0.0, held=True)
     return _Starts(latency.mbarrier_arrive, latency.mbarrier_wake + latency.mbarrier_wait, held=False)
 
@@ -84,18 +84,18 @@ def stored_cycles(
 
     A piece's outputs are staged one after the other, behind its arithmetic. An SM's stores read their buffers one
     after the other, those of consumers that share rows side by side, and to start one is to wait for those before it:
-    the consumer's time, unless a storer does it. A piece whose first store has to wait for another's buffer lets the
-    other consumers go ahead, so that its wait counts from where its staging would have ended; for its further stores
-    nothing is left to do but to wait and then to stage. What the tile before has left has been read by the end of
-    this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves, under the
+    the consumer's time, unless a store warp does it. A piece whose first store has to wait for another's buffer lets
+    the other consumers go ahead, so that its wait counts from where its staging would have ended; for its further
+    stores nothing is left to do but to wait and then to stage. What the tile before has left has been read by the end
+    of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves, under the
     first passes of its loop. The `last` tile has none after it, and ends when its last store begins.
     """
     region, s = program.region, program.structure
-    plan, crowd = tile_stores(program, buffers), s.consumers if _together(program) else 1
+    plan, contention = tile_stores(program, buffers), s.consumers if _together(program) else 1
     views = {output.name: output.view for output in region.tile_outputs}
     starts = _starts(machine, buffers)
-    stage = {name: staging_cycles(view, s, machine, crowd) + starts.own for name, view in views.items()}
-    rate = machine.tma_store_bytes_per_cycle / crowd
+    stage = {name: staging_cycles(view, s, machine, contention) + starts.own for name, view in views.items()}
+    rate = machine.tma_store_bytes_per_cycle / contention
     drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
     before = max(0.0, cycles / s.pieces - sum(stage.values()))
     now, read = 0.0, list[float]()
@@ -115,7 +115,7 @@ def stored_cycles(
             max(cycles, now) + (0.0 if starts.held else starts.later + machine.tma_store_box_cycles)
         )
     if starts.held:  # the last of the consumers, for the others' last stores
-        now += drain[plan.stores[-1].output] * (crowd - 1) / crowd
+        now += drain[plan.stores[-1].output] * (contention - 1) / contention
     if plan.refill is not None and s.sharing is Sharing.ROWS:
         under = 0 if region.promote or region.body else 1
         under += refill(program, machine, buffers).first
@@ -137,9 +137,9 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     """When the epilogue's inputs are copied to their buffers.
 
     Where the stores of the tile before may still be reading those, so late that all have been read under the
-    products; and each piece when the one before it is there, for all at once they get into the way of slabs. Earlier
-    and together where they would else come late. At the loop's start where consumers work in turns, for they copy
-    while another has the tensor core; and in a loop that computes values, which has the copies before it.
+    products; and each piece when the one before it is there, for all at once they get into the way of K-blocks.
+    Earlier and together where they would else come late. At the loop's start where consumers work in turns, for they
+    copy while another has the tensor core; and in a loop that computes values, which has the copies before it.
     """
     region, s = program.region, program.structure
     if not buffers.inputs or region.body or s.sharing is Sharing.TURNS:
@@ -151,7 +151,7 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
         rate, box = machine.tma_store_bytes_per_cycle, machine.tma_store_box_cycles
         stores = [box + kind_bytes(kind(output.view), s) / rate for output in region.tile_outputs]
         needed = math.ceil(s.consumers * s.pieces * sum(stores) / product)
-    latest, further = program.trips - 1 - copies, (buffers.inputs - 1) * copies
+    latest, further = program.k_iterations - 1 - copies, (buffers.inputs - 1) * copies
     return Refill(max(0, min(needed, latest)), copies if 0 < further <= latest - needed else 0)
 
 

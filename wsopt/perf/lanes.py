@@ -1,4 +1,4 @@
-"""Sums along a slab that stay with the threads that hold its columns, until the loop is over.
+"""Sums along a K-block that stay with the threads that hold its columns, until the loop is over.
 
 An accumulator's row lies in a quad of threads. A sum that nothing in the loop reads can go on in each of the four by
 itself; only its result has to be put together. That leaves two exchanges, one waiting for the other, to the end.

@@ -1,4 +1,4 @@
-"""The last round of tiles: how many SMs it leaves at work, and what a slab of theirs asks for."""
+"""The last round of tiles: how many SMs it leaves at work, and what a K-block of theirs asks for."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import replace
 from wsopt.frontend.types import Region, Role
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import side_lines
-from wsopt.perf.pace import Demand, slab_demand
+from wsopt.perf.pace import Demand, k_block_demand
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Structure
 
 
 def last_demand(region: Region, s: Structure, machine: Machine) -> Demand:
-    """What a slab asks for in the last round of tiles: of fewer SMs, and of tiles that end with the tensor.
+    """What a K-block asks for in the last round of tiles: of fewer SMs, and of tiles that end with the tensor.
 
     Copies leave out what lies beyond a tensor's end; the last tiles are often those that reach over it, and in a
     whole round the others make up for them.
     """
-    demand = slab_demand(region, s, machine)
+    demand = k_block_demand(region, s, machine)
     rows = math.ceil(region.extent(row_role(s.swap)) / s.tile_rows)
     columns = math.ceil(region.extent(column_role(s.swap)) / s.columns)
     tiles = region.extent(Role.BATCH) * rows * columns

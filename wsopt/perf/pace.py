@@ -11,11 +11,11 @@ from wsopt.perf.costs import (
     epilogue_cost,
     gpc_bytes,
     gpc_cycles,
+    k_block_lines,
     load_cycles,
     mma_cycles,
     operand_bytes,
     promotion_cycles,
-    slab_lines,
     slot_bytes,
 )
 from wsopt.perf.held import norm
@@ -31,22 +31,22 @@ _PACE_STEPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The clock that the power limit leaves a loop, and the cycles from one slab to the next at that clock.
+    """The clock that the power limit leaves a loop, and the cycles from one K-block to the next at that clock.
 
-    `ahead` are those where no slab waits for a slot.
+    `ahead` are those where no K-block waits for a slot.
     """
 
     clock_mhz: float
-    slab: float
+    k_block: float
     ahead: float
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one slab of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
+    """What one K-block of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
 
     `data` are the bytes themselves, which one SM alone gets at its own rate, of whatever lines they are a part;
-    `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its slabs.
+    `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its K-blocks.
     `alone` where one consumer at a time has products under way: what it waits for, nobody fills. `active` is the
     share of the SMs that are at work.
     """
@@ -61,7 +61,7 @@ class Demand:
     active: float = 1.0
 
     def path(self, machine: Machine, clock_mhz: float) -> int:
-        """Cycles for which the slab's copies hold the way from L2: the SM's own, or its share of the GPC's.
+        """Cycles for which the K-block's copies hold the way from L2: the SM's own, or its share of the GPC's.
 
         Few SMs have a larger share, up to the rate of one alone. They need not be neighbours, so a GPC's may have
         to fetch all that each of them reads.
@@ -78,15 +78,15 @@ class Demand:
         return machine.copy_knee_alone if self.alone else machine.copy_knee
 
 
-def slab_demand(region: Region, s: Structure, machine: Machine) -> Demand:
-    """What one slab of a block asks for."""
-    crowd = s.at_once
-    lines, gpc = slab_lines(region, s, machine), gpc_bytes(region, s, machine)
-    tensor = mma_cycles(region, s, machine) * crowd * len(region.contractions)
+def k_block_demand(region: Region, s: Structure, machine: Machine) -> Demand:
+    """What one K-block of a block asks for."""
+    contention = s.at_once
+    lines, gpc = k_block_lines(region, s, machine), gpc_bytes(region, s, machine)
+    tensor = mma_cycles(region, s, machine) * contention * len(region.contractions)
     energy = (
         machine.tensor_energy(region.operand_dtype.value) * tensor
-        + machine.power_cycles_per_alu_cycle * promotion_cycles(region, s, machine) * crowd
-        + machine.power_cycles_per_shared_byte * operand_bytes(region, s, machine) * crowd
+        + machine.power_cycles_per_alu_cycle * promotion_cycles(region, s, machine) * contention
+        + machine.power_cycles_per_shared_byte * operand_bytes(region, s, machine) * contention
         + machine.power_cycles_per_l2_byte * lines
         + machine.power_cycles_per_gpc_byte * gpc
     )
@@ -108,18 +108,18 @@ def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
     one: the clock is where the two agree. From above, each step lowers it, and less with fewer slots; so that no
     ring is faster than a deeper one, the steps end where the next would change nothing, not where it is small.
     """
-    clock, slab = machine.sustained_clock_mhz, 0.0
+    clock, k_block = machine.sustained_clock_mhz, 0.0
     for _ in range(_CLOCK_STEPS):
         path = demand.path(machine, clock)
-        slab = _slab_cycles(demand, machine, path, slots)
-        clock = machine.power_clock(slab + demand.between, demand.energy)
+        k_block = _k_block_cycles(demand, machine, path, slots)
+        clock = machine.power_clock(k_block + demand.between, demand.energy)
         if demand.path(machine, clock) == path:
             break
-    return Pace(clock, slab, norm((path, demand.tensor), demand.knee(machine)))
+    return Pace(clock, k_block, norm((path, demand.tensor), demand.knee(machine)))
 
 
-def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
-    """Cycles from slab to slab whose copies hold the way from L2 for `path` cycles.
+def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
+    """Cycles from K-block to K-block whose copies hold the way from L2 for `path` cycles.
 
     Three things bound a loop: the way from L2, the tensor core, and the ring, whose slots each live as long
     as copy, product and return take. Copies come early and late, so a loop that two of them bound alike is
@@ -140,7 +140,7 @@ def _slab_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> flo
 
 
 def _between(region: Region, s: Structure, machine: Machine) -> float:
-    """Cycles outside the loop for each of its slabs: starts and ends of blocks, epilogues that others wait for."""
+    """Cycles outside the loop for each of its K-blocks: starts and ends of blocks, epilogues that others wait for."""
     row, column = row_role(s.swap), column_role(s.swap)
     tiles = math.ceil(region.extent(row) / s.tile_rows) * math.ceil(region.extent(column) / s.columns)
     rounds = math.ceil(region.extent(Role.BATCH) * tiles / machine.sm_count)
@@ -168,4 +168,4 @@ def iteration_pace(program: TileProgram, machine: Machine, slots: int) -> int:
     if program.region.body:
         return 0
     s = program.structure
-    return math.ceil(s.copies * loop_pace(slab_demand(program.region, s, machine), machine, slots).slab)
+    return math.ceil(s.copies * loop_pace(k_block_demand(program.region, s, machine), machine, slots).k_block)

@@ -44,10 +44,10 @@ def pipe_cycles(
 ) -> tuple[dict[Unit, float], dict[Unit, float]]:
     """Cycles of each pipe for a mix on so many elements: of one warpgroup alone, and where all keep at it."""
     alone: dict[Unit, float] = {}
-    crowded: dict[Unit, float] = {}
+    contended: dict[Unit, float] = {}
     for kind, count in mix.items():
         pipe = PIPES.get(machine.scalar_unit[kind])
         if pipe is not None:
             alone[pipe] = alone.get(pipe, 0.0) + count * elements / machine.scalar_alone[kind]
-            crowded[pipe] = crowded.get(pipe, 0.0) + count * elements / machine.scalar[kind]
-    return alone, crowded
+            contended[pipe] = contended.get(pipe, 0.0) + count * elements / machine.scalar[kind]
+    return alone, contended

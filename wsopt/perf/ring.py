@@ -28,10 +28,10 @@ def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int
 
 
 def ring_bound(program: TileProgram, machine: Machine, plan: RingPlan, depth: int) -> int:
-    """Cycles an iteration that a ring of this depth takes: the least lives of an iteration's slabs over it.
+    """Cycles an iteration that a ring of this depth takes: the least lives of an iteration's K-blocks over it.
 
-    A slot of slab c goes on to slab (c + depth) mod copies, (c + depth) div copies iterations later. That
-    renames the slabs, and the iterations add up to `depth`: so the slabs' lives add up to at most depth * II,
-    at odd depths too, where the life of one slab may be longer and that of another has to be shorter.
+    A slot of K-block c goes on to K-block (c + depth) mod copies, (c + depth) div copies iterations later. That
+    renames the K-blocks, and the iterations add up to `depth`: so the K-blocks' lives add up to at most depth * II,
+    at odd depths too, where the life of one K-block may be longer and that of another has to be shorter.
     """
     return math.ceil(slot_lifetime(program, machine, plan) * program.structure.copies / depth)

@@ -117,7 +117,7 @@ def _vector_elements(region: Region, items: tuple[RowItem, ...], s: Structure, l
 def _reduction_start(item: Reduction, layout: RowLayout, machine: Machine) -> float:
     """Cycles that a reduction takes besides its elements: exchanges within a warp, then between warps.
 
-    A warp's start was measured with two exchanges. Warps that share a row meet at two barriers, around a trip
+    A warp's start was measured with two exchanges. Warps that share a row meet at two barriers, around a K-iteration
     of their results through shared memory.
     """
     exchanges = math.log2(layout.lanes[1])
@@ -136,18 +136,18 @@ def phase_cycles(
     layout = row_layout(region, s.rows, s.columns, s.consumer_warps, machine)
     elements = s.rows * s.columns
     mix = element_mix(items, FULL, lambda item: _fused(region, item))
-    alone, crowded = pipe_cycles(mix, elements, machine)
+    alone, contended = pipe_cycles(mix, elements, machine)
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     vectors = _vector_elements(region, items, s, layout)
     traffic = vectors * 2 / machine.shared_memory_bytes_per_cycle
     if vectors:
-        crowded[Unit.SHARED] = traffic
+        contended[Unit.SHARED] = traffic
     busiest = max(*alone.values(), mix.instructions * elements / slots, traffic, 0.0)
     starts = sum(_reduction_start(i, layout, machine) for i in items if isinstance(i, Reduction))
     chain = machine.latency.arithmetic * sum(isinstance(i, Statement) for i in items)
     chain += machine.latency.special * sum(_is_special(item) for item in items)
     chain += 2 * machine.latency.smem_load if vectors else 0.0
-    pipes = tuple((pipe, math.ceil(cycles)) for pipe, cycles in sorted(crowded.items()))
+    pipes = tuple((pipe, math.ceil(cycles)) for pipe, cycles in sorted(contended.items()))
     return math.ceil(busiest + starts + chain), pipes
 
 

@@ -5,7 +5,7 @@ and, behind them, where every piece of the full inputs has a buffer of its own, 
 already: what was read of them is in registers, and nothing is copied into them before the next tile. Stores end
 in the order in which they were issued, so a wait names how many of the last ones may still be reading.
 
-Whoever starts the stores, these are the same: a storer is told of each that is staged, and tells of each that has
+Whoever starts the stores, these are the same: a store warp is told of each that is staged, and tells of each that has
 read its buffer.
 """
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from wsopt.frontend.needed import needed_bytes, needed_flops
 from wsopt.machine.types import Machine
+from wsopt.perf.contention import contended_interval, iteration_energy
 from wsopt.perf.costs import load_cycles
-from wsopt.perf.crowd import crowded_interval, iteration_energy
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.held import held_cycles, issue_cycles, norm
-from wsopt.perf.laps import Laps, Line, laps
-from wsopt.perf.pace import slab_demand
+from wsopt.perf.pace import k_block_demand
+from wsopt.perf.ramps import Line, Ramps, ramps
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing
 from wsopt.schedule.types import EpilogueBuffers, Prediction
@@ -29,7 +29,7 @@ from wsopt.schedule.types import EpilogueBuffers, Prediction
 class Rounds:
     """The parts of the time that no schedule of this tile program changes, in cycles.
 
-    `energy` is what an SM takes on the average, in cycles of its tensor core; `crowded` is what an iteration
+    `energy` is what an SM takes on the average, in cycles of its tensor core; `contended` is what an iteration
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
     beside its epilogue and all iterations but one. Where device memory sets the pace, the clock of
     the SMs, and with it the energy, does not count: they are not `paced`.
@@ -42,7 +42,7 @@ class Rounds:
     energy: float
     handover: float
     between: float = 0.0
-    crowded: float = 0.0
+    contended: float = 0.0
     paced: bool = True
 
 
@@ -78,12 +78,12 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
         energy=_energy(program, machine),
         handover=handover,
         between=_chain(program) + handover if program.structure.persistent else anew,
-        crowded=crowded_interval(program, machine),
+        contended=contended_interval(program, machine),
     )
 
 
 def _chain(program: TileProgram) -> int:
-    """Cycles from the first slab's arrival to the end of its last operation, at least."""
+    """Cycles from the first K-block's arrival to the end of its last operation, at least."""
     return longest_path(program) - max(op.latency for op in program.loop if op.kind is OpKind.TMA_LOAD)
 
 
@@ -130,30 +130,30 @@ def _energy(program: TileProgram, machine: Machine) -> float:
     s = program.structure
     if program.work is None:
         passes = program.tiles * program.passes * s.copies / machine.sm_count
-        return passes * slab_demand(program.region, s, machine).energy + memory
-    return program.work.trips * iteration_energy(program, machine) + memory
+        return passes * k_block_demand(program.region, s, machine).energy + memory
+    return program.work.k_iterations * iteration_energy(program, machine) + memory
 
 
 def _further_fill(program: TileProgram, machine: Machine) -> float:
     """Cycles before the first result of a loop that computes values: the tiles that it holds, and one pass."""
     if program.work is None:
         return 0.0
-    return load_cycles(program.resident_bytes, machine) + _chain(program)
+    return load_cycles(program.stationary_bytes, machine) + _chain(program)
 
 
-def loop_line(program: TileProgram, fixed: Rounds, lap: Laps) -> Line:
+def loop_line(program: TileProgram, fixed: Rounds, ramp: Ramps) -> Line:
     """Cycles of all loops of products of the busiest SM, by the initiation interval."""
     n, further = program.passes, fixed.rounds - 1
-    first, last = lap.loop(n), lap.last_loop(n)
+    first, last = ramp.loop(n), ramp.last_loop(n)
     if not further:
         return last
     if not program.structure.persistent:
         return last.plus(first, further)
-    return first.plus(Line(n, 0.0), further - 1).plus(lap.last_lap, n)
+    return first.plus(Line(n, 0.0), further - 1).plus(ramp.last_ramp, n)
 
 
 def total_lines(
-    program: TileProgram, fixed: Rounds, machine: Machine, ends: Epilogues, lap: Laps
+    program: TileProgram, fixed: Rounds, machine: Machine, ends: Epilogues, ramp: Ramps
 ) -> tuple[Line, ...]:
     """Cycles of the busiest SM in loops of products, all told, by the initiation interval: the largest counts.
 
@@ -162,12 +162,12 @@ def total_lines(
     """
     s, n, rounds = program.structure, program.passes, fixed.rounds
     once = fixed.start + fixed.fill
-    loops = loop_line(program, fixed, lap)
+    loops = loop_line(program, fixed, ramp)
     if not s.persistent:
         return (loops.plus(Line(0.0, rounds * (once + ends.last + machine.block_turnover_cycles))),)
     least = loops.plus(Line(0.0, once + ends.last + fixed.tail))
     if s.sharing is Sharing.ROWS:
-        late = Line(0.0, ends.each).plus(lap.slack(n), -1.0)
+        late = Line(0.0, ends.each).plus(ramp.slack(n), -1.0)
         return least, least.plus(late, rounds - 1)
     least = least.plus(Line(0.0, rounds * fixed.handover))
     if rounds <= s.consumers:
@@ -178,24 +178,29 @@ def total_lines(
 
 
 def total_cycles(
-    program: TileProgram, fixed: Rounds, machine: Machine, ii: float, ends: Epilogues, lap: Laps | None = None
+    program: TileProgram,
+    fixed: Rounds,
+    machine: Machine,
+    ii: float,
+    ends: Epilogues,
+    ramp: Ramps | None = None,
 ) -> float:
     """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock.
 
-    `lap` is of the ring of a loop of products; others have none.
+    `ramp` is of the ring of a loop of products; others have none.
     """
     if program.region.streams_rows:
         main = _row_main(program, fixed, machine, ii)
         return fixed.start + fixed.fill + main + fixed.tail
-    ii = max(ii, fixed.crowded)
+    ii = max(ii, fixed.contended)
     if program.work is not None:
         once = (
             fixed.start + fixed.fill - _chain(program) + fixed.tail if program.structure.persistent else 0.0
         )
         tiles = program.work.tiles * (fixed.between + ends.each)
-        return once + tiles + (program.work.trips - program.work.tiles) * ii
-    assert lap is not None, "a loop of products has a ring"
-    return max(line.at(ii) for line in total_lines(program, fixed, machine, ends, lap))
+        return once + tiles + (program.work.k_iterations - program.work.tiles) * ii
+    assert ramp is not None, "a loop of products has a ring"
+    return max(line.at(ii) for line in total_lines(program, fixed, machine, ends, ramp))
 
 
 def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
@@ -236,11 +241,13 @@ def predict(
     """
     fixed = fixed_parts(program, machine)
     ends = epilogues(program, machine, buffers)
-    interval = max(ii, crowded_interval(program, machine, slots))
-    lap = (
-        laps(program, machine, max(slots, default=0)).held_to(interval) if streams_products(program) else None
+    interval = max(ii, contended_interval(program, machine, slots))
+    ramp = (
+        ramps(program, machine, max(slots, default=0)).held_to(interval)
+        if streams_products(program)
+        else None
     )
-    running = total_cycles(program, fixed, machine, interval, ends, lap)
+    running = total_cycles(program, fixed, machine, interval, ends, ramp)
     power = power_cycles(fixed, machine, running)
     cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6
@@ -249,9 +256,9 @@ def predict(
     bound_by = max(limits, key=lambda name: limits[name])
     main = _row_main(program, fixed, machine, ii) if program.region.streams_rows else 0.0
     if program.work is not None:
-        main = interval * program.work.trips
-    if lap is not None:
-        main = loop_line(program, fixed, lap).at(interval)
+        main = interval * program.work.k_iterations
+    if ramp is not None:
+        main = loop_line(program, fixed, ramp).at(interval)
     known = fixed.start + fixed.fill + main + fixed.tail
     return Prediction(
         rounds=fixed.rounds,

@@ -1,6 +1,7 @@
-"""What consumers compute beside the products of a slab: reductions of their operand's rows, from shared memory.
+"""What consumers compute beside the products of a K-block: reductions of their operand's rows, from shared memory.
 
-A product is asynchronous, so its consumer reads the slab that the tensor core is multiplying, and adds up its rows.
+A product is asynchronous, so its consumer reads the K-block that the tensor core is multiplying, and adds up its
+rows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from wsopt.program.types import Structure
 
 
 def check_beside(region: Region) -> None:
-    """Raise LoweringError for operands whose rows cannot be read from a slab, and for one value a row."""
+    """Raise LoweringError for operands whose rows cannot be read from a K-block, and for one value a row."""
     for output in region.row_outputs if region.beside else ():
         raise LoweringError(f"output {output.name}: one value a row beside a product is not stored yet")
     for tile in region.tiles:
@@ -24,8 +25,8 @@ def check_beside(region: Region) -> None:
             )
 
 
-def slab_layout(region: Region, s: Structure, machine: Machine) -> RowLayout:
-    """How a slab's tile lies in a consumer's registers: the widest accesses, a row's neighbours in one warp."""
+def k_block_layout(region: Region, s: Structure, machine: Machine) -> RowLayout:
+    """How a K-block's tile lies in a consumer's registers: the widest accesses, a row's neighbours in one warp."""
     vector = ACCESS_BITS // max(tile.view.dtype.bits for tile in region.tiles)
     along = min(machine.threads_per_warp, s.depth // vector)
     return RowLayout(vector, (machine.threads_per_warp // along, along), (s.consumer_warps, 1))

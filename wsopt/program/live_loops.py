@@ -1,8 +1,8 @@
-"""Which of a kernel's loops over slabs can run at all, whatever the extents: those that cannot are not written.
+"""Which of a kernel's loops over K-blocks can run at all, whatever the extents: those that cannot are not written.
 
-A tile's slabs are passed in order: slabs before a consumer's own, slabs in which a mask is at work, slabs in which
-every element counts, again slabs with a mask, and the rest of the tile's. Bounds say where each begins and ends
-(`ranges`); far from both ends of the streamed axis that repeats from tile to tile, and near them it is less.
+A tile's K-blocks are passed in order: K-blocks before a consumer's own, K-blocks in which a mask is at work, K-blocks
+in which every element counts, again K-blocks with a mask, and the rest of the tile's. Bounds say where each begins
+and ends (`ranges`); far from both ends of the streamed axis that repeats from tile to tile, and near them it is less.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _START = Bound(0, 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class LiveLoops:
-    """`most_whole` is an upper bound of the slabs of one consumer's tile in which every element counts, without limit
-    infinite; `none_whole` says whether a tile may have none. The others say whether a mask can be at work in slabs
-    where a tile `begins` and where it `ends`, and whether a consumer ever `waits` for others' slabs before its own.
+    """`most_whole` is an upper bound of the K-blocks of one consumer's tile in which every element counts, without
+    limit infinite; `none_whole` says whether a tile may have none. The others say whether a mask can be at work in
+    K-blocks where a tile `begins` and where it `ends`, and whether a consumer ever `waits` for others' K-blocks
+    before its own.
     """
 
     most_whole: float
@@ -57,18 +58,18 @@ def _matters(lower: Bound) -> bool:
 
 
 def _leaves_none(upper: Bound, s: Structure) -> bool:
-    """Whether an upper bound ends before the first slab does, for the first rows or for later ones."""
+    """Whether an upper bound ends before the first K-block does, for the first rows or for later ones."""
     return upper.row < 0 or upper.constant + 1 < s.depth
 
 
 def _starts(s: Structure) -> range:
-    """The first rows of consumers, up to where slabs lie to them as at the first again."""
+    """The first rows of consumers, up to where K-blocks lie to them as at the first again."""
     return range(0, math.lcm(s.rows, s.depth), s.rows)
 
 
 def _most_whole(lower: Bound, upper: Bound, s: Structure) -> float:
-    """Slabs between two bounds for a single row, which has the most. Without limit where the bounds diverge; for the
-    first row where one of them moves towards the start of the axis.
+    """K-blocks between two bounds for a single row, which has the most. Without limit where the bounds diverge; for
+    the first row where one of them moves towards the start of the axis.
     """
     if lower == _START and upper.row < 0:
         return max(0, (upper.constant + 1) // s.depth)
@@ -82,22 +83,23 @@ def _most_whole(lower: Bound, upper: Bound, s: Structure) -> float:
 
 
 def _cuts(bound: Bound, place: int, s: Structure) -> bool:
-    """Whether a bound ever cuts a slab: one that moves with the rows does, another whose `place` is inside a slab."""
+    """Whether a bound ever cuts a K-block: one that moves with the rows does, another whose `place` is inside one."""
     return bool(bound.row) or (place > 0 and place % s.depth > 0)
 
 
 def _waits(region: Region, s: Structure) -> bool:
-    """Whether the first slab of some consumer is behind that of its tile."""
+    """Whether the first K-block of some consumer is behind that of its tile."""
     if s.consumers == 1:
         return False
     return any(_comes_later(bound, s) for bound in region.bounds if bound.stream == 1)
 
 
 def _comes_later(bound: Bound, s: Structure) -> bool:
-    """Whether a bound begins for some consumer in a later slab than for its tile.
+    """Whether a bound begins for some consumer in a later K-block than for its tile.
 
-    One that does not move with the rows begins in the same slab for all. One that moves with them begins at its first
-    row's, and repeats; one that moves against them begins at its last row's, and ends at the streamed axis' start.
+    One that does not move with the rows begins in the same K-block for all. One that moves with them begins at its
+    first row's, and repeats; one that moves against them begins at its last row's, and ends at the streamed axis'
+    start.
     """
     if bound.row == 0:
         return False
@@ -112,6 +114,6 @@ def _comes_later(bound: Bound, s: Structure) -> bool:
 
 
 def _begin(bound: Bound, row: int, s: Structure) -> int:
-    """The first slab in which a row has an element; below 0 where the streamed axis begins later."""
+    """The first K-block in which a row has an element; below 0 where the streamed axis begins later."""
     place = -(bound.row * row + bound.constant)
     return (place if bound.row < 0 else max(place, 0)) // s.depth

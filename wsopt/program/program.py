@@ -63,7 +63,7 @@ class TileOp:
 
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
     the operation starts. `consumer` is the consumer it belongs to, None for loads that serve all; `copy` the
-    slab of the iteration that it works on. `mix` and `elements` are what the cycles of arithmetic were
+    K-block of the iteration that it works on. `mix` and `elements` are what the cycles of arithmetic were
     counted from. `pipes` are further units with the cycles that they are held; `items` the names of what an
     operation of the loop's body computes, in order.
     """
@@ -105,8 +105,8 @@ class Edge:
 class RingPlan:
     """Tiles that are loaded, read and released together: a ring of slots, one pair of barriers a slot.
 
-    `loads` and `releases` are names of operations, those of all slabs of an iteration; `slot_bytes` are of
-    the tiles of one slab.
+    `loads` and `releases` are names of operations, those of all K-blocks of an iteration; `slot_bytes` are of
+    the tiles of one K-block.
     """
 
     name: str
@@ -151,23 +151,23 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How the tiles of a grid differ in trips: on the busiest SM, so many tiles with so many trips in all."""
+    """How the tiles of a grid differ in K-iterations: on the busiest SM, tiles, and K-iterations in all."""
 
     tiles: int
-    trips: float
+    k_iterations: float
 
 
 @dataclass(frozen=True, slots=True)
 class TileProgram:
     """A region cut to a structure: what a block does, with its costs. Nothing is scheduled yet.
 
-    `live` are the loop's tiles in registers beside the accumulators; `resident_bytes` one set of the tiles in
+    `live` are the loop's tiles in registers beside the accumulators; `stationary_bytes` one set of the tiles in
     shared memory that a block holds through its loop; `work` is the busiest SM's where tiles differ, else None.
     """
 
     region: Region
     structure: Structure
-    trips: int
+    k_iterations: int
     tiles: int
     values: tuple[Value, ...]
     ops: tuple[TileOp, ...]
@@ -178,7 +178,7 @@ class TileProgram:
     tile_l2_bytes: int
     dram_bytes: int
     live: tuple[Live, ...] = ()
-    resident_bytes: int = 0
+    stationary_bytes: int = 0
     work: Work | None = None
 
     def op(self, name: str) -> TileOp:
@@ -197,9 +197,9 @@ class TileProgram:
 
     @property
     def passes(self) -> float:
-        """Iterations of a tile in units of a whole one: a last slab that ends early is a part of one."""
+        """Iterations of a tile in units of a whole one: a last K-block that ends early is a part of one."""
         s = self.structure
-        return self.trips - (1 - s.tail / s.depth if s.tail else 0.0)
+        return self.k_iterations - (1 - s.tail / s.depth if s.tail else 0.0)
 
     @property
     def loop(self) -> tuple[TileOp, ...]:

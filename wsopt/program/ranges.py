@@ -1,7 +1,7 @@
-"""Which slabs of the streamed axis a tile has to look at, by a region's bounds.
+"""Which K-blocks of the streamed axis a tile has to look at, by a region's bounds.
 
 Interval arithmetic on bounds row * i + stream * j + constant >= 0 with stream = 1 or -1; others leave no
-slab out.
+K-block out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsopt.frontend.types import Bound, End, Region, Role
-from wsopt.program.tile_order import slab_counts
+from wsopt.program.tile_order import k_block_counts
 from wsopt.program.types import Structure
 
 
@@ -24,33 +24,33 @@ def is_end(bound: Bound, region: Region) -> bool:
 
 
 def narrowing(region: Region) -> tuple[tuple[int, int, int], ...]:
-    """The bounds that leave slabs out, as `tile_order` takes them: row, stream, constant."""
+    """The bounds that leave K-blocks out, as `tile_order` takes them: row, stream, constant."""
     found = (bound for bound in region.bounds if splits(bound) and not is_end(bound, region))
     return tuple((bound.row, bound.stream, bound.constant) for bound in found)
 
 
-def trip_counts(region: Region, s: Structure) -> tuple[int, ...]:
-    """Slabs that each tile of rows looks at."""
+def k_iteration_counts(region: Region, s: Structure) -> tuple[int, ...]:
+    """K-blocks that each tile of rows looks at."""
     return _counts(region, s, s.tile_rows)
 
 
 def _counts(region: Region, s: Structure, rows: int) -> tuple[int, ...]:
-    """Slabs of each `rows` rows."""
+    """K-blocks of each `rows` rows."""
     extents = region.extent(Role.ROW), region.extent(Role.STREAM)
-    return tuple(slab_counts(narrowing(region), *extents, rows, s.depth))
+    return tuple(k_block_counts(narrowing(region), *extents, rows, s.depth))
 
 
 def longest_last(counts: Sequence[int]) -> bool:
-    """Whether tiles of later rows look at more slabs: then tile numbers begin at the last rows."""
+    """Whether tiles of later rows look at more K-blocks: then tile numbers begin at the last rows."""
     return counts[-1] > counts[0]
 
 
-def own_trips(region: Region, s: Structure) -> tuple[float, ...]:
-    """Slabs of each tile that its consumers look at for their own rows, on the average of the consumers.
+def own_k_iterations(region: Region, s: Structure) -> tuple[float, ...]:
+    """K-blocks of each tile that its consumers look at for their own rows, on the average of the consumers.
 
     Without bounds there is nothing to leave out, and all look at all.
     """
     if not region.bounds:
-        return tuple(map(float, trip_counts(region, s)))
+        return tuple(map(float, k_iteration_counts(region, s)))
     counts, each = _counts(region, s, s.rows), s.tile_rows // s.rows
     return tuple(sum(counts[first : first + each]) / s.consumers for first in range(0, len(counts), each))

@@ -34,55 +34,57 @@ from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Structure
 
 _SHORTEST = 8
-"""Elements of the streamed axis in the last slab where a tail of 16 is too short for a multiple of 16."""
+"""Elements of the streamed axis in the last K-block where a tail of 16 is too short for a multiple of 16."""
 
 _BATCHES = 2
 
 
-def reduced(graph: Graph, s: Structure, trips: int, *, longer: bool = False) -> Graph:
-    """The graph with every tiled axis cut to a few tiles of `s`, and the streamed one to `trips` slabs.
+def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = False) -> Graph:
+    """The graph with every tiled axis cut to a few tiles of `s`, and the streamed one to `k_iterations` K-blocks.
 
     No axis is made longer than it is, but the streamed one of products where that is asked for. What no output needs
     is left out. Raises InternalError if that gives no graph.
     """
     graph = needed(graph)
     if chained_products(graph):
-        return chain_reduced(graph, s, trips)
+        return chain_reduced(graph, s, k_iterations)
     if streams_rows(graph):
         rows = row_axes(graph)
-        return at_extents(rows, _row_extents(rows, s, trips))
+        return at_extents(rows, _row_extents(rows, s, k_iterations))
     if scaled_products(graph):
         scaled = scaled_axes(graph)
-        return at_extents(scaled, _product_extents(scaled, s, (), trips, longer=longer))
+        return at_extents(scaled, _product_extents(scaled, s, (), k_iterations, longer=longer))
     if reduces_products(graph):
         products = reduced_axes(graph)
-        return at_extents(products, _product_extents(products, s, (Role.COLUMN,), trips, longer=longer))
+        return at_extents(
+            products, _product_extents(products, s, (Role.COLUMN,), k_iterations, longer=longer)
+        )
     axes = find_axes(graph)
-    extents = _extents(axes, s, trips, longer=longer)
+    extents = _extents(axes, s, k_iterations, longer=longer)
     data = graph_to_json(graph)
     data["inputs"] = [_input(item, axes, extents) for item in data["inputs"]]
     data["nodes"] = [_node(node, axes, extents) for node in data["nodes"]]
     return parse_derived(data, graph)
 
 
-def reaching(graph: Graph, s: Structure, trips: int) -> Graph | None:
+def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
     """The same with rows and a streamed axis as long as every mask takes to leave something out and let something in.
 
     None where the few tiles of `reduced` are as long, and where a mask reaches too far to be executed.
     """
     graph = needed(graph)
-    return chain_reaching(graph, s, trips) if chained_products(graph) else None
+    return chain_reaching(graph, s, k_iterations) if chained_products(graph) else None
 
 
-def further(graph: Graph, s: Structure, trips: int) -> Iterator[Graph]:
-    """Graphs at other extents, for lines that have not run at those of `reduced`; `trips` slabs are enough for every
-    pass of a loop. Short ones come first.
+def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
+    """Graphs at other extents, for lines that have not run at those of `reduced`; `k_iterations` K-blocks are enough
+    for every pass of a loop. Short ones come first.
     """
     graph = needed(graph)
     if chained_products(graph):
-        yield from chain_further(graph, s, trips)
+        yield from chain_further(graph, s, k_iterations)
     elif not streams_rows(graph):
-        yield reduced(graph, s, trips, longer=True)
+        yield reduced(graph, s, k_iterations, longer=True)
 
 
 def beyond(graph: Graph, s: Structure) -> Graph | None:
@@ -91,15 +93,15 @@ def beyond(graph: Graph, s: Structure) -> Graph | None:
     return chain_beyond(graph, s) if chained_products(graph) else None
 
 
-def _target(role: Role, s: Structure, trips: int) -> int:
-    """About two and a half tiles each way, and enough slabs to go round the ring."""
+def _target(role: Role, s: Structure, k_iterations: int) -> int:
+    """About two and a half tiles each way, and enough K-blocks to go round the ring."""
     if role is row_role(s.swap):
         extent = 2 * s.tile_rows + s.rows // 2
     elif role is column_role(s.swap):
         extent = 2 * s.columns + s.columns // 4
     elif role is Role.STREAM:
         rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT
-        return (trips - 1) * s.depth + (rest or _SHORTEST)
+        return (k_iterations - 1) * s.depth + (rest or _SHORTEST)
     else:
         return _BATCHES
     return -(-extent // ALIGNMENT) * ALIGNMENT + ALIGNMENT // 2 * (role is row_role(s.swap) and not s.swap)
@@ -108,12 +110,12 @@ def _target(role: Role, s: Structure, trips: int) -> int:
 # --- products -------------------------------------------------------------------------------------------
 
 
-def _extents(axes: Axes, s: Structure, trips: int, *, longer: bool) -> dict[Dim, int]:
+def _extents(axes: Axes, s: Structure, k_iterations: int, *, longer: bool) -> dict[Dim, int]:
     """The new extent of every axis that has a role, if it is not shorter already."""
     merged = len(axes.batches)
     found = {}
     for axis, role in axes.roles.items():
-        target = _target(role, s, trips)
+        target = _target(role, s, k_iterations)
         if role is Role.ROW and merged:
             target = -(-target // (_BATCHES * ALIGNMENT)) * ALIGNMENT
         found[axis] = target if longer and role is Role.STREAM else min(target, _extent(axes, axis))
@@ -164,12 +166,12 @@ def _node(node: dict[str, Any], axes: Axes, extents: Mapping[Dim, int]) -> dict[
 
 
 def _product_extents(
-    axes: LoopAxes, s: Structure, whole: tuple[Role, ...], trips: int, *, longer: bool
+    axes: LoopAxes, s: Structure, whole: tuple[Role, ...], k_iterations: int, *, longer: bool
 ) -> dict[Dim, int]:
     """The new extent of every axis of products with reductions; axes that a block holds `whole` stay."""
     found = {}
     for axis, role in axes.roles.items():
-        target = axes.extents[axis] if role in whole else _target(role, s, trips)
+        target = axes.extents[axis] if role in whole else _target(role, s, k_iterations)
         found[axis] = target if longer and role is Role.STREAM else min(target, axes.extents[axis])
     return alike(found, shared_axes(axes)) | dict.fromkeys(axes.batches[1:], 1)
 
@@ -177,13 +179,14 @@ def _product_extents(
 # --- rows -----------------------------------------------------------------------------------------------
 
 
-def _row_extents(axes: LoopAxes, s: Structure, trips: int) -> dict[Dim, int]:
-    """The new extent of every axis of streamed rows: `trips` tiles for each of two blocks, the last one ragged.
+def _row_extents(axes: LoopAxes, s: Structure, k_iterations: int) -> dict[Dim, int]:
+    """The new extent of every axis of streamed rows: `k_iterations` tiles for each of two blocks, the last one
+    ragged.
 
     There are as many rows as that takes, also where the graph has fewer: the kernel is called with any number. A row
     stays as long as it is: what it is divided by is part of the kernel.
     """
-    tiles = _BATCHES * trips
+    tiles = _BATCHES * k_iterations
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
     rows = math.ceil(tiles / batches) * s.tile_rows - s.tile_rows // 2
     few = {Role.BATCH: _BATCHES, Role.ROW: 1}

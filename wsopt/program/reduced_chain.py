@@ -1,7 +1,7 @@
-"""Reduced extents of chains of products: few tiles of rows and slabs, or as many as masks take to be at work.
+"""Reduced extents of chains of products: few tiles of rows and K-blocks, or as many as masks take to be at work.
 
-Consumers look at slabs of their own, so the last tile of rows leaves one of them without any; and where queries are
-as many as keys they stay so, since a mask means them both.
+Consumers look at K-blocks of their own, so the last tile of rows leaves one of them without any; and where queries
+are as many as keys they stay so, since a mask means them both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wsopt.program.reduced_graph import ALIGNMENT, at_extents, shared_axes
 from wsopt.program.types import Structure
 
 _SHORTEST = 8
-"""Rows, and elements of the streamed axis, of the shortest run: a part of one slab."""
+"""Rows, and elements of the streamed axis, of the shortest run: a part of one K-block."""
 
 _FAR = 6144
 """Rows and elements of the streamed axis that are too many to be executed one by one: 2 seconds, and 144 MiB for each
@@ -45,16 +45,16 @@ class _Lengths:
     batches: int = _BATCHES
 
 
-def chain_reduced(graph: Graph, s: Structure, trips: int) -> Graph:
-    """A chain of products at a few tiles of rows and `trips` slabs."""
+def chain_reduced(graph: Graph, s: Structure, k_iterations: int) -> Graph:
+    """A chain of products at a few tiles of rows and `k_iterations` K-blocks."""
     axes = chain_axes(graph)
-    return at_extents(axes, _extents(axes, _few(axes, s, trips)))
+    return at_extents(axes, _extents(axes, _few(axes, s, k_iterations)))
 
 
-def chain_reaching(graph: Graph, s: Structure, trips: int) -> Graph | None:
+def chain_reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
     """The same as far as every mask reaches; None where that is no further, or too far."""
     axes = chain_axes(graph)
-    few, reach = _extents(axes, _few(axes, s, trips)), _reach(axes, s)
+    few, reach = _extents(axes, _few(axes, s, k_iterations)), _reach(axes, s)
     lengths = [(axis, role) for axis, role in axes.roles.items() if role in (Role.ROW, Role.STREAM)]
     if reach > _FAR or all(min(axes.extent(role), reach) <= few[axis] for axis, role in lengths):
         return None
@@ -62,23 +62,24 @@ def chain_reaching(graph: Graph, s: Structure, trips: int) -> Graph | None:
     return at_extents(axes, _extents(axes, _Lengths(length, length, batches=1)))
 
 
-def chain_further(graph: Graph, s: Structure, trips: int) -> Iterator[Graph]:
-    """Graphs for what did not run: shorter than a slab; a few tiles; as far as masks reach, and on until slabs lie to
-    tiles as before; with a single row for one of the consumers; and with many rows for few slabs, and the reverse.
+def chain_further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
+    """Graphs for what did not run: shorter than a K-block; a few tiles; as far as masks reach, and on until K-blocks
+    lie to tiles as before; with a single row for one of the consumers; and with many rows for few K-blocks, and the
+    reverse.
 
     Where a number may stand for minus infinity since every row keeps an element, no row is empty.
     """
     axes = chain_axes(graph)
     bounds, number = _masks(axes), _has_huge(graph)
-    for lengths in _further(axes, s, trips):
+    for lengths in _further(axes, s, k_iterations):
         extents = _extents(axes, lengths)
         rows, stream = (_extent(axes, extents, role) for role in (Role.ROW, Role.STREAM))
         if not number or every_row_counts(bounds, rows, stream):
             yield at_extents(axes, extents)
 
 
-def _further(axes: LoopAxes, s: Structure, trips: int) -> Iterator[_Lengths]:
-    few, reach = _few(axes, s, trips), _reach(axes, s)
+def _further(axes: LoopAxes, s: Structure, k_iterations: int) -> Iterator[_Lengths]:
+    few, reach = _few(axes, s, k_iterations), _reach(axes, s)
     yield _Lengths(_SHORTEST, _SHORTEST)
     yield _Lengths(few.rows, few.stream, longer=True)
     far = _far(axes, s)
@@ -102,7 +103,7 @@ def chain_beyond(graph: Graph, s: Structure) -> Graph | None:
 
 
 def _far(axes: LoopAxes, s: Structure) -> int:
-    """As far as masks reach, and on until slabs lie to tiles as before."""
+    """As far as masks reach, and on until K-blocks lie to tiles as before."""
     return _ragged(_reach(axes, s) + s.tile_rows + math.lcm(s.tile_rows, s.depth), s)
 
 
@@ -118,28 +119,28 @@ def _extent(axes: LoopAxes, extents: dict[Dim, int], role: Role) -> int:
 
 
 def _ragged(least: int, s: Structure) -> int:
-    """The least length that ends in the first consumer's rows of a tile, and inside of a slab."""
+    """The least length that ends in the first consumer's rows of a tile, and inside of a K-block."""
     rest = -(-(s.rows // 2) // ALIGNMENT) * ALIGNMENT + ALIGNMENT // 2
     return max(0, math.ceil((least - rest) / s.tile_rows)) * s.tile_rows + rest
 
 
-def _few(axes: LoopAxes, s: Structure, trips: int) -> _Lengths:
-    """Two tiles of rows and a part of one, and `trips` slabs, the last one ragged."""
-    rows, slabs = _ragged(2 * s.tile_rows, s), (trips - 1) * s.depth
+def _few(axes: LoopAxes, s: Structure, k_iterations: int) -> _Lengths:
+    """Two tiles of rows and a part of one, and `k_iterations` K-blocks, the last one ragged."""
+    rows, k_blocks = _ragged(2 * s.tile_rows, s), (k_iterations - 1) * s.depth
     if axes.extent(Role.ROW) == axes.extent(Role.STREAM):
-        rows = max(rows, _ragged(slabs + _SHORTEST, s))
+        rows = max(rows, _ragged(k_blocks + _SHORTEST, s))
         return _Lengths(rows, rows)
-    return _Lengths(rows, slabs + (s.depth * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST))
+    return _Lengths(rows, k_blocks + (s.depth * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST))
 
 
 def _masks(axes: LoopAxes) -> list[Bound]:
-    """The bounds that masks put on slabs, the end of the streamed axis left out."""
+    """The bounds that masks put on K-blocks, the end of the streamed axis left out."""
     region = chain_region(axes.graph)
     return [bound for bound in region.bounds if not is_end(bound, region)]
 
 
 def _reach(axes: LoopAxes, s: Structure) -> int:
-    """Elements from which on every mask is at work in some slab."""
+    """Elements from which on every mask is at work in some K-block."""
     return max((abs(bound.constant) for bound in _masks(axes)), default=0) + s.depth
 
 

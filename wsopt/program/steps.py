@@ -1,8 +1,8 @@
-"""What one slab of a loop computes, cut into steps: products, phases of arithmetic between them, rescalings.
+"""What one K-block of a loop computes, cut into steps: products, phases of arithmetic between them, rescalings.
 
 A phase is a run of arithmetic that needs nothing but what products and earlier phases have left: values of a
-slab, their reductions along the streamed axis, and what is computed of those for each row. A value that needs
-a row's reduced value of the same slab begins a new phase, for the reduction has to end first.
+K-block, their reductions along the streamed axis, and what is computed of those for each row. A value that needs
+a row's reduced value of the same K-block begins a new phase, for the reduction has to end first.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wsopt.frontend.types import FULL, SLAB, Contraction, Reduction, Region, Role, Statement, View
+from wsopt.frontend.types import FULL, K_BLOCK, Contraction, Reduction, Region, Role, Statement, View
 
 BodyItem = Statement | Reduction | Contraction
 BEFORE = ".before"
-"""What the name of a reduction ends in where its value before the slab is meant."""
+"""What the name of a reduction ends in where its value before the K-block is meant."""
 
 
 class StepKind(StrEnum):
@@ -51,12 +51,12 @@ def arguments(item: BodyItem) -> tuple[str, ...]:
         if isinstance(item, Contraction)
         else (item.value,)
     )
-    return tuple(name for name in (*names, item.decay) if name is not None)
+    return tuple(name for name in (*names, item.rescale) if name is not None)
 
 
 def is_scores(item: BodyItem) -> bool:
     """Whether an item is a product whose result is a value of the loop."""
-    return isinstance(item, Contraction) and item.spans == SLAB
+    return isinstance(item, Contraction) and item.spans == K_BLOCK
 
 
 def is_sums(item: BodyItem) -> bool:
@@ -65,7 +65,7 @@ def is_sums(item: BodyItem) -> bool:
 
 
 def _levels(region: Region) -> dict[str, int]:
-    """The phase of every item: one more than those of products and of row values that a slab's value needs."""
+    """The phase of every item: one more than those of products and of row values that a K-block's value needs."""
     level: dict[str, int] = {}
     late: set[str] = set()
     rows: set[str] = set()
@@ -104,7 +104,7 @@ def steps(region: Region) -> tuple[Step, ...]:
     last = max((key for key, *_ in found), default=0) + 1
     for item in region.body:
         if isinstance(item, Contraction) and item.spans == FULL:
-            if item.decay is not None:
+            if item.rescale is not None:
                 found.append((last, 0, Step(StepKind.RESCALE, item.name, (item,))))
             found.append((last, 1, Step(StepKind.SUMS, item.name, (item,))))
     return tuple(step for _, _, step in sorted(found, key=lambda one: one[:2]))

@@ -13,7 +13,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.row_products import check_whole_rows
-from wsopt.frontend.types import FULL, SLAB, Region, Role, View
+from wsopt.frontend.types import FULL, K_BLOCK, Region, Role, View
 from wsopt.machine.types import Machine
 from wsopt.program.beside import check_beside
 from wsopt.program.row_layout import check_rows, row_structures
@@ -54,7 +54,11 @@ def check_tma(region: Region, machine: Machine) -> None:
         _check_view(
             output.view, machine, remedies.reduced_pitch if region.whole_rows else remedies.output_pitch
         )
-    for view in (*region.streams, *region.residents, *(source.view for source in region.full_sources)):
+    for view in (
+        *region.streams,
+        *region.stationary_operands,
+        *(source.view for source in region.full_sources),
+    ):
         _check_view(view, machine, remedies.input_pitch)
 
 
@@ -77,11 +81,11 @@ def _check_view(view: View, machine: Machine, remedy: Callable[[int], str]) -> N
 def check_loop(region: Region) -> None:
     """Raise LoweringError for what a loop that computes values cannot have yet, by name."""
     for source in region.sources:
-        if region.body and source.spans not in (SLAB, FULL) and len(source.spans) > 1:
+        if region.body and source.spans not in (K_BLOCK, FULL) and len(source.spans) > 1:
             axes = " and ".join(sorted(source.spans))
             raise LoweringError(f"tensor {source.view.tensor}: tiles along {axes} are not lowered in a loop")
-    if region.body and len(region.residents) != 1:
-        names = ", ".join(view.tensor for view in region.residents) or "none"
+    if region.body and len(region.stationary_operands) != 1:
+        names = ", ".join(view.tensor for view in region.stationary_operands) or "none"
         raise LoweringError(
             f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
         )
@@ -100,7 +104,7 @@ def check_operands(region: Region) -> None:
 
 def _whole_slots(region: Region, depth: int) -> bool:
     """Whether every slot of a streamed vector begins where TMA may write."""
-    vectors = (s.view for s in region.streamed_sources if s.spans != SLAB)
+    vectors = (s.view for s in region.streamed_sources if s.spans != K_BLOCK)
     return all(depth * view.dtype.bits // 8 % _SLOT_BYTES == 0 for view in vectors)
 
 
@@ -119,7 +123,7 @@ def _column_extents(region: Region, machine: Machine, swap: bool) -> tuple[int, 
 
 
 def _depths(region: Region) -> tuple[int, ...]:
-    """Slabs of the streamed axis: 64 or 128 bytes of a row, or twice the swizzle of 128 bytes."""
+    """K-blocks of the streamed axis: 64 or 128 bytes of a row, or twice the swizzle of 128 bytes."""
     row = 128 * 8 // region.operand_dtype.bits
     return (row // 2, row, 2 * row)
 
@@ -136,18 +140,18 @@ def _swaps(region: Region, machine: Machine) -> tuple[bool, ...]:
 
 
 def _copies(region: Region) -> tuple[int, ...]:
-    """Slabs of an iteration, each with partial sums of its own: two only where products are promoted.
+    """K-blocks of an iteration, each with partial sums of its own: two only where products are promoted.
 
-    emitter.v1: then all are. Another product's sums would be begun by one slab and added to by the other, and
+    emitter.v1: then all are. Another product's sums would be begun by one K-block and added to by the other, and
     nothing keeps their order.
     """
     return (1, 2) if region.promote and all(c.promote for c in region.contractions) else (1,)
 
 
 def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
-    """Elements of the last slab that products have to take: a power of two, and what one instruction sums.
+    """Elements of the last K-block that products have to take: a power of two, and what one instruction sums.
 
-    0 where that is the whole slab, or where the last slab may lie beyond the end altogether.
+    0 where that is the whole K-block, or where the last K-block may lie beyond the end altogether.
     """
     rest = region.extent(Role.STREAM) % depth
     if rest == 0 or copies > 1:
@@ -180,7 +184,7 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
     return not oversized
 
 
-def _slab_structures(region: Region, machine: Machine) -> Iterator[Structure]:
+def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures of a loop that computes values: the column axis is held whole.
 
     emitter.v1: consumers of such a loop share rows.
@@ -222,7 +226,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     if not region.streams_rows:
         check_operands(region)
     if region.body:
-        yield from _slab_structures(region, machine)
+        yield from _k_block_structures(region, machine)
         return
     if region.streams_rows:
         yield from row_structures(region, machine)

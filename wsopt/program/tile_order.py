@@ -9,13 +9,13 @@ import heapq
 from typing import Any
 
 ROUNDS_TOGETHER = 3  # the tiles of so many last rounds of blocks are ordered by length
-OVERHEAD_SLABS = 1  # what a tile takes outside its loop, in slabs
+OVERHEAD_K_BLOCKS = 1  # what a tile takes outside its loop, in K-blocks
 
 
-def slabs_between(
+def k_blocks_between(
     bounds: Any, first: Any, last: Any, begin: Any, end: Any, depth: Any, least: Any = min, most: Any = max
 ) -> tuple[Any, Any]:
-    """Begin and end of the slabs, out of [begin, end), in which any element counts for rows `first` to `last`.
+    """Begin and end of the K-blocks, out of [begin, end), in which any element counts for rows `first` to `last`.
 
     The end is not above the begin where none counts. Arguments may also be expressions of run-time values, given with
     their minimum and maximum as `least` and `most`.
@@ -29,12 +29,12 @@ def slabs_between(
     return begin, end
 
 
-def slab_counts(bounds: Any, row_extent: int, stream_extent: int, tile_rows: int, depth: int) -> list[int]:
-    """Slabs of every tile of rows, from the first row on."""
+def k_block_counts(bounds: Any, row_extent: int, stream_extent: int, tile_rows: int, depth: int) -> list[int]:
+    """K-blocks of every tile of rows, from the first row on."""
     whole = (0, -(-stream_extent // depth))
     counts = []
     for first in range(0, row_extent, tile_rows):
-        begin, end = slabs_between(bounds, first, min(first + tile_rows, row_extent) - 1, *whole, depth)
+        begin, end = k_blocks_between(bounds, first, min(first + tile_rows, row_extent) - 1, *whole, depth)
         counts.append(max(end - begin, 0))
     return counts
 
@@ -50,7 +50,7 @@ def tiles_together(counts: list[int], tiles: int, blocks: int) -> int:
 
 
 def walk(counts: list[int], tiles: int, together: int) -> list[int]:
-    """Tile numbers in the order in which they are dealt out; `counts` has the slabs of a batch element's tiles.
+    """Tile numbers in the order in which they are dealt out; `counts` has the K-blocks of a batch element's tiles.
 
     Batch elements follow each other, for they share operands in L2. The last `together` tiles go by their length, the
     longest first: otherwise the longest of the last batch element would come when most blocks have ended.
@@ -66,7 +66,7 @@ def deal(counts: list[int], order: list[int], blocks: int) -> list[list[int]]:
     for tile in order:
         time, block = free[0]
         taken[block].append(tile)
-        heapq.heapreplace(free, (time + counts[tile % len(counts)] + OVERHEAD_SLABS, block))
+        heapq.heapreplace(free, (time + counts[tile % len(counts)] + OVERHEAD_K_BLOCKS, block))
     return taken
 
 

@@ -39,9 +39,9 @@ class Structure:
     accumulator's rows (the right operand feeds the rows of the tensor core). `pieces` cuts the
     accumulator's columns for the epilogue; `group` is how many tile rows are walked before the next column.
     `depth` is one where no axis streams but the rows.
-    `copies` is how many slabs, and slots of the ring, one iteration takes: a promoted product has a set of
+    `copies` is how many K-blocks, and slots of the ring, one iteration takes: a promoted product has a set of
     partial sums for each, so that one is added up while the next is being computed. `tail` is how many
-    elements of the last slab products take, where the streamed axis ends early in it; 0 for all.
+    elements of the last K-block products take, where the streamed axis ends early in it; 0 for all.
     """
 
     rows: int
@@ -68,7 +68,7 @@ class Structure:
         return self.rows * self.at_once
 
     @property
-    def resident_sets(self) -> int:
+    def stationary_sets(self) -> int:
         """Sets of the tiles that a loop holds: with persistent blocks the next tile's come while it runs."""
         return 2 if self.persistent else 1
 
@@ -81,8 +81,8 @@ class Structure:
         """One line for people."""
         how = "sharing rows" if self.sharing is Sharing.ROWS else "in turns"
         swap = ", operands swapped" if self.swap else ""
-        copies = f", {self.copies} slabs an iteration" if self.copies > 1 else ""
-        copies += f", the last slab's first {self.tail}" if self.tail else ""
+        copies = f", {self.copies} K-blocks an iteration" if self.copies > 1 else ""
+        copies += f", the last K-block's first {self.tail}" if self.tail else ""
         depth = f"x{self.depth}" if self.depth > 1 else ""
         walk = "persistent" if self.persistent else "one tile a block"
         return (

@@ -11,7 +11,7 @@ from wsopt.schedule.verified import VerifiedSchedule
 
 _BAR_COLUMNS = 60
 _REGISTER_KEYS = (
-    "a accumulators, e epilogue or s a tile computed from a slab, m margin, + beyond the need, "
+    "a accumulators, e epilogue or s a tile computed from a K-block, m margin, + beyond the need, "
     ". not given to the partition"
 )
 

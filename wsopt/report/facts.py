@@ -34,8 +34,8 @@ class RingFacts:
     """A ring: its slots, and the cycles that one is taken, from the issue of its first load to its return.
 
     `first` and `last` are the operations that the lifetime with the least slack lies between; `covers` is how
-    long that slot may be taken with this depth, until the slab that has it next is loaded: II a slot, with
-    one slab an iteration.
+    long that slot may be taken with this depth, until the K-block that has it next is loaded: II a slot, with
+    one K-block an iteration.
     """
 
     name: str
@@ -76,24 +76,24 @@ def _ring(verified: VerifiedSchedule, plan: RingPlan) -> RingFacts:
 
 
 def _life(verified: VerifiedSchedule, plan: RingPlan, copy: int) -> RingFacts:
-    """How long one slab's slot is taken, from which load to which release, and until it is filled again."""
+    """How long one K-block's slot is taken, from which load to which release, and until it is filled again."""
     depth = verified.schedule.depth(plan.name)
     first = _first_load(verified, plan, copy)
     last = max(_of_copy(verified, plan.releases, copy), key=lambda op: (_returned(verified, op), op.name))
     issued = start(verified, first.name)
-    later, slab = budget.next_in_slot(copy, depth, verified.program.structure.copies)
-    again = start(verified, _first_load(verified, plan, slab).name) + later * verified.schedule.ii
+    later, k_block = budget.next_in_slot(copy, depth, verified.program.structure.copies)
+    again = start(verified, _first_load(verified, plan, k_block).name) + later * verified.schedule.ii
     lifetime = _returned(verified, last) - issued
     return RingFacts(plan.name, depth, plan.slot_bytes, first.name, last.name, lifetime, again - issued)
 
 
 def _first_load(verified: VerifiedSchedule, plan: RingPlan, copy: int) -> TileOp:
-    """The load of a slab that is issued first."""
+    """The load of a K-block that is issued first."""
     return min(_of_copy(verified, plan.loads, copy), key=lambda op: (start(verified, op.name), op.name))
 
 
 def _of_copy(verified: VerifiedSchedule, names: tuple[str, ...], copy: int) -> list[TileOp]:
-    """The operations among `names` that work on one slab of the iteration."""
+    """The operations among `names` that work on one K-block of the iteration."""
     return [op for op in map(verified.program.op, names) if op.copy == copy]
 
 
@@ -115,7 +115,7 @@ def register_facts(verified: VerifiedSchedule, margin: int) -> tuple[RegisterFac
         Part("accumulators", program.accumulator_registers),
         max(
             Part("epilogue", program.epilogue.registers),
-            Part("slab", budget.slab_registers(program)),
+            Part("k_block", budget.k_block_registers(program)),
             key=lambda part: part.amount,
         ),
         Part("margin", margin),
@@ -135,7 +135,7 @@ def shared_memory_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     """Bytes of shared memory by buffer, without empty ones; they add up to what the schedule takes."""
     buffers, program = verified.schedule.buffers, verified.program
     cost, s = program.epilogue, program.structure
-    parts = [*_ring_parts(verified), _buffers("tiles held", s.resident_sets, program.resident_bytes)]
+    parts = [*_ring_parts(verified), _buffers("tiles held", s.stationary_sets, program.stationary_bytes)]
     for consumer in range(s.consumers):
         owner = f"of consumer {consumer}"
         staged = budget.buffer_bytes(program, buffers) - cost.input_bytes * buffers.inputs

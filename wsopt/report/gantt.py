@@ -98,7 +98,7 @@ def _lanes(row: Row, period: int, columns: int) -> list[str]:
     for bar in row.bars:
         for piece in _labelled(pieces(bar, period, columns)):
             first, text = _written(piece, columns)
-            _put(lanes, first, text, columns, crowd=len(text) > piece.last - piece.first)
+            _put(lanes, first, text, columns, contention=len(text) > piece.last - piece.first)
     return ["".join(lane).rstrip() for lane in lanes]
 
 
@@ -109,10 +109,10 @@ def _labelled(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
     return tuple(piece if piece.fits else replace(piece, label="") for piece in found)
 
 
-def _put(lanes: list[list[str]], first: int, text: str, columns: int, crowd: bool) -> None:
+def _put(lanes: list[list[str]], first: int, text: str, columns: int, contention: bool) -> None:
     """Write `text` on the first line that has room; beside a label outside its bar one blank is kept."""
     for lane in lanes:
-        room = lane[max(0, first - crowd) : first + len(text) + crowd]
+        room = lane[max(0, first - contention) : first + len(text) + contention]
         if all(cell == " " for cell in room):
             break
     else:

@@ -49,7 +49,7 @@ def gantt_section(verified: VerifiedSchedule, certificate: Certificate, width: i
     legend = [(one.key, one.placed.partition, *_figures(one), one.words) for one in named_ops(verified)]
     header = ("key", "partition", "stage", "cycle", "issue", "busy", "result", "operation")
     return [
-        f"II = {schedule.ii:,} cycles, {counted(verified.program.trips, 'iteration')} a tile",
+        f"II = {schedule.ii:,} cycles, {counted(verified.program.k_iterations, 'iteration')} a tile",
         "",
         *chart(chart_rows(verified), schedule.ii, width),
         "",
@@ -76,7 +76,7 @@ def pipeline_section(verified: VerifiedSchedule, certificate: Certificate, width
 
 def _pass(verified: VerifiedSchedule, partition: Partition) -> str:
     """The program of one partition in words."""
-    if partition.role is PartitionRole.STORER:
+    if partition.role is PartitionRole.STORE_WARP:
         return f"starts the stores of consumer{partition.index}, and tells it when buffers are free."
     named = {one.op.name: one for one in named_ops(verified)}
     order = [named[placed.op] for placed in in_pass(verified, partition.name)]
@@ -110,8 +110,8 @@ def _epilogue(verified: VerifiedSchedule) -> str:
     words = " and ".join(staged)
     if buffers.inputs:
         words += f", inputs through {counted(buffers.inputs, 'buffer')} each"
-    stored = " A warp of its own starts the stores." if buffers.storer else ""
-    return f"After {counted(p.trips, 'iteration')} the epilogue: {full} through {words}.{stored}"
+    stored = " A warp of its own starts the stores." if buffers.store_warp else ""
+    return f"After {counted(p.k_iterations, 'iteration')} the epilogue: {full} through {words}.{stored}"
 
 
 def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
@@ -165,7 +165,9 @@ def _life(verified: VerifiedSchedule, ring: RingFacts) -> str:
     between = start(verified, ring.last) - start(verified, ring.first)
     covered = f"{counted(ring.depth, 'slot')} x II of {verified.schedule.ii:,}"
     if verified.program.structure.copies > 1:
-        covered = f"{ring.covers:,} until the next of {counted(ring.depth, 'slot')}' slabs is loaded into it"
+        covered = (
+            f"{ring.covers:,} until the next of {counted(ring.depth, 'slot')}' K-blocks is loaded into it"
+        )
     return (
         f"Lifetime: {between:,} cycles from the issue of {keys[ring.first]} to that of {keys[ring.last]}, "
         f"then {ring.lifetime - between:,} until the loader sees the slot free. "

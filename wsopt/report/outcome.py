@@ -18,7 +18,7 @@ from wsopt.report.facts import (
 )
 from wsopt.report.layout import counted, difference, joined, microseconds, percent, shares, table, wrapped
 from wsopt.schedule import budget
-from wsopt.schedule.certificate import Certificate, RunnerUp, Spoiled
+from wsopt.schedule.certificate import Certificate, Rejected, RunnerUp
 from wsopt.schedule.verified import VerifiedSchedule
 
 _NO_DIFFERENCE_US = 5e-4
@@ -100,7 +100,7 @@ def _tensor_share(verified: VerifiedSchedule) -> str:
     if verified.program.region.streams_rows:
         reached = verified.program.dram_bytes / p.microseconds / 1e3
         return f"Device memory: {reached:,.0f} GB/s read and written."
-    held = p.rounds * verified.program.trips * unit_load(verified, Unit.TENSOR)
+    held = p.rounds * verified.program.k_iterations * unit_load(verified, Unit.TENSOR)
     return f"Tensor core: held for {held:,} of {p.cycles:,.0f} cycles, {percent(held / p.cycles)}."
 
 
@@ -160,15 +160,15 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
         least = microseconds(c.rank_bound_us)
         bound += f" All schedules but the {c.rank - 1} before it take {least} us at least."
     shown = [*wrapped(counts, width), *wrapped(bound, width), "", *table(header, rows, "<<>><><", width)]
-    return [*shown, *_spoiled_lines(c.spoiled, width)]
+    return [*shown, *_rejected_lines(c.rejected, width)]
 
 
-def _spoiled_lines(spoiled: Sequence[Spoiled], width: int) -> list[str]:
-    """What was solved and is no kernel, since the compiler spoils it."""
-    if not spoiled:
+def _rejected_lines(rejected: Sequence[Rejected], width: int) -> list[str]:
+    """What was solved and is no kernel, since the compiler rejects it."""
+    if not rejected:
         return []
-    lines = ["", "Solved, and spoiled by the compiler:"]
-    for one in spoiled:
+    lines = ["", "Solved, and rejected by the compiler:"]
+    for one in rejected:
         why = one.why.partition(";")[0]
         told = f"{one.structure.describe()}: {microseconds(one.microseconds)} us by the model; {why}"
         lines += wrapped(told, width)
@@ -191,7 +191,7 @@ def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:
 def _blocks(s: Structure) -> str:
     """How blocks walk, and what is unusual about their tiles."""
     words = ["persistent" if s.persistent else "one tile"]
-    words += [f"{s.copies} slabs"] if s.copies > 1 else []
+    words += [f"{s.copies} K-blocks"] if s.copies > 1 else []
     words += ["swapped"] if s.swap else []
     return ", ".join(words)
 

@@ -28,19 +28,19 @@ _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
 
 @dataclass(frozen=True, slots=True)
 class Under:
-    """A product that is under way while its warpgroup does arithmetic: `slabs` later ones (before: negative) than
+    """A product that is under way while its warpgroup does arithmetic: `k_blocks` later ones (before: negative) than
     the arithmetic's, for so many `cycles` of it.
     """
 
     product: TileOp
     arithmetic: TileOp
-    slabs: int
+    k_blocks: int
     cycles: int
 
 
-def slab(offset: int) -> str:
-    """A slab by its distance from slab j."""
-    return "slab j" if offset == 0 else f"slab j{offset:+d}"
+def k_block(offset: int) -> str:
+    """A K-block by its distance from K-block j."""
+    return "K-block j" if offset == 0 else f"K-block j{offset:+d}"
 
 
 def unders(verified: VerifiedSchedule, consumer: int) -> tuple[Under, ...]:
@@ -55,8 +55,8 @@ def unders(verified: VerifiedSchedule, consumer: int) -> tuple[Under, ...]:
                 there = first + later * ii
                 cycles = min(end, there + product.latency) - max(begin, there)
                 if cycles > 0:
-                    slabs = later * copies + product.copy - other.copy
-                    found.append(Under(product, other, slabs, cycles))
+                    k_blocks = later * copies + product.copy - other.copy
+                    found.append(Under(product, other, k_blocks, cycles))
     return tuple(found)
 
 
@@ -92,17 +92,17 @@ def _node(name: str) -> str:
 
 
 def _same_warpgroup(verified: VerifiedSchedule, consumer: int) -> Iterator[str]:
-    """A sentence for every product and slab that runs under arithmetic, and one for those that do not."""
+    """A sentence for every product and K-block that runs under arithmetic, and one for those that do not."""
     found = unders(verified, consumer)
     for product in _own(verified, consumer, (OpKind.MMA,)):
         mine = [under for under in found if under.product == product]
-        for slabs in sorted({under.slabs for under in mine}):
-            these = [under for under in mine if under.slabs == slabs]
+        for k_blocks in sorted({under.k_blocks for under in mine}):
+            these = [under for under in mine if under.k_blocks == k_blocks]
             words = joined([_does(verified, under.arithmetic) for under in these])
             cycles = sum(under.cycles for under in these)
             yield (
-                f"{operand(product)} of {slab(slabs)} runs under {words} of slab j in the same {_kind(verified)} "
-                f"({cycles:,} of {product.latency:,} cycles)."
+                f"{operand(product)} of {k_block(k_blocks)} runs under {words} of K-block j in the same "
+                f"{_kind(verified)} ({cycles:,} of {product.latency:,} cycles)."
             )
     alone = [op for op in _own(verified, consumer, (OpKind.MMA,)) if all(u.product != op for u in found)]
     if alone and _own(verified, consumer, _ARITHMETIC):
@@ -131,7 +131,7 @@ def _issued_before(verified: VerifiedSchedule, consumer: int) -> Iterator[str]:
             what = _does(verified, op) if op.kind in _ARITHMETIC else "the slot"
             verb = "begins" if op.kind in _ARITHMETIC else "is handed back"
             yield (
-                f"{operand(product)} of {slab(later * copies)} is issued before {what} of slab j {verb}: "
+                f"{operand(product)} of {k_block(later * copies)} is issued before {what} of K-block j {verb}: "
                 f"{later + 1} are in flight."
             )
 

@@ -36,7 +36,7 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
         f"machine    {clean(machine.title)}, {machine.sm_count} SMs",
         f"extents    {extents}; {counted(len(region.contractions), 'product')} of {dtype}",
         f"outputs    {_outputs(region)}",
-        f"work       {counted(program.tiles, 'tile')} of {_trips(program)}; "
+        f"work       {counted(program.tiles, 'tile')} of {_k_iterations(program)}; "
         f"{flops:,} FLOP{_masked(region)}, {nbytes:,} compulsory bytes",
         f"intensity  {_intensity(verified)}",
     ]
@@ -54,9 +54,9 @@ def _intensity(verified: VerifiedSchedule) -> str:
     return f"{intensity:,.1f} FLOP a byte, the card's ridge is {ridge:,.1f}; {side}"
 
 
-def _trips(program: TileProgram) -> str:
+def _k_iterations(program: TileProgram) -> str:
     """Iterations of a tile; with masks of the longest one."""
-    return ("up to " if program.region.bounds else "") + counted(program.trips, "iteration")
+    return ("up to " if program.region.bounds else "") + counted(program.k_iterations, "iteration")
 
 
 def _masked(region: Region) -> str:

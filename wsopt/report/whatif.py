@@ -30,7 +30,7 @@ def _fields(schedule: Schedule) -> dict[str, str]:
         "registers": str(consumer.registers),
         "staging": str(schedule.buffers.staging),
         "inputs": str(schedule.buffers.inputs),
-        "storers": "yes" if schedule.buffers.storer else "no",
+        "store_warps": "yes" if schedule.buffers.store_warp else "no",
     }
 
 

@@ -90,9 +90,9 @@ def _own_stages(verified: VerifiedSchedule) -> dict[str, int]:
     return {one.op: one.stage for p in partitions for one in in_pass(verified, p.name)}
 
 
-def _slab(op: TileOp, program: TileProgram) -> str:
-    """Which slab of the iteration, where it takes more than one."""
-    return f", slab {op.copy}" if program.structure.copies > 1 else ""
+def _k_block(op: TileOp, program: TileProgram) -> str:
+    """Which K-block of the iteration, where it takes more than one."""
+    return f", K-block {op.copy}" if program.structure.copies > 1 else ""
 
 
 def _owner(consumer: int, program: TileProgram) -> str:
@@ -108,7 +108,7 @@ def _which(op: TileOp, program: TileProgram) -> str:
 
 def _legend(op: TileOp, program: TileProgram) -> str:
     whose = "" if op.consumer is None else f", {_owner(op.consumer, program)}"
-    whose += _slab(op, program)
+    whose += _k_block(op, program)
     match op.kind:
         case OpKind.TMA_LOAD:
             return _load_words(op, program)
@@ -146,7 +146,7 @@ def _load_words(op: TileOp, program: TileProgram) -> str:
     value = program.value(op.output or "")
     shape = "x".join(map(str, value.shape))
     rows = "for all" if value.consumer is None else f"rows of {_owner(value.consumer, program)}"
-    return f"load {operand(op)} {rows}, {shape} {value.dtype.value}{_slab(op, program)}"
+    return f"load {operand(op)} {rows}, {shape} {value.dtype.value}{_k_block(op, program)}"
 
 
 def iteration(lag: int) -> str:
@@ -156,7 +156,7 @@ def iteration(lag: int) -> str:
 
 def does(named: NamedOp, program: TileProgram) -> str:
     """What an operation does in a pass of the loop, with its iteration."""
-    when = iteration(named.stage) + _slab(named.op, program)
+    when = iteration(named.stage) + _k_block(named.op, program)
     match named.op.kind:
         case OpKind.TMA_LOAD:
             owner = program.value(named.op.output or "").consumer

@@ -21,12 +21,12 @@ MOST_SLOTS = 32
 BARRIER_BYTES = 8
 _MOST_STAGING = 4
 LOADER_WARPS = 1
-STORER_WARPS = 1
+STORE_WARPS = 1
 HELPER_REGISTERS = 24
-"""A loader or storer counts tiles and slots and starts copies; ptxas fits it in the least that setmaxnreg takes."""
+"""A loader or store warp counts tiles and slots and starts copies: ptxas fits it in the least of setmaxnreg."""
 
-_MOST_STORERS = 3
-"""emitter.v1: storers of a block, one a consumer: they are in the loader's warpgroup."""
+_MOST_STORE_WARPS = 3
+"""emitter.v1: store warps of a block, one a consumer: they are in the loader's warpgroup."""
 
 
 def warpgroup_warps(warps: int, machine: Machine) -> int:
@@ -81,21 +81,23 @@ def pool_registers(base: int, warps: int, machine: Machine) -> int:
     return base * warps * machine.threads_per_warp
 
 
-def next_in_slot(slab: int, depth: int, copies: int) -> tuple[int, int]:
-    """Whose copy takes the slot of a slab next: so many iterations later, and which slab of that iteration.
+def next_in_slot(k_block: int, depth: int, copies: int) -> tuple[int, int]:
+    """Whose copy takes the slot of a K-block next: so many iterations later, and which K-block of that iteration.
 
-    Slabs are counted over all iterations, `copies` in each, and take the ring's slots in turn.
+    K-blocks are counted over all iterations, `copies` in each, and take the ring's slots in turn.
     """
-    return divmod(slab + depth, copies)
+    return divmod(k_block + depth, copies)
 
 
 def needed_registers(program: TileProgram, margin: int) -> int:
     """Registers a thread that a consumer's live tiles take, with `margin` for addresses and temporaries."""
-    return program.accumulator_registers + max(program.epilogue.registers, slab_registers(program)) + margin
+    return (
+        program.accumulator_registers + max(program.epilogue.registers, k_block_registers(program)) + margin
+    )
 
 
-def slab_registers(program: TileProgram) -> int:
-    """Registers a thread of the largest tile that a consumer computes from a slab; how many meet, the model sees."""
+def k_block_registers(program: TileProgram) -> int:
+    """Registers a thread of the largest tile that one computes from a K-block; the model sees how many meet."""
     return max((tile.registers for tile in program.live), default=0)
 
 
@@ -108,27 +110,27 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     """Every choice of epilogue buffers: up to four for staging, a power of two up to a piece each for inputs.
 
     With inputs of a piece each, outputs are staged where an input was read, and need no buffers besides. Where
-    rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a storer,
-    which takes no warps that a block has not.
+    rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a store
+    warp, which takes no warps that a block has not.
     """
     most = 2 if program.region.streams_rows else min(program.epilogue.stores, _MOST_STAGING)
     pieces = program.structure.pieces
     inputs = [n for n in (1, 2, 4, 8) if n <= pieces] if full_inputs(program) else [0]
     counts = [(0, pieces)] if program.epilogue.lent_bytes else []
     counts += [(s, n) for s in range(1, most + 1) for n in inputs]
-    return tuple(EpilogueBuffers(s, n, storer) for s, n in counts for storer in _storers(program))
+    return tuple(EpilogueBuffers(s, n, store_warp) for s, n in counts for store_warp in _store_warps(program))
 
 
-def _storers(program: TileProgram) -> tuple[bool, ...]:
-    """emitter.v1: loops of products have storers, for outputs of whole tiles.
+def _store_warps(program: TileProgram) -> tuple[bool, ...]:
+    """emitter.v1: loops of products have store warps, for outputs of whole tiles.
 
     Not where partial sums are added up: what keeps such consumers out of step, so that one computes while another's
-    products run, is that each waits for the others' stores. With storers an f8 product takes 3 % more cycles
+    products run, is that each waits for the others' stores. With store warps an f8 product takes 3 % more cycles
     (`docs/calibration/h200_stores.json`).
     """
     region = program.region
     products = not (region.body or region.streams_rows or region.promote)
-    fit = program.structure.consumers <= _MOST_STORERS
+    fit = program.structure.consumers <= _MOST_STORE_WARPS
     return (False, True) if products and fit and program.epilogue.stores else (False,)
 
 
@@ -151,21 +153,21 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     s = program.structure
     slots = [depth] * len(program.rings) if isinstance(depth, int) else list(depth)
     ring = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
-    ring += program.resident_bytes * s.resident_sets
+    ring += program.stationary_bytes * s.stationary_sets
     epilogue = s.consumers * buffer_bytes(program, buffers)
     return ring + epilogue + barrier_bytes(program, slots, buffers) + SHARED_MEMORY_RESERVE
 
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
     """Bytes of a block's barriers: two a slot of each ring, of inputs and of held tiles, two for each store that a
-    storer starts, and one for each turn.
+    store warp starts, and one for each turn.
     """
     s = program.structure
     barriers = 2 * sum(slots) + s.consumers * full_inputs(program) * buffers.inputs
-    if buffers.storer:
+    if buffers.store_warp:
         barriers += 2 * s.consumers * program.epilogue.stores
-    if program.resident_bytes:
-        barriers += 2 * s.resident_sets if s.persistent else 1
+    if program.stationary_bytes:
+        barriers += 2 * s.stationary_sets if s.persistent else 1
     if s.sharing is Sharing.TURNS:
         barriers += s.consumers
     return barriers * BARRIER_BYTES

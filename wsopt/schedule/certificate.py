@@ -17,8 +17,8 @@ class RunnerUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoiled:
-    """A structure that was solved and that the compiler spoiled: its predicted time, and what came of it."""
+class Rejected:
+    """A structure that was solved and that the compiler rejected: its predicted time, and what came of it."""
 
     structure: Structure
     microseconds: float
@@ -35,7 +35,7 @@ class Certificate:
     A search that keeps several schedules gives each a `rank`, from 1: every schedule that is not among those
     before it takes `rank_bound_us` at least, within the model. `gap` is always to `bound_us`.
 
-    `spoiled` are structures that count as infeasible because the compiler was asked about them.
+    `rejected` are structures that count as infeasible because the compiler was asked about them.
     """
 
     considered: int
@@ -49,7 +49,7 @@ class Certificate:
     runners_up: tuple[RunnerUp, ...]
     rank: int = 1
     rank_bound_us: float = 0.0
-    spoiled: tuple[Spoiled, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
 
     @property
     def status(self) -> str:

@@ -13,7 +13,7 @@ class PartitionRole(StrEnum):
 
     CONSUMER = "consumer"
     LOADER = "loader"
-    STORER = "storer"
+    STORE_WARP = "store_warp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, order=True)
 class EpilogueBuffers:
-    """Shared-memory buffers of one consumer's epilogue, and whether a `storer` starts the stores from them.
+    """Shared-memory buffers of one consumer's epilogue, and whether a `store_warp` starts the stores from them.
 
     `staging` of each kind of output; `inputs` of each full tile that it reads, a piece each. With fewer than
     there are pieces a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
@@ -76,7 +76,7 @@ class EpilogueBuffers:
 
     staging: int
     inputs: int
-    storer: bool = False
+    store_warp: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
-from wsopt.perf.crowd import crowded_interval
+from wsopt.perf.contention import contended_interval
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.held import held_cycles, issue_cycles
-from wsopt.perf.laps import Laps, laps
 from wsopt.perf.pace import iteration_pace
+from wsopt.perf.ramps import Ramps, ramps
 from wsopt.perf.ring import releases, ring_bound
 from wsopt.perf.row_costs import ROW_GRAIN
 from wsopt.program.program import OpKind, TileProgram
@@ -137,13 +137,13 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     return ""
 
 
-def most_ahead(program: TileProgram, machine: Machine, ii: float) -> Laps:
+def most_ahead(program: TileProgram, machine: Machine, ii: float) -> Ramps:
     """The shortest iterations outside the steady state that any ring has, where that takes `ii`.
 
     They are those of the deepest ring. What the last round saves on II is the more the shallower the ring, but
     leaves no iteration shorter than there.
     """
-    deepest = laps(program, machine, max(1, max_depth(program, machine)))
+    deepest = ramps(program, machine, max(1, max_depth(program, machine)))
     return replace(deepest, least=ii)
 
 
@@ -154,10 +154,10 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     fixed = timing.fixed_parts(program, machine)
     ends = [epilogues(program, machine, b) for b in budget.buffer_options(program)]
     least_ends = Epilogues(min(e.each for e in ends), min(e.last for e in ends))
-    crowded = crowded_interval(program, machine, max_depths(program, machine))
-    ii = max(least, ii_lower_bound(program, machine), crowded)
-    lap = most_ahead(program, machine, ii) if timing.streams_products(program) else None
-    cycles = timing.total_cycles(program, fixed, machine, ii, least_ends, lap)
+    contended = contended_interval(program, machine, max_depths(program, machine))
+    ii = max(least, ii_lower_bound(program, machine), contended)
+    ramp = most_ahead(program, machine, ii) if timing.streams_products(program) else None
+    cycles = timing.total_cycles(program, fixed, machine, ii, least_ends, ramp)
     cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)
     return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us

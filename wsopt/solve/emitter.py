@@ -36,12 +36,12 @@ def slot_in_step(m: Model) -> None:
                 m.cp.add(m.start[after] + m.ii >= m.start[load])
 
 
-def enough_trips(m: Model) -> None:
-    """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last slab.
+def enough_k_iterations(m: Model) -> None:
+    """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last K-block.
 
     The loop's ends are peeled off by stages; they may not take more passes than there are.
     """
-    spare = m.program.trips - bool(m.program.structure.tail)
+    spare = m.program.k_iterations - bool(m.program.structure.tail)
     for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
         own = [op for op in m.program.loop if op.consumer == consumer]
         for one, other in itertools.permutations(own, 2):

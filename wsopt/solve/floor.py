@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
-from wsopt.perf.crowd import crowded_interval
+from wsopt.perf.contention import contended_interval
 from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.program.program import TileProgram
 from wsopt.schedule import budget
@@ -41,8 +41,8 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
             if budget.shared_memory(program, depths, buffers) <= machine.shared_memory_per_block_bytes
         ]
         if fitting:
-            crowded = crowded_interval(program, machine, depths)
-            time = time_of_values(program.work, unit, math.ceil(crowded / unit), min(fitting))
-            found = Floor(time, crowded // unit * unit)
+            contended = contended_interval(program, machine, depths)
+            time = time_of_values(program.work, unit, math.ceil(contended / unit), min(fitting))
+            found = Floor(time, contended // unit * unit)
             best = min(best, found, key=lambda floor: floor.time)
     return best

@@ -111,10 +111,10 @@ def _issue(m: Model) -> None:
 
 
 def _rings(m: Model) -> None:
-    """A slot is handed back before it is filled again: slab c's by slab k = (c + depth) mod copies, of
+    """A slot is handed back before it is filled again: K-block c's by K-block k = (c + depth) mod copies, of
     i = (c + depth) div copies iterations later.
 
-    start[load of k] + i * II >= start[release of c] + handing it back. With one slab an iteration that is a
+    start[load of k] + i * II >= start[release of c] + handing it back. With one K-block an iteration that is a
     life of at most depth * II. Copies come early and late: a ring just deep enough is slower than that.
     """
     for number, plan in enumerate(m.program.rings):
@@ -135,9 +135,9 @@ def _refills(m: Model, plan: RingPlan, depth: int) -> Iterator[tuple[cp_model.Li
     """
     for release in plan.releases:
         done = m.program.op(release)
-        later, slab = budget.next_in_slot(done.copy, depth, m.program.structure.copies)
+        later, k_block = budget.next_in_slot(done.copy, depth, m.program.structure.copies)
         for load in plan.loads:
-            if m.program.op(load).copy == slab:
+            if m.program.op(load).copy == k_block:
                 yield m.start[release] + m.t(done.issue + done.latency), load, later
 
 
@@ -145,7 +145,7 @@ def _shared_memory(m: Model) -> None:
     """Rings, staging, epilogue inputs and barriers fit what a block can have."""
     options = budget.buffer_options(m.program)
     for option in options:
-        name = f"staging={option.staging},inputs={option.inputs},storer={option.storer}"
+        name = f"staging={option.staging},inputs={option.inputs},store_warp={option.store_warp}"
         m.buffers[option] = m.cp.new_bool_var(name)
     m.cp.add_exactly_one(m.buffers.values())
     slots = sum((plan.slot_bytes + 2 * budget.BARRIER_BYTES) * m.depth[plan.name] for plan in m.program.rings)
@@ -205,7 +205,7 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     placement,
     emitter.loads_apart,
     emitter.slot_in_step,
-    emitter.enough_trips,
+    emitter.enough_k_iterations,
     emitter.one_overlap,
     emitter.one_program,
     emitter.partials_stay,
@@ -225,7 +225,7 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
 CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
     placement,
-    emitter.enough_trips,
+    emitter.enough_k_iterations,
     emitter.one_overlap,
     emitter.one_program,
     _dependences,

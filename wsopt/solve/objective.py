@@ -8,9 +8,9 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from wsopt.perf import timing
-from wsopt.perf.crowd import crowded_interval
+from wsopt.perf.contention import contended_interval
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.laps import laps
+from wsopt.perf.ramps import ramps
 from wsopt.program.program import Work
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.solve.bound import max_depths
@@ -38,13 +38,13 @@ def time_of_values(work: Work, unit: int, interval: Any, epilogue: Any) -> Any:
     """Cycles of the busiest SM in a loop that computes values and in its epilogues: of `interval` in units, and of
     `epilogue`, which are numbers or expressions of the model.
     """
-    return round(work.trips - work.tiles) * unit * interval + work.tiles * epilogue
+    return round(work.k_iterations - work.tiles) * unit * interval + work.tiles * epilogue
 
 
 def _of_products(m: Model, fixed: timing.Rounds, ends: dict[EpilogueBuffers, Epilogues]) -> None:
     """The largest of the lines of the ring's depth and of the epilogue's buffers.
 
-    Times count in shares of a cycle, in which a pass that ends early in its slab, a slab of an iteration and a
+    Times count in shares of a cycle, in which a pass that ends early in its K-block, a K-block of an iteration and a
     consumer's part of a turn are whole numbers.
     """
     s = m.program.structure
@@ -52,9 +52,9 @@ def _of_products(m: Model, fixed: timing.Rounds, ends: dict[EpilogueBuffers, Epi
     interval = _interval(m, fixed)
     time = m.time = m.cp.new_int_var(0, _LONGEST, "time")
     for (_, slots), is_slots in m.slots.items():
-        lap = laps(m.program, m.machine, slots)
+        ramp = ramps(m.program, m.machine, slots)
         for buffers, chosen in m.buffers.items():
-            for line in timing.total_lines(m.program, fixed, m.machine, ends[buffers], lap):
+            for line in timing.total_lines(m.program, fixed, m.machine, ends[buffers], ramp):
                 least = round(shares * line.slope) * interval + math.ceil(shares * line.base)
                 m.cp.add(time >= least).only_enforce_if(is_slots, chosen)
 
@@ -62,11 +62,11 @@ def _of_products(m: Model, fixed: timing.Rounds, ends: dict[EpilogueBuffers, Epi
 def _interval(m: Model, fixed: timing.Rounds) -> cp_model.IntVar:
     """What an iteration takes: II, or longer where units, threads and rings wait for one another."""
     depths = [[int(ring == name) * slots for name in m.depth] for ring, slots in m.slots]
-    crowded = [m.t(crowded_interval(m.program, m.machine, depth)) for depth in depths]
-    least = m.t(math.ceil(fixed.crowded))
-    interval = m.cp.new_int_var(least, max(least, m.t(m.interval[1]), *crowded), "interval")
+    contended = [m.t(contended_interval(m.program, m.machine, depth)) for depth in depths]
+    least = m.t(math.ceil(fixed.contended))
+    interval = m.cp.new_int_var(least, max(least, m.t(m.interval[1]), *contended), "interval")
     m.cp.add(interval >= m.ii)
-    for longer, is_slots in zip(crowded, m.slots.values(), strict=True):
+    for longer, is_slots in zip(contended, m.slots.values(), strict=True):
         m.cp.add(interval >= longer).only_enforce_if(is_slots)
     return interval
 
@@ -82,7 +82,7 @@ def ties(m: Model) -> cp_model.LinearExprT:
     most_first = every * (every + 1) // 2 * m.horizon + 1
     starts = most_first * sum(m.start.values()) + first
     most_starts = most_first * (every * m.horizon + 1)
-    counts = {b: b.staging + b.inputs + b.storer for b in m.buffers}
+    counts = {b: b.staging + b.inputs + b.store_warp for b in m.buffers}
     buffers = sum(counts[b] * chosen for b, chosen in m.buffers.items())
     slots = max(counts.values()) + 1
     copied = slots * (_most_slots(m) + 1) ** 2

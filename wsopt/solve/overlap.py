@@ -1,7 +1,9 @@
-"""How a consumer's slabs overlap, where that is asked for: the constraints of the forms that experts have published.
+"""How a consumer's K-blocks overlap, where that is asked for: the constraints of the forms that experts have
+published.
 
-Two consumers hide the softmax of a slab under the next slab's first product, which each issues before it; three
-treat slab after slab, and the tensor core is filled by the others. The search needs neither: it takes what is best.
+Two consumers hide the softmax of a K-block under the next K-block's first product, which each issues before it; three
+treat K-block after K-block, and the tensor core is filled by the others. The search needs neither: it takes what is
+best.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ class Overlap(StrEnum):
 
     ANY = "any"
     NEXT_FIRST = "next product first"
-    NONE = "slab by slab"
+    NONE = "K-block by K-block"
 
 
 def ask_for(m: Model, overlap: Overlap) -> None:
@@ -36,7 +38,7 @@ def ask_for(m: Model, overlap: Overlap) -> None:
 
 
 def _first_products(m: Model) -> Iterator[tuple[TileOp, TileOp]]:
-    """Products that need no value of their slab, each with a value that is computed from it."""
+    """Products that need no value of their K-block, each with a value that is computed from it."""
     ops = {op.name: op for op in m.program.loop}
     edges = [(ops[e.source], ops[e.target]) for e in m.program.edges if e.distance == 0]
     later = {target.name for source, target in edges if source.kind is OpKind.ELEMENTWISE}

@@ -11,13 +11,16 @@ from wsopt.solve.variables import Model
 
 
 def _partitions(m: Model, buffers: EpilogueBuffers) -> tuple[Partition, ...]:
-    """All that the launch has is dealt out: loader and storers keep the least, the consumers share the rest."""
+    """All that the launch has is dealt out: loader and store warps keep the least, the consumers share the rest."""
     s, least = m.program.structure, budget.HELPER_REGISTERS
     registers = budget.consumer_registers(s, m.machine)
     loader = Partition(PartitionRole.LOADER, 0, budget.LOADER_WARPS, least)
     found = [Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)]
-    storers = range(s.consumers if buffers.storer else 0)
-    found += [loader, *(Partition(PartitionRole.STORER, i, budget.STORER_WARPS, least) for i in storers)]
+    store_warps = range(s.consumers if buffers.store_warp else 0)
+    found += [
+        loader,
+        *(Partition(PartitionRole.STORE_WARP, i, budget.STORE_WARPS, least) for i in store_warps),
+    ]
     return tuple(found)
 
 

@@ -54,7 +54,7 @@ class Search:
     """The state of a search; `kept` holds the incumbents, best first.
 
     It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
-    structure. What the compiler spoiled is `rejected`; of `spilled` also what lives in as many registers.
+    structure. What the compiler rejected is `rejected`; of `spilled` also what lives in as many registers.
     `solutions` is what earlier searches of the same region on the same machine have solved.
     """
 
@@ -234,7 +234,7 @@ class Search:
 
 
 def live_set(region: Region, structure: Structure) -> Structure:
-    """One structure for all with the same tiles in registers: walks do not matter for them, and of slabs and
+    """One structure for all with the same tiles in registers: walks do not matter for them, and of K-blocks and
     pieces of the epilogue only those in which the loop, or what follows it, has its tiles.
     """
     if region.body:

@@ -128,11 +128,11 @@ def sensitivity(
     region, machine, margin = verified.program.region, verified.machine, certificate.margin
     every = variants(verified)
     progress("as it is", 0, len(every) + 1)
-    base, spoiled = _base(region, machine, certificate)
+    base, rejected = _base(region, machine, certificate)
     effects = []
     for done, variant in enumerate(every, 1):
         progress(variant.name, done, len(every) + 1)
-        found, _ = Search(region, variant.machine, margin, rejected=spoiled).run()
+        found, _ = Search(region, variant.machine, margin, rejected=rejected).run()
         effects.append(Effect(variant, found))
     return Sensitivity(base, tuple(effects))
 
@@ -140,15 +140,15 @@ def sensitivity(
 def _base(
     region: Region, machine: Machine, certificate: Certificate
 ) -> tuple[VerifiedSchedule, frozenset[Structure]]:
-    """The best on the card as it is, and the structures that the compiler was seen to spoil.
+    """The best on the card as it is, and the structures that the compiler was seen to reject.
 
     Which these were is not in the certificate, but that they would have been better and how many they are.
     """
-    spoiled: frozenset[Structure] = frozenset()
+    rejected: frozenset[Structure] = frozenset()
     count = dict(certificate.infeasible).get("ptxas", 0)
     while True:
-        best, _ = Search(region, machine, certificate.margin, rejected=spoiled).run()
+        best, _ = Search(region, machine, certificate.margin, rejected=rejected).run()
         better = best.schedule.prediction.microseconds < certificate.bound_us
-        if not better or len(spoiled) == count:
-            return best, spoiled
-        spoiled |= {best.schedule.structure}
+        if not better or len(rejected) == count:
+            return best, rejected
+        rejected |= {best.schedule.structure}

@@ -46,7 +46,7 @@ class Session:
     tell: Callable[[str], None] = lambda message: None
 
     def candidates(self) -> tuple[Build, ...]:
-        """The model's best, checked, rehearsed and compiled; of two with the same code the better one."""
+        """The model's best, checked, simulated and compiled; of two with the same code the better one."""
         return candidate_builds(
             self.graph, self.machine, self.keep, use_cache=self.use_cache, progress=self.progress
         )

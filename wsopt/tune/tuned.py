@@ -72,7 +72,7 @@ def candidate_builds(
     use_cache: bool = True,
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> tuple[Build, ...]:
-    """The model's `keep` best, checked, rehearsed and compiled; of several with the same code the best one."""
+    """The model's `keep` best, checked, simulated and compiled; of several with the same code the best one."""
     different: dict[str, Build] = {}
     for build in builds(graph, machine, keep, use_cache=use_cache, progress=progress):
         different.setdefault(code_digest(build.kernel), build)

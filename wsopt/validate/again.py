@@ -56,21 +56,21 @@ def _predicted(region: Region, one: Candidate, machine: Machine, graph: str) -> 
         raise CheckError(
             f"graph {graph}, {one.name}: the present model has no schedule for it: {solved.reason}"
         )
-    schedule = started_by(solved.schedule, program, limited, storers=one.storers)
+    schedule = started_by(solved.schedule, program, limited, store_warps=one.store_warps)
     return candidate(one.name, one.why, schedule, one.slots, overlap)
 
 
-def started_by(schedule: Schedule, program: TileProgram, machine: Machine, *, storers: bool) -> Schedule:
-    """The schedule with its stores started by storers or by consumers, as they were when it was measured, through the
-    buffers that are best then: for a prediction, not to be emitted.
+def started_by(schedule: Schedule, program: TileProgram, machine: Machine, *, store_warps: bool) -> Schedule:
+    """The schedule with its stores started by store warps or by consumers, as they were when it was measured, through
+    the buffers that are best then: for a prediction, not to be emitted.
     """
-    if schedule.buffers.storer == storers:
+    if schedule.buffers.store_warp == store_warps:
         return schedule
     slots = [depth for _, depth in schedule.rings]
     fitting = [
         buffers
         for buffers in budget.buffer_options(program)
-        if buffers.storer == storers
+        if buffers.store_warp == store_warps
         and budget.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes
     ]
     if not fitting:

@@ -30,8 +30,8 @@ class Candidate:
     """One schedule: why it was chosen, what it is, what the model predicts, and of what parts.
 
     `name` is its folder below the graph's. `structure` has the fields of `tile.types.Structure`; `slots` is
-    the depth that its ring was held to, 0 for as deep as fits, `overlap` what was asked of the order of its slabs,
-    `storers` whether they start its stores. `parts` are `schedule.types.Prediction`'s.
+    the depth that its ring was held to, 0 for as deep as fits, `overlap` what was asked of the order of its K-blocks,
+    `store_warps` whether they start its stores. `parts` are `schedule.types.Prediction`'s.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Candidate:
     predicted_us: float
     parts: Mapping[str, Any]
     overlap: str = "any"
-    storers: bool = False
+    store_warps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

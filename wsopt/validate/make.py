@@ -26,9 +26,9 @@ from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
-from wsopt.rehearsal import rehearse
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.simulation import simulate
 from wsopt.solve.optimum import solve
 from wsopt.solve.overlap import Overlap
 from wsopt.solve.search import DEFAULT_MARGIN
@@ -147,7 +147,7 @@ def _make(graph: Graph, entry: Entry, machine: Machine) -> Kernel | str:
     if complaints:
         return f"compiler: {'; '.join(complaints)}"
     try:
-        rehearse(graph, verified, source, SEEDS, lambda _done, _total: None)
+        simulate(graph, verified, source, SEEDS, lambda _done, _total: None)
     except CheckError as error:
         return f"interpreter: {error}"
     return Kernel(verified, source)
@@ -173,7 +173,7 @@ def candidate(
         structure={key: str(value) if key == "sharing" else value for key, value in structure.items()},
         slots=slots,
         overlap=overlap,
-        storers=schedule.buffers.storer,
+        store_warps=schedule.buffers.store_warp,
         depth=depth,
         ii=schedule.ii,
         predicted_us=schedule.prediction.microseconds,

@@ -43,7 +43,7 @@ _LEAST_APART = 2
 class Entry:
     """A structure, the depth that its ring is held to (0: as deep as fits), and the bound of its time.
 
-    `overlap` is what is asked of the order of a consumer's slabs.
+    `overlap` is what is asked of the order of a consumer's K-blocks.
     """
 
     structure: Structure

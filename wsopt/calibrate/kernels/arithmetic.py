@@ -17,7 +17,7 @@ def apply(left, right, third, ASM: gl.constexpr):
 def role(
     out,
     sink,
-    trips,
+    k_iterations,
     third,
     place: gl.constexpr,
     ASM: gl.constexpr,
@@ -28,7 +28,7 @@ def role(
     x = gl.arange(0, 128 * REGISTERS, layout=layout).to(gl.float32) * third
     y = x + third
     first = clock()
-    for _ in range(trips):
+    for _ in range(k_iterations):
         for _ in gl.static_range(PAIRS):
             x = apply(x, y, third, ASM)
             y = apply(y, x, third, ASM)

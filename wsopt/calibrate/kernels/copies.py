@@ -8,7 +8,7 @@ from wsopt.calibrate.kernels.common import clock, report, tma_load, tma_store
 
 
 @gluon.jit
-def load_kernel(desc, out, trips, depth, begin, apart, height, columns, SLOTS: gl.constexpr):
+def load_kernel(desc, out, k_iterations, depth, begin, apart, height, columns, SLOTS: gl.constexpr):
     # `depth` boxes in flight, of at most SLOTS. A block starts at row `begin` plus its number times `apart`
     # and walks along `columns` columns, then to the rows behind; it does not leave its `height` rows.
     rows: gl.constexpr = desc.block_shape[0]
@@ -24,10 +24,10 @@ def load_kernel(desc, out, trips, depth, begin, apart, height, columns, SLOTS: g
     slot = 0
     phase = 1
     first = clock()
-    for trip in range(trips + depth):
-        if trip >= depth:
+    for k_iteration in range(k_iterations + depth):
+        if k_iteration >= depth:
             mbarrier.wait(bars.index(slot), phase)
-        if trip < trips:
+        if k_iteration < k_iterations:
             mbarrier.expect(bars.index(slot), desc.block_type.nbytes)
             tma_load(desc, [row, column], bars.index(slot), buffers.index(slot))
         column += wide
@@ -45,7 +45,7 @@ def load_kernel(desc, out, trips, depth, begin, apart, height, columns, SLOTS: g
 
 
 @gluon.jit
-def store_kernel(desc, out, trips, begin, apart, height, columns, PENDING: gl.constexpr):
+def store_kernel(desc, out, k_iterations, begin, apart, height, columns, PENDING: gl.constexpr):
     # A store waits until at most PENDING of the stores before it still read shared memory.
     rows: gl.constexpr = desc.block_shape[0]
     wide: gl.constexpr = desc.block_shape[1]
@@ -57,7 +57,7 @@ def store_kernel(desc, out, trips, begin, apart, height, columns, PENDING: gl.co
     row = top
     column = 0
     first = clock()
-    for _ in range(trips):
+    for _ in range(k_iterations):
         tma_store(desc, [row, column], buffer)
         tma.store_wait(PENDING)
         column += wide

@@ -8,14 +8,14 @@ from wsopt.calibrate.kernels.common import block_barrier, clock, keep, report
 
 
 @gluon.jit
-def kernel(out, sink, trips, OP: gl.constexpr):
+def kernel(out, sink, k_iterations, OP: gl.constexpr):
     # OP: wait (on a phase that is over), arrive, barrier (of four warps), fence; eight an iteration.
     bar = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout())
     mbarrier.init(bar.index(0), count=1)
     fence_async_shared()
     block_barrier()
     first = clock()
-    for _ in range(trips):
+    for _ in range(k_iterations):
         for _ in gl.static_range(8):
             if OP == "wait":
                 mbarrier.wait(bar.index(0), 1)
@@ -30,12 +30,12 @@ def kernel(out, sink, trips, OP: gl.constexpr):
 
 
 @gluon.jit
-def ping_role(out, trips, mine, other, place: gl.constexpr):
+def ping_role(out, k_iterations, mine, other, place: gl.constexpr):
     first = clock()
-    for trip in range(trips):
+    for k_iteration in range(k_iterations):
         if place == 0:
             mbarrier.arrive(other, count=1)
-        mbarrier.wait(mine, trip & 1)
+        mbarrier.wait(mine, k_iteration & 1)
         if place == 1:
             mbarrier.arrive(other, count=1)
     last = clock()
@@ -43,7 +43,7 @@ def ping_role(out, trips, mine, other, place: gl.constexpr):
 
 
 @gluon.jit
-def ping_kernel(out, sink, trips, WARPS: gl.constexpr):
+def ping_kernel(out, sink, k_iterations, WARPS: gl.constexpr):
     # Two partitions wake each other in turns: a turn is two arrivals and two wake-ups.
     bars = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(2):
@@ -51,8 +51,8 @@ def ping_kernel(out, sink, trips, WARPS: gl.constexpr):
     fence_async_shared()
     gl.warp_specialize(
         [
-            (ping_role, (out, trips, bars.index(0), bars.index(1), 0)),
-            (ping_role, (out, trips, bars.index(1), bars.index(0), 1)),
+            (ping_role, (out, k_iterations, bars.index(0), bars.index(1), 0)),
+            (ping_role, (out, k_iterations, bars.index(1), bars.index(0), 1)),
         ],
         [WARPS],
         [64],
@@ -65,7 +65,7 @@ def step(value, third, ASM: gl.constexpr):
 
 
 @gluon.jit
-def chain_kernel(out, sink, trips, third, ASM: gl.constexpr):
+def chain_kernel(out, sink, k_iterations, third, ASM: gl.constexpr):
     # 64 dependent steps an iteration, one value a thread. Values are addresses of shared memory where ASM
     # reads it: every thread's own word, which holds its address.
     room = gl.allocate_shared_memory(
@@ -78,7 +78,7 @@ def chain_kernel(out, sink, trips, third, ASM: gl.constexpr):
     block_barrier()
     value = step(value, third, "st.shared.b32 [$1], $1; add.s32 $0, $1, $2;")
     first = clock()
-    for _ in range(trips):
+    for _ in range(k_iterations):
         for _ in gl.static_range(64):
             value = step(value, third, ASM)
     last = clock()

@@ -32,7 +32,7 @@ def fill(buffer, seed):
 def role(
     out,
     sink,
-    trips,
+    k_iterations,
     left,
     right,
     place: gl.constexpr,
@@ -52,7 +52,7 @@ def role(
     block_barrier()
     spent = clock() * 0
     first = clock()
-    for _ in range(trips):
+    for _ in range(k_iterations):
         if TIMED == "issue":
             begin = clock()
         for _ in gl.static_range(ISSUES):
@@ -81,7 +81,7 @@ def kernel(
     REGISTERS: gl.constexpr,
     TIMED: gl.constexpr,
 ):
-    # One slab is 128 bytes deep: four tensor instructions.
+    # One K-block is 128 bytes deep: four tensor instructions.
     bits: gl.constexpr = DTYPE.primitive_bitwidth
     depth: gl.constexpr = 1024 // bits
     swizzled: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=bits, rank=2)

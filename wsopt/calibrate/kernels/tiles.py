@@ -33,13 +33,13 @@ def start_tile(scale, COLUMNS: gl.constexpr, layout: gl.constexpr):
 
 
 @gluon.jit
-def reduce_role(out, sink, trips, scale, place: gl.constexpr, OP: gl.constexpr, COLUMNS: gl.constexpr):
+def reduce_role(out, sink, k_iterations, scale, place: gl.constexpr, OP: gl.constexpr, COLUMNS: gl.constexpr):
     # OP: none, max, sum.
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
     x = start_tile(scale, COLUMNS, layout)
     of_row = gl.max(x, axis=1)
     first = clock()
-    for _ in range(trips):
+    for _ in range(k_iterations):
         if OP == "max":
             of_row = gl.max(x, axis=1)
         elif OP == "sum":
@@ -65,7 +65,14 @@ def reduce_kernel(out, sink, trips0, trips1, trips2, scale, OP: gl.constexpr, CO
 
 @gluon.jit
 def convert_role(
-    out, sink, trips, scale, place: gl.constexpr, OP: gl.constexpr, BITS: gl.constexpr, COLUMNS: gl.constexpr
+    out,
+    sink,
+    k_iterations,
+    scale,
+    place: gl.constexpr,
+    OP: gl.constexpr,
+    BITS: gl.constexpr,
+    COLUMNS: gl.constexpr,
 ):
     # OP: none (the cast alone), operand (the cast, then the layout of a left operand in registers).
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 256 // BITS])
@@ -76,7 +83,7 @@ def convert_role(
     if OP == "operand":
         seen = gl.convert_layout(seen, operand)
     first = clock()
-    for _ in range(trips):
+    for _ in range(k_iterations):
         x = gl.fma(x, gl.full_like(x, 1.0) * scale, gl.full_like(x, 1.0))
         cast = x.to(narrow)
         if OP == "operand":
@@ -106,7 +113,7 @@ def convert_kernel(
 def shared_role(
     out,
     sink,
-    trips,
+    k_iterations,
     scale,
     buffers,
     place: gl.constexpr,
@@ -124,8 +131,8 @@ def shared_role(
     buffers.index(3 + place).store(x)
     block_barrier()
     first = clock()
-    for trip in range(trips):
-        buffer = buffers.index((trip & 1) * 3 + place)
+    for k_iteration in range(k_iterations):
+        buffer = buffers.index((k_iteration & 1) * 3 + place)
         if OP == "store":
             buffer.store(x)
             fence_async_shared()
@@ -178,7 +185,7 @@ def pack_pairs(x):
 
 
 @gluon.jit
-def softmax_role(out, sink, trips, scale, place: gl.constexpr, COLUMNS: gl.constexpr):
+def softmax_role(out, sink, k_iterations, scale, place: gl.constexpr, COLUMNS: gl.constexpr):
     # A whole step of online softmax without its products: the sum of parts is held against it.
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
     x = start_tile(scale, COLUMNS, layout)
@@ -186,7 +193,7 @@ def softmax_role(out, sink, trips, scale, place: gl.constexpr, COLUMNS: gl.const
     total = highest
     seen = pack_pairs(x)
     first = clock()
-    for _ in range(trips):
+    for _ in range(k_iterations):
         higher = gl.maximum(highest, gl.max(x, axis=1) * scale)
         rescale = exp2(highest - higher)
         down = gl.expand_dims(higher, 1) + gl.zeros_like(x)

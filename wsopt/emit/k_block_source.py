@@ -7,7 +7,7 @@ from typing import Any
 from wsopt.emit import inputs, text
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.instructions import Advance, Expect, Instruction, Release, WaitEmpty, WaitFull
-from wsopt.emit.slab_plan import SlabPlan, Stretch
+from wsopt.emit.k_block_plan import KBlockPlan, Stretch
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.frontend.types import Role
 from wsopt.graph.types import DType
@@ -15,14 +15,14 @@ from wsopt.program.ranges import narrowing
 from wsopt.runtime.text import tile_order_text
 
 
-def slab_context(plan: SlabPlan) -> dict[str, Any]:
+def k_block_context(plan: KBlockPlan) -> dict[str, Any]:
     """What the device part of such a kernel's template needs."""
     return {
-        "device": "slabs.jinja",
+        "device": "k_blocks.jinja",
         "has_group": plan.has_group,
         "longest_last": plan.longest_last,
         "range_lines": plan.range_lines(),
-        "own_slabs": plan.own_slabs,
+        "own_k_blocks": plan.own_k_blocks,
         "tile_order": tile_order_text() if plan.s.persistent else "",
         "bounds": narrowing(plan.program.region),
         "loader_parameters": _loader_parameters(plan),
@@ -42,19 +42,19 @@ def slab_context(plan: SlabPlan) -> dict[str, Any]:
     }
 
 
-def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
+def k_block_constants(plan: KBlockPlan) -> list[tuple[str, str, str]]:
     """The constants of the kernel: name, value, comment."""
     s = plan.s
-    (resident,) = plan.residents()
+    (stationary,) = plan.stationary_operands()
     found = [
         ("TILE_ROWS", str(s.tile_rows), ""),
         ("TILE_COLUMNS", str(s.columns), ""),
-        ("TILE_DEPTH", str(s.depth), "elements of the streamed axis in a slab"),
+        ("TILE_DEPTH", str(s.depth), "elements of the streamed axis in a k_block"),
         ("CONSUMERS", str(s.consumers), ""),
         ("CONSUMER_ROWS", str(s.rows), ""),
         ("PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"),
-        ("RESIDENT_BYTES", str(resident.nbytes * s.consumers), "bytes of the tiles that the loop holds"),
-        ("RESIDENT_SETS", str(s.resident_sets), "sets of them: the next tile's come while the loop runs"),
+        ("STATIONARY_BYTES", str(stationary.nbytes * s.consumers), "bytes of the tiles that the loop holds"),
+        ("STATIONARY_SETS", str(s.stationary_sets), "sets of them: the next tile's come while the loop runs"),
     ]
     found += [
         (plan.depth_name(ring), str(plan.slots(ring)), f"slots of {ring.name}") for ring in plan.rings()
@@ -64,25 +64,25 @@ def slab_constants(plan: SlabPlan) -> list[tuple[str, str, str]]:
         found.append(
             (
                 "LEAST",
-                str(plan.slab_loop(masked=False).least),
-                "slabs that the overlapped loop takes at least",
+                str(plan.k_block_loop(masked=False).least),
+                "k_blocks that the overlapped loop takes at least",
             )
         )
     return found
 
 
-def slab_layouts(plan: SlabPlan) -> list[tuple[str, int]]:
+def k_block_layouts(plan: KBlockPlan) -> list[tuple[str, int]]:
     """Layouts of tiles in registers besides those of the epilogue, with their columns."""
-    return [("SLAB_LAYOUT", plan.s.depth)]
+    return [("K_BLOCK_LAYOUT", plan.s.depth)]
 
 
-def _loader_body(plan: SlabPlan) -> str:
-    """What the loader does for a tile: the tiles that the loop holds, then the slabs that any consumer needs."""
+def _loader_body(plan: KBlockPlan) -> str:
+    """What the loader does for a tile: the tiles that the loop holds, then the K-blocks that any consumer needs."""
     lines = [
         "row = row_tile * TILE_ROWS",
         f"begin, whole_begin, whole_end, end = {_tile_range()}",
-        text.write(plan.resident_loads()),
-        "for slab in range(begin, end):",
+        text.write(plan.stationary_loads()),
+        "for k_block in range(begin, end):",
         text.block(text.write([*_fills(plan), Advance(1)])),
         "visit += 1",
     ]
@@ -90,17 +90,17 @@ def _loader_body(plan: SlabPlan) -> str:
 
 
 def _range(row: str, height: str, first: str, last: str) -> str:
-    return f"slab_range({row}, {height}, {first}, {last}, row_extent, stream_extent)"
+    return f"k_block_range({row}, {height}, {first}, {last}, row_extent, stream_extent)"
 
 
 def _tile_range() -> str:
-    slabs = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
-    return _range("row_tile * TILE_ROWS", "TILE_ROWS", "0", slabs)
+    k_blocks = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
+    return _range("row_tile * TILE_ROWS", "TILE_ROWS", "0", k_blocks)
 
 
-def _consumer_body(plan: SlabPlan) -> str:
-    """What a consumer does for a tile: its own slabs among those of the tile, then its epilogue."""
-    own = plan.own_slabs
+def _consumer_body(plan: KBlockPlan) -> str:
+    """What a consumer does for a tile: its own K-blocks among those of the tile, then its epilogue."""
+    own = plan.own_k_blocks
     target = "tile_begin, whole_begin, whole_end, tile_end" if own else "begin, whole_begin, whole_end, end"
     lines = [f"{target} = {_tile_range()}", "row = row_tile * TILE_ROWS + index * CONSUMER_ROWS"]
     if own:
@@ -108,24 +108,24 @@ def _consumer_body(plan: SlabPlan) -> str:
         lines.append(f"begin, whole_begin, whole_end, end = {narrowed}")
     lines += [
         f"origin = {'tile_begin' if own else 'begin'} - step",
-        "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SLAB_LAYOUT))",
+        "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, K_BLOCK_LAYOUT))",
         *_before_loop(plan),
     ]
     if plan.inputs():
         lines.append(inputs.input_loads(plan))
-    lines.append(text.write([WaitFull("resident", "visit", "RESIDENT_SETS")]))
+    lines.append(text.write([WaitFull("stationary", "visit", "STATIONARY_SETS")]))
     lines += _passed(plan, "tile_begin", "begin") if own and plan.live.waits else []
     lines += _loops(plan)
     lines += _passed(plan, "end", "tile_end") if own else []
     if plan.s.persistent:
-        lines.append(text.write([Release("resident", "visit", "RESIDENT_SETS")]))
+        lines.append(text.write([Release("stationary", "visit", "STATIONARY_SETS")]))
     return "\n".join([*lines, *_epilogue_calls(plan), "visit += 1"])
 
 
-def _passed(plan: SlabPlan, first: str, last: str) -> list[str]:
-    """Slabs that count for rows of other consumers alone: handed back as they come.
+def _passed(plan: KBlockPlan, first: str, last: str) -> list[str]:
+    """K-blocks that count for rows of other consumers alone: handed back as they come.
 
-    Not before: where a slab counts for nobody's rows, its slot would be filled again under the copy.
+    Not before: where a K-block counts for nobody's rows, its slot would be filled again under the copy.
     """
     found: list[Instruction] = []
     for ring in plan.rings():
@@ -134,9 +134,9 @@ def _passed(plan: SlabPlan, first: str, last: str) -> list[str]:
     return [f"for _ in range({first}, {last}):\n" + text.block(text.write([*found, Advance(1)]))]
 
 
-def _fills(plan: SlabPlan) -> list[Instruction]:
+def _fills(plan: KBlockPlan) -> list[Instruction]:
     found: list[Instruction] = []
-    for ring, loads in plan.slab_copies():
+    for ring, loads in plan.k_block_copies():
         nbytes = str(ring.box.nbytes * ring.per_slot)
         found += [
             WaitEmpty(ring.name, "step", plan.depth_name(ring)),
@@ -146,21 +146,21 @@ def _fills(plan: SlabPlan) -> list[Instruction]:
     return found
 
 
-def _ring_names(plan: SlabPlan) -> list[str]:
+def _ring_names(plan: KBlockPlan) -> list[str]:
     return [name for ring in plan.rings() for name in (ring.name, f"{ring.name}_full", f"{ring.name}_empty")]
 
 
-def _held(plan: SlabPlan) -> list[str]:
-    returned = ["resident_empty"] if plan.s.persistent else []
-    return [f"{box.name}_held" for box in plan.residents()] + ["resident_full", *returned]
+def _held(plan: KBlockPlan) -> list[str]:
+    returned = ["stationary_empty"] if plan.s.persistent else []
+    return [f"{box.name}_held" for box in plan.stationary_operands()] + ["stationary_full", *returned]
 
 
-def _loader_parameters(plan: SlabPlan) -> list[str]:
+def _loader_parameters(plan: KBlockPlan) -> list[str]:
     descriptors = [box.descriptor for box in plan.moved()]
     return [*descriptors, *_held(plan), *_ring_names(plan), *plan.walk(), *plan.sizes()]
 
 
-def _vectors(plan: SlabPlan, wanted: set[str]) -> list[str]:
+def _vectors(plan: KBlockPlan, wanted: set[str]) -> list[str]:
     return [
         name
         for source, vector in plan.vectors().items()
@@ -169,19 +169,19 @@ def _vectors(plan: SlabPlan, wanted: set[str]) -> list[str]:
     ]
 
 
-def _buffers(plan: SlabPlan) -> list[str]:
+def _buffers(plan: KBlockPlan) -> list[str]:
     """Names of a consumer's own buffers and barriers."""
     return inputs.input_names(plan) + [pool.name for pool in plan.pools()]
 
 
-def _stores(plan: SlabPlan) -> list[str]:
+def _stores(plan: KBlockPlan) -> list[str]:
     rows = [
         name for row in plan.row_outputs() for name in (row.pointer, *(stride for _, stride in row.strides))
     ]
     return [*rows, *(box.descriptor for box in plan.outputs().values())]
 
 
-def _consumer_parameters(plan: SlabPlan) -> list[str]:
+def _consumer_parameters(plan: KBlockPlan) -> list[str]:
     vectors = _vectors(plan, plan.loop_reads() | plan.epilogue_reads())
     loads = inputs.input_descriptors(plan)
     names = [
@@ -197,7 +197,7 @@ def _consumer_parameters(plan: SlabPlan) -> list[str]:
     return [*names, "index: gl.constexpr"]
 
 
-def _epilogue_parameters(plan: SlabPlan) -> list[str]:
+def _epilogue_parameters(plan: KBlockPlan) -> list[str]:
     rows = [plan.writer().name(item.name) for item in plan.epilogue_rows()]
     place = [
         "batch",
@@ -214,7 +214,7 @@ def _epilogue_parameters(plan: SlabPlan) -> list[str]:
     return [*plan.sums(), *rows, *tensors, *place, "piece: gl.constexpr", *plan.staged().parameters()]
 
 
-def _epilogue_calls(plan: SlabPlan) -> list[str]:
+def _epilogue_calls(plan: KBlockPlan) -> list[str]:
     lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
     writer = plan.writer()
     for item in plan.epilogue_rows():
@@ -230,7 +230,7 @@ def _epilogue_calls(plan: SlabPlan) -> list[str]:
     return lines
 
 
-def _before_loop(plan: SlabPlan) -> list[str]:
+def _before_loop(plan: KBlockPlan) -> list[str]:
     """What the loop carries, and the vectors that its values read."""
     writer = plan.writer()
     lines = [f"{name} = {start}" for name, start in writer.starts(plan.older_values())]
@@ -248,8 +248,8 @@ def load_text(vector: VectorArgument) -> str:
     return f"gl.load({vector.at(index)}{mask}){cast}"
 
 
-def _loops(plan: SlabPlan) -> list[str]:
-    """The loops over a tile's slabs, one after the other."""
+def _loops(plan: KBlockPlan) -> list[str]:
+    """The loops over a tile's K-blocks, one after the other."""
     lines: list[str] = []
     for stretch in plan.stretches():
         loop = _loop(stretch)
@@ -270,10 +270,10 @@ def _loop(stretch: Stretch) -> list[str]:
     return [part for part in parts if part]
 
 
-def _allocations(plan: SlabPlan) -> list[str]:
-    sets = "RESIDENT_SETS * CONSUMERS" if plan.s.persistent else "CONSUMERS"
-    lines = [text.allocate(f"{box.name}_held", box.gluon, sets, box) for box in plan.residents()]
-    lines += [text.barrier(name, "RESIDENT_SETS") for name in _held(plan) if name.startswith("resident_")]
+def _allocations(plan: KBlockPlan) -> list[str]:
+    sets = "STATIONARY_SETS * CONSUMERS" if plan.s.persistent else "CONSUMERS"
+    lines = [text.allocate(f"{box.name}_held", box.gluon, sets, box) for box in plan.stationary_operands()]
+    lines += [text.barrier(name, "STATIONARY_SETS") for name in _held(plan) if name.startswith("stationary_")]
     for ring in plan.rings():
         depth = plan.depth_name(ring)
         count = depth if ring.per_slot == 1 else f"{depth} * CONSUMERS"
@@ -286,9 +286,11 @@ def _allocations(plan: SlabPlan) -> list[str]:
     return lines
 
 
-def _barriers(plan: SlabPlan) -> list[tuple[str, list[tuple[str, int]]]]:
-    resident = [("resident_full", 1)] + ([("resident_empty", plan.s.consumers)] if plan.s.persistent else [])
-    found: list[tuple[str, list[tuple[str, int]]]] = [("RESIDENT_SETS", resident)]
+def _barriers(plan: KBlockPlan) -> list[tuple[str, list[tuple[str, int]]]]:
+    stationary = [("stationary_full", 1)] + (
+        [("stationary_empty", plan.s.consumers)] if plan.s.persistent else []
+    )
+    found: list[tuple[str, list[tuple[str, int]]]] = [("STATIONARY_SETS", stationary)]
     for ring in plan.rings():
         pair = [(f"{ring.name}_full", 1), (f"{ring.name}_empty", plan.s.consumers)]
         found.append((plan.depth_name(ring), pair))

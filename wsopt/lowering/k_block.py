@@ -9,27 +9,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from wsopt.frontend.types import SLAB, Reduction, Region, Role, View
+from wsopt.frontend.types import K_BLOCK, Reduction, Region, Role, View
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import Cut
 from wsopt.machine.types import Machine
-from wsopt.perf import costs, slab_costs
+from wsopt.perf import costs, k_block_costs
 from wsopt.program.program import Edge, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value, Work
-from wsopt.program.ranges import longest_last, own_trips, trip_counts
+from wsopt.program.ranges import k_iteration_counts, longest_last, own_k_iterations
 from wsopt.program.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
-from wsopt.program.tile_order import OVERHEAD_SLABS, deal, numbered, tiles_together, walk
+from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
 from wsopt.program.types import Placement, Space, Structure
 
 
 @dataclass(slots=True)
-class _SlabCut(Cut):
-    """The same where slabs are computed with, in `steps`."""
+class _KBlockCut(Cut):
+    """The same where K-blocks are computed with, in `steps`."""
 
     steps: tuple[Step, ...] = field(kw_only=True)
 
     def extent(self, role: Role) -> int:
         """Elements of a tile along an axis."""
-        inner = slab_costs.inner_extent(self.region, self.machine)
+        inner = k_block_costs.inner_extent(self.region, self.machine)
         return {
             Role.ROW: self.s.rows,
             Role.COLUMN: self.s.columns,
@@ -44,7 +44,7 @@ def tile_shape(view: View, s: Structure, inner: int) -> tuple[int, ...]:
     return tuple(extents[role] for role in view.roles if role in extents)
 
 
-def _copy_cycles(cut: _SlabCut, view: View) -> int:
+def _copy_cycles(cut: _KBlockCut, view: View) -> int:
     *rows, columns = _slot_shape(cut, view)
     width = view.dtype.bits // 8
     pitch = view.strides[-2] if rows else columns
@@ -52,12 +52,12 @@ def _copy_cycles(cut: _SlabCut, view: View) -> int:
     return costs.load_cycles(lines, cut.machine)
 
 
-def _slot_shape(cut: _SlabCut, view: View) -> tuple[int, ...]:
-    """Extents of what one slab's slot holds of a tensor: the rows of all consumers."""
+def _slot_shape(cut: _KBlockCut, view: View) -> tuple[int, ...]:
+    """Extents of what one K-block's slot holds of a tensor: the rows of all consumers."""
     return tile_shape(view, replace(cut.s, rows=cut.s.tile_rows), cut.extent(Role.INNER))
 
 
-def _load(cut: _SlabCut, view: View) -> None:
+def _load(cut: _KBlockCut, view: View) -> None:
     first = cut.machine.first_bytes(cut.machine.latency.tma_load_l2)
     cut.load(cut.region.operand_name(view), view, _slot_shape(cut, view), _copy_cycles(cut, view), first)
 
@@ -69,18 +69,18 @@ def _step_name(step: Step, consumer: int) -> str:
     return f"{kind}:{step.name}@{consumer}" if kind else f"{step.name}@{consumer}"
 
 
-def _product(cut: _SlabCut, step: Step, consumer: int) -> None:
+def _product(cut: _KBlockCut, step: Step, consumer: int) -> None:
     """A product, its tiles' loads, and what the rows' side of it comes from."""
     product, s, machine = step.product, cut.s, cut.machine
     held = isinstance(product.left, str)
     scores = step.kind is StepKind.SCORES
     columns, deep = (s.depth, cut.extent(Role.INNER)) if scores else (s.columns, s.depth)
-    busy = slab_costs.product_cycles(s.rows, columns, deep, cut.region, machine, held=held)
-    count = slab_costs.product_instructions(s.rows, deep, cut.region, machine)
+    busy = k_block_costs.product_cycles(s.rows, columns, deep, cut.region, machine, held=held)
+    count = k_block_costs.product_instructions(s.rows, deep, cut.region, machine)
     latency = machine.latency.wgmma_latency_registers if held else machine.latency.wgmma_latency
     name = _step_name(step, consumer)
     right = f"tile:{cut.region.operand_name(product.right)}"
-    left = f"value:{product.left}@{consumer}" if held else f"resident:{consumer}"
+    left = f"value:{product.left}@{consumer}" if held else f"stationary:{consumer}"
     out = f"value:{step.name}@{consumer}" if scores else f"sum:{step.name}@{consumer}"
     cut.values.append(Value(out, (s.rows, columns), DType.F32, Space.REGISTERS, consumer))
     cut.ops.append(
@@ -92,7 +92,9 @@ def _product(cut: _SlabCut, step: Step, consumer: int) -> None:
             output=out,
             consumer=consumer,
             unit=Unit.TENSOR,
-            issue=math.ceil(slab_costs.product_issue(count, busy, machine) + machine.latency.mbarrier_wait),
+            issue=math.ceil(
+                k_block_costs.product_issue(count, busy, machine) + machine.latency.mbarrier_wait
+            ),
             busy=busy,
             latency=math.ceil(busy + latency),
             items=(step.name,),
@@ -101,14 +103,14 @@ def _product(cut: _SlabCut, step: Step, consumer: int) -> None:
     cut.edges.append(Edge(f"load:{cut.region.operand_name(product.right)}", name, 0))
 
 
-def _arithmetic(cut: _SlabCut, step: Step, consumer: int) -> None:
+def _arithmetic(cut: _KBlockCut, step: Step, consumer: int) -> None:
     """A phase, or a rescaling of sums."""
     if step.kind is StepKind.RESCALE:
-        cycles = slab_costs.rescale_cycles(cut.s, cut.machine)
+        cycles = k_block_costs.rescale_cycles(cut.s, cut.machine)
         pipes: tuple[tuple[Unit, int], ...] = ((Unit.FMA, cycles),)
         kind, output = OpKind.RESCALE, f"sum:{step.name}@{consumer}"
     else:
-        cycles, pipes = slab_costs.phase_cycles(cut.region, step.items, cut.s, cut.machine)
+        cycles, pipes = k_block_costs.phase_cycles(cut.region, step.items, cut.s, cut.machine)
         kind, output = OpKind.ELEMENTWISE, f"value:{step.name}@{consumer}"
     name, tiles = _step_name(step, consumer), [cut.region.operand_name(v) for v in streamed(cut.region, step)]
     cut.edges.extend(Edge(f"load:{tile}", name, 0) for tile in tiles)
@@ -130,21 +132,21 @@ def _arithmetic(cut: _SlabCut, step: Step, consumer: int) -> None:
     )
 
 
-def _makers(cut: _SlabCut) -> dict[str, Step]:
+def _makers(cut: _KBlockCut) -> dict[str, Step]:
     """Which step computes each value of the loop."""
     return {item.name: step for step in cut.steps if step.kind is not StepKind.RESCALE for item in step.items}
 
 
 def _needs(step: Step) -> list[str]:
-    """The loop values that a step reads, those before the slab left out."""
+    """The loop values that a step reads, those before the K-block left out."""
     if step.kind is StepKind.RESCALE:
-        return [step.product.decay or ""]
+        return [step.product.rescale or ""]
     if step.kind is StepKind.SUMS:
         return [step.product.left] if isinstance(step.product.left, str) else []
     return [n for item in step.items for n in arguments(item) if not n.endswith(BEFORE)]
 
 
-def _dependences(cut: _SlabCut, consumer: int) -> None:
+def _dependences(cut: _KBlockCut, consumer: int) -> None:
     """Steps wait for those whose values they read; sums are rescaled after the last product and before the next."""
     makers = _makers(cut)
     for step in cut.steps:
@@ -163,7 +165,7 @@ def _dependences(cut: _SlabCut, consumer: int) -> None:
             cut.edges += [Edge(name, sums, 0), Edge(sums, name, 1)]
 
 
-def _released(cut: _SlabCut, view: View, consumer: int) -> None:
+def _released(cut: _KBlockCut, view: View, consumer: int) -> None:
     """Handing back a streamed tensor's slot after the last product or phase of this consumer that reads it."""
     tile = f"tile:{cut.region.operand_name(view)}"
     readers = [op for op in cut.ops if op.consumer == consumer and tile in op.inputs]
@@ -171,11 +173,11 @@ def _released(cut: _SlabCut, view: View, consumer: int) -> None:
     cut.release(name, consumer, cut.machine.latency.mbarrier_arrive, readers)
 
 
-def _live(cut: _SlabCut, consumer: int) -> None:
-    """Values of a slab that one step leaves to a later one, in this consumer's registers."""
+def _live(cut: _KBlockCut, consumer: int) -> None:
+    """Values of a K-block that one step leaves to a later one, in this consumer's registers."""
     threads = cut.s.consumer_warps * cut.machine.threads_per_warp
     for value, maker in _makers(cut).items():
-        if spans_of(cut.region, value) != SLAB:
+        if spans_of(cut.region, value) != K_BLOCK:
             continue
         readers = [step for step in cut.steps if step is not maker and value in _needs(step)]
         if not readers:
@@ -194,7 +196,7 @@ def _live(cut: _SlabCut, consumer: int) -> None:
         )
 
 
-def _row_registers(cut: _SlabCut) -> int:
+def _row_registers(cut: _KBlockCut) -> int:
     """Registers a thread of the row values that the loop carries or one step leaves to another.
 
     A thread has two rows of every tensor instruction's; a row's value is there in four threads.
@@ -218,7 +220,7 @@ def _row_registers(cut: _SlabCut) -> int:
     )
 
 
-def _rings(cut: _SlabCut) -> tuple[RingPlan, ...]:
+def _rings(cut: _KBlockCut) -> tuple[RingPlan, ...]:
     found = []
     for view in cut.region.streams:
         name = cut.region.operand_name(view)
@@ -228,26 +230,26 @@ def _rings(cut: _SlabCut) -> tuple[RingPlan, ...]:
     return tuple(found)
 
 
-def _work(cut: _SlabCut, tiles: int) -> Work:
-    """Tiles and trips of the SM that gets the most: the launcher's order for persistent blocks, else the order of
-    tile numbers.
+def _work(cut: _KBlockCut, tiles: int) -> Work:
+    """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, else the order
+    of tile numbers.
 
-    A tile's trips are its consumers' on the average: who is done goes on, and leaves the units to others.
+    A tile's K-iterations are its consumers' on the average: who is done goes on, and leaves the units to others.
     """
-    s, by_row = cut.s, list(trip_counts(cut.region, cut.s))
+    s, by_row = cut.s, list(k_iteration_counts(cut.region, cut.s))
     from_last = longest_last(by_row)
     counts = numbered(by_row, from_last)
-    own = numbered(list(own_trips(cut.region, s)), from_last)
+    own = numbered(list(own_k_iterations(cut.region, s)), from_last)
     blocks = min(cut.machine.sm_count, tiles)
     together = tiles_together(counts, tiles, blocks) if s.persistent else 0
     dealt = deal(counts, walk(counts, tiles, together), blocks)
     works = (Work(len(taken), math.fsum(own[tile % len(own)] for tile in taken)) for taken in dealt)
-    return max(works, key=lambda work: work.trips + OVERHEAD_SLABS * work.tiles)
+    return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles)
 
 
-def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
+def lower_k_blocks(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """Cut a region whose loop computes values to a structure. Costs are in cycles of `machine`."""
-    cut = _SlabCut(region, s, machine, steps=steps(region))
+    cut = _KBlockCut(region, s, machine, steps=steps(region))
     for view in region.streams:
         _load(cut, view)
     for consumer in range(s.consumers):
@@ -264,15 +266,17 @@ def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
         * region.extent(Role.GROUP)
         * math.ceil(region.extent(Role.ROW) / s.tile_rows)
     )
-    trips = max(trip_counts(region, s))
+    k_iterations = max(k_iteration_counts(region, s))
     sums = sum(step.kind is StepKind.SUMS for step in cut.steps)
     threads = s.consumer_warps * machine.threads_per_warp
     inner = cut.extent(Role.INNER)
-    resident = sum(math.prod(tile_shape(v, s, inner)) * v.dtype.bits // 8 for v in region.residents)
+    stationary = sum(
+        math.prod(tile_shape(v, s, inner)) * v.dtype.bits // 8 for v in region.stationary_operands
+    )
     return TileProgram(
         region=region,
         structure=s,
-        trips=trips,
+        k_iterations=k_iterations,
         tiles=tiles,
         values=tuple(cut.values),
         ops=tuple(cut.ops),
@@ -280,10 +284,10 @@ def lower_slabs(region: Region, s: Structure, machine: Machine) -> TileProgram:
         rings=rings,
         epilogue=costs.epilogue_cost(region, replace(s, depth=s.columns), machine),
         accumulator_registers=sums * s.rows * s.columns // threads + _row_registers(cut),
-        tile_l2_bytes=sum(plan.slot_bytes for plan in rings) * round(_mean(trip_counts(region, s))),
+        tile_l2_bytes=sum(plan.slot_bytes for plan in rings) * round(_mean(k_iteration_counts(region, s))),
         dram_bytes=region.compulsory_bytes,
         live=tuple(cut.live),
-        resident_bytes=resident * s.consumers,
+        stationary_bytes=stationary * s.consumers,
         work=_work(cut, tiles),
     )
 

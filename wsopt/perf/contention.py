@@ -13,7 +13,7 @@ from wsopt.program.program import OpKind, TileOp, TileProgram, Unit
 _ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
 
 
-def crowded_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:
+def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:
     """Cycles that an iteration takes at least, in the long run; 0 for loops of products alone.
 
     `slots` are those of each ring; a ring of 0, or all where they are left out, keeps nobody waiting.
@@ -65,5 +65,5 @@ def _operand_bytes(program: TileProgram, product: TileOp, machine: Machine) -> i
     The left operand is in registers, where the loop made it, or a tile that the block holds.
     """
     s, (left, right) = program.structure, product.inputs
-    own = program.resident_bytes // s.consumers if left.startswith("resident:") else 0
+    own = program.stationary_bytes // s.consumers if left.startswith("stationary:") else 0
     return own + s.rows // machine.mma_rows * program.value(right).nbytes

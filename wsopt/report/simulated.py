@@ -33,7 +33,7 @@ class Verified:
     interpreter: Interpreter
 
 
-def rehearsed_text(summary: Mapping[str, Any], *, width: int = 100) -> str:
+def simulated_text(summary: Mapping[str, Any], *, width: int = 100) -> str:
     """The section of the simulation, from a build's summary; empty if that does not count lines."""
     found = summary.get("verified", {}).get("interpreter", {})
     if "lines" not in found:

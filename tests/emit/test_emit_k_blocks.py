@@ -18,12 +18,12 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret.host import HostTensor
 from wsopt.interpret.machine import Machine
 from wsopt.interpret.modules import load
-from wsopt.program.ranges import longest_last, trip_counts
+from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.reduced import reaching, reduced
 from wsopt.program.tile_order import numbered, tiles_together, walk
 from wsopt.program.types import Sharing, Structure
-from wsopt.rehearsal import rehearse
 from wsopt.schedule.types import PartitionRole
+from wsopt.simulation import simulate
 
 SEEDS = 20
 MASKS = ("full", "causal", "window", "limit")
@@ -73,8 +73,8 @@ def test_computes(mask: str, depth: int, consumers: int, persistent: bool) -> No
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_computes_where_nothing_bounds_the_slabs(persistent: bool) -> None:
-    """relu(q k') v: every slab counts for every row, and a slab beyond the keys adds nothing."""
+def test_computes_where_nothing_bounds_the_k_blocks(persistent: bool) -> None:
+    """relu(q k') v: every K-block counts for every row, and a K-block beyond the keys adds nothing."""
 
     def weighted(g: GraphBuilder) -> Symbol:
         q = g.input("q", (1, 2, 200, 64), "bf16")
@@ -90,8 +90,8 @@ def test_computes_where_nothing_bounds_the_slabs(persistent: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", ["causal", "window"])
-def test_consumers_beyond_the_last_row_hand_slabs_on(mask: str) -> None:
-    """Of the last tile's three consumers one has rows, and of those of the first tiles some need fewer slabs."""
+def test_consumers_beyond_the_last_row_hand_k_blocks_on(mask: str) -> None:
+    """Of the last tile's three consumers one has rows, and of those of the first tiles some need fewer K-blocks."""
     graph = graph_of(lambda g: attention(g, mask, keys=328, queries=200))
     for persistent in (False, True):
         made = build(graph, structure(64, consumers=3, persistent=persistent))
@@ -115,19 +115,19 @@ def test_every_tile_is_dealt_out_once_and_evenly() -> None:
     rows, keys, heads, blocks = 1280, 1408, 6, 7
     dealt = tiles_of(source, rows, keys, heads, blocks)
     assert sorted(tile for own in dealt for tile in own) == list(range(heads * 10))
-    slabs = [min((rows - 128 * (tile % 10)) + 128, keys) // 64 for tile in range(heads * 10)]
-    loads = [sum(slabs[tile] + 1 for tile in own) for own in dealt]
+    k_blocks = [min((rows - 128 * (tile % 10)) + 128, keys) // 64 for tile in range(heads * 10)]
+    loads = [sum(k_blocks[tile] + 1 for tile in own) for own in dealt]
     # By the heads' order alone the longest of the last head would come when others have ended.
-    assert max(loads) - min(loads) <= min(slabs) + 1 < max(slabs) / 4
+    assert max(loads) - min(loads) <= min(k_blocks) + 1 < max(k_blocks) / 4
     assert dealt[0][0] == 0
-    assert slabs[0] == max(slabs)
+    assert k_blocks[0] == max(k_blocks)
 
 
 @pytest.mark.parametrize("mask", ["full", "causal", "window"])
 def test_tiles_are_walked_as_the_model_has_it(mask: str) -> None:
     found = emitted(mask, 64, 2, persistent=True)
     region, s = found.verified.program.region, found.verified.program.structure
-    counts, heads = list(trip_counts(region, s)), 9
+    counts, heads = list(k_iteration_counts(region, s)), 9
     tiles = heads * len(counts)
     (taken,) = tiles_of(found.source, region.extent(Role.ROW), region.extent(Role.STREAM), heads, blocks=1)
     from_last = "row_tiles - 1 - tile" in found.source
@@ -169,7 +169,7 @@ def test_the_solver_overlaps_iterations() -> None:
     made = emitted("full", 64, 2)
     placed = made.verified.schedule.of(f"{PartitionRole.CONSUMER}0")
     assert max(p.stage for p in placed) == 1
-    assert "warpgroup_mma_wait(1" in made.source  # the next slab's product is under way at a wait
+    assert "warpgroup_mma_wait(1" in made.source  # the next K-block's product is under way at a wait
 
 
 def far_window(g: GraphBuilder) -> Symbol:
@@ -182,15 +182,15 @@ def far_window(g: GraphBuilder) -> Symbol:
 
 
 @pytest.mark.slow
-def test_the_rehearsal_goes_as_far_as_a_mask_reaches() -> None:
+def test_the_simulation_goes_as_far_as_a_mask_reaches() -> None:
     made = build(graph_of(far_window), structure(64))
     assert "- 700" in made.source
-    assert rehearse(made.graph, made.verified, made.source, 2).max_relative_error < 1e-2
+    assert simulate(made.graph, made.verified, made.source, 2).max_relative_error < 1e-2
     wider = made.source.replace("- 700", "- 690")
     few = reduced(made.graph, made.verified.program.structure, 3)
     assert case(few).fault(wider, 2) is None  # where the window is not reached, its width does not matter
     with pytest.raises(CheckError, match=r"output o on the CPU, seed 0: .*row \[.* is off by .*element \["):
-        rehearse(made.graph, made.verified, wider, 2)
+        simulate(made.graph, made.verified, wider, 2)
 
 
 def test_few_tiles_do_where_no_mask_reaches_further() -> None:

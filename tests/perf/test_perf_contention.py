@@ -13,7 +13,7 @@ from tile_graphs import plain
 from wsopt.frontend.region import find_region
 from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
-from wsopt.perf.crowd import crowded_interval, iteration_energy
+from wsopt.perf.contention import contended_interval, iteration_energy
 from wsopt.perf.held import held_cycles, issue_cycles
 from wsopt.perf.ring import slot_lifetime
 from wsopt.program.program import OpKind, TileProgram, Unit
@@ -30,7 +30,7 @@ def card(h200: Machine) -> Machine:
 
 
 def cut(card: Machine, consumers: int = 1, rows: int = 64) -> TileProgram:
-    """Attention over slabs of 64 keys, heads of 64 wide."""
+    """Attention over K-blocks of 64 keys, heads of 64 wide."""
     sizes = Sizes(queries=512, keys=512, inner=64, column=64)
     return lower(find_region(attention(sizes=sizes)), replace(CUT, consumers=consumers, rows=rows), card)
 
@@ -47,26 +47,28 @@ def holding(program: TileProgram, parts: dict[Unit, int], *issue: int) -> TilePr
 
 def test_units_and_a_thread_add_up_as_a_norm(card: Machine) -> None:
     one = cut(card)
-    assert crowded_interval(holding(one, {Unit.TENSOR: 300}, 400), card) == 500
-    assert crowded_interval(holding(one, {Unit.TENSOR: 400}, 300), card) == 500
+    assert contended_interval(holding(one, {Unit.TENSOR: 300}, 400), card) == 500
+    assert contended_interval(holding(one, {Unit.TENSOR: 400}, 300), card) == 500
     # 200^2 + 400^2 + 500^2 + 600^2 = 900^2.
-    assert crowded_interval(holding(one, {Unit.TENSOR: 200, Unit.ALU: 400, Unit.MUFU: 500}, 600), card) == 900
+    assert (
+        contended_interval(holding(one, {Unit.TENSOR: 200, Unit.ALU: 400, Unit.MUFU: 500}, 600), card) == 900
+    )
     # A sum with the knee 1, the largest with one that is sharp; parts of a cycle count whole.
     pair = holding(one, {Unit.TENSOR: 300}, 400)
-    assert crowded_interval(pair, replace(card, consumer_knee=1.0)) == 700
-    assert crowded_interval(pair, replace(card, consumer_knee=100.0)) == 401
-    assert crowded_interval(holding(one, {Unit.TENSOR: 100}, 100), card) == 142
+    assert contended_interval(pair, replace(card, consumer_knee=1.0)) == 700
+    assert contended_interval(pair, replace(card, consumer_knee=100.0)) == 401
+    assert contended_interval(holding(one, {Unit.TENSOR: 100}, 100), card) == 142
 
 
 def test_what_is_alone_is_not_slowed(card: Machine) -> None:
-    assert crowded_interval(holding(cut(card), {Unit.MUFU: 700}), card) == 700
-    assert crowded_interval(holding(cut(card), {}, 700), card) == 700
+    assert contended_interval(holding(cut(card), {Unit.MUFU: 700}), card) == 700
+    assert contended_interval(holding(cut(card), {}, 700), card) == 700
 
 
 def test_of_the_threads_the_longest_counts(card: Machine) -> None:
     two = cut(card, 2)
-    assert crowded_interval(holding(two, {Unit.TENSOR: 300}, 400, 100), card) == 500
-    assert crowded_interval(holding(two, {Unit.TENSOR: 300}, 100, 400), card) == 500
+    assert contended_interval(holding(two, {Unit.TENSOR: 300}, 400, 100), card) == 500
+    assert contended_interval(holding(two, {Unit.TENSOR: 300}, 100, 400), card) == 500
 
 
 def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
@@ -75,9 +77,9 @@ def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
     # Products have their latencies still; a slot of values lives longer, for its product comes later.
     lives = {plan.name: slot_lifetime(program, card, plan) for plan in (keys, values)}
     found = {
-        slots: crowded_interval(program, card, slots) for slots in itertools.product((0, 1, 4), repeat=2)
+        slots: contended_interval(program, card, slots) for slots in itertools.product((0, 1, 4), repeat=2)
     }
-    alone = crowded_interval(program, card)
+    alone = contended_interval(program, card)
     assert found[0, 0] == alone
     squares = sum(c * c for c in (*held_cycles(program).values(), *issue_cycles(program).values()))
     for (first, second), interval in found.items():
@@ -90,7 +92,7 @@ def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
 
 def test_the_ring_of_products_keeps_its_own_pace(card: Machine) -> None:
     partial = lower(plain(4096, 4096, 1024, "f8e4m3"), replace(CUT, columns=128, consumers=2), card)
-    assert crowded_interval(partial, card, (1,)) == crowded_interval(partial, card)
+    assert contended_interval(partial, card, (1,)) == contended_interval(partial, card)
 
 
 def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> None:
@@ -106,7 +108,7 @@ def test_more_consumers_hold_units_longer_and_threads_as_long(card: Machine) -> 
         assert ends > 40 * 2 * consumers
         held[Unit.TENSOR] += ends if consumers > 1 else 0
         squares = sum(c * c for c in held.values()) + issue * issue
-        found = crowded_interval(program, card)
+        found = contended_interval(program, card)
         assert (found - 1) ** 2 < squares <= found**2
 
 
@@ -114,11 +116,11 @@ def test_the_tensor_core_is_handed_over(card: Machine) -> None:
     two = holding(cut(card, 2), {Unit.TENSOR: 220}, 400)
     # Two products for each consumer, each with a result 20 cycles after the tensor core is free again.
     late = replace(two, ops=tuple(replace(op, latency=20) if op.kind is OpKind.MMA else op for op in two.ops))
-    assert crowded_interval(two, card) == math.ceil(math.hypot(220, 400))
-    assert crowded_interval(late, card) == math.ceil(math.hypot(220 + 4 * 20, 400)) == 500
+    assert contended_interval(two, card) == math.ceil(math.hypot(220, 400))
+    assert contended_interval(late, card) == math.ceil(math.hypot(220 + 4 * 20, 400)) == 500
 
 
-def test_adding_up_partial_sums_crowds(card: Machine) -> None:
+def test_adding_up_partial_sums_contends(card: Machine) -> None:
     cut = replace(CUT, columns=128, consumers=2)
     program = lower(plain(4096, 4096, 1024, "f8e4m3"), cut, card)
     held, thread = held_cycles(program), max(issue_cycles(program).values())
@@ -126,17 +128,17 @@ def test_adding_up_partial_sums_crowds(card: Machine) -> None:
     assert held[Unit.TENSOR] == 256
     assert held[Unit.ALU] > 2 * 64 * 128 / 128
     squares = sum(c * c for c in held.values()) + thread * thread
-    assert crowded_interval(program, card) == math.ceil(squares**0.5)
+    assert contended_interval(program, card) == math.ceil(squares**0.5)
 
 
-def test_loops_of_plain_products_do_not_crowd(card: Machine) -> None:
-    assert crowded_interval(lower(plain(4096, 4096, 1024), replace(CUT, consumers=2), card), card) == 0
+def test_loops_of_plain_products_do_not_contention(card: Machine) -> None:
+    assert contended_interval(lower(plain(4096, 4096, 1024), replace(CUT, consumers=2), card), card) == 0
 
 
 @pytest.mark.parametrize(
     ("what", "amount"),
     [
-        # A slab of keys and one of values.
+        # A K-block of keys and one of values.
         ("l2_byte", 2 * 8192),
         # What it takes of device memory is the kernel's, not an iteration's.
         ("dram_byte", 0),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from wsopt.frontend.extents import pow2
-from wsopt.frontend.types import SLAB, Reduction, Region, Role, Source, Statement
+from wsopt.frontend.types import K_BLOCK, Reduction, Region, Role, Source, Statement
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.perf.lanes import lane_sums, saved_cycles
@@ -26,9 +26,9 @@ def inner_extent(region: Region, machine: Machine) -> int:
 
 
 def phase_mix(region: Region, items: tuple[BodyItem, ...]) -> InstructionMix:
-    """Instructions an element of the slab's tile; a product of a number that one sum takes is part of it."""
+    """Instructions an element of the K-block's tile; a product of a number that one sum takes is part of it."""
     counted = [item for item in items if isinstance(item, Statement | Reduction)]
-    mix = element_mix(counted, SLAB, lambda item: _fused(region, item))
+    mix = element_mix(counted, K_BLOCK, lambda item: _fused(region, item))
     short = [source for source in _tiles(region, items) if source.view.dtype.bits < 32]
     return mix + InstructionMix({"convert": 0.5 * len(short)}) if short else mix
 
@@ -36,7 +36,7 @@ def phase_mix(region: Region, items: tuple[BodyItem, ...]) -> InstructionMix:
 def _tiles(region: Region, items: tuple[BodyItem, ...]) -> tuple[Source, ...]:
     """The streamed tensors of which a phase reads whole tiles."""
     names = {name for item in items for name in arguments(item)}
-    return tuple(s for s in region.streamed_sources if s.spans == SLAB and s.name in names)
+    return tuple(s for s in region.streamed_sources if s.spans == K_BLOCK and s.name in names)
 
 
 def _reading(
@@ -49,13 +49,13 @@ def _reading(
     names = {name for item in items for name in arguments(item)}
     waits = sum(source.name in names for source in region.streamed_sources)
     alone = waits * (machine.latency.mbarrier_wait + machine.latency.smem_load)
-    crowded = 0.0
+    contended = 0.0
     for source in _tiles(region, items):
         kind = f"shared_load_{max(16, source.view.dtype.bits)}"
         columns = s.rows / machine.mma_rows * s.depth
         alone += machine.tile_start[kind] + columns * machine.tile_alone[kind]
-        crowded += columns * machine.tile_crowded[kind]
-    return alone, crowded
+        contended += columns * machine.tile_crowded[kind]
+    return alone, contended
 
 
 def _fused(region: Region, item: Statement) -> bool:
@@ -72,7 +72,7 @@ def phase_cycles(
     """Cycles that a phase holds its consumer for, alone; and those that it holds each pipe for."""
     elements = s.rows * s.depth
     mix = phase_mix(region, items)
-    alone, crowded = pipe_cycles(mix, elements, machine)
+    alone, contended = pipe_cycles(mix, elements, machine)
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     busiest = max(*alone.values(), mix.instructions * elements / slots, 0.0)
     starts = sum(machine.tile_start[f"row_{i.kind}"] for i in items if isinstance(i, Reduction))
@@ -82,8 +82,8 @@ def phase_cycles(
     chain += machine.latency.special * sum(isinstance(i, Statement) and "exp" in i.primitive for i in items)
     reading, ports = _reading(region, items, s, machine)
     if ports:
-        crowded[Unit.SHARED] = ports
-    pipes = tuple((pipe, math.ceil(cycles)) for pipe, cycles in sorted(crowded.items()))
+        contended[Unit.SHARED] = ports
+    pipes = tuple((pipe, math.ceil(cycles)) for pipe, cycles in sorted(contended.items()))
     return math.ceil(busiest + starts + chain + reading), pipes
 
 

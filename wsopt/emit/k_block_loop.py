@@ -3,7 +3,7 @@
 An operation of stage s works on iteration i - s in pass i. A value that is made again before all its readers of
 an earlier iteration have come is kept under a name of its own age; how many products may be outstanding at a
 wait is counted on the unrolled run. The same writer gives the loop without overlap, in which every operation
-has stage 0: slabs in which a mask is at work run there.
+has stage 0: K-blocks in which a mask is at work run there.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.instructions import Advance, Assign, Instruction, Loop, Mma, MmaWait, Release, WaitFull
+from wsopt.emit.k_block_values import KBlockWriter
 from wsopt.emit.pipeline import step_expression
-from wsopt.emit.slab_values import SlabWriter
 from wsopt.errors import CheckError
 from wsopt.program.program import OpKind, TileOp
 from wsopt.schedule.passes import in_pass
@@ -24,10 +24,10 @@ _UNROLLED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SlabOperands:
+class KBlockOperands:
     """How products see their operands: shared tiles by name, with `{slot}` for the ring's slot; rings of tiles."""
 
-    resident: str
+    stationary: str
     tiles: Mapping[str, str]
     rings: Mapping[str, str]
     depths: Mapping[str, str]
@@ -41,12 +41,12 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Unroller:
-    """Writes the passes of a run of `trips` iterations."""
+    """Writes the passes of a run of `k_iterations` iterations."""
 
     order: tuple[_Slot, ...]
-    operands: SlabOperands
-    writer: SlabWriter
-    trips: int
+    operands: KBlockOperands
+    writer: KBlockWriter
+    k_iterations: int
     masked: bool
     issued: list[tuple[str, int]] = field(default_factory=list)
     made: dict[str, int] = field(default_factory=dict)
@@ -61,19 +61,19 @@ class _Unroller:
         found: list[Instruction] = []
         for slot in self.order:
             iteration = number - slot.stage
-            if 0 <= iteration < self.trips:
+            if 0 <= iteration < self.k_iterations:
                 found.extend(self._operation(slot, iteration, number))
         kinds = [type(one) for one in found if isinstance(one, Mma | MmaWait)]
         if kinds and kinds[-1] is Mma:  # a loop carries plain tiles, not products under way
             running = self.issued[self.waited :]
             names = dict.fromkeys(self.writer.name(name) for name, _ in running)
             found.append(MmaWait(len(running), tuple(names)))
-        if number < self.trips:
+        if number < self.k_iterations:
             found.append(Advance(1))
         return tuple(found)
 
     def _operation(self, slot: _Slot, iteration: int, number: int) -> Iterator[Instruction]:
-        offset = iteration - min(number, self.trips)
+        offset = iteration - min(number, self.k_iterations)
         match slot.op.kind:
             case OpKind.MMA:
                 yield from self._product(slot.op, iteration, offset)
@@ -104,7 +104,7 @@ class _Unroller:
             left = self.writer.operand(product, self._age_of(iteration))
             use = ""
         else:
-            left, use = self.operands.resident, "False"
+            left, use = self.operands.stationary, "False"
             yield from self._keep((name,), iteration)
         self.issued.append((name, iteration))
         yield Mma(self.writer.name(name), left, right, use)
@@ -198,20 +198,25 @@ def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]
     return tuple(_Slot(verified.program.op(p.op), 0) for p in alone)
 
 
-def slab_loop(
-    verified: VerifiedSchedule, operands: SlabOperands, writer: SlabWriter, *, masked: bool, overlapped: bool
+def k_block_loop(
+    verified: VerifiedSchedule,
+    operands: KBlockOperands,
+    writer: KBlockWriter,
+    *,
+    masked: bool,
+    overlapped: bool,
 ) -> Loop:
-    """A consumer's loop over slabs, with masks or without, as scheduled or with one slab after the other.
+    """A consumer's loop over K-blocks, with masks or without, as scheduled or with one K-block after the other.
 
     Raises CheckError if the steady passes of the unrolled run are not all the same.
     """
     order = _order(verified, overlapped=overlapped)
     depth = max(slot.stage for slot in order)
     unroller = _Unroller(order, operands, writer, depth + _UNROLLED, masked)
-    passes = [unroller.write(number) for number in range(unroller.trips + depth)]
-    steady = passes[depth + 1 : unroller.trips] if depth else passes[1 : unroller.trips]
+    passes = [unroller.write(number) for number in range(unroller.k_iterations + depth)]
+    steady = passes[depth + 1 : unroller.k_iterations] if depth else passes[1 : unroller.k_iterations]
     if any(one != steady[0] for one in steady):
-        raise CheckError(f"kernel {verified.schedule.name}: the loop over slabs has no steady state")
+        raise CheckError(f"kernel {verified.schedule.name}: the loop over k_blocks has no steady state")
     first = depth + (passes[depth] != steady[0])
     return Loop(
         prologue=tuple(i for one in passes[:first] for i in one),
@@ -219,11 +224,13 @@ def slab_loop(
         peeled=0,
         least=max(1, first),
         steady=steady[0],
-        drain=tuple(i for one in passes[unroller.trips :] for i in one),
+        drain=tuple(i for one in passes[unroller.k_iterations :] for i in one),
     )
 
 
-def older_values(verified: VerifiedSchedule, operands: SlabOperands, writer: SlabWriter) -> tuple[str, ...]:
+def older_values(
+    verified: VerifiedSchedule, operands: KBlockOperands, writer: KBlockWriter
+) -> tuple[str, ...]:
     """The values that the scheduled loop keeps under an older name, and that are there before it begins."""
     unroller = _Unroller(_order(verified, overlapped=True), operands, writer, _UNROLLED, masked=False)
     items = [item for slot in unroller.order if slot.op.kind is not OpKind.RESCALE for item in slot.op.items]

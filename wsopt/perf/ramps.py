@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from wsopt.machine.types import Machine
 from wsopt.perf.held import held_cycles, issue_cycles
 from wsopt.perf.last_round import last_demand
-from wsopt.perf.pace import loop_pace, slab_demand
+from wsopt.perf.pace import k_block_demand, loop_pace
 from wsopt.program.program import TileProgram, Unit
 
 
@@ -34,11 +34,12 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Laps:
+class Ramps:
     """Cycles of an iteration besides II, the one of the steady state; `slots` are those of the ring, in iterations.
 
-    `product` is one whose slabs are all there, `ahead` one whose slabs need no slot to come back, `least` what the
-    ring and the paths take in the steady state; `last` and `last_ahead` are `least` and `ahead` in the last round.
+    `product` is one whose K-blocks are all there, `ahead` one whose K-blocks need no slot to come back, `least` what
+    the ring and the paths take in the steady state; `last` and `last_ahead` are `least` and `ahead` in the last
+    round.
     """
 
     slots: float
@@ -49,19 +50,19 @@ class Laps:
     last: float
 
     def loop(self, passes: float) -> Line:
-        """A tile's loop of so many iterations, all slots free before it; its first slab's copy is left out."""
+        """A tile's loop of so many iterations, all slots free before it; its first K-block's copy is left out."""
         return self._loop(passes, Line(1.0, 0.0), self.ahead)
 
     def last_loop(self, passes: float) -> Line:
         """The same in the last round."""
-        return self._loop(passes, self.last_lap, self.last_ahead)
+        return self._loop(passes, self.last_ramp, self.last_ahead)
 
     @property
-    def last_lap(self) -> Line:
+    def last_ramp(self) -> Line:
         """An iteration in the last round: shorter than II by what its ring and its paths are."""
         return Line(1.0, self.last - self.least)
 
-    def held_to(self, ii: float) -> Laps:
+    def held_to(self, ii: float) -> Ramps:
         """These of a loop of this interval: one that claims to be faster than its ring saves nothing in the end."""
         return self if ii >= self.least else replace(self, last=self.least)
 
@@ -70,29 +71,29 @@ class Laps:
         slots = min(passes, self.slots)
         return Line(slots, -slots * self.product)
 
-    def _loop(self, passes: float, lap: Line, ahead: float) -> Line:
+    def _loop(self, passes: float, ramp: Line, ahead: float) -> Line:
         slots = min(passes, self.slots)
         first, further = min(1.0, slots), max(0.0, slots - 1)
         free = Line(0.0, first * self.product + further * ahead)
-        return free.plus(lap, passes - first - further)
+        return free.plus(ramp, passes - first - further)
 
 
-def laps(program: TileProgram, machine: Machine, slots: int) -> Laps:
+def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps:
     """The iterations of a loop of products with a ring of so many slots; one of none counts as one of one."""
     region, s = program.region, program.structure
-    demand, last_demanded = slab_demand(region, s, machine), last_demand(region, s, machine)
+    demand, last_demanded = k_block_demand(region, s, machine), last_demand(region, s, machine)
     slots = max(1, slots)
     steady = last = loop_pace(demand, machine, slots)
     if last_demanded != demand:
         last = loop_pace(last_demanded, machine, slots)
     units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.TMA]
     product = max(*units, *issue_cycles(program).values())
-    least = math.ceil(s.copies * steady.slab)
-    return Laps(
+    least = math.ceil(s.copies * steady.k_block)
+    return Ramps(
         slots=slots / s.copies,
         product=product,
         ahead=max(product, s.copies * steady.ahead),
         least=least,
         last_ahead=max(product, s.copies * min(last.ahead, steady.ahead)),
-        last=min(least, max(product, math.ceil(s.copies * last.slab))),
+        last=min(least, max(product, math.ceil(s.copies * last.k_block))),
     )

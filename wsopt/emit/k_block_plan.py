@@ -1,4 +1,4 @@
-"""What the template of loops over slabs needs: rings for each streamed tensor, tiles that are held, ranges."""
+"""What the template of loops over K-blocks needs: rings for each streamed tensor, tiles that are held, ranges."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from wsopt.emit.expressions import Operand
 from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import Expect, Instruction, Loop, TmaLoad, WaitEmpty
 from wsopt.emit.integers import GLUON, Name, maximum, minimum, text
+from wsopt.emit.k_block_loop import KBlockOperands, k_block_loop, older_values
+from wsopt.emit.k_block_values import KBlockWriter
 from wsopt.emit.plan import KernelPlan, RingBuffer
-from wsopt.emit.slab_loop import SlabOperands, older_values, slab_loop
-from wsopt.emit.slab_values import SlabWriter
 from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
 from wsopt.frontend.types import FULL, Bound, Reduction, Role, View
 from wsopt.graph.types import DType
+from wsopt.perf.k_block_costs import inner_extent
 from wsopt.perf.lanes import lane_sums
-from wsopt.perf.slab_costs import inner_extent
 from wsopt.program.live_loops import LiveLoops, live_loops
-from wsopt.program.ranges import is_end, longest_last, splits, trip_counts
+from wsopt.program.ranges import is_end, k_iteration_counts, longest_last, splits
 from wsopt.program.steps import arguments
-from wsopt.program.tile_order import slabs_between
+from wsopt.program.tile_order import k_blocks_between
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The loop over a tile's slabs from `first` to `last`; a `guarded` one is only for where there are any."""
+    """The loop over a tile's K-blocks from `first` to `last`; a `guarded` one is only for where there are any."""
 
     first: str
     last: str
@@ -36,7 +36,7 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class SlabPlan(KernelPlan):
+class KBlockPlan(KernelPlan):
     """One kernel whose loop computes values, ready to be written."""
 
     @property
@@ -46,8 +46,8 @@ class SlabPlan(KernelPlan):
 
     @property
     def longest_last(self) -> bool:
-        """Whether tiles of later rows have more slabs."""
-        return longest_last(trip_counts(self.program.region, self.s))
+        """Whether tiles of later rows have more K-blocks."""
+        return longest_last(k_iteration_counts(self.program.region, self.s))
 
     def _extents(self, columns: int) -> dict[Role, int]:
         inner = inner_extent(self.program.region, self.verified.machine)
@@ -66,9 +66,11 @@ class SlabPlan(KernelPlan):
             for box in boxes
         )
 
-    def residents(self) -> tuple[Box, ...]:
+    def stationary_operands(self) -> tuple[Box, ...]:
         """The tiles that a block holds through its loop, one for each consumer."""
-        return tuple(self._named("resident", view.tensor, view) for view in self.program.region.residents)
+        return tuple(
+            self._named("stationary", view.tensor, view) for view in self.program.region.stationary_operands
+        )
 
     def depth_name(self, ring: RingBuffer) -> str:
         """The constant with a ring's slots."""
@@ -79,7 +81,7 @@ class SlabPlan(KernelPlan):
         view = ring.box.view
         return self.verified.schedule.depth(f"{self.program.region.operand_name(view)}_ring")
 
-    def slab_operands(self) -> SlabOperands:
+    def k_block_operands(self) -> KBlockOperands:
         """How the products see their operands."""
         region = self.program.region
         tiles, rings, depths = {}, {}, {}
@@ -92,9 +94,9 @@ class SlabPlan(KernelPlan):
             tiles[name] = tile_view(f"{ring.name}.index({slot})", ring.box, first)
             rings[name] = ring.name
             depths[ring.name] = self.depth_name(ring)
-        (resident,) = self.residents()
-        return SlabOperands(
-            tile_view(f"{resident.name}_held.index({self._held_place('index')})", resident, Role.ROW),
+        (stationary,) = self.stationary_operands()
+        return KBlockOperands(
+            tile_view(f"{stationary.name}_held.index({self._held_place('index')})", stationary, Role.ROW),
             tiles,
             rings,
             depths,
@@ -123,10 +125,10 @@ class SlabPlan(KernelPlan):
         """The rows, columns and scalars that the epilogue reads."""
         return {name: vector for name, vector in self.vectors().items() if name in self.epilogue_reads()}
 
-    def writer(self) -> SlabWriter:
+    def writer(self) -> KBlockWriter:
         """The writer of the loop's arithmetic."""
         apart = lane_sums(self.program.region, self.s, self.verified.machine)
-        return SlabWriter(self.program.region, self.s, self.names, apart, self._loop_sources())
+        return KBlockWriter(self.program.region, self.s, self.names, apart, self._loop_sources())
 
     def _loop_sources(self) -> dict[str, Operand]:
         found = {}
@@ -158,32 +160,32 @@ class SlabPlan(KernelPlan):
         placed = in_pass(self.verified, f"{PartitionRole.CONSUMER}0")
         return any(p.stage for p in placed)
 
-    def slab_loop(self, *, masked: bool) -> Loop:
-        """The loop over slabs in which masks are at work, or over those in which none is."""
+    def k_block_loop(self, *, masked: bool) -> Loop:
+        """The loop over K-blocks in which masks are at work, or over those in which none is."""
         alone = masked and self.has_masks
-        return slab_loop(
-            self.verified, self.slab_operands(), self.writer(), masked=masked, overlapped=not alone
+        return k_block_loop(
+            self.verified, self.k_block_operands(), self.writer(), masked=masked, overlapped=not alone
         )
 
     @property
     def live(self) -> LiveLoops:
-        """Which loops over slabs can run at all."""
+        """Which loops over K-blocks can run at all."""
         return live_loops(self.program.region, self.s)
 
     @property
-    def own_slabs(self) -> bool:
-        """Whether consumers look at slabs of their own among those of their tile."""
+    def own_k_blocks(self) -> bool:
+        """Whether consumers look at K-blocks of their own among those of their tile."""
         return self.has_masks and self.s.consumers > 1
 
     def stretches(self) -> tuple[Stretch, ...]:
-        """The slabs of a tile: those at its beginning that masks touch, those that none does, and the last ones.
+        """The K-blocks of a tile: those at its beginning that masks touch, those that none does, and the last ones.
 
         What cannot run at any extents is left out.
         """
-        plain = self.slab_loop(masked=False)
+        plain = self.k_block_loop(masked=False)
         if not self.has_masks:
             return (Stretch("begin", "end", plain),)
-        masked, live, overlapped = self.slab_loop(masked=True), self.live, self.overlapped()
+        masked, live, overlapped = self.k_block_loop(masked=True), self.live, self.overlapped()
         if live.most_whole < (plain.least if overlapped else 1):
             return (Stretch("begin", "end", masked),)
         start, behind = (
@@ -193,42 +195,42 @@ class SlabPlan(KernelPlan):
             plain = replace(plain, steady=())
         found = [Stretch("begin", "whole_begin", masked)] if live.begins else []
         found.append(Stretch(start, "whole_end", plain, guarded=overlapped))
-        if live.ends or (overlapped and plain.least > 1):  # too few whole slabs for the overlapped loop
+        if live.ends or (overlapped and plain.least > 1):  # too few whole K-blocks for the overlapped loop
             found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
         return tuple(found)
 
     @property
     def may_fall_short(self) -> bool:
-        """Whether a tile may have fewer whole slabs than the overlapped loop takes at least."""
+        """Whether a tile may have fewer whole K-blocks than the overlapped loop takes at least."""
         guarded = [stretch.loop for stretch in self.stretches() if stretch.guarded]
         return any(loop.least > 1 or self.live.none_whole for loop in guarded)
 
     def older_values(self) -> tuple[str, ...]:
         """The values of the loop that are kept under an older name."""
-        return older_values(self.verified, self.slab_operands(), self.writer())
+        return older_values(self.verified, self.k_block_operands(), self.writer())
 
     @property
     def has_masks(self) -> bool:
-        """Whether there are slabs in which not every element counts."""
+        """Whether there are K-blocks in which not every element counts."""
         return bool(self.program.region.bounds)
 
     def _held_place(self, consumer: str) -> str:
         """Where a consumer's tile that the loop holds lies: among those of this visit."""
-        return f"(visit % RESIDENT_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
+        return f"(visit % STATIONARY_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
 
     @property
     def has_lower(self) -> bool:
-        """Whether a tile's slabs may begin after the first."""
+        """Whether a tile's K-blocks may begin after the first."""
         return any(bound.stream > 0 for bound in self.program.region.bounds)
 
-    def resident_loads(self) -> tuple[Instruction, ...]:
+    def stationary_loads(self) -> tuple[Instruction, ...]:
         """The copies of the tiles that the loop holds, into buffers that the consumers have handed back."""
-        (box,) = self.residents()
-        full = "resident_full.index(visit % RESIDENT_SETS)"
+        (box,) = self.stationary_operands()
+        full = "stationary_full.index(visit % STATIONARY_SETS)"
         found: list[Instruction] = []
         if self.s.persistent:
-            found.append(WaitEmpty("resident", "visit", "RESIDENT_SETS"))
-        found.append(Expect(full, "RESIDENT_BYTES"))
+            found.append(WaitEmpty("stationary", "visit", "STATIONARY_SETS"))
+        found.append(Expect(full, "STATIONARY_BYTES"))
         for consumer in range(self.s.consumers):
             row = "row" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
             found.append(
@@ -257,20 +259,20 @@ class SlabPlan(KernelPlan):
             Role.ROW: row,
             Role.COLUMN: "0",
             Role.INNER: "0",
-            Role.STREAM: "slab * TILE_DEPTH",
+            Role.STREAM: "k_block * TILE_DEPTH",
         }
 
-    def slab_copies(self) -> tuple[tuple[RingBuffer, tuple[TmaLoad, ...]], ...]:
-        """The copies of one slab into each ring, in the loader's order."""
+    def k_block_copies(self) -> tuple[tuple[RingBuffer, tuple[TmaLoad, ...]], ...]:
+        """The copies of one K-block into each ring, in the loader's order."""
         region = self.program.region
         rings = {f"load:{region.operand_name(ring.box.view)}": ring for ring in self.rings()}
         found = []
         for placed in self.verified.schedule.of(f"{PartitionRole.LOADER}0"):
             ring = rings[placed.op]
-            found.append((ring, tuple(self._slab_copy(ring, box) for box in range(ring.per_slot))))
+            found.append((ring, tuple(self._k_block_copy(ring, box) for box in range(ring.per_slot))))
         return tuple(found)
 
-    def _slab_copy(self, ring: RingBuffer, number: int) -> TmaLoad:
+    def _k_block_copy(self, ring: RingBuffer, number: int) -> TmaLoad:
         """The copy of one box of a slot: that of the consumer of this number, where each has its own."""
         slot = f"step % {self.depth_name(ring)}"
         place = self._at("row" + (f" + {number} * CONSUMER_ROWS" if number else ""))
@@ -283,7 +285,7 @@ class SlabPlan(KernelPlan):
         )
 
     def range_lines(self) -> tuple[str, ...]:
-        """How each bound narrows the slabs of a tile, and those among them in which all elements count."""
+        """How each bound narrows the K-blocks of a tile, and those among them in which all elements count."""
         lines: list[str] = []
         for bound in self.program.region.bounds:
             lines += self._bound_lines(bound)
@@ -295,7 +297,9 @@ class SlabPlan(KernelPlan):
         row, last, depth = Name("row"), Name("last_row"), Name("TILE_DEPTH")
         constant = Name("stream_extent") + -1 if is_end(bound, self.program.region) else bound.constant
         narrowing = [(bound.row, bound.stream, constant)]
-        begin, end = slabs_between(narrowing, row, last, Name("begin"), Name("end"), depth, minimum, maximum)
+        begin, end = k_blocks_between(
+            narrowing, row, last, Name("begin"), Name("end"), depth, minimum, maximum
+        )
         nearest = bound.row * (row if bound.row >= 0 else last) + constant
         if bound.stream < 0:
             whole = minimum(Name("whole_end"), maximum(nearest + 1, 0) // depth)
@@ -316,7 +320,7 @@ class SlabPlan(KernelPlan):
 
     def moved(self) -> tuple[Box, ...]:
         """The tensors that TMA brings for the loop: those that are held, then the streamed ones."""
-        return (*self.residents(), *(ring.box for ring in self.rings()))
+        return (*self.stationary_operands(), *(ring.box for ring in self.rings()))
 
     def walk(self) -> tuple[str, ...]:
         """The kernel's argument that says which tiles a block takes."""

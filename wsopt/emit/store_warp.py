@@ -1,8 +1,9 @@
-"""A consumer's storer: a warp that starts the stores that the consumer has staged, and says when buffers are free.
+"""A consumer's store warp: a warp that starts the stores that the consumer has staged, and says when buffers are
+free.
 
 To start a store is to wait for those of the SM before it; a consumer that leaves this to another warp goes on with
 its arithmetic. Every store of a tile has two barriers: `staged`, at which the consumer arrives, and `freed`, at which
-the storer does if somebody waits for it. A tile completes one phase of each.
+the store warp does if somebody waits for it. A tile completes one phase of each.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from wsopt.perf.stores import Store
 
 
 def parameters(plan: KernelPlan) -> list[str]:
-    """What the storer is given: the buffers that stores are staged in, the barriers, the descriptors."""
+    """What the store warp is given: the buffers that stores are staged in, the barriers, the descriptors."""
     staged = plan.staged()
     lent = {store.buffer.source for store in staged.plan.stores}
     buffers = [f"{box.name}_input" for source, box in plan.inputs().items() if source in lent]
     buffers += [pool.name for pool in plan.pools()]
     stores = [box.descriptor for box in plan.outputs().values()]
-    counts = [name for name in plan.counts() if name != "trips"]
+    counts = [name for name in plan.counts() if name != "k_iterations"]
     return [*buffers, *staged.barriers, *stores, *counts, "index: gl.constexpr"]
 
 
 def body(plan: KernelPlan) -> str:
-    """All that a storer does for a tile."""
+    """All that a store warp does for a tile."""
     stores, found = plan.staged().plan, list[Instruction]()
     for number, store in enumerate(stores.stores):
         awaited = stores.awaited(number)
@@ -40,7 +41,7 @@ def body(plan: KernelPlan) -> str:
 
 
 def leaves_stores(plan: KernelPlan) -> bool:
-    """Whether the last store of a tile may still read its buffer when the storer is done with the tile."""
+    """Whether the last store of a tile may still read its buffer when the store warp is done with the tile."""
     left = plan.staged().plan.left
     return not left or left[-1][1] > 0
 

@@ -15,7 +15,7 @@ from wsopt.errors import CheckError, InfeasibleError, WsoptError
 from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.program.types import Structure
-from wsopt.schedule.certificate import Certificate, Spoiled
+from wsopt.schedule.certificate import Certificate, Rejected
 from wsopt.solve.search import Search, Solutions, live_set
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class Candidate:
     """A schedule with its certificate, its kernel, and what the compiler made of it."""
 
     verified: VerifiedSchedule
@@ -44,7 +44,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A kernel that the compiler was asked about: what it made of it, if anything, and what it spoiled."""
+    """A kernel that the compiler was asked about: what it made of it, if anything, and what it rejected."""
 
     verified: VerifiedSchedule
     compiled: CompiledKernel | None
@@ -59,9 +59,9 @@ class Asked:
 
 @dataclass(slots=True)
 class Contest:
-    """A search that goes on until the compiler spoils none of its `keep` best schedules.
+    """A search that goes on until the compiler rejects none of its `keep` best schedules.
 
-    `rejected` says why each structure was dropped that the compiler spoiled; `asked` is every kernel that it
+    `rejected` says why each structure was dropped that the compiler rejected; `asked` is every kernel that it
     saw, by source, and `rounds` how often the search was run.
     """
 
@@ -75,34 +75,34 @@ class Contest:
     rounds: int = 0
     _solutions: Solutions = field(default_factory=dict)
 
-    def run(self) -> tuple[Contender, ...]:
-        """The contenders, best first.
+    def run(self) -> tuple[Candidate, ...]:
+        """The candidates, best first.
 
         InfeasibleError as the search, and where the compiler has no registers for any schedule; CheckError if
         there is none for another reason.
         """
-        whole: tuple[Contender, ...] = ()
+        whole: tuple[Candidate, ...] = ()
         while self.rounds < (_LAST_ROUND if self._only_spills and not whole else _ORACLE_ROUNDS):
             dropped = len(self.rejected)
             try:
                 whole = self._round()
             except InfeasibleError as error:
-                raise (self._all_spoiled() if self.rejected else error) from error
+                raise (self._all_rejected() if self.rejected else error) from error
             if len(self.rejected) == dropped:
                 break
         if not whole:
-            raise self._all_spoiled()
+            raise self._all_rejected()
         return tuple(replace(one, certificate=self._told(one.certificate)) for one in whole)
 
     @property
     def _only_spills(self) -> bool:
         return all(one.spilled for one in self.asked.values())
 
-    def _all_spoiled(self) -> WsoptError:
+    def _all_rejected(self) -> WsoptError:
         """Why there is no kernel, though there are schedules."""
         last, why = list(self.rejected.items())[-1]
         text = (
-            f"graph {self.region.name}: the compiler spoils each of the {len(self.rejected)} best schedules; "
+            f"graph {self.region.name}: the compiler rejects each of the {len(self.rejected)} best schedules; "
             f"the last one, {last.describe()}: {why}"
         )
         if self._only_spills:
@@ -113,20 +113,20 @@ class Contest:
         return CheckError(text)
 
     def _told(self, certificate: Certificate) -> Certificate:
-        """The certificate with what the compiler spoiled, in the order in which it was asked."""
-        spoiled = (
-            Spoiled(a.verified.schedule.structure, a.verified.schedule.prediction.microseconds, a.complaint)
+        """The certificate with what the compiler rejected, in the order in which it was asked."""
+        rejected = (
+            Rejected(a.verified.schedule.structure, a.verified.schedule.prediction.microseconds, a.complaint)
             for a in self.asked.values()
             if a.complaint
         )
-        return replace(certificate, spoiled=tuple(spoiled))
+        return replace(certificate, rejected=tuple(rejected))
 
-    def _round(self) -> tuple[Contender, ...]:
+    def _round(self) -> tuple[Candidate, ...]:
         """Search without what was rejected, and ask the compiler about each schedule found."""
         self.rounds += 1
         # What the compiler makes of a loop that computes values does not depend on what follows it.
-        spoiled = [a for a in self.asked.values() if a.spilled or (a.complaint and self.region.body)]
-        spilled = frozenset(live_set(self.region, a.verified.schedule.structure) for a in spoiled)
+        rejected = [a for a in self.asked.values() if a.spilled or (a.complaint and self.region.body)]
+        spilled = frozenset(live_set(self.region, a.verified.schedule.structure) for a in rejected)
         search = Search(self.region, self.machine, rejected=frozenset(self.rejected), spilled=spilled)
         search.progress = lambda done, total: self.progress("solve", done, total)
         search.deadline, search.solutions = self.deadline, self._solutions
@@ -142,7 +142,7 @@ class Contest:
             if asked.compiled is None or asked.complaint:
                 self.rejected.setdefault(verified.schedule.structure, asked.complaint)
             else:
-                whole.append(Contender(verified, certificate, source, asked.compiled))
+                whole.append(Candidate(verified, certificate, source, asked.compiled))
         return tuple(whole)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from emit_builds import build, case, graph_of
 from emit_mutants import SEEDS, survives, survivors
-from test_emit_slabs import attention, structure
+from test_emit_k_blocks import attention, structure
 
 from wsopt.interpret import Mutant
 
@@ -15,9 +15,11 @@ SIZES = [(728, 600), (688, 560)]
 
 TWICE = "a wait that has passed passes again"
 START = "a block's first slot is number 0 at any depth"
-LAST = "nobody waits for the slots of a block's last slabs"
+LAST = "nobody waits for the slots of a block's last K-blocks"
 ORDER = "the loader comes to the slot after one of the other ring, which is handed back later"
-BETWEEN = "a tile has more slabs than a ring slots, so the copies between waited for the products that read this set"
+BETWEEN = (
+    "a tile has more K-blocks than a ring slots, so copies between waited for the products that read this set"
+)
 ZERO = "the accumulator it starts from is zero"
 MIRROR = "the consumers' own buffers, and their numbers, are interchangeable"
 
@@ -25,8 +27,8 @@ K_EMPTY, V_EMPTY = "mbarrier.wait(k__ring_empty.index(step", "mbarrier.wait(v_ri
 K_FULL, V_FULL = "mbarrier.wait(k__ring_full.index(step", "mbarrier.wait(v_ring_full.index(step"
 V_FULL_BEFORE = "mbarrier.wait(v_ring_full.index((step - 1)"
 K_BACK = "mbarrier.arrive(k__ring_empty.index(step"
-HELD_FULL = "mbarrier.wait(resident_full.index(visit"
-HELD_EMPTY = "mbarrier.wait(resident_empty.index(visit"
+HELD_FULL = "mbarrier.wait(stationary_full.index(visit"
+HELD_EMPTY = "mbarrier.wait(stationary_empty.index(visit"
 SCORES = "warpgroup_mma(q_held.index(index).reshape((64, 64)), k__ring"
 SCORES_OF_SET = "warpgroup_mma(q_held.index((visit"
 SCORES_DONE, SUMS_DONE = (
@@ -47,8 +49,8 @@ PASSED_AGAIN = {
 EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
     False: {
         **PASSED_AGAIN,
-        ("depth+1", "mbarrier.expect(resident_full.index(visit"): (1, START),
-        ("depth+1", "tma_load(q_desc, [batch, row, 0], resident_full.index(visit"): (1, START),
+        ("depth+1", "mbarrier.expect(stationary_full.index(visit"): (1, START),
+        ("depth+1", "tma_load(q_desc, [batch, row, 0], stationary_full.index(visit"): (1, START),
         ("depth+1", "tma_load(q_desc, [batch, row + 1 * CONSUMER_ROWS, 0], reside"): (1, START),
         ("depth+1", HELD_FULL): (2, START),
         ("depth+1", K_FULL): (2, START),
@@ -60,7 +62,7 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
         ("drop-arrive", K_BACK): (1, LAST),
         ("early-arrive", SCORES_DONE): (3, ORDER),
         ("keep-accumulator", SCORES): (1, ZERO),
-        ("swap-argument", "(consumer, (q_held, resident_full, k__ring, k__ring_full, k_"): (2, MIRROR),
+        ("swap-argument", "(consumer, (q_held, stationary_full, k__ring, k__ring_full, k_"): (2, MIRROR),
     },
     True: {
         **PASSED_AGAIN,
@@ -68,7 +70,7 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
         ("late-wait", HELD_EMPTY): (1, BETWEEN),
         ("early-arrive", SUMS_DONE): (2, ORDER),
         ("keep-accumulator", SCORES_OF_SET): (1, ZERO),
-        ("swap-argument", "(consumer, (q_held, resident_full, resident_empty, k__ring, "): (2, MIRROR),
+        ("swap-argument", "(consumer, (q_held, stationary_full, stationary_empty, k__ring, "): (2, MIRROR),
     },
 }
 

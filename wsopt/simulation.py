@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
-from wsopt.emit.product_body import covering_slabs
+from wsopt.emit.product_body import covering_k_blocks
 from wsopt.errors import CheckError
 from wsopt.frontend.region import streams_rows
 from wsopt.graph.agreement import Referee, expectations
@@ -54,7 +54,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Simulation:
     """How many interleavings a kernel passed, how far its outputs were off at most, how many lines ran, and on which
     graphs.
 
@@ -79,20 +79,20 @@ class Rehearsal:
         return {"seeds": self.seeds, **self.worst.figures, "lines": lines}
 
 
-def rehearse(
+def simulate(
     graph: Graph,
     verified: VerifiedSchedule,
     source: str,
     seeds: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Rehearsal:
+) -> Simulation:
     """Execute `source` under `seeds` adversarial interleavings.
 
-    The graph is cut to a few ragged tiles of the schedule's structure, with enough slabs to go round the ring; where
-    a mask reaches further than those, once more as far as it reaches; and where lines have not run then, at other
-    extents until they have; if a mask reaches too far for that, in some blocks alone; and uncompared where outputs
-    are no numbers anyway. Raises CheckError for a race,
-    a deadlock, a barrier fault, an error above TOLERANCE, or a line that has not run.
+    The graph is cut to a few ragged tiles of the schedule's structure, with enough K-blocks to go round the ring;
+    where a mask reaches further than those, once more as far as it reaches; and where lines have not run then, at
+    other extents until they have; if a mask reaches too far for that, in some blocks alone; and uncompared where
+    outputs are no numbers anyway. Raises CheckError for a race, a deadlock, a barrier fault, an error above
+    TOLERANCE, or a line that has not run.
     """
     lines = marked(source).lines
     ran: set[int] = set()
@@ -108,20 +108,20 @@ def rehearse(
         ran |= execute(source, random_inputs(longest, 0), seed=0, processors=_MANY, ends=_ENDS).ran
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
-    return Rehearsal(seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
+    return Simulation(seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
 
 
 def _runs(
     graph: Graph, verified: VerifiedSchedule, seeds: int, complete: Callable[[], bool]
 ) -> Iterator[Run]:
-    """The runs of a rehearsal, those for lines that no other has run only until it is complete."""
-    slabs, structure = _slabs(graph, verified), verified.program.structure
-    yield Run(reduced(graph, structure, slabs), seeds)
-    far = reaching(graph, structure, slabs)
+    """The runs of a simulation, those for lines that no other has run only until it is complete."""
+    k_blocks, structure = _k_blocks(graph, verified), verified.program.structure
+    yield Run(reduced(graph, structure, k_blocks), seeds)
+    far = reaching(graph, structure, k_blocks)
     if far is not None:
         yield Run(far, min(seeds, _FAR_SEEDS))
     if not complete():
-        for other in further(graph, structure, max(slabs, covering_slabs(verified))):
+        for other in further(graph, structure, max(k_blocks, covering_k_blocks(verified))):
             if _has_numbers(other):
                 yield Run(other, min(seeds, _FURTHER_SEEDS))
             if complete():
@@ -130,13 +130,13 @@ def _runs(
 
 def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph]:
     """Other extents of a graph whose outputs are no numbers at its own either: nothing is to be compared there."""
-    slabs, structure = _slabs(graph, verified), verified.program.structure
-    if not _has_numbers(reduced(graph, structure, slabs)):
-        yield from further(graph, structure, max(slabs, covering_slabs(verified)))
+    k_blocks, structure = _k_blocks(graph, verified), verified.program.structure
+    if not _has_numbers(reduced(graph, structure, k_blocks)):
+        yield from further(graph, structure, max(k_blocks, covering_k_blocks(verified)))
 
 
-def _slabs(graph: Graph, verified: VerifiedSchedule) -> int:
-    """Slabs of the first run: enough to go round the ring."""
+def _k_blocks(graph: Graph, verified: VerifiedSchedule) -> int:
+    """K-blocks of the first run: enough to go round the ring."""
     slots = max(count for _, count in verified.schedule.rings)
     return (slots if streams_rows(graph) else min(slots, 4)) + 1
 

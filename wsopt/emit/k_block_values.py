@@ -1,4 +1,4 @@
-"""The arithmetic of a loop over slabs as Gluon text: values of a slab, their reductions, the products' operands."""
+"""The arithmetic of a loop over K-blocks as Gluon text: values, their reductions, the products' operands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.names import Names
 from wsopt.emit.roundings import rounding
 from wsopt.emit.tensors import GLUON
-from wsopt.frontend.types import SLAB, Contraction, Reduction, Region, Role, Scalar, Statement
+from wsopt.frontend.types import K_BLOCK, Contraction, Reduction, Region, Role, Scalar, Statement
 from wsopt.graph.types import DType
 from wsopt.program.program import OpKind, TileOp
 from wsopt.program.steps import BEFORE, BodyItem, arguments, is_scores
@@ -23,7 +23,7 @@ _ZEROS = {**GLUON, DType.BOOL: "gl.int1"}
 
 
 @dataclass(slots=True)
-class SlabWriter:
+class KBlockWriter:
     """Writes phases and rescalings. `sources` are the tensors that the loop's values read, as operands, `apart` the
     sums that each thread keeps of its own columns.
     """
@@ -35,7 +35,7 @@ class SlabWriter:
     sources: dict[str, Operand] = field(default_factory=dict)
 
     def name(self, value: str, age: int = 0) -> str:
-        """The identifier of a value of the loop; of what it was `age` slabs before."""
+        """The identifier of a value of the loop; of what it was `age` K-blocks before."""
         plain = value.replace("$", "_").replace(BEFORE, "_past")
         return (
             self.names(f"value:{value}", plain)
@@ -63,7 +63,7 @@ class SlabWriter:
     def reads(self, op: TileOp) -> set[str]:
         """The loop's values that an operation reads from others."""
         if op.kind is OpKind.RESCALE:
-            return {self.product(op.items[0]).decay or ""}
+            return {self.product(op.items[0]).rescale or ""}
         if op.kind is OpKind.MMA:
             left = self.product(op.items[0]).left
             return {left} if isinstance(left, str) else set()
@@ -121,7 +121,7 @@ class SlabWriter:
         return comparisons(item, known.get, lambda name: self._as_operand(name, 0).dtype is DType.I32)
 
     def phase(
-        self, items: tuple[str, ...], age: Age, slab: str, tiles: Mapping[str, str], *, masked: bool
+        self, items: tuple[str, ...], age: Age, k_block: str, tiles: Mapping[str, str], *, masked: bool
     ) -> Iterator[Instruction]:
         """The items of a phase, in order; `tiles` are the slots of the streamed tensors that it reads."""
         alias, needed = self._alias(masked=masked), self._needed(masked=masked)
@@ -130,7 +130,8 @@ class SlabWriter:
         if any(map(self._places_itself, chosen)):
             yield Assign(
                 "places",
-                f"(origin + {slab}) * TILE_DEPTH + gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, SLAB_LAYOUT))",
+                f"(origin + {k_block}) * TILE_DEPTH + "
+                "gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, K_BLOCK_LAYOUT))",
             )
 
         yield from self._reads_of(chosen, tiles)
@@ -152,7 +153,7 @@ class SlabWriter:
                 yield Assign(self.name(name), operand(name).name)
 
     def _places_itself(self, item: BodyItem) -> bool:
-        """Whether an item's text names the places of a slab's elements."""
+        """Whether an item's text names the places of a K-block's elements."""
         own = isinstance(item, Statement) and item.primitive in ("iota_stream", "inside_stream")
         return own or any(one.left is None for one in self._compared(item))
 
@@ -160,7 +161,7 @@ class SlabWriter:
         """Streamed tensors' slots brought into registers, in the type that is computed with."""
         names = {name for item in items for name in self._read(item)}
         for source in (s for s in self.region.streamed_sources if s.name in names):
-            layout = "SLAB_LAYOUT" if source.spans == SLAB else "gl.SliceLayout(0, SLAB_LAYOUT)"
+            layout = "K_BLOCK_LAYOUT" if source.spans == K_BLOCK else "gl.SliceLayout(0, K_BLOCK_LAYOUT)"
             operand = self.sources[source.name]
             convert = "" if source.view.dtype is operand.dtype else f".to({GLUON[operand.dtype]})"
             slot = tiles[self.region.operand_name(source.view)]
@@ -186,10 +187,10 @@ class SlabWriter:
         self, item: Statement, compared: tuple[Comparison, ...], operand: Callable[[str], Operand]
     ) -> str:
         def written(term: str | Scalar) -> str:
-            return broadcast(operand(term), SLAB, self.s) if isinstance(term, str) else number(term)
+            return broadcast(operand(term), K_BLOCK, self.s) if isinstance(term, str) else number(term)
 
         values = (operand(term) if isinstance(term, str) else term for term in item.args[1:])
-        chosen, other = (chosen_in_f32(value, SLAB, self.s) for value in values)
+        chosen, other = (chosen_in_f32(value, K_BLOCK, self.s) for value in values)
         return choice(compared, chosen, other, written, ("gl.expand_dims(places, 0)", "stream_extent"))
 
     def _register_operand(self, item: Statement) -> Iterator[Instruction]:
@@ -207,23 +208,23 @@ class SlabWriter:
             yield Assign(name, f"gl.maximum({name}, gl.max({value}, axis=1))")
             return
         if item.name in self.apart:
-            kept = name if item.decay is None else f"by_lanes({name}, {operand(item.decay).name})"
+            kept = name if item.rescale is None else f"by_lanes({name}, {operand(item.rescale).name})"
             yield Assign(name, f"{kept} + lane_sums({value})")
             return
-        kept = name if item.decay is None else f"{name} * {operand(item.decay).name}"
+        kept = name if item.rescale is None else f"{name} * {operand(item.rescale).name}"
         yield Assign(name, f"{kept} + gl.sum({value}, axis=1)")
 
     def rescale(self, sums: str, age: Age) -> Iterator[Instruction]:
         """Multiply a product's sums by the factor of each row."""
-        decay = self.product(sums).decay or ""
-        factor = self._as_operand(decay, age(decay)).name
+        rescale = self.product(sums).rescale or ""
+        factor = self._as_operand(rescale, age(rescale)).name
         name = self.name(sums)
         yield Assign(
             name, f"{name} * gl.expand_dims(gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT)), 1)"
         )
 
     def starts(self, older: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        """Every value that the loop carries, with what it is before the first slab; those kept as `older` too."""
+        """Every value that the loop carries, with what it is before the first K-block; those kept as `older` too."""
         carried: list[tuple[str, BodyItem]] = [
             (self.name(i.name), i) for i in self.region.body if isinstance(i, Reduction | Contraction)
         ]
@@ -232,13 +233,13 @@ class SlabWriter:
 
     def _start(self, item: BodyItem) -> str:
         if isinstance(item, Contraction):
-            scores = item.spans == SLAB
-            columns, layout = ("TILE_DEPTH", "SLAB_LAYOUT") if scores else ("TILE_COLUMNS", "SUM_LAYOUT")
+            scores = item.spans == K_BLOCK
+            columns, layout = ("TILE_DEPTH", "K_BLOCK_LAYOUT") if scores else ("TILE_COLUMNS", "SUM_LAYOUT")
             return f"gl.zeros([CONSUMER_ROWS, {columns}], gl.float32, {layout})"
         if isinstance(item, Statement) and Role.STREAM in item.spans:
-            return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[item.dtype]}, SLAB_LAYOUT)"
+            return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[item.dtype]}, K_BLOCK_LAYOUT)"
         if item.name in self.apart:
-            return "lane_sums(gl.zeros([CONSUMER_ROWS, TILE_DEPTH], gl.float32, SLAB_LAYOUT))"
+            return "lane_sums(gl.zeros([CONSUMER_ROWS, TILE_DEPTH], gl.float32, K_BLOCK_LAYOUT))"
         start = 'float("-inf")' if isinstance(item, Reduction) and item.kind == "max" else "0"
         dtype = _ZEROS[item.dtype] if isinstance(item, Statement) else "gl.float32"
-        return f"gl.full([CONSUMER_ROWS], {start}, {dtype}, gl.SliceLayout(1, SLAB_LAYOUT))"
+        return f"gl.full([CONSUMER_ROWS], {start}, {dtype}, gl.SliceLayout(1, K_BLOCK_LAYOUT))"

@@ -1,4 +1,4 @@
-"""Whole tiles that the epilogue of a loop over slabs reads: residuals and gates, in one piece and in several."""
+"""Whole tiles that the epilogue of a loop over K-blocks reads: residuals and gates, in one piece and in several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels whose stores a storer starts, in every shape that stores have, asked for by the solver or not."""
+"""Kernels whose stores a store warp starts, in every shape that stores have, asked for by the solver or not."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ CASES: dict[str, tuple[Body, Structure]] = {
 
 
 @functools.cache
-def with_storers(name: str, *, storer: bool) -> Emitted:
-    """The solver's schedule, its stores started by storers or by the consumers."""
+def with_store_warps(name: str, *, store_warp: bool) -> Emitted:
+    """The solver's schedule, its stores started by store warps or by the consumers."""
     made = build(graph_of(CASES[name][0]), CASES[name][1])
     schedule, program, machine = made.verified.schedule, made.verified.program, made.verified.machine
-    buffers = replace(schedule.buffers, storer=storer)
-    kept = [p for p in schedule.partitions if p.role is not PartitionRole.STORER]
+    buffers = replace(schedule.buffers, store_warp=store_warp)
+    kept = [p for p in schedule.partitions if p.role is not PartitionRole.STORE_WARP]
     added = [
-        Partition(PartitionRole.STORER, i, budget.STORER_WARPS, budget.HELPER_REGISTERS)
-        for i in range(program.structure.consumers if storer else 0)
+        Partition(PartitionRole.STORE_WARP, i, budget.STORE_WARPS, budget.HELPER_REGISTERS)
+        for i in range(program.structure.consumers if store_warp else 0)
     ]
     slots = [depth for _, depth in schedule.rings]
     changed = replace(
@@ -58,27 +58,27 @@ def with_storers(name: str, *, storer: bool) -> Emitted:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_computes(name: str) -> None:
-    made = with_storers(name, storer=True)
-    for trips in (None, 3):
-        assert small_case(made, trips).fault(made.source, SEEDS) is None
+    made = with_store_warps(name, store_warp=True)
+    for k_iterations in (None, 3):
+        assert small_case(made, k_iterations).fault(made.source, SEEDS) is None
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_who_starts_stores(name: str) -> None:
-    made, without = (with_storers(name, storer=storer) for storer in (True, False))
-    head, _, storer = made.source.partition("def storer(")
-    storer = storer.partition("@gluon.jit")[0]
+    made, without = (with_store_warps(name, store_warp=store_warp) for store_warp in (True, False))
+    head, _, store_warp = made.source.partition("def store_warp(")
+    store_warp = store_warp.partition("@gluon.jit")[0]
     assert "tma_store(" in without.source.replace("tma_store = ", "")
-    assert "tma_store(" in storer
+    assert "tma_store(" in store_warp
     consumer = head[head.index("def epilogue(") :]
     assert "tma_store(" not in consumer
     assert "tma.store_wait" not in consumer
-    assert "def storer(" not in without.source
+    assert "def store_warp(" not in without.source
 
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("name", ["in place", "in turns"])
 def test_compiles(name: str) -> None:
-    made = with_storers(name, storer=True)
+    made = with_store_warps(name, store_warp=True)
     found = compile_kernel(made.source, architecture="sm_90")
     assert (found.stack_bytes, found.spill_loads, found.spill_stores) == (0, 0, 0)
