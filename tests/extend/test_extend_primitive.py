@@ -45,6 +45,7 @@ def rows(g: GraphBuilder) -> Symbol:
     return g.reduce_sum(g.apply("softsign", (g.cast(x, "f32"),), {}), axis=1, name="y")
 
 
+@pytest.mark.compiler
 def test_a_product_is_followed_by_a_new_primitive() -> None:
     with added(SOFTSIGN):
         emitted = build(graph_of(product), structure())

@@ -84,6 +84,7 @@ def test_the_gluon_text_means_what_numpy_says(entry: Primitive) -> None:
         np.testing.assert_array_equal(in_gluon(entry, whole, f32=False), meaning(entry, whole))
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("entry", COMPUTED, ids=lambda entry: entry.name)
 def test_torch_means_what_numpy_says(entry: Primitive) -> None:
     torch = pytest.importorskip("torch")
