@@ -50,8 +50,8 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
     False: {
         **PASSED_AGAIN,
         ("depth+1", "mbarrier.expect(stationary_full.index(visit"): (1, START),
-        ("depth+1", "tma_load(q_desc, [batch, row, 0], stationary_full.index(visit"): (1, START),
-        ("depth+1", "tma_load(q_desc, [batch, row + 1 * CONSUMER_ROWS, 0], reside"): (1, START),
+        ("depth+1", "tma_load(q_desc, [batch, row, 0], stationary_full.index(visi"): (1, START),
+        ("depth+1", "tma_load(q_desc, [batch, row + 1 * CONSUMER_ROWS, 0], statio"): (1, START),
         ("depth+1", HELD_FULL): (2, START),
         ("depth+1", K_FULL): (2, START),
         ("depth-1", K_FULL): (2, START),
@@ -62,7 +62,7 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
         ("drop-arrive", K_BACK): (1, LAST),
         ("early-arrive", SCORES_DONE): (3, ORDER),
         ("keep-accumulator", SCORES): (1, ZERO),
-        ("swap-argument", "(consumer, (q_held, stationary_full, k__ring, k__ring_full, k_"): (2, MIRROR),
+        ("swap-argument", "(consumer, (q_held, stationary_full, k__ring, k__ring_full, "): (2, MIRROR),
     },
     True: {
         **PASSED_AGAIN,
@@ -70,7 +70,7 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
         ("late-wait", HELD_EMPTY): (1, BETWEEN),
         ("early-arrive", SUMS_DONE): (2, ORDER),
         ("keep-accumulator", SCORES_OF_SET): (1, ZERO),
-        ("swap-argument", "(consumer, (q_held, stationary_full, stationary_empty, k__ring, "): (2, MIRROR),
+        ("swap-argument", "(consumer, (q_held, stationary_full, stationary_empty, k__ri"): (2, MIRROR),
     },
 }
 

@@ -75,7 +75,7 @@ def test_operations_are_on_their_partition(rows: Example) -> None:
 
 def test_partitions_are_those_of_the_structure(rows: Example) -> None:
     one, two, loader, *store_warps = rows.schedule.partitions
-    assert [store_warp.name for store_warp in store_warps] == ["storer0", "storer1"]
+    assert [store_warp.name for store_warp in store_warps] == ["store_warp0", "store_warp1"]
 
     def dealt(*partitions: Partition) -> Schedule:
         return replace(rows.schedule, partitions=partitions)

@@ -216,7 +216,7 @@ def k_block_loop(
     passes = [unroller.write(number) for number in range(unroller.k_iterations + depth)]
     steady = passes[depth + 1 : unroller.k_iterations] if depth else passes[1 : unroller.k_iterations]
     if any(one != steady[0] for one in steady):
-        raise CheckError(f"kernel {verified.schedule.name}: the loop over k_blocks has no steady state")
+        raise CheckError(f"kernel {verified.schedule.name}: the loop over K-blocks has no steady state")
     first = depth + (passes[depth] != steady[0])
     return Loop(
         prologue=tuple(i for one in passes[:first] for i in one),

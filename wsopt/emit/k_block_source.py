@@ -49,7 +49,7 @@ def k_block_constants(plan: KBlockPlan) -> list[tuple[str, str, str]]:
     found = [
         ("TILE_ROWS", str(s.tile_rows), ""),
         ("TILE_COLUMNS", str(s.columns), ""),
-        ("TILE_DEPTH", str(s.depth), "elements of the streamed axis in a k_block"),
+        ("TILE_DEPTH", str(s.depth), "elements of the streamed axis in a K-block"),
         ("CONSUMERS", str(s.consumers), ""),
         ("CONSUMER_ROWS", str(s.rows), ""),
         ("PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"),

@@ -140,10 +140,10 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
     if plan.program.region.beside:
         layout = k_block_layout(plan.program.region, s, plan.verified.machine).text()
         found.append(
-            ("K_BLOCK_LAYOUT", layout, "how a k_block lies in a consumer's registers, beside the products")
+            ("K_BLOCK_LAYOUT", layout, "how a K-block lies in a consumer's registers, beside the products")
         )
     if s.tail:
-        found.append(("TAIL", str(s.tail), "of the last k_block, what products take: the rest is zeros"))
+        found.append(("TAIL", str(s.tail), "of the last K-block, what products take: the rest is zeros"))
     if any(one.along_columns for one in plan.held().values()):
         found += layout_constants(s, plan.verified.machine)
     return [*found, *inputs.input_constants(plan), *store_warp.constants(plan)]

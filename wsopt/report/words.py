@@ -145,7 +145,7 @@ def _arithmetic(op: TileOp, program: TileProgram) -> str:
 def _load_words(op: TileOp, program: TileProgram) -> str:
     value = program.value(op.output or "")
     shape = "x".join(map(str, value.shape))
-    rows = "for all" if value.consumer is None else f"rows of {_owner(value.consumer, program)}"
+    rows = "for all" if value.consumer is None else f"for {_owner(value.consumer, program)}"
     return f"load {operand(op)} {rows}, {shape} {value.dtype.value}{_k_block(op, program)}"
 
 
