@@ -191,7 +191,7 @@ def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:
 def _blocks(s: Structure) -> str:
     """How blocks walk, and what is unusual about their tiles."""
     words = ["persistent" if s.persistent else "one tile"]
-    words += [f"{s.copies} K-blocks"] if s.copies > 1 else []
+    words += [f"{s.copies} a pass"] if s.copies > 1 else []
     words += ["swapped"] if s.swap else []
     return ", ".join(words)
 
