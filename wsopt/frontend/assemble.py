@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import compress
+from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.axes import Dim
@@ -89,19 +88,7 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
     if not roles <= {Role.BATCH, *spans}:
         raise LoweringError(f"output {name} repeats its values along an axis; store them once")
     kept = {None, Role.BATCH, *spans}
-    return _along(raw, [chain.axes.roles.get(axis) in kept for axis in raw.axes])
-
-
-def _along(raw: RawView, kept: list[bool]) -> RawView:
-    """The view less dimensions of one element of axes that are not `kept`: that of a reduced axis, for instance."""
-    return replace(
-        raw,
-        axes=tuple(compress(raw.axes, kept)),
-        extents=tuple(compress(raw.extents, kept)),
-        strides=tuple(compress(raw.strides, kept)),
-        origin=tuple(compress(raw.origin, kept)),
-        parts=tuple(compress(raw.parts, kept)),
-    )
+    return raw.along([chain.axes.roles.get(axis) in kept for axis in raw.axes])
 
 
 def _output_views(chain: Chain, flow: Flow) -> dict[str, RawView]:

@@ -7,8 +7,7 @@ so.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -23,8 +22,6 @@ from wsopt.frontend.types import K_BLOCK, Role
 from wsopt.frontend.values import Flow, Pool
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node
-
-T = TypeVar("T")
 
 _KERNEL_AXES = (Role.ROW, Role.COLUMN, Role.STREAM)
 
@@ -77,20 +74,8 @@ def _without_ones(view: RawView, tiled: frozenset[Dim]) -> RawView:
     """The view less dimensions of extent one, along which a tensor is broadcast; not those of axes that are `tiled`,
     of which the products have one element as well: those may have more at run time.
     """
-    dims = enumerate(zip(view.axes, view.extents, strict=True))
-    kept = [place for place, (axis, extent) in dims if extent > 1 or axis in tiled]
-
-    def of(values: tuple[T, ...]) -> tuple[T, ...]:
-        return tuple(values[place] for place in kept)
-
-    return replace(
-        view,
-        axes=of(view.axes),
-        extents=of(view.extents),
-        strides=of(view.strides),
-        origin=of(view.origin),
-        parts=of(view.parts),
-    )
+    pairs = zip(view.axes, view.extents, strict=True)
+    return view.along([extent > 1 or axis in tiled for axis, extent in pairs])
 
 
 def _term(chain: Chain, node: Node, operand: int) -> Term:

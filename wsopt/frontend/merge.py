@@ -7,7 +7,8 @@ row axis occur, they occur together and contiguously.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -32,6 +33,17 @@ class RawView:
     origin: tuple[int, ...]
     rank: int
     parts: tuple[tuple[int, int], ...] = ()
+
+    def along(self, kept: Sequence[bool]) -> RawView:
+        """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
+        return replace(
+            self,
+            axes=tuple(compress(self.axes, kept)),
+            extents=tuple(compress(self.extents, kept)),
+            strides=tuple(compress(self.strides, kept)),
+            origin=tuple(compress(self.origin, kept)),
+            parts=tuple(compress(self.parts, kept)),
+        )
 
 
 _WHOLE = (0, 1)

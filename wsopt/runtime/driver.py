@@ -163,7 +163,7 @@ class _Frame:
 
 
 class _Packed:
-    """Parameters as the device takes them, in one piece: a launch takes half as long as with them one by one."""
+    """Parameters as the device takes them, in one piece: the driver need not gather them at each launch."""
 
     def __init__(self, starts: list[int], layout: list[tuple[int, int]]) -> None:
         offset, size = layout[-1]
