@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations
 
 from wsopt.errors import CheckError
@@ -15,19 +16,15 @@ from wsopt.perf import timing
 from wsopt.perf.pace import iteration_pace
 from wsopt.program.program import Live, OpKind, RingPlan, TileProgram, Unit
 from wsopt.schedule import budget
-from wsopt.schedule.types import PartitionRole, PlacedOp, Schedule
+from wsopt.schedule.types import PartitionRole, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
 
 Faults = Iterator[str]
 
 
-def _start(schedule: Schedule, placed: PlacedOp) -> int:
-    return placed.stage * schedule.ii + placed.cycle
-
-
 def _placement(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """Every operation of the loop once, inside an iteration, on a partition that exists."""
-    wanted = sorted(op.name for op in program.loop)
+    wanted = sorted(str(op.id) for op in program.loop)
     found = sorted(placed.op for placed in schedule.placed)
     if wanted != found:
         yield f"operations placed {found}, the loop has {wanted}"
@@ -38,7 +35,7 @@ def _placement(schedule: Schedule, program: TileProgram, machine: Machine, margi
             yield f"{placed.op} is on {placed.partition}, there are {sorted(names)}"
         if not (0 <= placed.cycle < schedule.ii and placed.stage >= 0):
             yield f"{placed.op} at stage {placed.stage} cycle {placed.cycle} is outside an II of {schedule.ii}"
-        consumer = program.op(placed.op).consumer
+        consumer = program.named(placed.op).consumer
         if consumer is not None and placed.partition != f"{PartitionRole.CONSUMER}{consumer}":
             yield f"{placed.op} belongs to consumer {consumer} and is on {placed.partition}"
 
@@ -48,8 +45,8 @@ def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, mar
     for edge in program.edges:
         source = program.op(edge.source)
         wait = math.ceil(machine.latency.mbarrier_wake) if source.kind is OpKind.TMA_LOAD else 0
-        ready = _start(schedule, schedule.place(edge.source)) + source.latency + wait
-        begins = _start(schedule, schedule.place(edge.target)) + edge.distance * schedule.ii
+        ready = schedule.start(edge.source) + source.latency + wait
+        begins = schedule.start(edge.target) + edge.distance * schedule.ii
         if begins < ready:
             yield f"{edge.target} starts at {begins}, {edge.source} is ready at {ready}"
 
@@ -62,7 +59,7 @@ def _overlap(a: int, size_a: int, b: int, size_b: int, ii: int) -> bool:
 def _units(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """No two operations hold a unit at once, modulo II."""
     for unit in Unit:
-        held = [(op.name, cycles) for op in program.loop for held, cycles in op.held if held is unit]
+        held = [(op.id, cycles) for op in program.loop for held, cycles in op.held if held is unit]
         if sum(cycles for _, cycles in held) > schedule.ii:
             yield f"{unit} is asked for {sum(c for _, c in held)} cycles of an II of {schedule.ii}"
         for (one, first), (other, second) in combinations(held, 2):
@@ -75,7 +72,7 @@ def _issue(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
     """A partition issues one operation at a time."""
     for partition in schedule.partitions:
         for one, other in combinations(schedule.of(partition.name), 2):
-            first, second = program.op(one.op), program.op(other.op)
+            first, second = program.named(one.op), program.named(other.op)
             if not (first.issue and second.issue):
                 continue
             if _overlap(one.cycle, first.issue, other.cycle, second.issue, schedule.ii):
@@ -100,7 +97,7 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         k_blocks = _k_block_starts(schedule, program, plan)
         for release in plan.releases:
             op = program.op(release)
-            freed = _start(schedule, schedule.place(release)) + op.issue + op.latency
+            freed = schedule.start(release) + op.issue + op.latency
             later, k_block = budget.next_in_slot(op.copy, depth, program.structure.copies)
             issued, again = min(k_blocks[op.copy]), min(k_blocks[k_block]) + later * schedule.ii
             if freed > again:
@@ -112,7 +109,7 @@ def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) ->
     """When the loads of each K-block of an iteration are issued."""
     starts: list[list[int]] = [[] for _ in range(program.structure.copies)]
     for load in plan.loads:
-        starts[program.op(load).copy].append(_start(schedule, schedule.place(load)))
+        starts[program.op(load).copy].append(schedule.start(load))
     return starts
 
 
@@ -134,7 +131,7 @@ def _staging(schedule: Schedule, program: TileProgram, machine: Machine, margin:
     for op in program.loop:
         held = schedule.staging * schedule.ii
         if op.kind is OpKind.TMA_STORE and op.latency > held:
-            yield f"{op.name} holds a staging buffer for {op.latency} cycles, it is written again after {held}"
+            yield f"{op.id} holds a staging buffer for {op.latency} cycles, it is written again after {held}"
 
 
 def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -211,7 +208,7 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
             late = [
                 p.op
                 for p in schedule.of(partition.name)
-                if p.stage and program.op(p.op).kind is not OpKind.TMA_LOAD
+                if p.stage and program.named(p.op).kind is not OpKind.TMA_LOAD
             ]
             if late:
                 yield f"emitter.v1: {late[0]} carries partial sums into the next pass of {partition.name}"
@@ -224,8 +221,7 @@ def _one_program(schedule: Schedule, program: TileProgram) -> Faults:
     shifts: dict[int, set[int]] = {}
     for op in program.loop:
         if op.consumer is not None:
-            first = op.name.rpartition("@")[0] + "@0"
-            later = _start(schedule, schedule.place(op.name)) - _start(schedule, schedule.place(first))
+            later = schedule.start(op.id) - schedule.start(replace(op.id, instance=0))
             shifts.setdefault(op.consumer, set()).add(later)
     for consumer, found in shifts.items():
         if len(found) > 1:
@@ -262,12 +258,12 @@ def _live_tiles(schedule: Schedule, program: TileProgram, machine: Machine, marg
 
 def _life(schedule: Schedule, program: TileProgram, tile: Live) -> tuple[int, int]:
     """From when to when a tile is in registers."""
-    starts = [_start(schedule, schedule.place(reader)) for reader in tile.readers]
+    starts = [schedule.start(reader) for reader in tile.readers]
     ends = [
         start + (program.op(reader).latency if program.op(reader).kind is OpKind.MMA else 0)
         for start, reader in zip(starts, tile.readers, strict=True)
     ]
-    return _start(schedule, schedule.place(tile.maker)), max(ends)
+    return schedule.start(tile.maker), max(ends)
 
 
 def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:

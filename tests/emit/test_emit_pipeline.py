@@ -22,7 +22,7 @@ def a_pass_later(made: Emitted) -> Emitted:
     """The schedule with every slot handed back one pass later."""
     schedule, program = made.verified.schedule, made.verified.program
     placed = tuple(
-        replace(p, stage=p.stage + 1) if program.op(p.op).kind is OpKind.RELEASE else p
+        replace(p, stage=p.stage + 1) if program.named(p.op).kind is OpKind.RELEASE else p
         for p in schedule.placed
     )
     verified = verify(replace(schedule, placed=placed), program, made.verified.machine, MARGIN)

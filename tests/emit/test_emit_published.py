@@ -66,7 +66,7 @@ CASES = [(2, 128, Overlap.NEXT_FIRST), (3, 64, Overlap.ANY), (3, 64, Overlap.NON
 def test_two_consumers_issue_the_next_product_before_the_softmax() -> None:
     found = made(2, 128, Overlap.NEXT_FIRST).verified
     assert overlapped(found)
-    under = {(u.product.name, u.arithmetic.name, u.k_blocks) for u in unders(found, 0)}
+    under = {(str(u.product.id), str(u.arithmetic.id), u.k_blocks) for u in unders(found, 0)}
     assert (QK, SOFTMAX, 1) in under
     assert "matmul_0 of K-block j+1 runs under the row maximum of softmax_0 of K-block j" in " ".join(
         sentences(found)

@@ -172,12 +172,12 @@ def test_faults_are_found(good: str) -> None:
 
 def test_reading_costs_shared_memory_and_waits_for_the_copy() -> None:
     program = emitted("tile").verified.program
-    reader = next(op for op in program.loop if "tile:bias" in op.inputs)
+    reader = next(op for op in program.loop if "tile:bias" in map(str, op.inputs))
     assert reader.kind is OpKind.ELEMENTWISE
     assert Unit.SHARED in dict(reader.pipes)
-    assert ("load:bias", reader.name) in {(e.source, e.target) for e in program.edges}
+    assert ("load:bias", reader.id) in {(str(e.source), e.target) for e in program.edges}
     plain = lower(find_region(a.attention(lambda _, x: x, SIZES)), structure(), load_machine("h200"))
-    assert reader.issue > plain.op(reader.name).issue
+    assert reader.issue > plain.op(reader.id).issue
     assert program.rings[-1].slot_bytes == 2 * 64 * 64 * 2
 
 

@@ -40,11 +40,11 @@ def test_the_factor_is_applied_after_the_product() -> None:
 def test_each_consumer_adds_up_its_own_rows_before_it_hands_back_a_slot(h200: Machine) -> None:
     program = lower(find_region(load_graph(PROBLEM)), CUT, h200)
     work = [op for op in program.loop if op.kind is OpKind.ELEMENTWISE]
-    assert [(op.name, op.inputs) for op in work] == [
+    assert [(str(op.id), tuple(map(str, op.inputs))) for op in work] == [
         ("beside@0", ("tile:x@0",)),
         ("beside@1", ("tile:x@1",)),
     ]
-    edges = {(e.source, e.target, e.distance) for e in program.edges}
+    edges = {(str(e.source), str(e.target), e.distance) for e in program.edges}
     assert {("load:x@1", "beside@1", 0), ("beside@1", "release@1", 0), ("beside@1", "beside@1", 1)} <= edges
 
 

@@ -104,7 +104,7 @@ def test_every_byte_holds_its_share_of_device_memory(h200: Machine) -> None:
     seconds = h200.seconds(cycles * program.tiles / h200.sm_count)
     assert seconds == pytest.approx(region.compulsory_bytes / h200.dram_sustained_bandwidth, rel=2e-3)
     assert program.rings[0].slot_bytes == 8 * 4096 * 2
-    assert [op.name for op in program.loop if op.consumer == 1] == [
+    assert [str(op.id) for op in program.loop if op.consumer == 1] == [
         "read@1", "release@1", "phase1@1", "phase2@1", "phase3@1", "store@1",
     ]  # fmt: skip
 

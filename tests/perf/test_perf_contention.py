@@ -37,10 +37,10 @@ def cut(card: Machine, consumers: int = 1, rows: int = 64) -> TileProgram:
 
 def holding(program: TileProgram, parts: dict[Unit, int], *issue: int) -> TileProgram:
     """The program with units held for so many cycles by the first operation, and so much issue a consumer."""
-    left, first, ops = dict(enumerate(issue)), program.loop[0].name, []
+    left, first, ops = dict(enumerate(issue)), program.loop[0].id, []
     for op in program.loop:
         own = left.pop(op.consumer, 0) if op.consumer is not None else 0
-        pipes = tuple(parts.items()) if op.name == first else ()
+        pipes = tuple(parts.items()) if op.id == first else ()
         ops.append(replace(op, issue=own, busy=0, latency=0, pipes=pipes))
     return replace(program, ops=tuple(ops))
 

@@ -50,7 +50,7 @@ def grains(cycles: float) -> int:
 def test_memory_and_the_ring_add_up_as_a_norm(rows: TileProgram, card: Machine) -> None:
     memory, (ring,) = held_cycles(rows)[Unit.MEMORY], rows.rings
     # Two copies, one behind the other: the second is there by its own cycles later.
-    life = slot_lifetime(rows, card, ring) + next(op.busy for op in rows.loop if op.name in ring.loads)
+    life = slot_lifetime(rows, card, ring) + next(op.busy for op in rows.loop if op.id in ring.loads)
     assert life > LATENCY
     for slots in (1, 2, 5):
         assert stream_pace(rows, card, slots) == grains(math.hypot(memory, life / slots))
@@ -88,7 +88,7 @@ def test_the_padding_of_a_row_is_not_copied(rows: TileProgram, card: Machine) ->
     assert part[Unit.MEMORY] == pytest.approx(0.625 * whole[Unit.MEMORY], abs=4 * ROW_GRAIN)
     assert part[Unit.SHARED] == whole[Unit.SHARED]
     for one, other in zip(rows.loop, padded.loop, strict=True):
-        if one.name in rows.rings[0].loads:
+        if one.id in rows.rings[0].loads:
             assert other.busy == pytest.approx(0.625 * one.busy, abs=1)
 
 

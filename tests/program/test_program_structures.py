@@ -132,28 +132,28 @@ def test_programs_cover_the_region(region: Region, h200: Machine) -> None:
 
 def test_edges_and_rings_name_operations(region: Region, h200: Machine) -> None:
     for p in programs(region, h200):
-        names = [op.name for op in p.ops]
+        names = [op.id for op in p.ops]
         assert len(set(names)) == len(names)
         assert {e.source for e in p.edges} | {e.target for e in p.edges} <= set(names)
         (ring,) = p.rings
-        assert set(ring.loads) == {op.name for op in p.ops if op.kind is OpKind.TMA_LOAD}
-        assert set(ring.releases) == {op.name for op in p.ops if op.kind is OpKind.RELEASE}
+        assert set(ring.loads) == {op.id for op in p.ops if op.kind is OpKind.TMA_LOAD}
+        assert set(ring.releases) == {op.id for op in p.ops if op.kind is OpKind.RELEASE}
         assert all(op.placement is Placement.LOOP for op in p.loop)
-        values = {value.name for value in p.values}
+        values = {value.id for value in p.values}
         assert all({*op.inputs, op.output} - {None} <= values for op in p.ops)
         assert values == {op.output for op in p.ops if op.output is not None}
 
 
 def test_every_product_waits_and_is_waited_for(region: Region, h200: Machine) -> None:
     for p in programs(region, h200):
-        makers = {op.output: op.name for op in p.ops if op.kind is OpKind.TMA_LOAD}
+        makers = {op.output: op.id for op in p.ops if op.kind is OpKind.TMA_LOAD}
         edges = {(e.source, e.target) for e in p.edges if e.distance == 0}
         products = [op for op in p.ops if op.kind is OpKind.MMA]
         sharing = p.structure.consumers if p.structure.sharing is Sharing.ROWS else 1
         assert len(products) == sharing * p.structure.copies * len(region.contractions)
         for op in products:
-            assert {(makers[tile], op.name) for tile in op.inputs} <= edges
-            released = [p.op(target) for source, target in edges if source == op.name]
+            assert {(makers[tile], op.id) for tile in op.inputs} <= edges
+            released = [p.op(target) for source, target in edges if source == op.id]
             (release,) = [x for x in released if x.kind is OpKind.RELEASE]
             assert (release.consumer, release.copy) == (op.consumer, op.copy)
 
@@ -204,7 +204,7 @@ def test_programs_are_values(h200: Machine) -> None:
     s = next(structures(region, h200))
     assert lower(region, s, h200) == lower(region, s, h200)
     with pytest.raises(KeyError, match="nothing"):
-        lower(region, s, h200).op("nothing")
+        lower(region, s, h200).named("nothing")
 
 
 def test_descriptions_tell_structures_apart(h200: Machine) -> None:

@@ -10,7 +10,8 @@ from wsopt.frontend.types import Contraction, Output, Region, Role, View
 from wsopt.graph.types import DType
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
-from wsopt.program.program import Edge, EpilogueCost, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
+from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
+from wsopt.program.program import Edge, EpilogueCost, RingPlan, TileOp, TileProgram, Unit, Value
 from wsopt.program.types import Placement, Sharing, Space, Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Prediction, Schedule
@@ -79,35 +80,45 @@ def machine() -> Machine:
     )
 
 
-def _load(name: str, nbytes: int) -> TileOp:
-    kind, place = OpKind.TMA_LOAD, Placement.LOOP
-    busy = nbytes // 128
-    return TileOp(
-        f"load:{name}", kind, place, (), f"tile:{name}", None, Unit.TMA, 20, busy, 600 + busy, name[0]
-    )
+def _load(tile: ValueId, nbytes: int) -> TileOp:
+    busy, place = nbytes // 128, Placement.LOOP
+    return TileOp(_load_of(tile), place, (), tile, None, Unit.TMA, 20, busy, 600 + busy, tile.subject)
+
+
+def _load_of(tile: ValueId) -> OpId:
+    return OpId(OpKind.TMA_LOAD, tile.subject, tile.instance)
+
+
+def _tile(name: str, consumer: int | None = None) -> ValueId:
+    return ValueId(ValueKind.TILE, name, consumer)
+
+
+def product(consumer: int, kind: OpKind = OpKind.MMA) -> OpId:
+    """The product of a consumer, or another operation on it."""
+    return OpId(kind, "product", consumer)
 
 
 def _consumer(index: int) -> tuple[TileOp, TileOp]:
-    tiles = (f"tile:a@{index}", "tile:b")
-    mma = f"mma:product@{index}"
-    total = f"sum:product@{index}"
+    tiles, loop = (_tile("a", index), _tile("b")), Placement.LOOP
+    total = ValueId(ValueKind.SUM, "product", index)
     return (
-        TileOp(mma, OpKind.MMA, Placement.LOOP, tiles, total, index, Unit.TENSOR, 50, 256, 600),
-        TileOp(f"release@{index}", OpKind.RELEASE, Placement.LOOP, (total,), None, index, None, 30, 0, 60),
+        TileOp(product(index), loop, tiles, total, index, Unit.TENSOR, 50, 256, 600),
+        TileOp(OpId(OpKind.RELEASE, "", index), loop, (total,), None, index, None, 30, 0, 60),
     )
 
 
 def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
     """Two consumers share the rows of a tile of 128 x 128 x 64."""
-    tiles = (("a@0", 64, 0), ("a@1", 64, 1), ("b", 128, None))
-    values = tuple(Value(f"tile:{n}", (rows, 64), DType.BF16, Space.SHARED, c) for n, rows, c in tiles)
-    loads = tuple(_load(name, rows * 128) for name, rows, _ in tiles)
-    edges = [Edge(f"mma:product@{c}", f"release@{c}", 0) for c in (0, 1)]
-    edges += [Edge(f"load:{t}", f"mma:product@{c}", 0) for c in (0, 1) for t in (f"a@{c}", "b")]
+    tiles = ((_tile("a", 0), 64), (_tile("a", 1), 64), (_tile("b"), 128))
+    values = tuple(Value(t, (rows, 64), DType.BF16, Space.SHARED, t.instance) for t, rows in tiles)
+    loads = tuple(_load(tile, rows * 128) for tile, rows in tiles)
+    releases = tuple(OpId(OpKind.RELEASE, "", c) for c in (0, 1))
+    edges = [Edge(product(c), releases[c], 0) for c in (0, 1)]
+    edges += [Edge(_load_of(t), product(c), 0) for c in (0, 1) for t in (_tile("a", c), _tile("b"))]
     ring = RingPlan(
         name="ring",
-        loads=tuple(load.name for load in loads),
-        releases=("release@0", "release@1"),
+        loads=tuple(load.id for load in loads),
+        releases=releases,
         slot_bytes=sum(value.nbytes for value in values),
     )
     return TileProgram(

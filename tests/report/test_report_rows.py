@@ -54,6 +54,6 @@ def test_a_ring_is_told_with_what_others_would_take(rows: VerifiedSchedule) -> N
 def test_what_takes_no_cycles_has_no_bar() -> None:
     # f32 needs no widening: reading a tile holds the port of shared memory alone.
     verified, certificate = Search(find_region(parse_graph(F32_ROWS, "rows")), load_machine("h200")).run()
-    (read,) = [op for op in verified.program.loop if op.name == "read@0"]
+    (read,) = [op for op in verified.program.loop if str(op.id) == "read@0"]
     assert [unit for unit, _ in read.held] == [Unit.SHARED]
     assert "read the rows" in inspect_text(verified, certificate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from report_examples import CERTIFICATE, STRUCTURE, program, schedule, verified
+from report_examples import CERTIFICATE, STRUCTURE, product, program, schedule, verified
 
 from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.program.program import Edge, EpilogueCost, OpKind, TileOp, Unit
@@ -22,10 +22,10 @@ def moved(**places: tuple[int, int]) -> VerifiedSchedule:
     """
     base, p = schedule(), program()
     adds = tuple(
-        TileOp(f"add:product@{c}", OpKind.ACCUMULATE, Placement.LOOP, (), None, c, Unit.ALU, 200, 200, 200)
+        TileOp(product(c, OpKind.ACCUMULATE), Placement.LOOP, (), None, c, Unit.ALU, 200, 200, 200)
         for c in (0, 1)
     )
-    edges = (*p.edges, *(Edge(f"mma:product@{c}", f"add:product@{c}", 0) for c in (0, 1)))
+    edges = (*p.edges, *(Edge(product(c), product(c, OpKind.ACCUMULATE), 0) for c in (0, 1)))
     p = dataclasses.replace(p, ops=(*p.ops, *adds), edges=edges)
     at = {"product": (2, 0), "add": (3, 100), "release": (4, 0)} | places
     placed = [one for one in base.placed if one.op.startswith("load")]
@@ -67,10 +67,10 @@ def test_an_addition_across_two_products_is_told_twice() -> None:
 
 
 def test_a_product_with_nothing_under_it_is_told() -> None:
-    short = dataclasses.replace(moved().program.op("mma:product@0"), latency=80, busy=80)
-    other = dataclasses.replace(moved().program.op("mma:product@1"), latency=80, busy=80)
+    short = dataclasses.replace(moved().program.op(product(0)), latency=80, busy=80)
+    other = dataclasses.replace(moved().program.op(product(1)), latency=80, busy=80)
     made = moved()
-    ops = tuple({short.name: short, other.name: other}.get(op.name, op) for op in made.program.ops)
+    ops = tuple({short.id: short, other.id: other}.get(op.id, op) for op in made.program.ops)
     made = VerifiedSchedule(made.schedule, dataclasses.replace(made.program, ops=ops), made.machine, SEAL)
     assert "Nothing of the same warpgroup runs under product: it waits for the result." in told(made)
 

@@ -31,7 +31,7 @@ def test_every_operation_is_in_the_chart_and_its_legend(solved: Solved) -> None:
     verified, _ = solved
     lines = gantt_section(*solved, 100)
     named = named_ops(verified)
-    assert sorted(one.op.name for one in named) == sorted(op.name for op in verified.program.loop)
+    assert sorted(one.op.id for one in named) == sorted(op.id for op in verified.program.loop)
     chart = "\n".join(lines[: lines.index("", 2)])
     assert all(one.label in chart for one in named)
     assert all(any(line.startswith(f"{one.key} ") for line in lines) for one in named)

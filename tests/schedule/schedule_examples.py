@@ -34,7 +34,9 @@ class Example:
 
     def name(self, kind: OpKind, consumer: int | None = None, number: int = 0) -> str:
         """The name of an operation of the loop."""
-        found = [op.name for op in self.program.loop if op.kind is kind and consumer in (None, op.consumer)]
+        found = [
+            str(op.id) for op in self.program.loop if op.kind is kind and consumer in (None, op.consumer)
+        ]
         return found[number]
 
     def start(self, op: str) -> int:

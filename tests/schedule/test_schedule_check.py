@@ -110,14 +110,14 @@ def test_products_wait_for_their_tiles(rows: Example) -> None:
     load, mma, ii = rows.name(OpKind.TMA_LOAD), rows.name(OpKind.MMA, 0), rows.schedule.ii
     late = rows.moved(load, stage=9)
     wake = round(rows.machine.latency.mbarrier_wake)
-    ready = 9 * ii + rows.schedule.place(load).cycle + rows.program.op(load).latency + wake
+    ready = 9 * ii + rows.schedule.place(load).cycle + rows.program.named(load).latency + wake
     refuse(rows, late, f"{mma} starts at {rows.start(mma)}, {load} is ready at {ready}")
 
 
 def test_slots_are_released_after_the_product(rows: Example) -> None:
     mma, release = rows.name(OpKind.MMA, 1), rows.name(OpKind.RELEASE, 1)
     early = rows.moved(release, stage=0, cycle=rows.start(mma) % rows.schedule.ii)
-    ready = rows.start(mma) + rows.program.op(mma).latency
+    ready = rows.start(mma) + rows.program.named(mma).latency
     refuse(rows, early, f"{release} starts at", f"{mma} is ready at {ready}")
 
 
@@ -125,7 +125,7 @@ def test_partial_sums_are_added_before_the_next_product(examples: dict[str, Exam
     f8 = examples["f8"]
     mma, add = f8.name(OpKind.MMA, 0), f8.name(OpKind.ACCUMULATE, 0)
     late = f8.moved(add, stage=f8.schedule.place(add).stage + 1)
-    ready = f8.start(add) + f8.schedule.ii + f8.program.op(add).latency
+    ready = f8.start(add) + f8.schedule.ii + f8.program.named(add).latency
     refuse(f8, late, f"{mma} starts at {f8.start(mma) + f8.schedule.ii}, {add} is ready at {ready}")
     refuse(f8, late, "emitter.v1", "carries partial sums into the next pass of consumer0")
 
@@ -134,7 +134,7 @@ def test_a_unit_does_one_thing_at_a_time(rows: Example) -> None:
     one, other = rows.name(OpKind.TMA_LOAD), rows.name(OpKind.TMA_LOAD, number=1)
     at = rows.schedule.place(one)
     clash = rows.moved(other, cycle=at.cycle, stage=at.stage)
-    refuse(rows, clash, f"{one} at {at.cycle} for {rows.program.op(one).busy} and {other}", "share tma")
+    refuse(rows, clash, f"{one} at {at.cycle} for {rows.program.named(one).busy} and {other}", "share tma")
 
 
 def test_a_unit_is_not_asked_for_more_than_there_is(rows: Example) -> None:
@@ -171,7 +171,7 @@ def test_a_partition_issues_one_thing_at_a_time(rows: Example) -> None:
 
 def test_slots_live_no_longer_than_the_ring_allows(rows: Example) -> None:
     releases = [rows.name(OpKind.RELEASE, consumer) for consumer in (0, 1)]
-    op = rows.program.op(releases[0])
+    op = rows.program.named(releases[0])
     first = min(rows.start(p.op) for p in rows.schedule.placed)
     lives = max(rows.start(name) for name in releases) + op.issue + op.latency - first
     assert lives > rows.schedule.ii
@@ -189,12 +189,12 @@ def test_slots_come_round_to_other_k_blocks(name: str, examples: dict[str, Examp
     assert depth % 2 == 1
     later, k_block = depth // 2, 1
     again = min(
-        e.start(op.name) for op in e.program.loop if op.kind is OpKind.TMA_LOAD and op.copy == k_block
+        e.start(str(op.id)) for op in e.program.loop if op.kind is OpKind.TMA_LOAD and op.copy == k_block
     )
-    release = e.program.op(e.name(OpKind.RELEASE))
+    release = e.program.named(e.name(OpKind.RELEASE))
     allowed = again + later * e.schedule.ii - release.issue - release.latency
     stage, cycle = divmod(allowed, e.schedule.ii)
-    at_last, too_late = (e.moved(release.name, stage=stage, cycle=cycle + by) for by in (0, 1))
+    at_last, too_late = (e.moved(str(release.id), stage=stage, cycle=cycle + by) for by in (0, 1))
     assert not any("a slot of ring lives" in fault for fault in e.faults(at_last))
     refuse(e, too_late, "a slot of ring lives", f"{depth} slots allow")
 
@@ -284,7 +284,7 @@ def test_loads_of_a_slot_are_in_one_stage(rows: Example) -> None:
 def test_slots_are_filled_in_order(examples: dict[str, Example]) -> None:
     pairs = examples["f8 in pairs"]
     loads = [p for p in pairs.schedule.placed if p.partition == "loader0"]
-    k_blocks = [{p.op for p in loads if pairs.program.op(p.op).copy == copy} for copy in (0, 1)]
+    k_blocks = [{p.op for p in loads if pairs.program.named(p.op).copy == copy} for copy in (0, 1)]
     for k_block in (0, 1):
         late = pairs.each(
             lambda p, own=k_blocks[k_block]: replace(p, stage=p.stage + 2) if p.op in own else p

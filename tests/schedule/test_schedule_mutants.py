@@ -29,7 +29,7 @@ def overlapping(spans: Spans) -> bool:
 def runs_in_time(s: Schedule, e: Example) -> bool:
     """Whether the iterations run as placed: values ready, units and threads free, slots empty."""
     where = {p.op: p for p in s.placed}
-    ops = {op.name: op for op in e.program.loop}
+    ops = {str(op.id): op for op in e.program.loop}
     if len(where) != len(s.placed) or where.keys() != ops.keys():
         return False
     depth = s.rings[0][1]
@@ -39,10 +39,10 @@ def runs_in_time(s: Schedule, e: Example) -> bool:
         return (i + where[op].stage) * s.ii + where[op].cycle
 
     for edge in e.program.edges:
-        source = ops[edge.source]
+        source = ops[str(edge.source)]
         wake = e.machine.latency.mbarrier_wake if source.kind is OpKind.TMA_LOAD else 0
         for i in iterations:
-            if at(edge.target, i + edge.distance) < at(edge.source, i) + source.latency + wake:
+            if at(str(edge.target), i + edge.distance) < at(str(edge.source), i) + source.latency + wake:
                 return False
     for unit in Unit:
         held = [
@@ -52,7 +52,7 @@ def runs_in_time(s: Schedule, e: Example) -> bool:
             return False
     for name in {p.partition for p in s.placed}:
         own = [op for n, op in ops.items() if where[n].partition == name]
-        if overlapping([(at(op.name, i), at(op.name, i) + op.issue) for op in own for i in iterations]):
+        if overlapping([(at(str(op.id), i), at(str(op.id), i) + op.issue) for op in own for i in iterations]):
             return False
     return depth > 0 and all(
         min(filled_at(n + depth, at, e)) >= freed
@@ -64,14 +64,14 @@ def runs_in_time(s: Schedule, e: Example) -> bool:
 def filled_at(k_block: int, at: Callable[[str, int], int], e: Example) -> list[int]:
     """When the loads of a K-block, counted over all iterations, are issued."""
     i, copy = divmod(k_block, e.program.structure.copies)
-    return [at(op.name, i) for op in e.program.loop if op.kind is OpKind.TMA_LOAD and op.copy == copy]
+    return [at(str(op.id), i) for op in e.program.loop if op.kind is OpKind.TMA_LOAD and op.copy == copy]
 
 
 def handed_back_at(k_block: int, at: Callable[[str, int], int], e: Example) -> list[int]:
     """When each reader of a K-block has handed its slot back."""
     i, copy = divmod(k_block, e.program.structure.copies)
     own = [op for op in e.program.loop if op.kind is OpKind.RELEASE and op.copy == copy]
-    return [at(op.name, i) + op.issue + op.latency for op in own]
+    return [at(str(op.id), i) + op.issue + op.latency for op in own]
 
 
 def is_built(s: Schedule, e: Example) -> bool:
@@ -80,7 +80,8 @@ def is_built(s: Schedule, e: Example) -> bool:
     consumers = [p for p in s.partitions if p.role is PartitionRole.CONSUMER]
     loaders = [p for p in s.partitions if p.role is PartitionRole.LOADER]
     ours = {
-        op.name: f"consumer{op.consumer}" if op.consumer is not None else "loader0" for op in e.program.loop
+        str(op.id): f"consumer{op.consumer}" if op.consumer is not None else "loader0"
+        for op in e.program.loop
     }
     store_warps = [p for p in s.partitions if p.role is PartitionRole.STORE_WARP]
     asked = range(cut.consumers if s.buffers.store_warp else 0)

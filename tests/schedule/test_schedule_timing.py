@@ -15,6 +15,7 @@ from wsopt.perf import timing
 from wsopt.perf.costs import load_cycles, mma_cycles
 from wsopt.perf.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
 from wsopt.perf.stores import tile_stores
+from wsopt.program.ids import ValueId, ValueKind
 from wsopt.program.program import EpilogueCost, OpKind, TileProgram
 from wsopt.program.types import Sharing
 from wsopt.schedule import budget
@@ -464,4 +465,4 @@ def test_staging_is_of_no_use_beyond_the_stores(h200: Machine) -> None:
     for pieces, most in ((1, 1), (2, 2), (4, 4)):
         program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=pieces), h200)
         assert max(b.staging for b in budget.buffer_options(program)) == most
-        assert math.prod(program.value("sum:p@0").shape) == 64 * 128
+        assert math.prod(program.value(ValueId(ValueKind.SUM, "p", 0)).shape) == 64 * 128

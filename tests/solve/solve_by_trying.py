@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from wsopt.program.ids import OpId
 from wsopt.program.program import OpKind, TileOp, TileProgram
 
 ORDER = (OpKind.TMA_LOAD, OpKind.MMA, OpKind.ACCUMULATE, OpKind.RELEASE)
@@ -28,7 +29,7 @@ class Trial:
     wake: int
     depth: int
     ii: int
-    starts: dict[str, int] = field(default_factory=dict)
+    starts: dict[OpId, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
 
     def succeeds(self) -> bool:
@@ -45,18 +46,18 @@ class Trial:
         for at in range(first, first + 1 if anchored else first + self.ii):
             before = dict(self.held)
             if self._hold(op, at):
-                self.starts[op.name] = at
+                self.starts[op.id] = at
                 if self._holds() and self._place(others):
                     return True
-                del self.starts[op.name]
+                del self.starts[op.id]
             self.held = before
         return False
 
     def _earliest(self, op: TileOp) -> int:
-        before = [e.source for e in self.program.edges if e.target == op.name and not e.distance]
+        before = [e.source for e in self.program.edges if e.target == op.id and not e.distance]
         return max((self._ready(name) for name in before if name in self.starts), default=0)
 
-    def _ready(self, name: str) -> int:
+    def _ready(self, name: OpId) -> int:
         source = self.program.op(name)
         return self.starts[name] + source.latency + self.wake * (source.kind is OpKind.TMA_LOAD)
 
@@ -77,10 +78,10 @@ class Trial:
             both = edge.source in self.starts and edge.target in self.starts
             if both and self.starts[edge.target] + edge.distance * self.ii < self._ready(edge.source):
                 return False
-        done = [op for op in self.program.loop if op.name in self.starts]
+        done = [op for op in self.program.loop if op.id in self.starts]
         # A product ends before its slot is released, so a late one need not be looked at further.
         ends = {OpKind.RELEASE: lambda op: op.issue + op.latency, OpKind.MMA: lambda op: op.latency}
-        lives = [self.starts[op.name] + ends[op.kind](op) for op in done if op.kind in ends]
+        lives = [self.starts[op.id] + ends[op.kind](op) for op in done if op.kind in ends]
         if max(lives, default=0) > self.depth * self.ii:
             return False
         return not self.program.region.promote or all(self._in_a_pass(op) for op in done)
@@ -89,4 +90,4 @@ class Trial:
         if op.consumer is None:
             return True
         own = [o for o in self.program.loop if o.kind is OpKind.MMA and o.consumer == op.consumer]
-        return 0 <= self.starts[op.name] - self.starts[own[0].name] <= self.ii - op.issue
+        return 0 <= self.starts[op.id] - self.starts[own[0].id] <= self.ii - op.issue

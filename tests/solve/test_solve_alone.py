@@ -16,6 +16,7 @@ from solve_examples import MARGIN, attention, region, structure
 from wsopt.checker import faults, verify
 from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
+from wsopt.program.ids import OpId
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule import budget
@@ -56,13 +57,13 @@ def drawn(seed: int, h200: Machine) -> tuple[TileProgram, Machine]:
     rng = random.Random(seed)
     consumers = rng.choice((1, 2, 2, 2, 2, 3))
     program = lower(attention(), in_k_blocks(consumers), h200)
-    costs: dict[str, TileOp] = {}
+    costs: dict[OpId, TileOp] = {}
     for op in program.ops:  # consumers run one program
-        costs.setdefault(op.name.partition("@")[0], drawn_op(op, rng))
-    cost = {op.name: costs[op.name.partition("@")[0]] for op in program.ops}
+        costs.setdefault(replace(op.id, instance=None), drawn_op(op, rng))
+    cost = {op.id: costs[replace(op.id, instance=None)] for op in program.ops}
     ops = tuple(
         replace(op, issue=c.issue, busy=c.busy, latency=c.latency, pipes=c.pipes)
-        for op, c in ((op, cost[op.name]) for op in program.ops)
+        for op, c in ((op, cost[op.id]) for op in program.ops)
     )
     room = budget.consumer_registers(program.structure, h200) - MARGIN - program.accumulator_registers
     wide = rng.choice((room, room // 2, room // 3))
@@ -149,8 +150,8 @@ def test_consumers_alone_are_the_same_for_structures_that_differ_after_the_loop(
 
 def test_consumers_alone_are_all_but_the_copies(h200: Machine) -> None:
     program = lower(attention(), in_k_blocks(2), h200)
-    alone_ops = {op.name for op in consumers_alone(program).ops}
-    rest = {op.kind for op in program.ops if op.name not in alone_ops}
+    alone_ops = {op.id for op in consumers_alone(program).ops}
+    rest = {op.kind for op in program.ops if op.id not in alone_ops}
     assert rest == {OpKind.TMA_LOAD}
     assert consumers_alone(program).rings == ()
     assert {op.consumer for op in one_consumer(consumers_alone(program)).ops} == {0}

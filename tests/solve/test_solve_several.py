@@ -45,7 +45,7 @@ def every_order(program: TileProgram, machine: Machine) -> Iterator[Schedule]:
 
 def count_orders(program: TileProgram, machine: Machine) -> int:
     """How many orders have a schedule: asked for each distance, in whole II, of every two operations."""
-    threads = [[op.name for op in program.loop if op.consumer == c] for c in (None, 0)]
+    threads = [[op.id for op in program.loop if op.consumer == c] for c in (None, 0)]
     pairs = [pair for names in threads for pair in combinations(names, 2)]
     count = 0
     for distances in product(range(-3, 12), repeat=len(pairs)):
@@ -77,8 +77,9 @@ def test_a_schedule_moved_without_passing_is_no_other_one(h200: Machine) -> None
         orders.ask_for_another(m.cp, m.ii, m.start, m.on, first)
         m.cp.add(m.ii == fixed.ii + 1)
         for placed in fixed.placed:
-            m.cp.add(m.stage[placed.op] == placed.stage)
-            m.cp.add(m.cycle[placed.op] == placed.cycle)
+            one = program.named(placed.op).id
+            m.cp.add(m.stage[one] == placed.stage)
+            m.cp.add(m.cycle[one] == placed.cycle)
         assert cp_model.CpSolver().solve(m.cp) == outcome
 
 

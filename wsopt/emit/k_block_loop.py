@@ -15,6 +15,7 @@ from wsopt.emit.instructions import Advance, Assign, Instruction, Loop, Mma, Mma
 from wsopt.emit.k_block_values import KBlockWriter
 from wsopt.emit.pipeline import step_expression
 from wsopt.errors import CheckError
+from wsopt.program.ids import ValueId
 from wsopt.program.program import OpKind, TileOp
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
@@ -79,7 +80,7 @@ class _Unroller:
                 yield from self._product(slot.op, iteration, offset)
             case OpKind.RELEASE:
                 yield from self._awaited(slot.op.inputs, iteration)
-                tile = slot.op.name.partition(":")[2].partition("@")[0]
+                tile = slot.op.id.subject
                 ring = self.operands.rings[tile]
                 yield Release(ring, step_expression(offset), self.operands.depths[ring])
             case OpKind.ELEMENTWISE:
@@ -95,7 +96,7 @@ class _Unroller:
     def _product(self, op: TileOp, iteration: int, offset: int) -> Iterator[Instruction]:
         name = op.items[0]
         product = self.writer.product(name)
-        tile = op.inputs[1].removeprefix("tile:")
+        tile = op.inputs[1].subject
         ring = self.operands.rings[tile]
         step, depth = step_expression(offset), self.operands.depths[ring]
         yield WaitFull(ring, step, depth)
@@ -119,7 +120,7 @@ class _Unroller:
         yield from self._keep(self.writer.left_over(op.items), iteration)
         step = step_expression(offset)
         tiles = {}
-        for tile in (name.removeprefix("tile:") for name in op.inputs):
+        for tile in (value.subject for value in op.inputs):
             ring = self.operands.rings[tile]
             depth = self.operands.depths[ring]
             yield WaitFull(ring, step, depth)
@@ -158,7 +159,7 @@ class _Unroller:
     def _age_of(self, iteration: int) -> Callable[[str], int]:
         return lambda name: max(0, self.made.get(name, 0) - 1 - iteration)
 
-    def _awaited(self, values: tuple[str, ...], iteration: int) -> Iterator[Instruction]:
+    def _awaited(self, values: tuple[ValueId, ...], iteration: int) -> Iterator[Instruction]:
         names = {slot.op.output: slot.op.items[0] for slot in self.order if slot.op.kind is OpKind.MMA}
         places = [self._place(names[value], iteration) for value in values if value in names]
         if places:
@@ -192,10 +193,10 @@ def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]
     """The operations of the first consumer in program order; all consumers do the same."""
     placed = in_pass(verified, f"{PartitionRole.CONSUMER}0")
     if overlapped:
-        return tuple(_Slot(verified.program.op(p.op), p.stage) for p in placed)
+        return tuple(_Slot(verified.program.named(p.op), p.stage) for p in placed)
     ii = verified.schedule.ii
     alone = sorted(placed, key=lambda p: (p.stage * ii + p.cycle, p.op))
-    return tuple(_Slot(verified.program.op(p.op), 0) for p in alone)
+    return tuple(_Slot(verified.program.named(p.op), 0) for p in alone)
 
 
 def k_block_loop(

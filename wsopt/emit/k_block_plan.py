@@ -265,10 +265,10 @@ class KBlockPlan(KernelPlan):
     def k_block_copies(self) -> tuple[tuple[RingBuffer, tuple[TmaLoad, ...]], ...]:
         """The copies of one K-block into each ring, in the loader's order."""
         region = self.program.region
-        rings = {f"load:{region.operand_name(ring.box.view)}": ring for ring in self.rings()}
+        rings = {region.operand_name(ring.box.view): ring for ring in self.rings()}
         found = []
         for placed in self.verified.schedule.of(f"{PartitionRole.LOADER}0"):
-            ring = rings[placed.op]
+            ring = rings[self.program.named(placed.op).id.subject]
             found.append((ring, tuple(self._k_block_copy(ring, box) for box in range(ring.per_slot))))
         return tuple(found)
 

@@ -17,6 +17,7 @@ from itertools import zip_longest
 
 from wsopt.emit.instructions import Accumulate, Advance, Instruction, Loop, Mma, MmaWait, Release, WaitFull
 from wsopt.errors import CheckError
+from wsopt.program.ids import ValueId, ValueKind
 from wsopt.program.program import OpKind, TileOp
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -32,7 +33,7 @@ def _nothing(slot: str, copy: int) -> tuple[Instruction, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Expressions of a consumer's loop: operand tiles by value name and slot, registers by value name.
+    """Expressions of a consumer's loop: operand tiles by value and slot, registers by value.
 
     `tiles` are format strings with `{slot}` for the ring slot; `tails` are those for a last K-block that products
     do not take whole, empty where they do. `cuts` are those for a part of a K-block, with its `{first}` element of
@@ -40,11 +41,11 @@ class Operands:
     an iteration.
     """
 
-    tiles: Mapping[str, str]
-    tails: Mapping[str, str]
-    cuts: Mapping[str, str]
+    tiles: Mapping[ValueId, str]
+    tails: Mapping[ValueId, str]
+    cuts: Mapping[ValueId, str]
     parts: tuple[tuple[int, int], ...]
-    registers: Mapping[str, str]
+    registers: Mapping[ValueId, str]
     ring: str
     depth: str
     beside: Callable[[str, int], tuple[Instruction, ...]] = _nothing
@@ -72,7 +73,7 @@ class _Slot:
 def _order(verified: VerifiedSchedule) -> tuple[_Slot, ...]:
     """The operations of the first consumer in program order; all consumers do the same."""
     placed = verified.schedule.of(f"{PartitionRole.CONSUMER}0")
-    return tuple(_Slot(verified.program.op(p.op), p.stage) for p in placed)
+    return tuple(_Slot(verified.program.named(p.op), p.stage) for p in placed)
 
 
 def step_expression(offset: int) -> str:
@@ -91,7 +92,7 @@ class _Unroller:
     k_iterations: int
     copies: int
     least: int
-    issued: list[tuple[str, int]] = field(default_factory=list)
+    issued: list[tuple[ValueId | None, int]] = field(default_factory=list)
     waited: list[MmaWait] = field(default_factory=list)
     begun: list[Mma] = field(default_factory=list)
 
@@ -141,7 +142,7 @@ class _Unroller:
                     met.add(offset)
                     yield WaitFull(self.operands.ring, step, self.operands.depth)
                 first, *self.begun = self._parts(slot, step, number, begins=begins)
-                yield self._issue(first, slot.op.output or "", iteration)
+                yield self._issue(first, slot.op.output, iteration)
             case OpKind.ACCUMULATE:
                 yield from self._wait(slot, iteration)
                 yield Accumulate(self._register(slot.op.output), self._register(slot.op.inputs[0]))
@@ -158,10 +159,11 @@ class _Unroller:
             case _:
                 raise AssertionError(f"{slot.op.kind} is not a consumer's")
 
-    def _register(self, value: str | None) -> str:
-        return self.operands.registers[value or ""]
+    def _register(self, value: ValueId | None) -> str:
+        assert value is not None, "what has no result has no register"
+        return self.operands.registers[value]
 
-    def _issue(self, product: Mma, value: str, iteration: int) -> Mma:
+    def _issue(self, product: Mma, value: ValueId | None, iteration: int) -> Mma:
         """Count a product, or a part of one, among those under way."""
         self.issued.append((value, iteration))
         self.waited.clear()
@@ -173,7 +175,7 @@ class _Unroller:
         short = bool(operands.tails) and iteration == self.k_iterations - 1
         cut = begins and not short and len(operands.parts) > 1
         tiles = operands.tails if short else operands.cuts if cut else operands.tiles
-        partial = (slot.op.output or "").startswith("partial:")
+        partial = slot.op.output is not None and slot.op.output.kind is ValueKind.PARTIAL
         use = "False" if partial else self._use(slot, iteration, number)
         for first, length in operands.parts if cut else ((0, 0),):
             given = {"slot": f"{step} % {operands.depth}", "first": first, "length": length}
@@ -210,7 +212,7 @@ class _Unroller:
             self.waited.append(wait)
             yield wait
 
-    def _is_product(self, value: str) -> bool:
+    def _is_product(self, value: ValueId) -> bool:
         return any(slot.op.output == value for slot in self.order if slot.op.kind is OpKind.MMA)
 
 

@@ -20,10 +20,11 @@ from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
 from wsopt.frontend.types import FULL, Role, View
 from wsopt.graph.types import DType
-from wsopt.lowering.lower import load_name
+from wsopt.lowering.cut import tile_of
 from wsopt.perf.epilogue import Refill, refill
 from wsopt.perf.stores import tile_stores
 from wsopt.program.beside import views_read
+from wsopt.program.ids import ValueId, ValueKind
 from wsopt.program.program import TileProgram
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Sharing, Space, Structure
@@ -59,6 +60,11 @@ class TensorRead:
     parts: str
     view: View
     near: int | None
+
+
+def _sum(product: str) -> ValueId:
+    """The first consumer's sums of a product; the others' have the same names."""
+    return ValueId(ValueKind.SUM, product, 0)
 
 
 @dataclass(slots=True)
@@ -157,15 +163,15 @@ class KernelPlan:
             found.append(RowArgument(output, f"{name}_ptr", stride_arguments(output.view, name)))
         return tuple(found)
 
-    def registers(self) -> dict[str, str]:
+    def registers(self) -> dict[ValueId, str]:
         """Names of the tiles that live in a consumer's registers, by value."""
         found = {}
         for value in self.program.values:
             if value.space is Space.REGISTERS and value.consumer == 0:
-                kind, _, rest = value.name.partition(":")
-                contraction, copy = rest.partition("@")[0], rest.partition("#")[2]
-                wish = contraction if kind == "sum" else f"{contraction}_partial{'_' + copy if copy else ''}"
-                found[value.name] = self.names(value.name, wish)
+                contraction, copy = value.id.subject, value.id.k_block
+                partial = f"{contraction}_partial{f'_{copy}' if copy else ''}"
+                wish = partial if value.id.kind is ValueKind.PARTIAL else contraction
+                found[value.id] = self.names(str(value.id), wish)
         return found
 
     def operands(self) -> Operands:
@@ -177,21 +183,17 @@ class KernelPlan:
             place = "{slot}" if ring.per_slot == 1 else f"({{slot}}) * {ring.per_slot} + index"
             text = tile_view(f"{ring.name}.index({place})", ring.box, rows if along_rows else Role.STREAM)
             for copy in range(self.s.copies):
-                name = load_name(self.program.region, ring.box.view, 0 if along_rows else None, copy)
-                tile, streamed = f"tile:{name}", int(along_rows)
+                tile = tile_of(self.program.region, ring.box.view, 0 if along_rows else None, copy)
+                streamed = int(along_rows)
                 tiles[tile] = text
                 cuts[tile] = f"{text}.slice({{first}}, {{length}}, dim={streamed})"
                 if self.s.tail:
                     tails[tile] = f"{text}.slice(0, TAIL, dim={streamed})"
 
         def beside(slot: str, copy: int) -> tuple[Instruction, ...]:
-            names = {
-                v: f"tile:{load_name(self.program.region, v, 0, copy)}"
-                for v in views_read(self.program.region)
-            }
-            return self.beside().k_block(
-                {view: tiles[name].format(slot=slot) for view, name in names.items()}
-            )
+            views = views_read(self.program.region)
+            read = {view: tiles[tile_of(self.program.region, view, 0, copy)] for view in views}
+            return self.beside().k_block({view: tile.format(slot=slot) for view, tile in read.items()})
 
         least = self.verified.machine.mma_k_bytes * 8 // self.program.region.operand_dtype.bits
         parts = k_block_parts(self.s.depth, least)
@@ -212,7 +214,7 @@ class KernelPlan:
     def cleared(self) -> tuple[Instruction, ...]:
         """Sums that partial sums are added to start from zero, and reductions of rows from nothing."""
         promoted = [c.name for c in self.program.region.contractions if c.promote]
-        zeros = tuple(Zero(self.registers()[f"sum:{name}@0"]) for name in promoted)
+        zeros = tuple(Zero(self.registers()[_sum(name)]) for name in promoted)
         return (*zeros, *self.beside().starts())
 
     def place(self, row: str, column: str) -> dict[Role, str]:
@@ -304,7 +306,7 @@ class KernelPlan:
 
     def epilogue_values(self) -> dict[str, Operand]:
         """The loop's results that the epilogue reads, by name."""
-        names = {c.name: self.registers()[f"sum:{c.name}@0"] for c in self.program.region.contractions}
+        names = {c.name: self.registers()[_sum(c.name)] for c in self.program.region.contractions}
         rows = {item: Operand(name, frozenset({Role.ROW}), DType.F32) for item, name in self.rows().items()}
         return {value: Operand(name, FULL, DType.F32) for value, name in names.items()} | rows
 
@@ -318,7 +320,7 @@ class KernelPlan:
 
     def sums(self) -> tuple[str, ...]:
         """The accumulators that the epilogue reads, in the order of its arguments."""
-        return tuple(self.registers()[f"sum:{c.name}@0"] for c in self.program.region.contractions)
+        return tuple(self.registers()[_sum(c.name)] for c in self.program.region.contractions)
 
     def all_registers(self) -> tuple[str, ...]:
         """Every tile in registers that the loop carries."""

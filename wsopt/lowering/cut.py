@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from wsopt.frontend.types import Region, View
 from wsopt.machine.types import Machine
-from wsopt.program.program import Edge, Live, OpKind, TileOp, Unit, Value
+from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
+from wsopt.program.program import Edge, Live, TileOp, Unit, Value
 from wsopt.program.types import Placement, Space, Structure
 
 
@@ -24,17 +25,12 @@ class Cut:
     edges: list[Edge] = field(default_factory=list)
     live: list[Live] = field(default_factory=list)
 
-    def op(self, name: str) -> TileOp:
-        """An operation that is there already."""
-        return next(op for op in self.ops if op.name == name)
-
     def of(self, kind: OpKind) -> tuple[TileOp, ...]:
         """All operations of a kind."""
         return tuple(op for op in self.ops if op.kind is kind)
 
     def load(
         self,
-        name: str,
         view: View,
         shape: tuple[int, ...],
         busy: int,
@@ -47,14 +43,14 @@ class Cut:
         """Add a TMA load of a tile, of one consumer or of all: its first bytes come after `first` cycles, and then
         it holds the way for `busy`.
         """
-        self.values.append(Value(f"tile:{name}", shape, view.dtype, Space.SHARED, consumer))
+        tile = tile_of(self.region, view, consumer, copy)
+        self.values.append(Value(tile, shape, view.dtype, Space.SHARED, consumer))
         self.ops.append(
             TileOp(
-                name=f"load:{name}",
-                kind=OpKind.TMA_LOAD,
+                id=load_of(tile),
                 placement=Placement.LOOP,
                 inputs=(),
-                output=f"tile:{name}",
+                output=tile,
                 consumer=None,
                 unit=Unit.TMA,
                 issue=math.ceil(self.machine.latency.mbarrier_wait),
@@ -67,16 +63,15 @@ class Cut:
         )
 
     def release(
-        self, name: str, consumer: int, issue: float, readers: Iterable[TileOp] = (), *, copy: int = 0
-    ) -> None:
+        self, subject: str, consumer: int, issue: float, readers: Iterable[TileOp] = (), *, copy: int = 0
+    ) -> OpId:
         """Add a consumer's handing back of a slot, after all that reads it."""
-        before = tuple(readers)
+        before, one = tuple(readers), OpId(OpKind.RELEASE, subject, consumer, copy)
         self.ops.append(
             TileOp(
-                name=name,
-                kind=OpKind.RELEASE,
+                id=one,
                 placement=Placement.LOOP,
-                inputs=tuple(op.output or "" for op in before),
+                inputs=tuple(op.output for op in before if op.output is not None),
                 output=None,
                 consumer=consumer,
                 unit=None,
@@ -86,4 +81,15 @@ class Cut:
                 copy=copy,
             )
         )
-        self.edges.extend(Edge(op.name, name, 0) for op in before)
+        self.edges.extend(Edge(op.id, one, 0) for op in before)
+        return one
+
+
+def tile_of(region: Region, view: View, consumer: int | None = None, k_block: int = 0) -> ValueId:
+    """The tile of a streamed tensor: of one consumer's rows, or of all."""
+    return ValueId(ValueKind.TILE, region.operand_name(view), consumer, k_block)
+
+
+def load_of(tile: ValueId) -> OpId:
+    """The copy that fills a tile."""
+    return OpId(OpKind.TMA_LOAD, tile.subject, tile.instance, tile.k_block)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.types import K_BLOCK, Reduction, Region, Role, View
 from wsopt.graph.types import DType
-from wsopt.lowering.cut import Cut
+from wsopt.lowering.cut import Cut, load_of, tile_of
 from wsopt.machine.types import Machine
 from wsopt.perf import costs, k_block_costs
-from wsopt.program.program import Edge, Live, OpKind, RingPlan, TileOp, TileProgram, Unit, Value, Work
+from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
+from wsopt.program.program import Edge, Live, RingPlan, TileOp, TileProgram, Unit, Value, Work
 from wsopt.program.ranges import k_iteration_counts, longest_last, own_k_iterations
 from wsopt.program.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
@@ -59,14 +60,19 @@ def _slot_shape(cut: _KBlockCut, view: View) -> tuple[int, ...]:
 
 def _load(cut: _KBlockCut, view: View) -> None:
     first = cut.machine.first_bytes(cut.machine.latency.tma_load_l2)
-    cut.load(cut.region.operand_name(view), view, _slot_shape(cut, view), _copy_cycles(cut, view), first)
+    cut.load(view, _slot_shape(cut, view), _copy_cycles(cut, view), first)
 
 
-def _step_name(step: Step, consumer: int) -> str:
-    kind = {StepKind.SCORES: "mma", StepKind.SUMS: "mma", StepKind.RESCALE: "rescale", StepKind.PHASE: ""}[
-        step.kind
-    ]
-    return f"{kind}:{step.name}@{consumer}" if kind else f"{step.name}@{consumer}"
+_KINDS = {
+    StepKind.SCORES: OpKind.MMA,
+    StepKind.SUMS: OpKind.MMA,
+    StepKind.RESCALE: OpKind.RESCALE,
+    StepKind.PHASE: OpKind.ELEMENTWISE,
+}
+
+
+def _step_id(step: Step, consumer: int) -> OpId:
+    return OpId(_KINDS[step.kind], step.name, consumer)
 
 
 def _product(cut: _KBlockCut, step: Step, consumer: int) -> None:
@@ -78,15 +84,16 @@ def _product(cut: _KBlockCut, step: Step, consumer: int) -> None:
     busy = k_block_costs.product_cycles(s.rows, columns, deep, cut.region, machine, held=held)
     count = k_block_costs.product_instructions(s.rows, deep, cut.region, machine)
     latency = machine.latency.wgmma_latency_registers if held else machine.latency.wgmma_latency
-    name = _step_name(step, consumer)
-    right = f"tile:{cut.region.operand_name(product.right)}"
-    left = f"value:{product.left}@{consumer}" if held else f"stationary:{consumer}"
-    out = f"value:{step.name}@{consumer}" if scores else f"sum:{step.name}@{consumer}"
+    one, right = _step_id(step, consumer), tile_of(cut.region, product.right)
+    if isinstance(product.left, str):
+        left = ValueId(ValueKind.VALUE, product.left, consumer)
+    else:
+        left = ValueId(ValueKind.STATIONARY, product.left.tensor, consumer)
+    out = ValueId(ValueKind.VALUE if scores else ValueKind.SUM, step.name, consumer)
     cut.values.append(Value(out, (s.rows, columns), DType.F32, Space.REGISTERS, consumer))
     cut.ops.append(
         TileOp(
-            name=name,
-            kind=OpKind.MMA,
+            id=one,
             placement=Placement.LOOP,
             inputs=(left, right),
             output=out,
@@ -100,7 +107,7 @@ def _product(cut: _KBlockCut, step: Step, consumer: int) -> None:
             items=(step.name,),
         )
     )
-    cut.edges.append(Edge(f"load:{cut.region.operand_name(product.right)}", name, 0))
+    cut.edges.append(Edge(load_of(right), one, 0))
 
 
 def _arithmetic(cut: _KBlockCut, step: Step, consumer: int) -> None:
@@ -108,18 +115,17 @@ def _arithmetic(cut: _KBlockCut, step: Step, consumer: int) -> None:
     if step.kind is StepKind.RESCALE:
         cycles = k_block_costs.rescale_cycles(cut.s, cut.machine)
         pipes: tuple[tuple[Unit, int], ...] = ((Unit.FMA, cycles),)
-        kind, output = OpKind.RESCALE, f"sum:{step.name}@{consumer}"
+        output = ValueId(ValueKind.SUM, step.name, consumer)
     else:
         cycles, pipes = k_block_costs.phase_cycles(cut.region, step.items, cut.s, cut.machine)
-        kind, output = OpKind.ELEMENTWISE, f"value:{step.name}@{consumer}"
-    name, tiles = _step_name(step, consumer), [cut.region.operand_name(v) for v in streamed(cut.region, step)]
-    cut.edges.extend(Edge(f"load:{tile}", name, 0) for tile in tiles)
+        output = ValueId(ValueKind.VALUE, step.name, consumer)
+    one, tiles = _step_id(step, consumer), [tile_of(cut.region, v) for v in streamed(cut.region, step)]
+    cut.edges.extend(Edge(load_of(tile), one, 0) for tile in tiles)
     cut.ops.append(
         TileOp(
-            name=name,
-            kind=kind,
+            id=one,
             placement=Placement.LOOP,
-            inputs=tuple(f"tile:{tile}" for tile in tiles),
+            inputs=tuple(tiles),
             output=output,
             consumer=consumer,
             unit=None,
@@ -150,27 +156,26 @@ def _dependences(cut: _KBlockCut, consumer: int) -> None:
     """Steps wait for those whose values they read; sums are rescaled after the last product and before the next."""
     makers = _makers(cut)
     for step in cut.steps:
-        name = _step_name(step, consumer)
+        one = _step_id(step, consumer)
         needed = {makers[n].name: makers[n] for n in _needs(step) if n in makers}
         cut.edges.extend(
-            Edge(_step_name(other, consumer), name, 0) for other in needed.values() if other is not step
+            Edge(_step_id(other, consumer), one, 0) for other in needed.values() if other is not step
         )
         if step.kind is StepKind.PHASE and any(isinstance(i, Reduction) for i in step.items):
-            cut.edges.append(Edge(name, name, 1))
+            cut.edges.append(Edge(one, one, 1))
         if step.kind is StepKind.SUMS and isinstance(step.product.left, str):
             # The product reads its left operand's registers until it ends: they are not made again before.
-            cut.edges.append(Edge(name, _step_name(makers[step.product.left], consumer), 1))
+            cut.edges.append(Edge(one, _step_id(makers[step.product.left], consumer), 1))
         if step.kind is StepKind.RESCALE:
-            sums = f"mma:{step.name}@{consumer}"
-            cut.edges += [Edge(name, sums, 0), Edge(sums, name, 1)]
+            sums = OpId(OpKind.MMA, step.name, consumer)
+            cut.edges += [Edge(one, sums, 0), Edge(sums, one, 1)]
 
 
 def _released(cut: _KBlockCut, view: View, consumer: int) -> None:
     """Handing back a streamed tensor's slot after the last product or phase of this consumer that reads it."""
-    tile = f"tile:{cut.region.operand_name(view)}"
+    tile = tile_of(cut.region, view)
     readers = [op for op in cut.ops if op.consumer == consumer and tile in op.inputs]
-    name = f"release:{cut.region.operand_name(view)}@{consumer}"
-    cut.release(name, consumer, cut.machine.latency.mbarrier_arrive, readers)
+    cut.release(tile.subject, consumer, cut.machine.latency.mbarrier_arrive, readers)
 
 
 def _live(cut: _KBlockCut, consumer: int) -> None:
@@ -186,9 +191,9 @@ def _live(cut: _KBlockCut, consumer: int) -> None:
         bits = getattr(item, "dtype", DType.F32).bits
         cut.live.append(
             Live(
-                value=value,
-                maker=_step_name(maker, consumer),
-                readers=tuple(_step_name(step, consumer) for step in readers),
+                value=ValueId(ValueKind.VALUE, value, consumer),
+                maker=_step_id(maker, consumer),
+                readers=tuple(_step_id(step, consumer) for step in readers),
                 held=any(step.kind is StepKind.SUMS for step in readers),
                 registers=math.ceil(cut.s.rows * cut.s.depth * max(bits, 16) / 32 / threads),
                 consumer=consumer,
@@ -223,10 +228,10 @@ def _row_registers(cut: _KBlockCut) -> int:
 def _rings(cut: _KBlockCut) -> tuple[RingPlan, ...]:
     found = []
     for view in cut.region.streams:
-        name = cut.region.operand_name(view)
-        (value,) = (v for v in cut.values if v.name == f"tile:{name}")
-        releases = tuple(op.name for op in cut.ops if op.name.startswith(f"release:{name}@"))
-        found.append(RingPlan(f"{name}_ring", (f"load:{name}",), releases, value.nbytes))
+        tile = tile_of(cut.region, view)
+        (value,) = (v for v in cut.values if v.id == tile)
+        releases = tuple(op.id for op in cut.of(OpKind.RELEASE) if op.id.subject == tile.subject)
+        found.append(RingPlan(f"{tile.subject}_ring", (load_of(tile),), releases, value.nbytes))
     return tuple(found)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from wsopt.frontend.types import Contraction, Region, Role, View
 from wsopt.graph.types import DType
-from wsopt.lowering.cut import Cut
+from wsopt.lowering.cut import Cut, load_of, tile_of
 from wsopt.lowering.k_block import lower_k_blocks
 from wsopt.lowering.row_cut import lower_rows
 from wsopt.machine.cost import alu_cycles
@@ -15,28 +16,18 @@ from wsopt.perf import costs
 from wsopt.perf.beside import beside_cycles
 from wsopt.perf.pace import Pace, k_block_demand, loop_pace, ring_slots
 from wsopt.program.beside import views_read
-from wsopt.program.program import Edge, OpKind, RingPlan, TileOp, TileProgram, Unit, Value
+from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
+from wsopt.program.program import Edge, RingPlan, TileOp, TileProgram, Unit, Value
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Placement, Sharing, Space, Structure
 
 
-def load_name(region: Region, view: View, consumer: int | None, copy: int = 0) -> str:
-    """The name of a load and of the tile it fills: by tensor, by consumer where each has its rows, by K-block."""
-    name = region.operand_name(view)
-    return (name if consumer is None else f"{name}@{consumer}") + _k_block(copy)
-
-
-def _k_block(copy: int) -> str:
-    """The ending of a name that tells the K-blocks of an iteration apart."""
-    return f"#{copy}" if copy else ""
-
-
 def _load(cut: Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
     """One TMA load of a K-block of a streamed tensor."""
-    name, machine = load_name(cut.region, view, consumer, copy), cut.machine
+    machine = cut.machine
     busy = costs.load_cycles(costs.view_lines(cut.s, view, machine), machine, pace.clock_mhz)
     first = machine.first_bytes(machine.latency.tma_load_l2)
-    cut.load(name, view, costs.tile_shape(cut.s, view), busy, first, consumer=consumer, copy=copy)
+    cut.load(view, costs.tile_shape(cut.s, view), busy, first, consumer=consumer, copy=copy)
 
 
 def _loads(cut: Cut, copy: int, pace: Pace) -> None:
@@ -52,30 +43,29 @@ def _loads(cut: Cut, copy: int, pace: Pace) -> None:
 
 def operand_tiles(
     region: Region, s: Structure, contraction: Contraction, consumer: int, copy: int
-) -> tuple[str, str]:
+) -> tuple[ValueId, ValueId]:
     """The tiles that feed the rows and the columns of a consumer's product."""
     rows, columns = contraction.left, contraction.right
     assert isinstance(rows, View), "a value of the loop is no tile of the ring"
     if s.swap:
         rows, columns = columns, rows
     slot = consumer if s.sharing is Sharing.ROWS else 0
-    return f"tile:{load_name(region, rows, slot, copy)}", f"tile:{load_name(region, columns, None, copy)}"
+    return tile_of(region, rows, slot, copy), tile_of(region, columns, None, copy)
 
 
 def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
     """One product of a K-block; with promotion into partial sums, which a second operation adds up."""
-    name = f"{contraction.name}@{consumer}{_k_block(copy)}"
     busy = costs.mma_cycles(cut.region, cut.s, cut.machine)
     latency = cut.machine.latency
     shape = (cut.s.rows, cut.s.columns)
-    out = f"partial:{name}" if contraction.promote else f"sum:{contraction.name}@{consumer}"
+    total = ValueId(ValueKind.SUM, contraction.name, consumer)
+    out = ValueId(ValueKind.PARTIAL, contraction.name, consumer, copy) if contraction.promote else total
     cut.values.append(Value(out, shape, DType.F32, Space.REGISTERS, consumer))
     # The tensor core is shared fairly: a product takes as long as all products of its K-block together.
     contention = cut.s.at_once * len(cut.region.contractions)
     cut.ops.append(
         TileOp(
-            name=f"mma:{name}",
-            kind=OpKind.MMA,
+            id=OpId(OpKind.MMA, contraction.name, consumer, copy),
             placement=Placement.LOOP,
             inputs=operand_tiles(cut.region, cut.s, contraction, consumer, copy),
             output=out,
@@ -98,8 +88,8 @@ def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
 
 def _accumulate(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
     """Adding a K-block's partial sums to the sums, which all K-blocks of all iterations do one after another."""
-    total = f"{contraction.name}@{consumer}"
-    name = total + _k_block(copy)
+    product, total = contraction.name, ValueId(ValueKind.SUM, contraction.name, consumer)
+    mma, add = (OpId(kind, product, consumer, copy) for kind in (OpKind.MMA, OpKind.ACCUMULATE))
     elements = cut.s.rows * cut.s.columns
     groups = cut.s.consumer_warps // cut.machine.warps_per_warpgroup
     cycles = math.ceil(
@@ -107,14 +97,13 @@ def _accumulate(cut: Cut, contraction: Contraction, consumer: int, copy: int) ->
     )
     if copy == 0:
         shape = (cut.s.rows, cut.s.columns)
-        cut.values.append(Value(f"sum:{total}", shape, DType.F32, Space.REGISTERS, consumer))
+        cut.values.append(Value(total, shape, DType.F32, Space.REGISTERS, consumer))
     cut.ops.append(
         TileOp(
-            name=f"add:{name}",
-            kind=OpKind.ACCUMULATE,
+            id=add,
             placement=Placement.LOOP,
-            inputs=(f"partial:{name}", f"sum:{total}"),
-            output=f"sum:{total}",
+            inputs=(ValueId(ValueKind.PARTIAL, product, consumer, copy), total),
+            output=total,
             consumer=consumer,
             unit=Unit.ALU,
             issue=cycles,
@@ -125,28 +114,26 @@ def _accumulate(cut: Cut, contraction: Contraction, consumer: int, copy: int) ->
             elements=elements,
         )
     )
-    cut.edges.append(Edge(f"mma:{name}", f"add:{name}", 0))
+    cut.edges.append(Edge(mma, add, 0))
     # Partial sums are one set of registers a K-block: the next product may not start before they are added up.
-    cut.edges.append(Edge(f"add:{name}", f"mma:{name}", 1))
-    last = f"add:{total}{_k_block(cut.s.copies - 1)}"
+    cut.edges.append(Edge(add, mma, 1))
     if copy > 0:
-        cut.edges.append(Edge(f"add:{total}{_k_block(copy - 1)}", f"add:{name}", 0))
+        cut.edges.append(Edge(replace(add, k_block=copy - 1), add, 0))
     if copy == cut.s.copies - 1:
-        cut.edges.append(Edge(last, f"add:{total}", 1))
+        cut.edges.append(Edge(add, replace(add, k_block=0), 1))
 
 
 def _beside(cut: Cut, consumer: int, copy: int) -> None:
     """What a consumer computes from its operand's tiles beside the products; K-block after K-block adds to it."""
-    name = f"beside@{consumer}{_k_block(copy)}"
+    one = _beside_id(consumer, copy)
     cycles, pipes = beside_cycles(cut.region, cut.s, cut.machine)
     slot = consumer if cut.s.sharing is Sharing.ROWS else 0
-    tiles = [load_name(cut.region, view, slot, copy) for view in views_read(cut.region)]
+    tiles = [tile_of(cut.region, view, slot, copy) for view in views_read(cut.region)]
     cut.ops.append(
         TileOp(
-            name=name,
-            kind=OpKind.ELEMENTWISE,
+            id=one,
             placement=Placement.LOOP,
-            inputs=tuple(f"tile:{tile}" for tile in tiles),
+            inputs=tuple(tiles),
             output=None,
             consumer=consumer,
             unit=None,
@@ -158,23 +145,21 @@ def _beside(cut: Cut, consumer: int, copy: int) -> None:
             items=tuple(item.name for item in cut.region.beside),
         )
     )
-    cut.edges.extend(Edge(f"load:{tile}", name, 0) for tile in tiles)
-    before = f"beside@{consumer}{_k_block((copy - 1) % cut.s.copies)}"
-    cut.edges.append(Edge(before, name, int(copy == 0)))
+    cut.edges.extend(Edge(load_of(tile), one, 0) for tile in tiles)
+    cut.edges.append(Edge(_beside_id(consumer, (copy - 1) % cut.s.copies), one, int(copy == 0)))
 
 
-def release_name(consumer: int, copy: int) -> str:
-    """The name of a consumer's handing back of the slot of a K-block."""
-    return f"release@{consumer}{_k_block(copy)}"
+def _beside_id(consumer: int, copy: int) -> OpId:
+    return OpId(OpKind.ELEMENTWISE, "beside", consumer, copy)
 
 
 def _release(cut: Cut, consumer: int, copy: int) -> None:
     """Handing a slot back: after every product of this consumer that reads it."""
-    name, latency = release_name(consumer, copy), cut.machine.latency
+    latency = cut.machine.latency
     readers = (op for op in cut.ops if _is_mma_of(op, consumer, copy))
-    cut.release(name, consumer, latency.barrier + latency.mbarrier_arrive, readers, copy=copy)
+    release = cut.release("", consumer, latency.barrier + latency.mbarrier_arrive, readers, copy=copy)
     if cut.region.beside:
-        cut.edges.append(Edge(f"beside@{consumer}{_k_block(copy)}", name, 0))
+        cut.edges.append(Edge(_beside_id(consumer, copy), release, 0))
 
 
 def _is_mma_of(op: TileOp, consumer: int, copy: int) -> bool:
@@ -183,9 +168,8 @@ def _is_mma_of(op: TileOp, consumer: int, copy: int) -> bool:
 
 def _dependences(cut: Cut) -> None:
     """Every product waits for its tiles."""
-    made = {op.output: op.name for op in cut.of(OpKind.TMA_LOAD)}
     for op in cut.of(OpKind.MMA):
-        cut.edges.extend(Edge(made[tile], op.name, 0) for tile in op.inputs)
+        cut.edges.extend(Edge(load_of(tile), op.id, 0) for tile in op.inputs)
 
 
 def _ring(cut: Cut) -> RingPlan:
@@ -194,9 +178,9 @@ def _ring(cut: Cut) -> RingPlan:
     slot = [op.output for op in loads if op.copy == 0]
     return RingPlan(
         name="ring",
-        loads=tuple(op.name for op in loads),
-        releases=tuple(op.name for op in cut.of(OpKind.RELEASE)),
-        slot_bytes=sum(v.nbytes for v in cut.values if v.name in slot),
+        loads=tuple(op.id for op in loads),
+        releases=tuple(op.id for op in cut.of(OpKind.RELEASE)),
+        slot_bytes=sum(v.nbytes for v in cut.values if v.id in slot),
     )
 
 

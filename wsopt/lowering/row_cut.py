@@ -11,10 +11,11 @@ import math
 from dataclasses import dataclass, field
 
 from wsopt.frontend.types import Reduction, Region, Role, View
-from wsopt.lowering.cut import Cut
+from wsopt.lowering.cut import Cut, load_of, tile_of
 from wsopt.machine.types import Machine
 from wsopt.perf import costs, row_costs
-from wsopt.program.program import Edge, EpilogueCost, Live, OpKind, RingPlan, TileOp, TileProgram, Unit
+from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
+from wsopt.program.program import Edge, EpilogueCost, Live, RingPlan, TileOp, TileProgram, Unit
 from wsopt.program.row_layout import thread_registers
 from wsopt.program.types import Placement, Structure
 
@@ -39,13 +40,14 @@ class _RowCut(Cut):
         """Those of them that are copied: nothing is, beyond the end of a row."""
         return round(self.nbytes(view) * row_costs.filled(self.region, self.s))
 
-    def chain(self, consumer: int) -> list[str]:
+    def chain(self, consumer: int) -> list[OpId]:
         """A consumer's operations on one tile, in order, the handing back left out."""
         phases = (f"phase{number + 1}" for number in range(len(self.phases)))
-        return [f"{name}@{consumer}" for name in ("read", *phases, "store")]
+        arithmetic = [OpId(OpKind.ELEMENTWISE, name, consumer) for name in ("read", *phases)]
+        return [*arithmetic, OpId(OpKind.TMA_STORE, "", consumer)]
 
     def consumer_op(
-        self, name: str, kind: OpKind, consumer: int, issue: float, latency: float | None = None,
+        self, one: OpId, issue: float, latency: float | None = None,
         pipes: tuple[tuple[Unit, int], ...] = (), items: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         """Add an operation of a consumer; its result is there when it ends, if no latency is given."""
@@ -53,19 +55,17 @@ class _RowCut(Cut):
         late = cycles if latency is None else math.ceil(latency)
         self.ops.append(
             TileOp(
-                name, kind, Placement.LOOP, (), None, consumer, None, cycles, 0, late, pipes=pipes,
-                items=items,
+                one, Placement.LOOP, (), None, one.instance, None, cycles, 0, late, pipes=pipes, items=items
             )
         )  # fmt: skip
 
 
 def _load(cut: _RowCut, view: View, consumer: int) -> None:
     """One consumer's rows of a tensor; how they fare among all that are on the way is the ring's (`tile.stream`)."""
-    machine, name = cut.machine, f"{cut.region.operand_name(view)}@{consumer}"
+    machine = cut.machine
     nbytes = cut.moved_bytes(view)
     pipes = ((Unit.MEMORY, row_costs.memory_cycles(nbytes, cut.tiles, machine)),)
     cut.load(
-        name,
         view,
         (cut.s.rows, cut.s.columns),
         costs.load_cycles(nbytes, machine),
@@ -80,13 +80,13 @@ def _read(cut: _RowCut, consumer: int) -> None:
     latency = cut.machine.latency
     cycles = row_costs.shared_cycles(sum(cut.nbytes(v) for v in cut.region.operands), cut.machine)
     widening = row_costs.widening_cycles(cut.region, cut.s, cut.machine)
-    name, release = f"read@{consumer}", f"release@{consumer}"
+    one = cut.chain(consumer)[0]
     issue = latency.mbarrier_wait + latency.smem_load + max(cycles, widening)
     pipes = ((Unit.ALU, widening), (Unit.SHARED, cycles))
-    cut.consumer_op(name, OpKind.ELEMENTWISE, consumer, issue, pipes=pipes)
-    cut.release(release, consumer, latency.mbarrier_arrive)
-    loads = [f"load:{cut.region.operand_name(view)}@{consumer}" for view in cut.region.operands]
-    cut.edges += [Edge(load, name, 0) for load in loads] + [Edge(name, release, 0)]
+    cut.consumer_op(one, issue, pipes=pipes)
+    release = cut.release("", consumer, latency.mbarrier_arrive)
+    loads = [load_of(tile_of(cut.region, view, consumer)) for view in cut.region.operands]
+    cut.edges += [Edge(load, one, 0) for load in loads] + [Edge(one, release, 0)]
 
 
 def _store(cut: _RowCut, consumer: int) -> None:
@@ -100,29 +100,27 @@ def _store(cut: _RowCut, consumer: int) -> None:
         (Unit.SHARED, shared),
         (Unit.MEMORY, row_costs.memory_cycles(nbytes, cut.tiles, machine)),
     )
-    cut.consumer_op(f"store@{consumer}", OpKind.TMA_STORE, consumer, issue, issue + drain, pipes)
+    cut.consumer_op(cut.chain(consumer)[-1], issue, issue + drain, pipes)
 
 
 def _consumer(cut: _RowCut, consumer: int) -> None:
     _read(cut, consumer)
-    for number, items in enumerate(cut.phases):
+    chain = cut.chain(consumer)
+    for one, items in zip(chain[1:], cut.phases, strict=False):
         cycles, pipes = row_costs.phase_cycles(cut.region, items, cut.s, cut.machine)
         names = tuple(item.name for item in items)
-        cut.consumer_op(
-            f"phase{number + 1}@{consumer}", OpKind.ELEMENTWISE, consumer, cycles, pipes=pipes, items=names
-        )
+        cut.consumer_op(one, cycles, pipes=pipes, items=names)
     _store(cut, consumer)
-    chain = cut.chain(consumer)
     cut.edges += [Edge(one, other, 0) for one, other in itertools.pairwise(chain)]
     _live(cut, consumer, chain)
 
 
-def _live(cut: _RowCut, consumer: int, chain: list[str]) -> None:
+def _live(cut: _RowCut, consumer: int, chain: list[OpId]) -> None:
     """Tiles in registers from one step of a consumer to a later one."""
     for name, made, last, dtype in row_costs.held_between(cut.region, cut.phases):
         cut.live.append(
             Live(
-                value=name,
+                value=ValueId(ValueKind.VALUE, name, consumer),
                 maker=chain[made + 1],
                 readers=(chain[last + 1],),
                 held=False,
@@ -140,11 +138,11 @@ def lower_rows(region: Region, s: Structure, machine: Machine) -> TileProgram:
             _load(cut, view, consumer)
     for consumer in range(s.consumers):
         _consumer(cut, consumer)
-    loads = tuple(op.name for op in cut.of(OpKind.TMA_LOAD))
+    loads = tuple(op.id for op in cut.of(OpKind.TMA_LOAD))
     ring = RingPlan(
         name="ring",
         loads=loads,
-        releases=tuple(op.name for op in cut.of(OpKind.RELEASE)),
+        releases=tuple(op.id for op in cut.of(OpKind.RELEASE)),
         slot_bytes=sum(value.nbytes for value in cut.values),
     )
     rows = sum(isinstance(item, Reduction) for item in region.statements)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from wsopt.machine.types import Machine
 from wsopt.perf.held import held_cycles, issue_cycles, norm
 from wsopt.perf.ring import ring_bound
+from wsopt.program.ids import ValueKind
 from wsopt.program.program import OpKind, TileOp, TileProgram, Unit
 
 _ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
@@ -65,5 +66,5 @@ def _operand_bytes(program: TileProgram, product: TileOp, machine: Machine) -> i
     The left operand is in registers, where the loop made it, or a tile that the block holds.
     """
     s, (left, right) = program.structure, product.inputs
-    own = program.stationary_bytes // s.consumers if left.startswith("stationary:") else 0
+    own = program.stationary_bytes // s.consumers if left.kind is ValueKind.STATIONARY else 0
     return own + s.rows // machine.mma_rows * program.value(right).nbytes

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 from wsopt.machine.types import Machine
-from wsopt.program.program import OpKind, RingPlan, TileProgram
+from wsopt.program.ids import OpId, OpKind
+from wsopt.program.program import RingPlan, TileOp, TileProgram
 
 
-def releases(program: TileProgram, product: str) -> list[str]:
+def releases(program: TileProgram, product: OpId) -> list[TileOp]:
     """The operations that hand back what a product has read."""
-    found = [e.target for e in program.edges if e.source == product]
-    return [name for name in found if program.op(name).kind is OpKind.RELEASE]
+    found = {e.target for e in program.edges if e.source == product and e.target.kind is OpKind.RELEASE}
+    return [op for op in program.ops if op.id in found]
 
 
 def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
@@ -19,11 +20,10 @@ def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int
     lifetimes = [0]
     handover = math.ceil(machine.latency.mbarrier_wake)
     for edge in program.edges:
-        source, target = program.op(edge.source), program.op(edge.target)
-        if source.name in plan.loads:
-            for name in releases(program, target.name):
-                release = program.op(name)
-                lifetimes.append(source.latency + handover + target.latency + release.issue + release.latency)
+        if edge.source in plan.loads:
+            source, target = program.op(edge.source), program.op(edge.target)
+            before = source.latency + handover + target.latency
+            lifetimes += [before + back.issue + back.latency for back in releases(program, target.id)]
     return max(lifetimes)
 
 

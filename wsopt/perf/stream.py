@@ -22,7 +22,7 @@ def stream_pace(program: TileProgram, machine: Machine, slots: int) -> int:
     """
     memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
     shared = memory * _slowdown(machine, bytes_on_the_way(program, slots))
-    copies = [op.busy for op in program.loop if op.name in ring.loads]
+    copies = [op.busy for op in program.loop if op.id in ring.loads]
     life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
     pace = norm((shared, life / slots), machine.stream_knee)
     return math.ceil(pace / ROW_GRAIN) * ROW_GRAIN

@@ -20,6 +20,7 @@ from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.held import held_cycles, issue_cycles, norm
 from wsopt.perf.pace import k_block_demand
 from wsopt.perf.ramps import Line, Ramps, ramps
+from wsopt.program.ids import OpId
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing
 from wsopt.schedule.types import EpilogueBuffers, Prediction
@@ -48,13 +49,13 @@ class Rounds:
 
 def longest_path(program: TileProgram) -> int:
     """Cycles from the first load of an iteration to the end of its last operation, at least."""
-    ready: dict[str, int] = {}
+    ready: dict[OpId, int] = {}
     pending = list(program.loop)
     edges = [edge for edge in program.edges if edge.distance == 0]
     while pending:
-        op = next(o for o in pending if all(e.source in ready for e in edges if e.target == o.name))
-        before = (ready[edge.source] for edge in edges if edge.target == op.name)
-        ready[op.name] = max(before, default=0) + op.latency
+        op = next(o for o in pending if all(e.source in ready for e in edges if e.target == o.id))
+        before = (ready[edge.source] for edge in edges if edge.target == op.id)
+        ready[op.id] = max(before, default=0) + op.latency
         pending.remove(op)
     return max(ready.values(), default=0)
 

@@ -13,20 +13,9 @@ from enum import StrEnum
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
+from wsopt.program.ids import OpId, ValueId
+from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.types import Placement, Space, Structure
-
-
-class OpKind(StrEnum):
-    """The closed set of tile operations."""
-
-    TMA_LOAD = "tma_load"
-    MMA = "mma"
-    RELEASE = "release"
-    ACCUMULATE = "accumulate"
-    ELEMENTWISE = "elementwise"
-    RESCALE = "rescale"
-    EPILOGUE = "epilogue"
-    TMA_STORE = "tma_store"
 
 
 class Unit(StrEnum):
@@ -45,7 +34,7 @@ class Unit(StrEnum):
 class Value:
     """A tile: its shape, element type and space. `consumer` is the one it belongs to, None for all."""
 
-    name: str
+    id: ValueId
     shape: tuple[int, ...]
     dtype: DType
     space: Space
@@ -68,11 +57,10 @@ class TileOp:
     operation of the loop's body computes, in order.
     """
 
-    name: str
-    kind: OpKind
+    id: OpId
     placement: Placement
-    inputs: tuple[str, ...]
-    output: str | None
+    inputs: tuple[ValueId, ...]
+    output: ValueId | None
     consumer: int | None
     unit: Unit | None
     issue: int
@@ -86,6 +74,11 @@ class TileOp:
     items: tuple[str, ...] = ()
 
     @property
+    def kind(self) -> OpKind:
+        """What kind of operation it is."""
+        return self.id.kind
+
+    @property
     def held(self) -> tuple[tuple[Unit, int], ...]:
         """Every unit that the operation holds, with the cycles."""
         own = ((self.unit, self.busy),) if self.unit is not None else ()
@@ -96,8 +89,8 @@ class TileOp:
 class Edge:
     """`target` of iteration i + `distance` may not start before the result of `source` of iteration i."""
 
-    source: str
-    target: str
+    source: OpId
+    target: OpId
     distance: int
 
 
@@ -105,13 +98,13 @@ class Edge:
 class RingPlan:
     """Tiles that are loaded, read and released together: a ring of slots, one pair of barriers a slot.
 
-    `loads` and `releases` are names of operations, those of all K-blocks of an iteration; `slot_bytes` are of
+    `loads` and `releases` are operations, those of all K-blocks of an iteration; `slot_bytes` are of
     the tiles of one K-block.
     """
 
     name: str
-    loads: tuple[str, ...]
-    releases: tuple[str, ...]
+    loads: tuple[OpId, ...]
+    releases: tuple[OpId, ...]
     slot_bytes: int
 
 
@@ -141,9 +134,9 @@ class Live:
     reader, or with `held`, for a product's operand, to that product's end. `registers` are a thread's.
     """
 
-    value: str
-    maker: str
-    readers: tuple[str, ...]
+    value: ValueId
+    maker: OpId
+    readers: tuple[OpId, ...]
     held: bool
     registers: int
     consumer: int
@@ -181,19 +174,26 @@ class TileProgram:
     stationary_bytes: int = 0
     work: Work | None = None
 
-    def op(self, name: str) -> TileOp:
-        """The operation of this name; KeyError if there is none."""
+    def op(self, one: OpId) -> TileOp:
+        """The operation with this id; KeyError if there is none."""
         for op in self.ops:
-            if op.name == name:
+            if op.id == one:
                 return op
-        raise KeyError(name)
+        raise KeyError(one)
 
-    def value(self, name: str) -> Value:
-        """The value of this name; KeyError if there is none."""
+    def named(self, text: str) -> TileOp:
+        """The operation whose id has this text, as schedules record it; KeyError if there is none."""
+        for op in self.ops:
+            if str(op.id) == text:
+                return op
+        raise KeyError(text)
+
+    def value(self, one: ValueId | None) -> Value:
+        """The value with this id; KeyError if there is none."""
         for value in self.values:
-            if value.name == name:
+            if value.id == one:
                 return value
-        raise KeyError(name)
+        raise KeyError(one)
 
     @property
     def passes(self) -> float:

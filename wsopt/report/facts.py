@@ -12,6 +12,7 @@ from enum import Enum
 from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.perf.held import held_cycles
 from wsopt.perf.ring import ring_bound, slot_lifetime
+from wsopt.program.ids import OpId
 from wsopt.program.program import RingPlan, TileOp, Unit
 from wsopt.program.types import Structure
 from wsopt.report.words import operand, unit_words
@@ -41,8 +42,8 @@ class RingFacts:
     name: str
     depth: int
     slot_bytes: int
-    first: str
-    last: str
+    first: OpId
+    last: OpId
     lifetime: int
     covers: int
 
@@ -79,33 +80,27 @@ def _life(verified: VerifiedSchedule, plan: RingPlan, copy: int) -> RingFacts:
     """How long one K-block's slot is taken, from which load to which release, and until it is filled again."""
     depth = verified.schedule.depth(plan.name)
     first = _first_load(verified, plan, copy)
-    last = max(_of_copy(verified, plan.releases, copy), key=lambda op: (_returned(verified, op), op.name))
-    issued = start(verified, first.name)
+    last = max(_of_copy(verified, plan.releases, copy), key=lambda op: (_returned(verified, op), op.id))
+    issued = verified.schedule.start(first.id)
     later, k_block = budget.next_in_slot(copy, depth, verified.program.structure.copies)
-    again = start(verified, _first_load(verified, plan, k_block).name) + later * verified.schedule.ii
+    again = verified.schedule.start(_first_load(verified, plan, k_block).id) + later * verified.schedule.ii
     lifetime = _returned(verified, last) - issued
-    return RingFacts(plan.name, depth, plan.slot_bytes, first.name, last.name, lifetime, again - issued)
+    return RingFacts(plan.name, depth, plan.slot_bytes, first.id, last.id, lifetime, again - issued)
 
 
 def _first_load(verified: VerifiedSchedule, plan: RingPlan, copy: int) -> TileOp:
     """The load of a K-block that is issued first."""
-    return min(_of_copy(verified, plan.loads, copy), key=lambda op: (start(verified, op.name), op.name))
+    return min(_of_copy(verified, plan.loads, copy), key=lambda op: (verified.schedule.start(op.id), op.id))
 
 
-def _of_copy(verified: VerifiedSchedule, names: tuple[str, ...], copy: int) -> list[TileOp]:
-    """The operations among `names` that work on one K-block of the iteration."""
-    return [op for op in map(verified.program.op, names) if op.copy == copy]
+def _of_copy(verified: VerifiedSchedule, ids: tuple[OpId, ...], copy: int) -> list[TileOp]:
+    """The operations among `ids` that work on one K-block of the iteration."""
+    return [op for op in map(verified.program.op, ids) if op.copy == copy]
 
 
 def _returned(verified: VerifiedSchedule, release: TileOp) -> int:
     """Cycle at which the loader sees a slot free."""
-    return start(verified, release.name) + release.issue + release.latency
-
-
-def start(verified: VerifiedSchedule, op: str) -> int:
-    """Cycle at which an operation of iteration 0 starts."""
-    placed = verified.schedule.place(op)
-    return placed.stage * verified.schedule.ii + placed.cycle
+    return verified.schedule.start(release.id) + release.issue + release.latency
 
 
 def register_facts(verified: VerifiedSchedule, margin: int) -> tuple[RegisterFacts, ...]:
@@ -156,7 +151,7 @@ def _ring_parts(verified: VerifiedSchedule) -> list[Part]:
     for plan in program.rings:
         depth, tensors = verified.schedule.depth(plan.name), dict[str, int]()
         for load in _of_copy(verified, plan.loads, 0):
-            size = program.value(load.output or "").nbytes
+            size = program.value(load.output).nbytes
             tensors[operand(load)] = tensors.get(operand(load), 0) + size
         found += [_buffers(f"{plan.name}: {name}", depth, size) for name, size in tensors.items()]
     return found
@@ -196,7 +191,7 @@ def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
     program, schedule = verified.program, verified.schedule
     found = [Part(unit_words(unit), unit_load(verified, unit)) for unit in Unit]
     for partition in schedule.partitions:
-        issue = sum(program.op(placed.op).issue for placed in schedule.of(partition.name))
+        issue = sum(program.named(placed.op).issue for placed in schedule.of(partition.name))
         found.append(Part(f"issue of {partition.name}", issue))
     found.append(Part("recurrence", recurrence(program)))
     found.append(Part("partial sums within a pass", promotion(program)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from wsopt.perf.stores import tile_stores
 from wsopt.program.program import OpKind, Unit
 from wsopt.program.types import Sharing
-from wsopt.report.facts import RingFacts, ring_facts, start
+from wsopt.report.facts import RingFacts, ring_facts
 from wsopt.report.gantt import Bar, Row, chart
 from wsopt.report.layout import counted, joined, percent, table, wrapped
 from wsopt.report.words import NamedOp, does, named_ops, unit_words
@@ -78,7 +78,7 @@ def _pass(verified: VerifiedSchedule, partition: Partition) -> str:
     """The program of one partition in words."""
     if partition.role is PartitionRole.STORE_WARP:
         return f"starts the stores of consumer{partition.index}, and tells it when buffers are free."
-    named = {one.op.name: one for one in named_ops(verified)}
+    named = {one.placed.op: one for one in named_ops(verified)}
     order = [named[placed.op] for placed in in_pass(verified, partition.name)]
     if not order:
         return _same_in_turn(verified)
@@ -118,9 +118,9 @@ def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
     """How far each loading partition runs ahead of each one with products, first operation to first."""
     program, schedule = verified.program, verified.schedule
     begins = {p.name: _begins(verified, p.name) for p in schedule.partitions}
-    loads = {schedule.place(op.name).partition for op in program.loop if op.kind is OpKind.TMA_LOAD}
+    loads = {schedule.place(op.id).partition for op in program.loop if op.kind is OpKind.TMA_LOAD}
     work = OpKind.ELEMENTWISE if program.region.streams_rows else OpKind.MMA
-    products = {schedule.place(op.name).partition for op in program.loop if op.kind is work}
+    products = {schedule.place(op.id).partition for op in program.loop if op.kind is work}
     for source in sorted(loads):
         ahead: dict[int, list[str]] = {}
         for target in sorted(products):
@@ -134,7 +134,9 @@ def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
 
 def _begins(verified: VerifiedSchedule, partition: str) -> int:
     """Cycle of a partition's first operation; 0 for one without operations in the loop."""
-    return min((start(verified, p.op) for p in verified.schedule.of(partition)), default=0)
+    schedule = verified.schedule
+    own = (placed for placed in schedule.placed if placed.partition == partition)
+    return min((one.stage * schedule.ii + one.cycle for one in own), default=0)
 
 
 def ring_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
@@ -161,8 +163,8 @@ def _ring_row(ring: RingFacts) -> tuple[str, ...]:
 
 def _life(verified: VerifiedSchedule, ring: RingFacts) -> str:
     """A slot's life in words, from the issue of its first load, and what the depth covers."""
-    keys = {one.op.name: one.key for one in named_ops(verified)}
-    between = start(verified, ring.last) - start(verified, ring.first)
+    keys = {one.op.id: one.key for one in named_ops(verified)}
+    between = verified.schedule.start(ring.last) - verified.schedule.start(ring.first)
     covered = f"{counted(ring.depth, 'slot')} x II of {verified.schedule.ii:,}"
     if verified.program.structure.copies > 1:
         covered = (

@@ -15,7 +15,7 @@ from wsopt.frontend.types import Reduction
 from wsopt.perf.stream import bytes_on_the_way, stream_pace
 from wsopt.program.program import OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
-from wsopt.report.facts import start, structure_fields, tile_epilogue, unit_load
+from wsopt.report.facts import structure_fields, tile_epilogue, unit_load
 from wsopt.report.layout import clean, joined, percent, wrapped
 from wsopt.report.words import operand
 from wsopt.schedule.certificate import Certificate
@@ -49,8 +49,8 @@ def unders(verified: VerifiedSchedule, consumer: int) -> tuple[Under, ...]:
     found = []
     for product in _own(verified, consumer, (OpKind.MMA,)):
         for other in _own(verified, consumer, _ARITHMETIC):
-            begin, end = start(verified, other.name), start(verified, other.name) + other.issue
-            first = start(verified, product.name)
+            begin, end = verified.schedule.start(other.id), verified.schedule.start(other.id) + other.issue
+            first = verified.schedule.start(product.id)
             for later in range((begin - first - product.latency) // ii, (end - first) // ii + 1):
                 there = first + later * ii
                 cycles = min(end, there + product.latency) - max(begin, there)
@@ -63,7 +63,7 @@ def unders(verified: VerifiedSchedule, consumer: int) -> tuple[Under, ...]:
 def _own(verified: VerifiedSchedule, consumer: int, kinds: Sequence[OpKind]) -> list[TileOp]:
     """The operations of a consumer's loop of these kinds, in order of their start."""
     own = (op for op in verified.program.loop if op.consumer == consumer and op.kind in kinds)
-    return sorted(own, key=lambda op: (start(verified, op.name), op.name))
+    return sorted(own, key=lambda op: (verified.schedule.start(op.id), op.id))
 
 
 # --- one warpgroup --------------------------------------------------------------------------------------
@@ -120,12 +120,12 @@ def _issued_before(verified: VerifiedSchedule, consumer: int) -> Iterator[str]:
     """Products that are issued again before what reads the last one's result begins."""
     ii, copies = verified.schedule.ii, verified.program.structure.copies
     for product in _own(verified, consumer, (OpKind.MMA,)):
-        edges = [edge for edge in verified.program.edges if edge.source == product.name]
-        readers = [(start(verified, e.target) + e.distance * ii, e.target) for e in edges]
+        edges = [edge for edge in verified.program.edges if edge.source == product.id]
+        readers = [(verified.schedule.start(e.target) + e.distance * ii, e.target) for e in edges]
         if not readers:
             continue
         begin, name = min(readers)
-        later = (begin - start(verified, product.name)) // ii
+        later = (begin - verified.schedule.start(product.id)) // ii
         if later > 0:
             op = verified.program.op(name)
             what = _does(verified, op) if op.kind in _ARITHMETIC else "the slot"
@@ -144,7 +144,7 @@ def _held(verified: VerifiedSchedule, ops: Sequence[TileOp], cycles: Callable[[T
     ii = verified.schedule.ii
     found = [False] * ii
     for op in ops:
-        begin = start(verified, op.name)
+        begin = verified.schedule.start(op.id)
         for cycle in range(begin, begin + min(cycles(op), ii)):
             found[cycle % ii] = True
     return found
@@ -196,7 +196,9 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
 def _apart(verified: VerifiedSchedule) -> str:
     """How far the first products of the consumers are from each other."""
     s, ii = verified.program.structure, verified.schedule.ii
-    firsts = [start(verified, _own(verified, c, (OpKind.MMA,))[0].name) % ii for c in range(s.consumers)]
+    firsts = [
+        verified.schedule.start(_own(verified, c, (OpKind.MMA,))[0].id) % ii for c in range(s.consumers)
+    ]
     gaps = [(later - first) % ii for first, later in itertools.pairwise(firsts)]
     if not any(gaps):
         return "in step"

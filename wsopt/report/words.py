@@ -67,7 +67,7 @@ def unit_words(unit: Unit) -> str:
 
 def operand(op: TileOp) -> str:
     """The tensor, by the name of its stream, or the product that an operation is about; else empty."""
-    return clean(op.name.partition(":")[2].partition("#")[0].partition("@")[0])
+    return "" if op.kind is OpKind.ELEMENTWISE else clean(op.id.subject)
 
 
 def named_ops(verified: VerifiedSchedule) -> tuple[NamedOp, ...]:
@@ -78,9 +78,9 @@ def named_ops(verified: VerifiedSchedule) -> tuple[NamedOp, ...]:
     for op in verified.program.loop:
         letter = _LETTERS[op.kind]
         count[letter] = count.get(letter, 0) + 1
-        placed = verified.schedule.place(op.name)
+        placed = verified.schedule.place(op.id)
         words = _legend(op, verified.program)
-        found.append(NamedOp(f"{letter}{count[letter]}", words, op, placed, stages[op.name]))
+        found.append(NamedOp(f"{letter}{count[letter]}", words, op, placed, stages[str(op.id)]))
     return tuple(found)
 
 
@@ -143,7 +143,7 @@ def _arithmetic(op: TileOp, program: TileProgram) -> str:
 
 
 def _load_words(op: TileOp, program: TileProgram) -> str:
-    value = program.value(op.output or "")
+    value = program.value(op.output)
     shape = "x".join(map(str, value.shape))
     rows = "for all" if value.consumer is None else f"for {_owner(value.consumer, program)}"
     return f"load {operand(op)} {rows}, {shape} {value.dtype.value}{_k_block(op, program)}"
@@ -159,7 +159,7 @@ def does(named: NamedOp, program: TileProgram) -> str:
     when = iteration(named.stage) + _k_block(named.op, program)
     match named.op.kind:
         case OpKind.TMA_LOAD:
-            owner = program.value(named.op.output or "").consumer
+            owner = program.value(named.op.output).consumer
             rows = f" (rows of {_owner(owner, program)})" if owner is not None else ""
             return f"load {operand(named.op)}{rows} for {when}"
         case OpKind.MMA:

@@ -36,11 +36,11 @@ def _last_stage(placed: tuple[PlacedOp, ...]) -> int:
 
 def _under_way(verified: VerifiedSchedule, starts: Mapping[str, int]) -> Iterator[tuple[int, int]]:
     """When each product of a partition is issued, and when something first waits for it."""
-    products = [op.name for op in verified.program.loop if op.kind is OpKind.MMA and op.name in starts]
-    for product in products:
+    own = {op.id: starts[str(op.id)] for op in verified.program.loop if str(op.id) in starts}
+    for product in (op for op in own if op.kind is OpKind.MMA):
         waits = (
-            starts[edge.target] + edge.distance * verified.schedule.ii
+            own[edge.target] + edge.distance * verified.schedule.ii
             for edge in verified.program.edges
-            if edge.source == product and edge.target in starts and edge.target not in products
+            if edge.source == product and edge.target in own and edge.target.kind is not OpKind.MMA
         )
-        yield starts[product], min(waits, default=starts[product])
+        yield own[product], min(waits, default=own[product])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from wsopt.program.ids import OpId
 from wsopt.program.types import Structure
 
 
@@ -33,7 +34,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class PlacedOp:
-    """An operation in the modulo schedule: iteration i of it starts at cycle (i + stage) * II + cycle."""
+    """An operation in the modulo schedule: iteration i of it starts at cycle (i + stage) * II + cycle.
+
+    `op` is the text of the operation's id, as `schedule.json` has it; `TileProgram.named` looks it up.
+    """
 
     op: str
     partition: str
@@ -107,12 +111,18 @@ class Schedule:
         """Slots of a ring; KeyError if there is none of that name."""
         return dict(self.rings)[ring]
 
-    def place(self, op: str) -> PlacedOp:
-        """Where an operation stands; KeyError if the schedule has none of that name."""
+    def place(self, op: OpId) -> PlacedOp:
+        """Where an operation stands; KeyError if the schedule does not have it."""
+        text = str(op)
         for placed in self.placed:
-            if placed.op == op:
+            if placed.op == text:
                 return placed
-        raise KeyError(op)
+        raise KeyError(text)
+
+    def start(self, op: OpId) -> int:
+        """Cycle at which the operation of iteration 0 starts; KeyError if the schedule does not have it."""
+        placed = self.place(op)
+        return placed.stage * self.ii + placed.cycle
 
     def of(self, partition: str, begin: int = 0) -> tuple[PlacedOp, ...]:
         """The operations of a partition on its own clock, in the order in which its thread meets them.

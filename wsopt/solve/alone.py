@@ -37,7 +37,7 @@ def consumers_alone(program: TileProgram) -> TileProgram:
     What the epilogue and the bytes cost is left out too: structures that differ in nothing else are one.
     """
     ops = tuple(op for op in program.loop if op.consumer is not None)
-    names = {op.name for op in ops}
+    names = {op.id for op in ops}
     return replace(
         program,
         structure=replace(program.structure, pieces=1),
@@ -54,7 +54,7 @@ def consumers_alone(program: TileProgram) -> TileProgram:
 def one_consumer(program: TileProgram) -> TileProgram:
     """The first consumer's operations, with the registers that it has beside the others."""
     ops = tuple(op for op in program.loop if op.consumer == 0)
-    names = {op.name for op in ops}
+    names = {op.id for op in ops}
     edges = tuple(e for e in program.edges if e.source in names and e.target in names)
     return replace(program, ops=ops, edges=edges, live=tuple(t for t in program.live if t.consumer == 0))
 
@@ -93,7 +93,7 @@ def _has_schedule(
     m = Model(program, machine, margin, (interval, interval), 2 * _ANCHOR + 1)
     for family in CONSUMER_FAMILIES:
         family(m)
-    first = program.ops[0].name
+    first = program.ops[0].id
     m.cp.add(m.stage[first] == _ANCHOR)
     m.cp.add(m.cycle[first] == 0)
     solver = deterministic(_LIMIT)

@@ -38,7 +38,7 @@ def recurrence(program: TileProgram) -> int:
 
     The loop's recurrences are pairs: a product and the operation that empties its registers for the next.
     """
-    latency = {op.name: op.latency for op in program.loop}
+    latency = {op.id: op.latency for op in program.loop}
     back = [edge for edge in program.edges if edge.distance > 0]
     forward = {(e.source, e.target) for e in program.edges if e.distance == 0}
     bounds = [0]
@@ -59,7 +59,7 @@ def promotion(program: TileProgram) -> int:
     found = [0]
     for add in adds:
         product = products[add.inputs[0]]
-        release = program.op(releases(program, product.name)[0])
+        release = releases(program, product.id)[0]
         found.append(product.copy * product.busy + product.latency + add.issue + release.issue)
     return max(found)
 

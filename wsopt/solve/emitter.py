@@ -13,7 +13,7 @@ def loads_apart(m: Model) -> None:
     """emitter.v1: streamed loads are issued by a partition without tensor-core work."""
     for op in m.program.loop:
         if op.kind is OpKind.TMA_LOAD:
-            m.cp.add(m.on[op.name, f"{PartitionRole.LOADER}0"] == 1)
+            m.cp.add(m.on[op.id, f"{PartitionRole.LOADER}0"] == 1)
 
 
 def slot_in_step(m: Model) -> None:
@@ -45,7 +45,7 @@ def enough_k_iterations(m: Model) -> None:
     for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
         own = [op for op in m.program.loop if op.consumer == consumer]
         for one, other in itertools.permutations(own, 2):
-            m.cp.add(m.start[other.name] < m.start[one.name] + (spare + 1) * m.ii)
+            m.cp.add(m.start[other.id] < m.start[one.id] + (spare + 1) * m.ii)
 
 
 def one_overlap(m: Model) -> None:
@@ -56,7 +56,7 @@ def one_overlap(m: Model) -> None:
     if not m.program.region.body:
         return
     for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
-        own = [op.name for op in m.program.loop if op.consumer == consumer]
+        own = [op.id for op in m.program.loop if op.consumer == consumer]
         for one, other in itertools.permutations(own, 2):
             m.cp.add(m.start[other] < m.start[one] + 2 * m.ii)
 
@@ -84,7 +84,7 @@ def one_program(m: Model) -> None:
             continue
         shift = m.cp.new_int_var(0, m.horizon, f"shift[{consumer}]")
         for first, op in zip(own[0], ops, strict=True):
-            m.cp.add(m.start[op.name] == m.start[first.name] + shift)
+            m.cp.add(m.start[op.id] == m.start[first.id] + shift)
 
 
 def partials_stay(m: Model) -> None:
@@ -99,8 +99,8 @@ def partials_stay(m: Model) -> None:
         own = [op for op in m.program.loop if op.consumer == consumer]
         first = next(op for op in own if op.kind is OpKind.MMA)
         for op in own:
-            m.cp.add(m.start[op.name] >= m.start[first.name])
-            m.cp.add(m.start[op.name] + m.t(op.issue) <= m.start[first.name] + m.ii)
+            m.cp.add(m.start[op.id] >= m.start[first.id])
+            m.cp.add(m.start[op.id] + m.t(op.issue) <= m.start[first.id] + m.ii)
 
 
 def tile_at_once(m: Model) -> None:
@@ -110,5 +110,5 @@ def tile_at_once(m: Model) -> None:
     for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
         own = [op for op in m.program.loop if op.consumer == consumer]
         for op in own:
-            m.cp.add(m.start[op.name] >= m.start[own[0].name])
-            m.cp.add(m.start[op.name] + m.t(op.issue) <= m.start[own[0].name] + m.ii)
+            m.cp.add(m.start[op.id] >= m.start[own[0].id])
+            m.cp.add(m.start[op.id] + m.t(op.issue) <= m.start[own[0].id] + m.ii)

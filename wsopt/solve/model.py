@@ -16,7 +16,8 @@ from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.pace import iteration_pace
 from wsopt.perf.ring import slot_lifetime
-from wsopt.program.program import Live, OpKind, RingPlan, TileOp, TileProgram, Unit
+from wsopt.program.ids import OpId, OpKind
+from wsopt.program.program import Live, RingPlan, TileOp, TileProgram, Unit
 from wsopt.schedule import budget
 from wsopt.solve import emitter
 from wsopt.solve.bound import ii_bounds, max_depth, time_unit
@@ -45,8 +46,8 @@ def _dependences(m: Model) -> None:
 def _circular(m: Model, op: TileOp, size: int, present: cp_model.IntVar | None, what: str) -> list[object]:
     """The interval of an operation and its copy one II later: no-overlap of both is no-overlap modulo II."""
     intervals: list[object] = []
-    for copy, start in enumerate((m.cycle[op.name], m.again[op.name])):
-        name = f"{what}[{op.name}]+{copy}"
+    for copy, start in enumerate((m.cycle[op.id], m.again[op.id])):
+        name = f"{what}[{op.id}]+{copy}"
         if present is None:
             intervals.append(m.cp.new_fixed_size_interval_var(start, size, name))
         else:
@@ -70,11 +71,11 @@ def consumers_in_turn(m: Model) -> None:
     of the gaps between them round the II none is longer than the one from the last to the first: named from
     the consumer after the longest gap on, they hand their slots back sooner.
     """
-    products: dict[int, str] = {}
+    products: dict[int, OpId] = {}
     first = OpKind.ELEMENTWISE if m.program.region.streams_rows else OpKind.MMA
     for op in m.program.loop:
         if op.kind is first and op.consumer is not None:
-            products.setdefault(op.consumer, op.name)
+            products.setdefault(op.consumer, op.id)
     names = [products[consumer] for consumer in sorted(products)]
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[one] <= m.start[other])
@@ -105,7 +106,7 @@ def _issue(m: Model) -> None:
         intervals = [
             interval
             for op in m.program.loop
-            for interval in _circular(m, op, m.t(op.issue), m.on[op.name, name], f"issue@{name}")
+            for interval in _circular(m, op, m.t(op.issue), m.on[op.id, name], f"issue@{name}")
         ]
         m.cp.add_no_overlap(intervals)
 
@@ -129,7 +130,7 @@ def _rings(m: Model) -> None:
                 m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
 
 
-def _refills(m: Model, plan: RingPlan, depth: int) -> Iterator[tuple[cp_model.LinearExprT, str, int]]:
+def _refills(m: Model, plan: RingPlan, depth: int) -> Iterator[tuple[cp_model.LinearExprT, OpId, int]]:
     """When each reader of a slot has handed it back, with each load that fills it next and how many
     iterations later that is.
     """
@@ -163,7 +164,7 @@ def _live_tiles(m: Model) -> None:
     for consumer in sorted({tile.consumer for tile in m.program.live})[:1]:  # the others do the same, later
         lives, demands = [], []
         for tile in (t for t in m.program.live if t.consumer == consumer):
-            name, begin = f"{tile.value}@{consumer}", m.start[tile.maker]
+            name, begin = tile.value, m.start[tile.maker]
             end = m.cp.new_int_var(0, m.horizon, f"end[{name}]")
             for reader in tile.readers:
                 op = m.program.op(reader)

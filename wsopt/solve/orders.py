@@ -12,6 +12,7 @@ from itertools import combinations
 
 from ortools.sat.python import cp_model
 
+from wsopt.program.ids import OpId
 from wsopt.schedule.types import PlacedOp, Schedule
 
 Order = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
@@ -34,8 +35,8 @@ def _pairs(schedule: Schedule) -> Iterator[tuple[PlacedOp, PlacedOp]]:
 def ask_for_another(
     cp: cp_model.CpModel,
     ii: cp_model.IntVar,
-    start: Mapping[str, cp_model.IntVar],
-    on: Mapping[tuple[str, str], cp_model.IntVar],
+    start: Mapping[OpId, cp_model.IntVar],
+    on: Mapping[tuple[OpId, str], cp_model.IntVar],
     schedule: Schedule,
 ) -> None:
     """Rule out this schedule's order, and nothing else.
@@ -44,13 +45,14 @@ def ask_for_another(
     partitions say the order in full: some operation is elsewhere, or some start(b) - start(a) is below
     d * II or not below (d + 1) * II.
     """
-    different = [~on[placed.op, placed.partition] for placed in schedule.placed]
+    ids = {str(one): one for one in start}
+    different = [~on[ids[placed.op], placed.partition] for placed in schedule.placed]
     for a, b in _pairs(schedule):
         apart = (b.stage - a.stage) * schedule.ii + b.cycle - a.cycle
         d = apart // schedule.ii
         name = f"another[{a.op},{b.op}]"
         earlier, later = cp.new_bool_var(f"{name}<{d}"), cp.new_bool_var(f"{name}>{d}")
-        cp.add(start[b.op] - start[a.op] <= d * ii - 1).only_enforce_if(earlier)
-        cp.add(start[b.op] - start[a.op] >= (d + 1) * ii).only_enforce_if(later)
+        cp.add(start[ids[b.op]] - start[ids[a.op]] <= d * ii - 1).only_enforce_if(earlier)
+        cp.add(start[ids[b.op]] - start[ids[a.op]] >= (d + 1) * ii).only_enforce_if(later)
         different += [earlier, later]
     cp.add_bool_or(different)

@@ -29,20 +29,20 @@ def ask_for(m: Model, overlap: Overlap) -> None:
         return
     for product, value in _first_products(m):
         if overlap is Overlap.NEXT_FIRST:
-            m.cp.add(m.start[product.name] + m.ii <= m.start[value.name])
+            m.cp.add(m.start[product.id] + m.ii <= m.start[value.id])
             continue
         for other in m.program.loop:
             if other.consumer == product.consumer and other is not product:
                 ends = other.latency if other.kind is OpKind.MMA else other.issue
-                m.cp.add(m.start[product.name] + m.ii >= m.start[other.name] + m.t(ends))
+                m.cp.add(m.start[product.id] + m.ii >= m.start[other.id] + m.t(ends))
 
 
 def _first_products(m: Model) -> Iterator[tuple[TileOp, TileOp]]:
     """Products that need no value of their K-block, each with a value that is computed from it."""
-    ops = {op.name: op for op in m.program.loop}
+    ops = {op.id: op for op in m.program.loop}
     edges = [(ops[e.source], ops[e.target]) for e in m.program.edges if e.distance == 0]
-    later = {target.name for source, target in edges if source.kind is OpKind.ELEMENTWISE}
+    later = {target.id for source, target in edges if source.kind is OpKind.ELEMENTWISE}
     for source, target in edges:
-        first = source.kind is OpKind.MMA and source.name not in later
+        first = source.kind is OpKind.MMA and source.id not in later
         if first and target.kind is OpKind.ELEMENTWISE:
             yield source, target

@@ -28,10 +28,10 @@ def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
     """The schedule of the values that a solver has found for a model's variables."""
     placed = tuple(
         PlacedOp(
-            op=op.name,
-            partition=next(p for p in m.partitions if solver.value(m.on[op.name, p])),
-            stage=solver.value(m.stage[op.name]),
-            cycle=solver.value(m.cycle[op.name]) * m.unit,
+            op=str(op.id),
+            partition=next(p for p in m.partitions if solver.value(m.on[op.id, p])),
+            stage=solver.value(m.stage[op.id]),
+            cycle=solver.value(m.cycle[op.id]) * m.unit,
         )
         for op in m.program.loop
     )

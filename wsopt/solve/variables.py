@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
+from wsopt.program.ids import OpId, ValueId
 from wsopt.program.program import TileProgram
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 from wsopt.solve.bound import time_unit
@@ -19,7 +20,7 @@ from wsopt.solve.bound import time_unit
 
 @dataclass(slots=True)
 class Model:
-    """The variables of one tile program's model, by operation name. II is of the range `interval`, in cycles."""
+    """The variables of one tile program's model, by operation. II is of the range `interval`, in cycles."""
 
     program: TileProgram
     machine: Machine
@@ -28,15 +29,15 @@ class Model:
     stages: int
     cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
     ii: cp_model.IntVar = field(init=False)
-    stage: dict[str, cp_model.IntVar] = field(default_factory=dict)
-    cycle: dict[str, cp_model.IntVar] = field(default_factory=dict)
-    again: dict[str, cp_model.IntVar] = field(default_factory=dict)
-    start: dict[str, cp_model.IntVar] = field(default_factory=dict)
-    on: dict[tuple[str, str], cp_model.IntVar] = field(default_factory=dict)
+    stage: dict[OpId, cp_model.IntVar] = field(default_factory=dict)
+    cycle: dict[OpId, cp_model.IntVar] = field(default_factory=dict)
+    again: dict[OpId, cp_model.IntVar] = field(default_factory=dict)
+    start: dict[OpId, cp_model.IntVar] = field(default_factory=dict)
+    on: dict[tuple[OpId, str], cp_model.IntVar] = field(default_factory=dict)
     depth: dict[str, cp_model.IntVar] = field(default_factory=dict)
     slots: dict[tuple[str, int], cp_model.IntVar] = field(default_factory=dict)
     buffers: dict[EpilogueBuffers, cp_model.IntVar] = field(default_factory=dict)
-    copied: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    copied: dict[ValueId, cp_model.IntVar] = field(default_factory=dict)
     time: cp_model.LinearExprT = 0
     horizon: int = 0
 
@@ -66,24 +67,24 @@ def variables(m: Model) -> None:
     m.horizon = stages * high
     m.ii = m.cp.new_int_var(low, high, "II")
     for op in m.program.loop:
-        m.stage[op.name] = m.cp.new_int_var(0, stages - 1, f"stage[{op.name}]")
-        m.cycle[op.name] = m.cp.new_int_var(0, high - 1, f"cycle[{op.name}]")
-        m.start[op.name] = m.cp.new_int_var(0, m.horizon, f"start[{op.name}]")
-        m.again[op.name] = m.cp.new_int_var(0, 2 * high, f"cycle+II[{op.name}]")
-        m.cp.add(m.cycle[op.name] < m.ii)
-        m.cp.add(m.again[op.name] == m.cycle[op.name] + m.ii)
+        m.stage[op.id] = m.cp.new_int_var(0, stages - 1, f"stage[{op.id}]")
+        m.cycle[op.id] = m.cp.new_int_var(0, high - 1, f"cycle[{op.id}]")
+        m.start[op.id] = m.cp.new_int_var(0, m.horizon, f"start[{op.id}]")
+        m.again[op.id] = m.cp.new_int_var(0, 2 * high, f"cycle+II[{op.id}]")
+        m.cp.add(m.cycle[op.id] < m.ii)
+        m.cp.add(m.again[op.id] == m.cycle[op.id] + m.ii)
         for k in range(stages):
-            is_k = m.cp.new_bool_var(f"stage[{op.name}]={k}")
-            m.cp.add(m.stage[op.name] == k).only_enforce_if(is_k)
-            m.cp.add(m.stage[op.name] != k).only_enforce_if(~is_k)
-            m.cp.add(m.start[op.name] == k * m.ii + m.cycle[op.name]).only_enforce_if(is_k)
+            is_k = m.cp.new_bool_var(f"stage[{op.id}]={k}")
+            m.cp.add(m.stage[op.id] == k).only_enforce_if(is_k)
+            m.cp.add(m.stage[op.id] != k).only_enforce_if(~is_k)
+            m.cp.add(m.start[op.id] == k * m.ii + m.cycle[op.id]).only_enforce_if(is_k)
 
 
 def placement(m: Model) -> None:
     """Every operation is on exactly one partition; a consumer's own operations are on that consumer."""
     for op in m.program.loop:
         for name in m.partitions:
-            m.on[op.name, name] = m.cp.new_bool_var(f"on[{op.name},{name}]")
-        m.cp.add_exactly_one(m.on[op.name, name] for name in m.partitions)
+            m.on[op.id, name] = m.cp.new_bool_var(f"on[{op.id},{name}]")
+        m.cp.add_exactly_one(m.on[op.id, name] for name in m.partitions)
         if op.consumer is not None:
-            m.cp.add(m.on[op.name, f"{PartitionRole.CONSUMER}{op.consumer}"] == 1)
+            m.cp.add(m.on[op.id, f"{PartitionRole.CONSUMER}{op.consumer}"] == 1)
