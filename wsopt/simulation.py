@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
-from wsopt.emit.product_body import covering_k_blocks
+from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError
 from wsopt.frontend.region import streams_rows
 from wsopt.graph.agreement import Referee, expectations

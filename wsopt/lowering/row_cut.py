@@ -49,13 +49,14 @@ class _RowCut(Cut):
     def consumer_op(
         self, one: OpId, issue: float, latency: float | None = None,
         pipes: tuple[tuple[Unit, int], ...] = (), items: tuple[str, ...] = (),
+        inputs: tuple[ValueId, ...] = (),
     ) -> None:  # fmt: skip
         """Add an operation of a consumer; its result is there when it ends, if no latency is given."""
         cycles = math.ceil(issue)
         late = cycles if latency is None else math.ceil(latency)
         self.ops.append(
             TileOp(
-                one, Placement.LOOP, (), None, one.instance, None, cycles, 0, late, pipes=pipes, items=items
+                one, Placement.LOOP, inputs, None, one.instance, None, cycles, 0, late, pipes=pipes, items=items
             )
         )  # fmt: skip
 
@@ -83,10 +84,10 @@ def _read(cut: _RowCut, consumer: int) -> None:
     one = cut.chain(consumer)[0]
     issue = latency.mbarrier_wait + latency.smem_load + max(cycles, widening)
     pipes = ((Unit.ALU, widening), (Unit.SHARED, cycles))
-    cut.consumer_op(one, issue, pipes=pipes)
+    tiles = tuple(tile_of(cut.region, view, consumer) for view in cut.region.operands)
+    cut.consumer_op(one, issue, pipes=pipes, inputs=tiles)
     release = cut.release("", consumer, latency.mbarrier_arrive)
-    loads = [load_of(tile_of(cut.region, view, consumer)) for view in cut.region.operands]
-    cut.edges += [Edge(load, one, 0) for load in loads] + [Edge(one, release, 0)]
+    cut.edges += [Edge(load_of(tile), one, 0) for tile in tiles] + [Edge(one, release, 0)]
 
 
 def _store(cut: _RowCut, consumer: int) -> None:
