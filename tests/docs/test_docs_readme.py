@@ -1,0 +1,49 @@
+"""What the README shows is what a recorded schedule makes and what was measured."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import draw
+import replay
+import results
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_is_drawn_from_its_schedule() -> None:
+    picture = ROOT / "docs" / "pictures" / "cross_attention.svg"
+    assert picture.read_text(encoding="utf-8") == draw.svg(replay.verified_of("cross_attention"))
+
+
+def test_the_picture_shows_products_that_fill_the_tensor_core() -> None:
+    verified = replay.verified_of("cross_attention")
+    (tensor,) = (row for row in draw.rows(verified) if row.name == "tensor core")
+    (bars,) = tensor.lanes
+    period = draw.INTERVALS * verified.schedule.ii
+    shown = [(max(bar.start, 0), min(bar.end, period)) for bar in bars if bar.start < period]
+    assert sum(end - start for start, end in shown) == period
+
+
+def test_the_lines_are_of_the_kernel_of_the_picture() -> None:
+    (shown,) = re.findall(r"<!-- fmt: off -->\n```python\n(.*?)```", README, re.DOTALL)
+    lines = [line.strip() for line in replay.source_of("cross_attention").splitlines()]
+    assert shown.count("\n") == 5
+    assert shown in "\n".join(lines)
+
+
+def test_the_table_is_what_was_measured() -> None:
+    shown = README.partition("<!-- results -->\n")[2].partition("\n\n")[0].splitlines()
+    assert shown[2:] == results.table()
+
+
+def test_the_table_names_card_versions_and_days() -> None:
+    told = README.partition("<!-- results -->\n")[2].partition("## ")[0]
+    for document in results.documents():
+        versions, machine = dict(document.versions), dict(document.machine)
+        card = f"{machine['device']}, driver {machine['driver']}, "
+        wanted = (card, f"Triton {versions['triton']};", document.date[:10])
+        assert all(words in told for words in wanted), (document.date, wanted)
+        assert f"torch {versions['torch'].partition('+')[0]}," in told
