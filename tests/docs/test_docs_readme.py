@@ -47,3 +47,13 @@ def test_the_table_names_card_versions_and_days() -> None:
         wanted = (card, f"Triton {versions['triton']};", document.date[:10])
         assert all(words in told for words in wanted), (document.date, wanted)
         assert f"torch {versions['torch'].partition('+')[0]}," in told
+
+
+def test_the_lines_of_the_example_are_of_its_kernel() -> None:
+    page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"<!-- kernel -->\n```\n(.*?)```", page, re.DOTALL)
+    lines = replay.source_of("gemm_bias_gelu").splitlines()
+    source = "\n".join(line.strip() for line in lines)
+    assert len(blocks) == 2
+    for block in blocks:
+        assert "\n".join(line.strip() for line in block.splitlines()) in source
