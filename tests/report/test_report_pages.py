@@ -28,7 +28,10 @@ def test_the_words_of_the_readme(solved: tuple[VerifiedSchedule, Certificate]) -
 
 
 @pytest.mark.parametrize("solved", ["gemm_bias_gelu"], indirect=True)
-def test_the_example_that_is_followed_through(solved: tuple[VerifiedSchedule, Certificate]) -> None:
-    blocks, told = shown("docs/how-it-works.md", "inspect"), inspect_text(*solved)
-    assert len(blocks) >= 6
+@pytest.mark.parametrize(("page", "count"), [("how-it-works", 6), ("performance-model", 1)])
+def test_the_example_that_is_followed_through(
+    page: str, count: int, solved: tuple[VerifiedSchedule, Certificate]
+) -> None:
+    blocks, told = shown(f"docs/{page}.md", "inspect"), inspect_text(*solved)
+    assert len(blocks) == count
     assert [block for block in blocks if block not in told] == []
