@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import errors
-import results
+import docs_errors as errors
+import docs_results as results
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "performance-model.md").read_text(encoding="utf-8")

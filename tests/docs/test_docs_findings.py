@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import docs_results as results
 import pytest
-import results
 
 from wsopt.machine import load_machine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pages
+import docs_pages as pages
 import pytest
 
 PAGES = pages.pages()

@@ -1,4 +1,4 @@
-"""How far the model is off, as the committed validations and benchmarks have it: `python tests/docs/errors.py`."""
+"""How far the model is off, by the committed validations and benchmarks: `python tests/docs/docs_errors.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import results
+import docs_results as results
 
 from wsopt.validate.validation import Point, Validation, load_validation
 

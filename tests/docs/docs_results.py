@@ -1,4 +1,4 @@
-"""README's table of results, as the committed benchmarks have it: `python tests/docs/results.py` prints it."""
+"""README's table of results, as the committed benchmarks have it: `python tests/docs/docs_results.py` prints it."""
 
 from __future__ import annotations
 
