@@ -1,4 +1,4 @@
-"""Sees attention in the region that a build records: a softmax of scores between two products, and what bends them.
+"""Recognizes attention in a build's recorded region: a softmax of scores between two products, with masks and biases.
 
 Nothing is known by a name: weights are exponentials of scores, the second product and a sum of the weights are
 carried along the stream together, and after the loop the one is divided by the other.

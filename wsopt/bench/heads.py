@@ -1,4 +1,4 @@
-"""How the axes of an attention's tensors become batch, heads, sequence and head, as libraries want them.
+"""Views of an attention's tensors with the axes batch, heads, sequence and head, as libraries want them.
 
 A region has merged what lies together in memory; here it is taken apart again, so that a library is called with
 the tensors as a person would hand them over: with as many heads as the graph has, shared ones not repeated.

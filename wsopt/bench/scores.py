@@ -62,7 +62,7 @@ def neat(x: float) -> float:
 
 
 def expression(region: RawRegion, name: object, scores: str) -> Term:
-    """What a value of the loop is made of, down to the product `scores`, sources, indices and row values."""
+    """Expression of a loop value in the product `scores`, sources, indices and row values."""
     if not isinstance(name, str):
         assert isinstance(name, int | float)
         return name

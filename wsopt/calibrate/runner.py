@@ -60,7 +60,7 @@ class Runner:
         return float(start.elapsed_time(end))
 
     def _cycles(self, launch: Callable[[], object], blocks: int) -> tuple[torch.Tensor, float]:
-        """What the blocks reported, and milliseconds."""
+        """Launch: the cycles that each block reported, and the milliseconds of all."""
         elapsed = self._time(launch)
         return self._out[:blocks].cpu().to(torch.float64), elapsed
 

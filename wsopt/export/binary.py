@@ -24,7 +24,7 @@ class CubinParameter:
 
 @dataclass(frozen=True, slots=True)
 class MapFacts:
-    """What the compiled kernel expects of a tensor map: the box of one copy, outermost dimension first, the
+    """Tensor map that the compiled kernel expects: the box of one copy, outermost dimension first, the
     swizzle in bytes, and the element type as the driver numbers it (CUtensorMapDataType).
     """
 

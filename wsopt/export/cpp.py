@@ -41,7 +41,7 @@ class CppWriter:
     fields: Mapping[str, str]
 
     def context(self) -> dict[str, Any]:
-        """What the templates ask for."""
+        """Values for the templates, by name."""
         recipe, binary = self.recipe, self.binary
         inputs, outputs = ([self._tensor(one) for one in part] for part in (recipe.inputs, recipe.outputs))
         return {

@@ -27,7 +27,7 @@ ELEMENT_TYPES = {
 
 
 class Content(StrEnum):
-    """What a parameter holds."""
+    """Content of a kernel parameter."""
 
     TENSOR_MAP = "tensor_map"
     EXTENT = "extent"

@@ -32,7 +32,7 @@ def _follows_product(graph: Graph, live: tuple[Node, ...]) -> frozenset[str]:
 
 
 def chained_products(graph: Graph) -> tuple[str, ...]:
-    """The matmuls of an input with what other matmuls feed: those that a loop with values sums up."""
+    """Matmuls with an operand that other matmuls feed: the loop sums them up."""
     live = live_nodes(graph)
     follows = _follows_product(graph, live)
     return tuple(

@@ -93,7 +93,7 @@ def _logical(name: str, symbol: str, numpy: str, doc: str, *operands: str) -> Pr
 
 
 def _turn(name: str) -> Facts:
-    """What is common to functions of an angle, which a kernel has of its own: Triton's need a stack."""
+    """Facts that sine and cosine share. A kernel has its own functions for them: Triton's need a stack."""
     return {"gluon": f"{name}_approx({{0}})", "finite": True, "slope": 1.0, "error": (2.0**-21, 2.0**-20)}
 
 
@@ -196,7 +196,7 @@ T = TypeVar("T")
 
 
 class FromTable(Mapping[str, T], Generic[T]):
-    """What a room says of names: of the primitives by `make`, which gives None for one that does not concern it, and
+    """A room's table by name: an entry of each primitive by `make`, unless that gives None, and
     of `others` as they stand, which take precedence. Primitives come first, and those that are added last.
     """
 

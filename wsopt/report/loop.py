@@ -65,7 +65,7 @@ def _figures(named: NamedOp) -> tuple[str, ...]:
 
 
 def pipeline_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
-    """What every partition does in one pass of the loop, in program order, and around the loop."""
+    """Section on each partition: its operations in one pass of the loop, in program order, and around the loop."""
     lines: list[str] = []
     for partition in verified.schedule.partitions:
         lines += wrapped(f"{partition.name}: {_pass(verified, partition)}", width, hang="  ")

@@ -26,7 +26,7 @@ Section = Callable[[VerifiedSchedule, Certificate, int], list[str]]
 
 
 def program_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
-    """What the kernel computes, on which card, in how many tiles, with how much work a byte."""
+    """Section on the program: card, extents, outputs, tiles, work and arithmetic intensity."""
     program, machine = verified.program, verified.machine
     region = program.region
     dtype = region.operand_dtype.value

@@ -1,4 +1,4 @@
-"""What `wsopt validate-model` writes and reads: candidates, measurements and the finished validation, as JSON.
+"""Files of `wsopt validate-model`: candidates, measurements and the finished validation, as JSON.
 
 The standard library is enough for it, so that the measuring half runs where only torch and triton are.
 """
@@ -72,7 +72,7 @@ class CandidateSet:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What became of one candidate on a GPU; times are of one launch in microseconds.
+    """Result of one candidate on a GPU; times are of one launch in microseconds.
 
     `error` is the worst relative error of its outputs; `in_graph` says that launches were replayed out of a
     CUDA graph. With a `baseline`'s name for `candidate` it is the time of what people use, as a landmark.
@@ -165,7 +165,7 @@ def load_measured(path: Path) -> Measured:
 
 
 def load_json(path: Path, form: str, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """What `read` makes of a file of this format. Raises InputError, saying what is wrong with the file."""
+    """Read a file of this format by `read`. Raises InputError, saying what is wrong with the file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != form:

@@ -1,4 +1,4 @@
-"""What a validation says, for people: a line a graph, the worst predictions with their parts, what is suspect."""
+"""A validation as text: a line for each graph, the worst predictions by parts, and parts that go with errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def graph_cells(graph: GraphTruth) -> list[str]:
 
 
 def shares(point: Point) -> dict[str, float]:
-    """What each part is of a schedule's predicted time; nothing where memory bounds it instead."""
+    """Share of each part in a schedule's predicted cycles."""
     parts = point.candidate.parts
     total = float(parts["cycles"])
     return {name: float(parts[name]) / total for name in PARTS}
