@@ -73,7 +73,7 @@ def _sizes(view: RawView, role: str, shapes: Mapping[str, Shape]) -> Shape:
 
 
 def _counts_rows(found: Attention) -> bool:
-    """Whether a score or a mask depends on which row it is of."""
+    """Whether a score or a mask depends on the row's index."""
     views = found.region.sources.values()
     return any(item.op == "iota_row" for item in found.region.body) or any(ROW in v.roles for v in views)
 

@@ -1,4 +1,4 @@
-"""A kernel compiled for export: its machine code, and what a launch has to know of it."""
+"""A kernel compiled for export: its machine code, and the facts that a launch needs."""
 
 from __future__ import annotations
 

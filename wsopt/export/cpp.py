@@ -1,4 +1,4 @@
-"""The C++ launcher of one kernel: what its templates are filled with, from the recipe and the compiled kernel."""
+"""The C++ launcher of one kernel: values for its templates, from the recipe and the compiled kernel."""
 
 from __future__ import annotations
 

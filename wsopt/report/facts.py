@@ -1,4 +1,4 @@
-"""Figures derived from a verified schedule: rings, budgets by part, time by part, and what limits II.
+"""Figures derived from a verified schedule: rings, budgets by part, time by part, limits of II.
 
 Plain data without words around it, so that every kind of report shows the same figures.
 """

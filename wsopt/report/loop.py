@@ -1,4 +1,4 @@
-"""The streamed loop for people: the chart of one II, each partition's pass in words, the rings."""
+"""Sections on the streamed loop: the chart of one II, each role's pass in words, the rings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of one kernel as plain text: every section of it, from what it computes to why others lost.
+"""The report of one kernel as plain text: every section, from the program to the certificate.
 
 The same schedule gives the same text, byte for byte: no colours, no times of the solve.
 """
