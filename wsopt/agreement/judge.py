@@ -216,7 +216,7 @@ class _Parts:
         return math.sqrt(total / norm) if norm else math.inf if total else 0.0
 
     def said(self, element: int) -> str:
-        """One element in words: where, what it is, what is meant, and how far it may be off."""
+        """One element in words: its place, its value, the expected value, and its bound."""
         found, meant, bound = (
             float(x.reshape(-1)[element])
             for x in (self.actual, self.value, self.allowed + self.rounding + self.flip)

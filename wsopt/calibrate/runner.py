@@ -51,7 +51,7 @@ class Runner:
         return self._launches[probe]
 
     def _time(self, launch: Callable[[], object]) -> float:
-        """Milliseconds of what `launch` puts on the stream; HangError if it does not end."""
+        """Milliseconds of the work that `launch` puts on the stream. Raises HangError if it does not end."""
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         launch()

@@ -247,7 +247,7 @@ def _visit(chain: Chain, node: Node) -> Term:
 
 
 def read_chain(graph: Graph) -> Chain:
-    """A graph with a chain of products as values. Raises LoweringError for what has no place in a loop."""
+    """A graph with a chain of products as values. Raises LoweringError for nodes that have no place in a loop."""
     axes = chain_axes(graph)
     return read_values(axes, chained_products(graph), Role.STREAM)
 

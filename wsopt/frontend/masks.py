@@ -166,7 +166,7 @@ def loop_bounds(flow: Flow) -> tuple[Bound, ...]:
 
 @dataclass(slots=True)
 class _MaskSplitter(Rewriter):
-    """Cuts every choice into one by the loop's bounds and one by what is left of its condition."""
+    """Cuts every choice into one by the loop's bounds and one by the rest of its condition."""
 
     bounds: Bounds = frozenset()
     unmasked: dict[str, Term] = field(default_factory=dict)

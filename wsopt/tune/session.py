@@ -164,7 +164,7 @@ def table(found: Mapping[str, Any], width: int = 100) -> list[str]:
 
 
 def import_races(races: Sequence[Race], database: Database, triton: str) -> str:
-    """Remember races from a file; a line on what they are, for people."""
+    """Remember races from a file; returns a line for people."""
     database.put(races)
     graphs = len({race.graph for race in races})
     cards = ", ".join(sorted({race.card for race in races})) or "no card"

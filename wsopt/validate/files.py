@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One schedule: why it was chosen, what it is, what the model predicts, and of what parts.
+    """One schedule: the reason of its choice, its structure, its predicted time by parts.
 
-    `name` is its folder below the graph's. `structure` has the fields of `tile.types.Structure`; `slots` is
+    `name` is its folder below the graph's. `structure` has the fields of `program.types.Structure`; `slots` is
     the depth that its ring was held to, 0 for as deep as fits, `overlap` what was asked of the order of its K-blocks,
     `store_warps` whether they start its stores. `parts` are `schedule.types.Prediction`'s.
     """
@@ -92,7 +92,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The measurements of one run, and what they were made on."""
+    """The measurements of one run, with card and versions."""
 
     date: str
     card: Mapping[str, Any]

@@ -116,7 +116,7 @@ def _failed_lines(found: Validation) -> list[str]:
 
 
 def point_lines(point: Point) -> list[str]:
-    """One schedule in two lines: what it is, and what its prediction is made of."""
+    """One schedule in two lines: its structure and times, and the parts of its prediction."""
     one, parts = point.candidate, point.candidate.parts
     cycles_us = float(parts["sm_us"]) / float(parts["cycles"])
     made_of = ", ".join(f"{name} {float(parts[name]) * cycles_us:.1f}" for name in PARTS)
