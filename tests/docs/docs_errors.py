@@ -57,7 +57,7 @@ def _line(name: str, errors: Sequence[float]) -> str:
     worst = max(errors, key=abs)
     return (
         f"| {name} | {len(errors)} | {statistics.mean(map(abs, errors)):.1%} | "
-        f"{statistics.mean(errors):+.1%} | {worst:+.1%} |"
+        f"{round(statistics.mean(errors), 3) + 0.0:+.1%} | {worst:+.1%} |"
     )
 
 
