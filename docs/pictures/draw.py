@@ -2,8 +2,9 @@
 
 A row for each warp group and one for the tensor core, some initiation intervals long, in the steady state. Bars are
 to scale, from the schedule that the solver finds for the graph; the number on a bar is the K-block that it works on.
-A bar lasts until the operation's result is there, or until the next bar of its lane begins. Slots that are handed
-back take a few cycles and are left out. Colours are readable on light and on dark pages.
+A bar lasts until the operation's result is there; those of products and of arithmetic end where the next of the same
+warp group begins. Slots that are handed back take a few cycles and are left out. Colours are readable on light and on
+dark pages.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def rows(verified: VerifiedSchedule) -> tuple[Row, ...]:
 def _partition_row(partition: Partition, ops: Sequence[NamedOp], verified: VerifiedSchedule) -> Row:
     own = [one for one in ops if one.placed.partition == partition.name]
     lanes = (
-        _bars(own, "copy", verified),
-        _bars(own, "product", verified),
-        _bars(own, "arithmetic", verified),
+        *_side_by_side(_bars(own, "copy", verified)),
+        _in_order(_bars(own, "product", verified)),
+        _in_order(_bars(own, "arithmetic", verified)),
     )
     return Row(_role_words(partition), tuple(lane for lane in lanes if lane))
 
@@ -102,9 +103,21 @@ _KINDS = {
 }
 
 
-def _bars(own: Sequence[NamedOp], kind: str, verified: VerifiedSchedule) -> tuple[Bar, ...]:
+def _bars(own: Sequence[NamedOp], kind: str, verified: VerifiedSchedule) -> list[Bar]:
     drawn = (one for one in own if _KINDS.get(one.op.kind) == kind)
-    return _in_order([bar for one in drawn for bar in _repeated(one, one.op.latency, kind, verified)])
+    return [bar for one in drawn for bar in _repeated(one, one.op.latency, kind, verified)]
+
+
+def _side_by_side(bars: Sequence[Bar]) -> tuple[tuple[Bar, ...], ...]:
+    """Lanes for bars that overlap: each bar is in the first lane whose bars have ended."""
+    lanes: list[list[Bar]] = []
+    for bar in sorted(bars, key=lambda bar: bar.start):
+        lane = next((lane for lane in lanes if lane[-1].end <= bar.start), None)
+        if lane is None:
+            lanes.append([bar])
+        else:
+            lane.append(bar)
+    return tuple(map(tuple, lanes))
 
 
 def _in_order(bars: Sequence[Bar]) -> tuple[Bar, ...]:
@@ -123,21 +136,24 @@ def _repeated(named: NamedOp, cycles: int, kind: str, verified: VerifiedSchedule
         iteration = first + interval - named.placed.stage
         if start + cycles > 0:
             number = iteration * schedule.structure.copies + named.op.copy
-            yield Bar(f"{words} {number}", start, start + cycles, kind)
+            yield Bar(words.format(number), start, start + cycles, kind)
 
 
 def _words(named: NamedOp, verified: VerifiedSchedule) -> str:
-    """What an operation is, in a word or two, by the names of the graph."""
+    """What an operation is, in a word or two, by the names of the graph; {} is for the number of the K-block."""
     op = named.op
     match op.kind:
         case OpKind.RESCALE:
-            return "rescale"
+            return "rescale {}"
         case OpKind.ELEMENTWISE:
-            return _arithmetic_words(op.items, verified)
+            return _arithmetic_words(op.items, verified) + " {}"
         case OpKind.ACCUMULATE:
-            return "add sums"
+            return "add sums {}"
+        case OpKind.TMA_LOAD:
+            owner = verified.program.value(op.output).consumer if op.output else None
+            return operand(op) + (" {}" if owner is None else f" {{}} for warpgroup {owner}")
         case _:
-            return operand(op)
+            return operand(op) + " {}"
 
 
 def _arithmetic_words(items: Sequence[str], verified: VerifiedSchedule) -> str:

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import docs_results as results
 import draw
+import pytest
 import replay
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_picture_is_drawn_from_its_schedule() -> None:
-    picture = ROOT / "docs" / "pictures" / "cross_attention.svg"
-    assert picture.read_text(encoding="utf-8") == draw.svg(replay.verified_of("cross_attention"))
+@pytest.mark.parametrize(
+    "picture", sorted((ROOT / "docs" / "pictures").glob("*.svg")), ids=lambda path: path.stem
+)
+def test_a_picture_is_drawn_from_its_schedule(picture: Path) -> None:
+    assert picture.read_text(encoding="utf-8") == draw.svg(replay.verified_of(picture.stem))
 
 
 def test_the_picture_shows_products_that_fill_the_tensor_core() -> None:
