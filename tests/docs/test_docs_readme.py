@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import docs_results as results
 import draw
 import pytest
 import replay
+
+from wsopt.graph.parse import parse_graph
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -60,3 +63,15 @@ def test_the_lines_of_the_example_are_of_its_kernel() -> None:
     assert len(blocks) == 2
     for block in blocks:
         assert "\n".join(line.strip() for line in block.splitlines()) in source
+
+
+def test_its_graph_is_the_same_as_json_and_in_python() -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
+    (lines,) = re.findall(r"```python\n(import wsopt\n.*?)build = wsopt\.compile\(", README, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(lines, "README.md", "exec"), names)  # the README's own lines
+    written, built = parse_graph(text, "README.md"), names["g"].build()
+    assert (written.name, written.inputs) == (built.name, built.inputs)
+    assert [(node.op, node.attrs, node.type) for node in written.nodes] == [
+        (node.op, node.attrs, node.type) for node in built.nodes
+    ]
