@@ -74,7 +74,7 @@ class Simulation:
         return self.worst.error
 
     def summary(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The simulation as `--json` prints it."""
         lines = {"run": self.lines_run, "of": self.lines}
         return {"seeds": self.seeds, **self.worst.figures, "lines": lines}
 

@@ -1,4 +1,4 @@
-"""Regions as frozen data: what of a graph becomes one kernel, before it is cut to tiles.
+"""Regions as frozen data: the part of a graph that becomes one kernel, before it is cut to tiles.
 
 A region has axes, each with a role; views of the graph's tensors along them; the products, reductions and scalar
 statements of its streamed loop; and what follows them.
@@ -16,7 +16,7 @@ Scalar = int | float
 
 
 class Role(StrEnum):
-    """What an axis is to the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
+    """Role of an axis in the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
     held whole (inner: what a product in the loop contracts that does not stream).
 
     `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys.
@@ -114,7 +114,7 @@ class Reduction:
 
 
 class End(StrEnum):
-    """What keeps a loop's values from counting what K-blocks hold beyond the end of the streamed axis."""
+    """How a loop leaves out elements of K-blocks beyond the end of the streamed axis."""
 
     NOTHING = "nothing"
     """It would not count: zeros add nothing to the loop's sums."""
@@ -159,7 +159,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an input's dimension has left at run time when `divisor` elements of it are split off inside."""
+    """Run-time extent of an axis: an input's dimension divided by the `divisor` elements of its inner axes."""
 
     tensor: str
     dim: int

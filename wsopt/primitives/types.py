@@ -1,4 +1,4 @@
-"""What is known of a scalar primitive: its cost, its text in Gluon and torch, its meaning in NumPy, its facts."""
+"""The record of a scalar primitive: its cost, its text in Gluon and torch, its meaning in NumPy, its facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAN_RULE = "tl.PropagateNan.ALL"
 
 
 class Family(enum.Enum):
-    """What types a primitive takes and gives."""
+    """Types of a primitive's operands and result."""
 
     ARITHMETIC = "i32 where all operands are whole numbers, else f32"
     REAL = "f32"
