@@ -11,7 +11,6 @@ from tile_graphs import Body, extents, region_of
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import FULL, Reduction, Role, Statement
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
 from wsopt.lowering.lower import lower
@@ -22,6 +21,8 @@ from wsopt.program.reduced import reduced
 from wsopt.program.row_layout import RowLayout, row_layout
 from wsopt.program.structures import structures
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import FULL, Role
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
 CUT = Structure(4, 512, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)

@@ -8,13 +8,15 @@ import pytest
 from attention_graphs import attention
 
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import Reduction, Region, Role, Statement
+from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.machine import Machine
 from wsopt.perf.k_block_costs import phase_cycles
 from wsopt.perf.lanes import lane_sums, saved_cycles
 from wsopt.program.steps import BEFORE
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import Role
 
 CUT = Structure(64, 64, 64, 1, 4, Sharing.ROWS, False, False, 1, 1)
 

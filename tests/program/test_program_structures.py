@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from tile_graphs import extents, gated, plain, product, region_of
 
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.lower import lower
@@ -18,6 +18,7 @@ from wsopt.machine import Machine
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.structures import column_role, row_role, structures
 from wsopt.program.types import Placement, Sharing, Space, Structure
+from wsopt.tensors.views import Role
 
 
 def residual(m: int, n: int, k: int) -> Region:

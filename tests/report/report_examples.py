@@ -6,7 +6,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from wsopt.frontend.types import Contraction, Output, Region, Role, View
+from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.types import DType
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
@@ -16,6 +16,7 @@ from wsopt.program.types import Placement, Sharing, Space, Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Prediction, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
+from wsopt.tensors.views import Output, Role, View
 
 GOLDENS = Path(__file__).parent / "goldens"
 _NAMES = {Role.ROW: 0, Role.COLUMN: 1, Role.STREAM: 2}

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from wsopt.frontend.types import Region, View
+from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, Live, TileOp, Unit, Value
 from wsopt.program.types import Placement, Space, Structure
+from wsopt.tensors.views import View
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from wsopt.frontend.types import K_BLOCK, Reduction, Region, Role, View
+from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import Cut, load_of, tile_of
 from wsopt.machine.types import Machine
@@ -20,6 +20,8 @@ from wsopt.program.ranges import k_iteration_counts, longest_last, own_k_iterati
 from wsopt.program.steps import BEFORE, Step, StepKind, arguments, spans_of, steps, streamed
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
 from wsopt.program.types import Placement, Space, Structure
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import K_BLOCK, Role, View
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from wsopt.frontend.types import Contraction, Region, Role, View
+from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import Cut, load_of, tile_of
 from wsopt.lowering.k_block import lower_k_blocks
@@ -20,6 +20,7 @@ from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, RingPlan, TileOp, TileProgram, Unit, Value
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Placement, Sharing, Space, Structure
+from wsopt.tensors.views import Role, View
 
 
 def _load(cut: Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:

@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
-from wsopt.frontend.types import Reduction, Region, Role, View
+from wsopt.frontend.types import Region
 from wsopt.lowering.cut import Cut, load_of, tile_of
 from wsopt.machine.types import Machine
 from wsopt.perf import costs, row_costs
@@ -18,6 +18,8 @@ from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, EpilogueCost, Live, RingPlan, TileOp, TileProgram, Unit
 from wsopt.program.row_layout import thread_registers
 from wsopt.program.types import Placement, Structure
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import Role, View
 
 
 @dataclass(slots=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 
-from wsopt.frontend.types import K_BLOCK, Reduction, Region
+from wsopt.frontend.types import Region
 from wsopt.machine.cost import InstructionMix, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.perf.pipes import PIPES, statement_mix
 from wsopt.program.beside import k_block_layout, views_read
 from wsopt.program.program import Unit
 from wsopt.program.types import Structure
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import K_BLOCK
 
 _WIDENING = InstructionMix({"logic": 1})
 """A 16-bit number in a register of its own, as f32: a shift, a mask or a permutation."""

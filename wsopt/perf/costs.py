@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from wsopt.frontend.types import FULL, Reduction, Region, Role, View
+from wsopt.frontend.types import Region
 from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
@@ -17,6 +17,8 @@ from wsopt.program.program import EpilogueCost
 from wsopt.program.staging import lent_bytes, staged_bytes
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Structure
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import FULL, Role, View
 
 _SWIZZLE_BYTES = 128
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from wsopt.frontend.extents import pow2
-from wsopt.frontend.types import K_BLOCK, Reduction, Region, Role, Source, Statement
+from wsopt.frontend.types import Region
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.perf.lanes import lane_sums, saved_cycles
@@ -17,6 +17,8 @@ from wsopt.perf.pipes import element_mix, pipe_cycles
 from wsopt.program.program import Unit
 from wsopt.program.steps import BodyItem, arguments
 from wsopt.program.types import Structure
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import K_BLOCK, Role, Source
 
 
 def inner_extent(region: Region, machine: Machine) -> int:

@@ -6,10 +6,11 @@ itself; only its result has to be put together. That leaves two exchanges, one w
 
 from __future__ import annotations
 
-from wsopt.frontend.types import Reduction, Region
+from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.program.steps import BEFORE, arguments
 from wsopt.program.types import Structure
+from wsopt.tensors.statements import Reduction
 
 QUAD_COLUMNS = 8
 """Columns of a run in which each of the four threads that share a row has two."""

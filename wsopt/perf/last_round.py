@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import side_lines
 from wsopt.perf.pace import Demand, k_block_demand
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Structure
+from wsopt.tensors.views import Role
 
 
 def last_demand(region: Region, s: Structure, machine: Machine) -> Demand:

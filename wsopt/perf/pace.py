@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import (
     epilogue_cost,
@@ -23,6 +23,7 @@ from wsopt.perf.stream import stream_pace
 from wsopt.program.program import TileProgram
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.views import Role
 
 _CLOCK_STEPS = 12
 _PACE_STEPS = 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from wsopt.frontend.types import FULL, Reduction, Region, Role, Statement
+from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.perf import costs
@@ -17,6 +17,8 @@ from wsopt.program.program import Unit
 from wsopt.program.row_layout import RowLayout, row_layout
 from wsopt.program.steps import arguments
 from wsopt.program.types import Structure
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import FULL, Role
 
 RowItem = Statement | Reduction
 _MEASURED_EXCHANGES = 2

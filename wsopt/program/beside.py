@@ -7,10 +7,11 @@ rows.
 from __future__ import annotations
 
 from wsopt.errors import LoweringError
-from wsopt.frontend.types import Region, Role, View
+from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import ACCESS_BITS, RowLayout
 from wsopt.program.types import Structure
+from wsopt.tensors.views import Role, View
 
 
 def check_beside(region: Region) -> None:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.extents import pow2
-from wsopt.frontend.types import Region, Role, View
+from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.views import Role, View
 
 ACCESS_BITS = 128
 """Bits that a thread's widest access to shared memory moves."""

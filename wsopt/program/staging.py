@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from wsopt.frontend.types import Region, Role, View
+from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.program.types import Structure
+from wsopt.tensors.views import Role, View
 
 Kind = tuple[DType, tuple[Role, ...]]
 """What makes pieces of two tensors alike: element type and order of axes, and so box, layout and bytes."""

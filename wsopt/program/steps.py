@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wsopt.frontend.types import FULL, K_BLOCK, Contraction, Reduction, Region, Role, Statement, View
+from wsopt.frontend.types import Contraction, Region
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import FULL, K_BLOCK, Role, View
 
 BodyItem = Statement | Reduction | Contraction
 BEFORE = ".before"

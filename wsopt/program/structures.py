@@ -13,11 +13,12 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.row_products import check_whole_rows
-from wsopt.frontend.types import FULL, K_BLOCK, Region, Role, View
+from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.program.beside import check_beside
 from wsopt.program.row_layout import check_rows, row_structures
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.views import FULL, K_BLOCK, Role, View
 
 _CONSUMER_ROWS = (64, 128)
 _CONSUMERS = (1, 2, 3)

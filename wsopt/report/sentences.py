@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wsopt.frontend.types import Reduction
 from wsopt.perf.stream import bytes_on_the_way, stream_pace
 from wsopt.program.program import OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
@@ -22,6 +21,7 @@ from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
+from wsopt.tensors.statements import Reduction
 
 _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.program.program import TileProgram
 from wsopt.report.budgets import memory_section, register_section
 from wsopt.report.facts import structure_fields
@@ -18,6 +18,7 @@ from wsopt.report.outcome import binding_section, certificate_section, time_sect
 from wsopt.report.sentences import words_section
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.views import Role
 
 MIN_WIDTH = 90
 """A narrower report is written at this width: its chart and tables would not be readable."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from wsopt.frontend.types import Reduction
 from wsopt.program.program import OpKind, TileOp, TileProgram, Unit
 from wsopt.program.types import Sharing
 from wsopt.report.layout import clean
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.statements import Reduction
 
 _LETTERS = {
     OpKind.TMA_LOAD: "L",
