@@ -14,9 +14,9 @@ from wsopt.frontend.types import Contraction
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.program.program import OpKind
-from wsopt.program.structures import structures
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import Role, View

@@ -27,7 +27,7 @@ from wsopt.emit.staging import StagedOutput
 from wsopt.emit.tensors import GLUON, Box, coordinates, tile_view, zero
 from wsopt.frontend.types import FULL, Output, Reduction, Role, Scalar, Source, Statement
 from wsopt.graph.types import DType
-from wsopt.program.structures import column_role, row_role
+from wsopt.program.types import column_role, row_role
 from wsopt.schedule.verified import VerifiedSchedule
 
 

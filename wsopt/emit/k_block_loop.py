@@ -86,7 +86,7 @@ class _Unroller:
             case OpKind.ELEMENTWISE:
                 yield from self._phase(slot.op, iteration, offset)
             case OpKind.RESCALE:
-                sums = slot.op.items[0]
+                sums = slot.op.makes[0]
                 if iteration > 0:
                     yield from self._wait(sums, iteration - 1)
                 yield from self.writer.rescale(sums, self._age_of(iteration))
@@ -94,7 +94,7 @@ class _Unroller:
                 raise AssertionError(f"{slot.op.kind} is not a consumer's")
 
     def _product(self, op: TileOp, iteration: int, offset: int) -> Iterator[Instruction]:
-        name = op.items[0]
+        name = op.makes[0]
         product = self.writer.product(name)
         tile = op.inputs[1].subject
         ring = self.operands.rings[tile]
@@ -112,12 +112,12 @@ class _Unroller:
         self._count((name,))
 
     def _phase(self, op: TileOp, iteration: int, offset: int) -> Iterator[Instruction]:
-        for name in self.writer.products_read(op.items):
+        for name in self.writer.products_read(op.makes):
             yield from self._wait(name, iteration)
-        for name in self.writer.products_fed(op.items):
+        for name in self.writer.products_fed(op.makes):
             if iteration > 0:  # it reads its operand's registers until it ends
                 yield from self._wait(name, iteration - 1)
-        yield from self._keep(self.writer.left_over(op.items), iteration)
+        yield from self._keep(self.writer.left_over(op.makes), iteration)
         step = step_expression(offset)
         tiles = {}
         for tile in (value.subject for value in op.inputs):
@@ -125,8 +125,8 @@ class _Unroller:
             depth = self.operands.depths[ring]
             yield WaitFull(ring, step, depth)
             tiles[tile] = self.operands.tiles[tile].format(slot=f"{step} % {depth}")
-        yield from self.writer.phase(op.items, self._age_of(iteration), step, tiles, masked=self.masked)
-        self._count(op.items)
+        yield from self.writer.phase(op.makes, self._age_of(iteration), step, tiles, masked=self.masked)
+        self._count(op.makes)
 
     def _keep(self, names: tuple[str, ...], iteration: int) -> Iterator[Instruction]:
         """Put what will be made again under the name of its next age, where a reader is still to come."""
@@ -142,7 +142,7 @@ class _Unroller:
 
     def _reach(self, name: str) -> int:
         """How many times a value is made again before its last reader has come."""
-        places = {item: (slot.stage, place) for place, slot in enumerate(self.order) for item in slot.op.items
+        places = {item: (slot.stage, place) for place, slot in enumerate(self.order) for item in slot.op.makes
                   if slot.op.kind is not OpKind.RESCALE}  # fmt: skip
         stage, place = places[name]
         ages = [0]
@@ -160,7 +160,7 @@ class _Unroller:
         return lambda name: max(0, self.made.get(name, 0) - 1 - iteration)
 
     def _awaited(self, values: tuple[ValueId, ...], iteration: int) -> Iterator[Instruction]:
-        names = {slot.op.output: slot.op.items[0] for slot in self.order if slot.op.kind is OpKind.MMA}
+        names = {slot.op.output: slot.op.makes[0] for slot in self.order if slot.op.kind is OpKind.MMA}
         places = [self._place(names[value], iteration) for value in values if value in names]
         if places:
             yield from self._wait_for(max(places))
@@ -234,5 +234,5 @@ def older_values(
 ) -> tuple[str, ...]:
     """The values that the scheduled loop keeps under an older name, and that are there before it begins."""
     unroller = _Unroller(_order(verified, overlapped=True), operands, writer, _UNROLLED, masked=False)
-    items = [item for slot in unroller.order if slot.op.kind is not OpKind.RESCALE for item in slot.op.items]
+    items = [item for slot in unroller.order if slot.op.kind is not OpKind.RESCALE for item in slot.op.makes]
     return tuple(dict.fromkeys(item for item in items if unroller.keeps(item)))

@@ -15,8 +15,7 @@ from wsopt.emit.plan import KernelPlan, RingBuffer
 from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
 from wsopt.frontend.types import FULL, Bound, Reduction, Role, View
 from wsopt.graph.types import DType
-from wsopt.perf.k_block_costs import inner_extent
-from wsopt.perf.lanes import lane_sums
+from wsopt.lowering.steps import inner_extent
 from wsopt.program.live_loops import LiveLoops, live_loops
 from wsopt.program.ranges import is_end, k_iteration_counts, longest_last, splits
 from wsopt.program.steps import arguments
@@ -127,7 +126,7 @@ class KBlockPlan(KernelPlan):
 
     def writer(self) -> KBlockWriter:
         """The writer of the loop's arithmetic."""
-        apart = lane_sums(self.program.region, self.s, self.verified.machine)
+        apart = self.program.lane_sums
         return KBlockWriter(self.program.region, self.s, self.names, apart, self._loop_sources())
 
     def _loop_sources(self) -> dict[str, Operand]:

@@ -63,11 +63,11 @@ class KBlockWriter:
     def reads(self, op: TileOp) -> set[str]:
         """The loop's values that an operation reads from others."""
         if op.kind is OpKind.RESCALE:
-            return {self.product(op.items[0]).rescale or ""}
+            return {self.product(op.makes[0]).rescale or ""}
         if op.kind is OpKind.MMA:
-            left = self.product(op.items[0]).left
+            left = self.product(op.makes[0]).left
             return {left} if isinstance(left, str) else set()
-        return {a for item in op.items for a in arguments(self._item(item)) if a not in op.items}
+        return {a for item in op.makes for a in arguments(self._item(item)) if a not in op.makes}
 
     def products_read(self, items: tuple[str, ...]) -> tuple[str, ...]:
         """The products whose results a phase reads."""

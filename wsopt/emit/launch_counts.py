@@ -15,7 +15,7 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import BLOCKS, PROCESSORS, Check, Message, Relation
 from wsopt.emit.rows_plan import RowsPlan
 from wsopt.frontend.types import Role
-from wsopt.perf.k_block_costs import inner_extent
+from wsopt.lowering.steps import inner_extent
 
 _SIGNS = {Relation.EQUAL: "==", Relation.AT_LEAST: ">=", Relation.AT_MOST: "<="}
 

@@ -20,14 +20,11 @@ from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
 from wsopt.frontend.types import FULL, Role, View
 from wsopt.graph.types import DType
-from wsopt.lowering.cut import tile_of
 from wsopt.perf.epilogue import Refill, refill
 from wsopt.perf.stores import tile_stores
-from wsopt.program.beside import views_read
 from wsopt.program.ids import ValueId, ValueKind
 from wsopt.program.program import TileProgram
-from wsopt.program.structures import column_role, row_role
-from wsopt.program.types import Sharing, Space, Structure
+from wsopt.program.types import Sharing, Space, Structure, column_role, row_role
 from wsopt.schedule.verified import VerifiedSchedule
 
 
@@ -174,6 +171,9 @@ class KernelPlan:
                 found[value.id] = self.names(str(value.id), wish)
         return found
 
+    def _tile(self, view: View, consumer: int | None, copy: int) -> ValueId:
+        return ValueId(ValueKind.TILE, self.program.region.operand_name(view), consumer, copy)
+
     def operands(self) -> Operands:
         """Expressions of the streamed loop for the consumer numbered `index`."""
         tiles, tails, cuts = {}, {}, {}
@@ -183,7 +183,7 @@ class KernelPlan:
             place = "{slot}" if ring.per_slot == 1 else f"({{slot}}) * {ring.per_slot} + index"
             text = tile_view(f"{ring.name}.index({place})", ring.box, rows if along_rows else Role.STREAM)
             for copy in range(self.s.copies):
-                tile = tile_of(self.program.region, ring.box.view, 0 if along_rows else None, copy)
+                tile = self._tile(ring.box.view, 0 if along_rows else None, copy)
                 streamed = int(along_rows)
                 tiles[tile] = text
                 cuts[tile] = f"{text}.slice({{first}}, {{length}}, dim={streamed})"
@@ -191,8 +191,8 @@ class KernelPlan:
                     tails[tile] = f"{text}.slice(0, TAIL, dim={streamed})"
 
         def beside(slot: str, copy: int) -> tuple[Instruction, ...]:
-            views = views_read(self.program.region)
-            read = {view: tiles[tile_of(self.program.region, view, 0, copy)] for view in views}
+            views = dict.fromkeys(tile.view for tile in self.program.region.tiles)
+            read = {view: tiles[self._tile(view, 0, copy)] for view in views}
             return self.beside().k_block({view: tile.format(slot=slot) for view, tile in read.items()})
 
         least = self.verified.machine.mma_k_bytes * 8 // self.program.region.operand_dtype.bits

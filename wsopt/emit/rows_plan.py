@@ -23,7 +23,7 @@ from wsopt.emit.staging import Pool
 from wsopt.emit.tensors import GLUON, Box, coordinates
 from wsopt.frontend.types import Output, Role, Source, View
 from wsopt.graph.types import DType
-from wsopt.program.row_layout import RowLayout, row_layout
+from wsopt.program.row_layout import RowLayout, row_layout, widest_bits
 
 
 @dataclass(slots=True)
@@ -78,7 +78,9 @@ class RowsPlan(KernelPlan):
     def layout(self) -> RowLayout:
         """How a tile lies in a consumer's registers."""
         s = self.s
-        return row_layout(self.program.region, s.rows, s.columns, s.consumer_warps, self.verified.machine)
+        region = self.program.region
+        bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
+        return row_layout(bits, s.rows, s.columns, s.consumer_warps, self.verified.machine)
 
     def _row_box(self, kind: str, wish: str, view: View) -> Box:
         """The box of a consumer's rows. Where it can be one copy, its rows are folded into parts."""

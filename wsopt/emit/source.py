@@ -25,10 +25,10 @@ from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.rows_source import rows_constants, rows_context
 from wsopt.emit.tensors import TORCH, Box
 from wsopt.frontend.types import K_BLOCK, Output, Role
-from wsopt.perf.costs import mma_instructions
-from wsopt.perf.k_block_costs import inner_extent, product_instructions
-from wsopt.program.beside import k_block_layout
+from wsopt.lowering.steps import inner_extent
+from wsopt.perf.costs import mma_instructions, product_instructions
 from wsopt.program.program import OpKind
+from wsopt.program.row_layout import k_block_layout, widest_bits
 from wsopt.runtime.text import launcher_text
 from wsopt.schedule.verified import VerifiedSchedule
 
@@ -138,7 +138,8 @@ def _constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
     if plan.program.region.whole_rows:
         found.append(("ROW_LENGTH", str(plan.program.region.extent(Role.COLUMN)), "elements of a row"))
     if plan.program.region.beside:
-        layout = k_block_layout(plan.program.region, s, plan.verified.machine).text()
+        bits = widest_bits(tile.view for tile in plan.program.region.tiles)
+        layout = k_block_layout(bits, s, plan.verified.machine).text()
         found.append(
             ("K_BLOCK_LAYOUT", layout, "how a K-block lies in a consumer's registers, beside the products")
         )
@@ -356,10 +357,10 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     steady = loop.steady * (1 + pauses)
     products = [one for one in (*loop.prologue, *steady, *loop.drain) if isinstance(one, Mma)]
     region, s = plan.program.region, plan.s
-    whole = mma_instructions(region, s, verified.machine)
+    whole = mma_instructions(region.operand_dtype, s, verified.machine)
     count = sum(whole * (one.part or s.depth) // s.depth for one in products)
     if s.tail:  # each product meets the last K-block once
-        short = mma_instructions(region, replace(s, depth=s.tail), verified.machine)
+        short = mma_instructions(region.operand_dtype, replace(s, depth=s.tail), verified.machine)
         count -= (whole - short) * sum(op.kind is OpKind.MMA and op.consumer == 0 for op in plan.program.loop)
     return count * s.consumers
 
@@ -376,5 +377,7 @@ def _k_block_wgmma(plan: KBlockPlan) -> int:
         for one in (*loop.prologue, *loop.steady, *loop.drain):
             if isinstance(one, Mma):
                 product = next(c for c in region.contractions if plan.writer().name(c.name) == one.target)
-                count += product_instructions(s.rows, deep[product.name], region, machine) // groups
+                count += (
+                    product_instructions(s.rows, deep[product.name], region.operand_dtype, machine) // groups
+                )
     return count * s.consumers

@@ -29,8 +29,7 @@ from wsopt.program.reduced_graph import (
     parse_derived,
     shared_axes,
 )
-from wsopt.program.structures import column_role, row_role
-from wsopt.program.types import Structure
+from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.views import Role
 
 _SHORTEST = 8

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsopt.perf.stream import bytes_on_the_way, stream_pace
-from wsopt.program.program import OpKind, TileOp, Unit
+from wsopt.program.program import Iteration, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import structure_fields, tile_epilogue, unit_load
 from wsopt.report.layout import clean, joined, percent, wrapped
@@ -75,15 +75,9 @@ def _does(verified: VerifiedSchedule, op: TileOp) -> str:
         return f"the rescaling of {operand(op)}"
     if op.kind is OpKind.ACCUMULATE:
         return f"the adding up of {operand(op)}"
-    region = verified.program.region
-    items = (*region.body, *region.beside, *region.statements)
-    kinds = {item.name: item.kind for item in items if isinstance(item, Reduction)}
-    found = [
-        f"the row {'maximum' if kinds[name] == 'max' else 'sum'} of {_node(name)}"
-        for name in op.items
-        if name in kinds
-    ]
-    return joined(found) if found else f"the arithmetic of {_node(op.items[-1]) if op.items else operand(op)}"
+    reductions = (item for item in op.items if isinstance(item, Reduction))
+    found = [f"the row {'maximum' if i.kind == 'max' else 'sum'} of {_node(i.name)}" for i in reductions]
+    return joined(found) or f"the arithmetic of {_node(op.items[-1].name) if op.items else operand(op)}"
 
 
 def _node(name: str) -> str:
@@ -236,7 +230,7 @@ def _on_the_way(verified: VerifiedSchedule, depth: int) -> Iterator[str]:
 
 def sentences(verified: VerifiedSchedule) -> tuple[str, ...]:
     """What a schedule does. Consumers that do the same are told of once."""
-    if verified.program.region.streams_rows:
+    if verified.program.iteration is Iteration.TILE:
         return _streamed(verified)
     told: dict[tuple[str, ...], list[int]] = {}
     for consumer in sorted({op.consumer for op in verified.program.loop if op.consumer is not None}):
