@@ -125,8 +125,12 @@ class Contest:
         """Search without what was rejected, and ask the compiler about each schedule found."""
         self.rounds += 1
         # What the compiler makes of a loop that computes values does not depend on what follows it.
-        rejected = [a for a in self.asked.values() if a.spilled or (a.complaint and self.region.body)]
-        spilled = frozenset(live_set(self.region, a.verified.schedule.structure) for a in rejected)
+        every = [(asked, asked.verified.program) for asked in self.asked.values()]
+        spilled = frozenset(
+            live_set(program)
+            for asked, program in every
+            if asked.spilled or (asked.complaint and program.computes_with_products)
+        )
         search = Search(self.region, self.machine, rejected=frozenset(self.rejected), spilled=spilled)
         search.progress = lambda done, total: self.progress("solve", done, total)
         search.deadline, search.solutions = self.deadline, self._solutions

@@ -14,7 +14,7 @@ from wsopt.errors import CheckError
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.pace import iteration_pace
-from wsopt.program.program import Live, OpKind, RingPlan, TileProgram, Unit
+from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram, Unit
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
@@ -199,11 +199,11 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
         before = max((p.stage for p in schedule.of(partition.name)), default=0)
         if partition.role is PartitionRole.CONSUMER and before > spare:
             yield f"emitter.v1: {partition.name} has {before} stages before its last, a tile {spare} passes"
-        if program.region.streams_rows and partition.role is PartitionRole.CONSUMER and before:
+        if program.iteration is Iteration.TILE and partition.role is PartitionRole.CONSUMER and before:
             yield f"emitter.v1: {partition.name} begins a tile of rows before it has ended the one before"
-        if program.region.body and partition.role is PartitionRole.CONSUMER and before > 1:
+        if program.computes_with_products and partition.role is PartitionRole.CONSUMER and before > 1:
             yield f"emitter.v1: {partition.name} overlaps {before + 1} iterations, loops with values take two"
-    if program.region.promote:
+    if program.adds_partials:
         for partition in schedule.partitions:
             late = [
                 p.op
@@ -216,7 +216,7 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
 
 def _one_program(schedule: Schedule, program: TileProgram) -> Faults:
     """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
-    if not program.region.computes_values:
+    if not program.of(OpKind.ELEMENTWISE):
         return
     shifts: dict[int, set[int]] = {}
     for op in program.loop:

@@ -44,8 +44,8 @@ def _cell(value: object) -> str:
 def ops(as_json: AsJson = False) -> None:
     """List the operations of the graph format, and mark those that no kernel takes yet."""
     from wsopt.graph.ops import OPS
+    from wsopt.lowering.support import is_lowered
     from wsopt.machine.load import load_machine
-    from wsopt.program.support import is_lowered
 
     machine = load_machine(_EXAMPLE)
     taken = {name: is_lowered(name, machine) for name in OPS}

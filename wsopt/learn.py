@@ -24,10 +24,10 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.parse import load_graph
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import structures
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.program.program import TileProgram
-from wsopt.program.structures import structures
 from wsopt.program.types import Structure
 from wsopt.report.facts import structure_fields
 from wsopt.schedule import budget
@@ -92,7 +92,7 @@ def tightest(region: Region, machine: Machine) -> Iterator[VerifiedSchedule]:
         if not infeasible(program, machine, 0):
             slack = budget.consumer_registers(structure, machine) - budget.needed_registers(program, 0)
             found = slack, lower_bound_us(program, machine), program
-            key = live_set(region, structure)
+            key = live_set(program)
             best[key] = min(best.get(key, found), found, key=lambda one: one[:2])
     for _, _, program in sorted(best.values(), key=lambda one: (*one[:2], one[2].structure))[:_TIGHTEST]:
         schedule = solve(program, machine, 0).schedule

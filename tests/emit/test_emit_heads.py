@@ -14,8 +14,8 @@ from wsopt.emit.source import expected_wgmma
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph
+from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
-from wsopt.program.structures import structures
 from wsopt.program.types import Sharing, Structure
 
 SEEDS = 20

@@ -13,7 +13,7 @@ from wsopt.emit.source import expected_wgmma
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.program.structures import structures
+from wsopt.lowering.structures import structures
 from wsopt.program.types import Structure
 
 SEEDS = 20

@@ -19,7 +19,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Mutant, mutants
 from wsopt.lowering.lower import lower
-from wsopt.program.structures import structures
+from wsopt.lowering.structures import structures
 from wsopt.program.types import Sharing, Structure
 from wsopt.solve.bound import infeasible
 from wsopt.solve.search import Search

@@ -21,9 +21,9 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import Graph
 from wsopt.interpret import mutants
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
 from wsopt.program.program import OpKind, Unit
-from wsopt.program.structures import structures
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.budget import MOST_SLOTS
 from wsopt.solve.bound import max_depth

@@ -12,7 +12,7 @@ from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import InterpreterError, execute
-from wsopt.program.structures import structures
+from wsopt.lowering.structures import structures
 from wsopt.simulation import TOLERANCE, simulate
 
 ROWS, COLUMNS = 136, 64

@@ -102,7 +102,7 @@ def emitted(name: str) -> Emitted:
 def _row_structure(graph: Graph) -> Structure:
     from emit_builds import h200
 
-    from wsopt.program.structures import structures
+    from wsopt.lowering.structures import structures
 
     return next(iter(structures(find_region(graph), h200())))
 

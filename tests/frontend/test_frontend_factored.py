@@ -10,14 +10,16 @@ from tile_graphs import Body, region_of
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import Contraction, Reduction, Role, Statement, View
+from wsopt.frontend.types import Contraction
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.program.program import OpKind
-from wsopt.program.structures import structures
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import Role, View
 
 PROBLEM = Path(__file__).parents[2] / "problems" / "rms_norm_matmul.json"
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 1)

@@ -13,12 +13,14 @@ from region_numpy import evaluate_region
 from tile_graphs import extents
 
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import K_BLOCK, Bound, Contraction, Reduction, Region, Role, Statement
+from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.parse import load_graph
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import Graph
 from wsopt.program.reduced import reduced
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import K_BLOCK, Bound, Role
 
 BATCH, GROUP, ROW, COLUMN, STREAM, INNER = (
     Role.BATCH,

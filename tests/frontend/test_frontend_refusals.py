@@ -9,8 +9,8 @@ from tile_graphs import Body, plain, product, region_of
 
 from wsopt.errors import LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
-from wsopt.program.structures import structures
 
 
 def chained(g: GraphBuilder) -> Symbol:

@@ -12,8 +12,8 @@ from tile_graphs import Body, product, region_of
 
 from wsopt.errors import InputError, LoweringError
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
-from wsopt.program.structures import structures
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,20 @@ from tile_graphs import Body, extents, region_of
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import FULL, Reduction, Role, Statement
+from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
 from wsopt.lowering.lower import lower
+from wsopt.lowering.phases import row_phases
+from wsopt.lowering.steps import held_between
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
-from wsopt.perf.row_costs import held_between, row_phases
 from wsopt.program.program import Unit
 from wsopt.program.reduced import reduced
-from wsopt.program.row_layout import RowLayout, row_layout
-from wsopt.program.structures import structures
+from wsopt.program.row_layout import RowLayout, row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import FULL, Role
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
 CUT = Structure(4, 512, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)
@@ -44,11 +47,17 @@ def test_a_softmax_divides_once_a_row() -> None:
     assert region.compulsory_bytes == 2 * 96 * 512 * 2
 
 
+def widest(region: Region) -> int:
+    return widest_bits([*region.operands, *(output.view for output in region.outputs)])
+
+
 def test_phases_end_in_reductions() -> None:
     region = region_of(softmax)
-    phases = row_phases(region)
+    phases = row_phases(region.statements)
     assert [[i.kind for i in phase if isinstance(i, Reduction)] for phase in phases] == [["max"], ["sum"], []]
-    held = {name: (made, last) for name, made, last, _ in held_between(region, phases)}
+    held = {
+        name: (made, last) for name, made, last, _ in held_between(region.row_sources, phases, region.outputs)
+    }
     exponentials = next(s.name for s in region.statements if getattr(s, "primitive", "") == "exp2")
     rounded = region.outputs[0].value
     assert held == {region.row_sources[0].name: (-1, 1), exponentials: (1, 2), rounded: (2, 3)}
@@ -82,7 +91,7 @@ def test_warps_take_rows_of_their_own_first(
     rows: int, columns: int, warps: int, expected: RowLayout, h200: Machine
 ) -> None:
     region = region_of(lambda g: softmax(g, columns=columns))
-    assert row_layout(region, rows, columns, warps, h200) == expected
+    assert row_layout(widest(region), rows, columns, warps, h200) == expected
 
 
 def test_structures_hold_whole_rows_without_copies_of_elements(h200: Machine) -> None:
@@ -91,7 +100,7 @@ def test_structures_hold_whole_rows_without_copies_of_elements(h200: Machine) ->
     assert {s.columns for s in found} == {512}
     assert all(s.persistent and s.depth == 1 and s.pieces == 1 for s in found)
     for s in found:
-        layout = row_layout(region, s.rows, s.columns, s.consumer_warps, h200)
+        layout = row_layout(widest(region), s.rows, s.columns, s.consumer_warps, h200)
         assert (layout.rows <= s.rows, layout.columns <= s.columns) == (True, True)
     assert not any(s.rows == 1 and s.consumer_warps == 8 for s in found)  # 512 elements are not 2048 places
 

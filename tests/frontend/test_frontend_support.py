@@ -7,8 +7,8 @@ import pytest
 from wsopt.errors import LoweringError
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import Graph
+from wsopt.lowering import support
 from wsopt.machine import Machine
-from wsopt.program import support
 
 
 @pytest.mark.parametrize("op", OPS)

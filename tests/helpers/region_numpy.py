@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wsopt.frontend.types import Bound, Contraction, Reduction, Region, Role, Scalar, Statement, View
+from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.meaning import cast_array
 from wsopt.graph.types import DType, Graph
 from wsopt.primitives import PRIMITIVES, comparison_of
+from wsopt.tensors.statements import Reduction, Scalar, Statement
+from wsopt.tensors.views import Bound, Role, View
 
 Array = npt.NDArray[Any]
 ROW, COLUMN, STREAM = Role.ROW, Role.COLUMN, Role.STREAM

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.tensors.views import Role
 
 Body = Callable[[GraphBuilder], Symbol | tuple[Symbol, ...]]
 

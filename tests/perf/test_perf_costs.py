@@ -8,9 +8,13 @@ import pytest
 from tile_graphs import plain, product, region_of
 
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.types import DType
+from wsopt.lowering.lower import lower
 from wsopt.machine import InstructionMix, Machine
-from wsopt.perf import costs
+from wsopt.perf import costs, demand
+from wsopt.perf.pipes import element_mix
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.views import FULL
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
 MIB = 2**20
@@ -31,17 +35,17 @@ def card(h200: Machine) -> Machine:
 
 
 def test_products_take_their_multiply_adds(card: Machine) -> None:
-    assert costs.mma_cycles(plain(512, 512, 512), CUT, card) == 64 * 128 * 64 // 2048
-    assert costs.mma_cycles(plain(512, 512, 512, "f8e4m3"), CUT, card) == 64 * 128 * 64 // 4096
+    assert costs.mma_cycles(DType.BF16, CUT, card) == 64 * 128 * 64 // 2048
+    assert costs.mma_cycles(DType.F8E4M3, CUT, card) == 64 * 128 * 64 // 4096
     both = replace(CUT, rows=128, consumers=1, consumer_warps=8)
     slower = replace(card, joint_warpgroups_loss=0.5)
-    assert costs.mma_cycles(plain(512, 512, 512), both, slower) == 2 * 128 * 128 * 64 // 2048
+    assert costs.mma_cycles(DType.BF16, both, slower) == 2 * 128 * 128 * 64 // 2048
 
 
 def test_a_product_is_issued_by_instructions_of_32_bytes(card: Machine) -> None:
-    assert costs.mma_instructions(plain(512, 512, 512), CUT, card) == 64 * 2 // 32
-    assert costs.mma_instructions(plain(512, 512, 512), replace(CUT, rows=128), card) == 2 * 64 * 2 // 32
-    assert costs.mma_instructions(plain(512, 512, 512, "f8e4m3"), CUT, card) == 64 // 32
+    assert costs.mma_instructions(DType.BF16, CUT, card) == 64 * 2 // 32
+    assert costs.mma_instructions(DType.BF16, replace(CUT, rows=128), card) == 2 * 64 * 2 // 32
+    assert costs.mma_instructions(DType.F8E4M3, CUT, card) == 64 // 32
 
 
 def test_copies_share_the_path_from_l2(card: Machine) -> None:
@@ -62,29 +66,32 @@ def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
 def test_few_columns_of_tiles_are_walked_together(card: Machine) -> None:
     region = plain(8192, 1024, 1024)
     # Eight columns of tiles: 100 SMs are in three groups of four rows at once.
-    assert costs.rows_at_once(region, CUT, card) == 12
-    assert costs.rows_at_once(region, replace(CUT, group=16), card) == 16
+    assert demand.rows_at_once(lower(region, CUT, card), card) == 12
+    assert demand.rows_at_once(lower(region, replace(CUT, group=16), card), card) == 16
 
 
 def test_operands_that_l2_keeps_are_read_once(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
-    assert costs.dram_bytes(region, CUT, card) == region.compulsory_bytes == (8 + 8 + 32) * MIB
+    assert demand.dram_bytes(lower(region, CUT, card), card) == region.compulsory_bytes == (8 + 8 + 32) * MIB
 
 
 def test_operands_that_l2_loses_are_read_for_every_group(card: Machine) -> None:
     region = plain(4096, 8192, 4096)
     # w of 64 MiB is more than half of L2; x of 32 MiB is not. 32 tiles of rows in groups of 4 are 8 groups.
     assert region.compulsory_bytes == (32 + 64 + 64) * MIB
-    assert costs.dram_bytes(region, CUT, card) == region.compulsory_bytes + 7 * 64 * MIB
-    assert costs.dram_bytes(region, replace(CUT, group=16), card) == region.compulsory_bytes + 64 * MIB
+    assert demand.dram_bytes(lower(region, CUT, card), card) == region.compulsory_bytes + 7 * 64 * MIB
+    assert (
+        demand.dram_bytes(lower(region, replace(CUT, group=16), card), card)
+        == region.compulsory_bytes + 64 * MIB
+    )
 
 
 def test_neighbours_share_what_they_read(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
     x, w = 128 * 64 * 2, 128 * 64 * 2
     # 16 SMs walk 4 tiles high and 4 wide: each row and each column of tiles is read once by all.
-    assert costs.gpc_bytes(region, CUT, card) == (4 * x + 4 * w) // 16
-    assert costs.gpc_bytes(region, replace(CUT, group=1), card) == (x + 16 * w) // 16
+    assert demand.gpc_bytes(lower(region, CUT, card), card) == (4 * x + 4 * w) // 16
+    assert demand.gpc_bytes(lower(region, replace(CUT, group=1), card), card) == (x + 16 * w) // 16
 
 
 def test_the_epilogue_counts_what_spans_the_tile(card: Machine) -> None:
@@ -92,15 +99,15 @@ def test_the_epilogue_counts_what_spans_the_tile(card: Machine) -> None:
         scale = g.exp(g.input("s", (256, 1), "f32"))  # of a row: too few to count
         return g.cast(g.relu(product(g) * scale) + 1.0, dtype="bf16", name="y")
 
-    mix = costs.epilogue_mix(region_of(body))
+    mix = element_mix(region_of(body).statements, FULL)
     assert mix == InstructionMix({"mul": 1, "max": 1, "add": 1, "convert": 0.5})
 
 
 def test_more_epilogue_takes_longer(card: Machine) -> None:
-    plain_cost = costs.epilogue_cost(plain(256, 512, 128), CUT, card)
+    plain_cost = lower(plain(256, 512, 128), CUT, card).epilogue
     gelu = region_of(lambda g: g.cast(g.gelu(product(g)), dtype="bf16", name="y"))
-    gelu_cost = costs.epilogue_cost(gelu, CUT, card)
+    gelu_cost = lower(gelu, CUT, card).epilogue
     assert gelu_cost.alone > plain_cost.alone
     assert gelu_cost.together > gelu_cost.alone
-    turns = costs.epilogue_cost(gelu, replace(CUT, sharing=Sharing.TURNS), card)
+    turns = lower(gelu, replace(CUT, sharing=Sharing.TURNS), card).epilogue
     assert turns.together == turns.alone

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 from tile_graphs import plain
 
+from wsopt.frontend.types import Region
+from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
-from wsopt.perf.last_round import last_demand
-from wsopt.perf.pace import Demand, k_block_demand, loop_pace
+from wsopt.perf.pace import loop_pace, path_cycles
+from wsopt.program.program import Demand
 from wsopt.program.types import Sharing, Structure
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
@@ -32,15 +34,24 @@ def card(h200: Machine) -> Machine:
     )
 
 
+def demands(region: Region, cut: Structure, card: Machine) -> tuple[Demand, Demand]:
+    """What a K-block asks for in the last round, and in others."""
+    program = lower(region, cut, card)
+    assert program.last_demand is not None
+    assert program.demand is not None
+    return program.last_demand, program.demand
+
+
 def test_a_whole_round_asks_for_what_all_do(card: Machine) -> None:
     region = plain(1280, 1280, 512)
-    assert last_demand(region, CUT, card) == k_block_demand(region, CUT, card)
+    last, whole = demands(region, CUT, card)
+    assert last == whole
 
 
 def test_the_sms_that_are_left(card: Machine) -> None:
     region = plain(1280, 1536, 512)
-    found = last_demand(region, CUT, card)
-    assert found == replace(k_block_demand(region, CUT, card), active=0.2)
+    last, whole = demands(region, CUT, card)
+    assert last == replace(whole, active=0.2)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +71,7 @@ def test_the_last_tiles_end_with_the_tensor(
     card: Machine, rows: int, columns: int, group: int, down: float, across: float
 ) -> None:
     region, cut = plain(rows, columns, 512), replace(CUT, group=group)
-    found, whole = last_demand(region, cut, card), k_block_demand(region, cut, card)
+    found, whole = demands(region, cut, card)
     assert whole.lines == 2 * TILE
     assert found.active == 0.1
     assert found.lines == pytest.approx((down + across) * TILE)
@@ -83,17 +94,15 @@ def test_few_sms_have_a_larger_share_of_the_paths(card: Machine, active: float, 
     demand = Demand(
         lines=2 * TILE, data=2 * TILE, gpc=0, tensor=1, energy=0, between=0, alone=False, active=active
     )
-    assert demand.path(card, 1000.0) == cycles
+    assert path_cycles(demand, card, 1000.0) == cycles
     # Neighbours that are gone share no copies: a GPC's SMs fetch all that each of them reads, but not more.
     wide = replace(demand, gpc=TILE)
-    assert wide.path(card, 1000.0) == max(cycles, min(512, round(1024 * active)))
+    assert path_cycles(wide, card, 1000.0) == max(cycles, min(512, round(1024 * active)))
 
 
 def test_a_loop_of_few_sms_is_no_slower(card: Machine) -> None:
     for region in (plain(1280 + 32, 1280, 512), plain(1280, 1280 + 64, 512)):
         for slots in (1, 2, 8):
-            last, whole = (
-                loop_pace(of(region, CUT, card), card, slots) for of in (last_demand, k_block_demand)
-            )
+            last, whole = (loop_pace(one, card, slots) for one in demands(region, CUT, card))
             assert last.k_block <= whole.k_block
             assert last.ahead <= whole.ahead

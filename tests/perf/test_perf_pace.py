@@ -11,25 +11,29 @@ from attention_graphs import attention
 from tile_graphs import plain
 
 from wsopt.frontend.region import find_region
+from wsopt.frontend.types import Region
 from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf import costs
 from wsopt.perf.contention import contended_interval
+from wsopt.perf.demand import ring_slots
 from wsopt.perf.held import held_cycles
-from wsopt.perf.pace import (
-    Demand,
-    iteration_pace,
-    k_block_demand,
-    loop_pace,
-    ring_slots,
-)
+from wsopt.perf.pace import iteration_pace, loop_pace, path_cycles
 from wsopt.perf.timing import fixed_parts
-from wsopt.program.program import TileProgram
+from wsopt.program.program import Demand, TileProgram
 from wsopt.program.types import Sharing, Structure
 
 CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
 SHARP = 100.0
 """A knee at which a loop is as slow as the largest of its bounds, if that is clear of the others."""
+
+
+def k_block_demand(region: Region, cut: Structure, card: Machine) -> Demand:
+    """What a K-block of a region asks for, cut to a structure."""
+    found = lower(region, cut, card).demand
+    assert found is not None
+    return found
+
 
 MANY = 10**6
 """Slots of a ring that bounds nothing."""
@@ -206,8 +210,8 @@ def test_what_a_k_block_asks_for(card: Machine) -> None:
     # Three tiles of two consumers: 256 rows of 128 bytes. Two products of 64 * 128 * 64 / 2048 cycles.
     assert (found.lines, found.tensor, found.energy) == (256 * 128, 512, 512)
     assert k_block_demand(plain(4096, 4096, 1024), replace(CUT, sharing=Sharing.TURNS), card).tensor == 256
-    assert found.path(card, 1000.0) == 512
-    assert found.path(card, 500.0) == 256
+    assert path_cycles(found, card, 1000.0) == 512
+    assert path_cycles(found, card, 500.0) == 256
     assert not found.alone
     lone = (replace(CUT, sharing=Sharing.TURNS), replace(CUT, consumers=1))
     assert all(k_block_demand(plain(4096, 4096, 1024), cut, card).alone for cut in lone)
@@ -237,9 +241,9 @@ def test_what_a_gpc_fetches_goes_with_the_group(card: Machine, group: int, tiles
     found = k_block_demand(plain(4096, 132 * 128, 1024), cut, card)
     assert found.gpc == tiles * 16384 / 16
     # 32 bytes a cycle, against 512 cycles for the SM's own lines; then 8 bytes a cycle.
-    assert found.path(card, 1000.0) == max(512, tiles * 32)
+    assert path_cycles(found, card, 1000.0) == max(512, tiles * 32)
     narrow = replace(card, l2_distinct_bandwidth=0.8e12)
-    assert found.path(narrow, 1000.0) == tiles * 128
+    assert path_cycles(found, narrow, 1000.0) == tiles * 128
     assert loop_pace(found, narrow, MANY).k_block == pytest.approx(max(512, tiles * 128), rel=1e-3)
 
 
@@ -285,7 +289,7 @@ def test_half_a_line_that_begins_within_a_sector(card: Machine) -> None:
 
 def test_cycles_between_loops(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
-    each = costs.epilogue_cost(region, CUT, card).together
+    each = lower(region, CUT, card).epilogue.together
     # 32 x 32 tiles on 100 SMs are 11 rounds of 16 K-blocks; a block starts, fills and drains in 2600 cycles.
     assert k_block_demand(region, CUT, card).between == pytest.approx((2600 + 11 * each) / 176)
     once = k_block_demand(region, replace(CUT, persistent=False), card).between
@@ -297,12 +301,16 @@ def test_cycles_between_loops(card: Machine) -> None:
 
 def test_slots_that_fit_a_block(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
+
+    def slots(card: Machine) -> int:
+        return ring_slots(lower(region, CUT, card), card)
+
     # Slots of 32 KiB beside two tiles of 16 KiB on their way out, and the reserved KiB: 6 of 227 KiB.
-    assert ring_slots(region, CUT, card) == 6
+    assert slots(card) == 6
     room = 3 * 32768 + 2 * 16384 + 1024
-    assert ring_slots(region, CUT, replace(card, shared_memory_per_block_bytes=room)) == 3
-    assert ring_slots(region, CUT, replace(card, shared_memory_per_block_bytes=room - 1)) == 2
-    assert ring_slots(region, CUT, replace(card, shared_memory_per_block_bytes=1024)) == 1
+    assert slots(replace(card, shared_memory_per_block_bytes=room)) == 3
+    assert slots(replace(card, shared_memory_per_block_bytes=room - 1)) == 2
+    assert slots(replace(card, shared_memory_per_block_bytes=1024)) == 1
 
 
 # --- an iteration -------------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ import pytest
 from tile_graphs import region_of
 
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.costs import TILE_GRAIN
 from wsopt.perf.held import held_cycles
 from wsopt.perf.pace import iteration_pace
 from wsopt.perf.ring import slot_lifetime
-from wsopt.perf.row_costs import ROW_GRAIN
 from wsopt.perf.stream import bytes_on_the_way, stream_pace
 from wsopt.program.program import TileProgram, Unit
-from wsopt.program.structures import structures
 
 LATENCY = 3000.0
 
@@ -44,7 +44,7 @@ def softmax(columns: int, card: Machine) -> TileProgram:
 
 
 def grains(cycles: float) -> int:
-    return math.ceil(cycles / ROW_GRAIN) * ROW_GRAIN
+    return math.ceil(cycles / TILE_GRAIN) * TILE_GRAIN
 
 
 def test_memory_and_the_ring_add_up_as_a_norm(rows: TileProgram, card: Machine) -> None:
@@ -85,7 +85,7 @@ def test_the_padding_of_a_row_is_not_copied(rows: TileProgram, card: Machine) ->
     assert padded.rings[0].slot_bytes == rows.rings[0].slot_bytes
     assert (bytes_on_the_way(rows, 3), bytes_on_the_way(padded, 3)) == (3 * 16384, 3 * 10240)
     whole, part = held_cycles(rows), held_cycles(padded)
-    assert part[Unit.MEMORY] == pytest.approx(0.625 * whole[Unit.MEMORY], abs=4 * ROW_GRAIN)
+    assert part[Unit.MEMORY] == pytest.approx(0.625 * whole[Unit.MEMORY], abs=4 * TILE_GRAIN)
     assert part[Unit.SHARED] == whole[Unit.SHARED]
     for one, other in zip(rows.loop, padded.loop, strict=True):
         if one.id in rows.rings[0].loads:

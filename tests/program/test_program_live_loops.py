@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
-from wsopt.frontend.types import Bound, End, Region, Role
+from wsopt.frontend.types import End, Region
 from wsopt.program.live_loops import LiveLoops, live_loops
 from wsopt.program.types import Sharing, Structure
+from wsopt.tensors.views import Bound, Role
 
 CAUSAL = Bound(1, -1, 0)
 LENGTHS = (*range(1, 20), *range(20, 700, 13), 700)

@@ -10,14 +10,15 @@ from dataclasses import replace
 import pytest
 from tile_graphs import extents, gated, plain, product, region_of
 
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import column_role, row_role, structures
 from wsopt.machine import Machine
 from wsopt.program.program import OpKind, TileProgram, Unit
-from wsopt.program.structures import column_role, row_role, structures
-from wsopt.program.types import Placement, Sharing, Space, Structure
+from wsopt.program.types import Sharing, Space, Structure
+from wsopt.tensors.views import Role
 
 
 def residual(m: int, n: int, k: int) -> Region:
@@ -138,7 +139,6 @@ def test_edges_and_rings_name_operations(region: Region, h200: Machine) -> None:
         (ring,) = p.rings
         assert set(ring.loads) == {op.id for op in p.ops if op.kind is OpKind.TMA_LOAD}
         assert set(ring.releases) == {op.id for op in p.ops if op.kind is OpKind.RELEASE}
-        assert all(op.placement is Placement.LOOP for op in p.loop)
         values = {value.id for value in p.values}
         assert all({*op.inputs, op.output} - {None} <= values for op in p.ops)
         assert values == {op.output for op in p.ops if op.output is not None}

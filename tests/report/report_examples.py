@@ -6,16 +6,28 @@ import dataclasses
 import os
 from pathlib import Path
 
-from wsopt.frontend.types import Contraction, Output, Region, Role, View
+from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.types import DType
+from wsopt.lowering.lower import grid_of, whole_of
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
-from wsopt.program.program import Edge, EpilogueCost, RingPlan, TileOp, TileProgram, Unit, Value
-from wsopt.program.types import Placement, Sharing, Space, Structure
+from wsopt.program.program import (
+    Edge,
+    Epilogue,
+    EpilogueCost,
+    Iteration,
+    RingPlan,
+    TileOp,
+    TileProgram,
+    Unit,
+    Value,
+)
+from wsopt.program.types import Sharing, Space, Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Prediction, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
+from wsopt.tensors.views import Output, Role, View
 
 GOLDENS = Path(__file__).parent / "goldens"
 _NAMES = {Role.ROW: 0, Role.COLUMN: 1, Role.STREAM: 2}
@@ -81,8 +93,8 @@ def machine() -> Machine:
 
 
 def _load(tile: ValueId, nbytes: int) -> TileOp:
-    busy, place = nbytes // 128, Placement.LOOP
-    return TileOp(_load_of(tile), place, (), tile, None, Unit.TMA, 20, busy, 600 + busy, tile.subject)
+    busy = nbytes // 128
+    return TileOp(_load_of(tile), (), tile, Unit.TMA, 20, busy, 600 + busy)
 
 
 def _load_of(tile: ValueId) -> OpId:
@@ -99,18 +111,18 @@ def product(consumer: int, kind: OpKind = OpKind.MMA) -> OpId:
 
 
 def _consumer(index: int) -> tuple[TileOp, TileOp]:
-    tiles, loop = (_tile("a", index), _tile("b")), Placement.LOOP
+    tiles = (_tile("a", index), _tile("b"))
     total = ValueId(ValueKind.SUM, "product", index)
     return (
-        TileOp(product(index), loop, tiles, total, index, Unit.TENSOR, 50, 256, 600),
-        TileOp(OpId(OpKind.RELEASE, "", index), loop, (total,), None, index, None, 30, 0, 60),
+        TileOp(product(index), tiles, total, Unit.TENSOR, 50, 256, 600),
+        TileOp(OpId(OpKind.RELEASE, "", index), (total,), None, None, 30, 0, 60),
     )
 
 
 def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
     """Two consumers share the rows of a tile of 128 x 128 x 64."""
-    tiles = ((_tile("a", 0), 64), (_tile("a", 1), 64), (_tile("b"), 128))
-    values = tuple(Value(t, (rows, 64), DType.BF16, Space.SHARED, t.instance) for t, rows in tiles)
+    whole, tiles = region(doc), ((_tile("a", 0), 64), (_tile("a", 1), 64), (_tile("b"), 128))
+    values = tuple(Value(t, (rows, 64), DType.BF16, Space.SHARED) for t, rows in tiles)
     loads = tuple(_load(tile, rows * 128) for tile, rows in tiles)
     releases = tuple(OpId(OpKind.RELEASE, "", c) for c in (0, 1))
     edges = [Edge(product(c), releases[c], 0) for c in (0, 1)]
@@ -122,14 +134,19 @@ def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
         slot_bytes=sum(value.nbytes for value in values),
     )
     return TileProgram(
-        region=region(doc),
+        region=whole,
+        whole=whole_of(whole),
         structure=STRUCTURE,
+        grid=grid_of(whole, STRUCTURE),
+        iteration=Iteration.K_BLOCKS,
+        grain=1,
         k_iterations=8,
         tiles=128,
         values=values,
         ops=(*loads, *_consumer(0), *_consumer(1)),
         edges=tuple(edges),
         rings=(ring,),
+        after=Epilogue((), (), (), whole.outputs, held=True),
         epilogue=EpilogueCost(400, 500, 8192, 0, 16, 2),
         accumulator_registers=64,
         tile_l2_bytes=8 * ring.slot_bytes,

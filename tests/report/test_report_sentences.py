@@ -9,7 +9,7 @@ from report_examples import CERTIFICATE, STRUCTURE, product, program, schedule, 
 
 from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.program.program import Edge, EpilogueCost, OpKind, TileOp, Unit
-from wsopt.program.types import Placement, Sharing, Structure
+from wsopt.program.types import Sharing, Structure
 from wsopt.report.sentences import differences, sentences, tensor_shares, unders, words_section
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.types import PlacedOp
@@ -21,10 +21,7 @@ def moved(**places: tuple[int, int]) -> VerifiedSchedule:
     are moved to the stage and cycle that are given by name, in both consumers alike.
     """
     base, p = schedule(), program()
-    adds = tuple(
-        TileOp(product(c, OpKind.ACCUMULATE), Placement.LOOP, (), None, c, Unit.ALU, 200, 200, 200)
-        for c in (0, 1)
-    )
+    adds = tuple(TileOp(product(c, OpKind.ACCUMULATE), (), None, Unit.ALU, 200, 200, 200) for c in (0, 1))
     edges = (*p.edges, *(Edge(product(c), product(c, OpKind.ACCUMULATE), 0) for c in (0, 1)))
     p = dataclasses.replace(p, ops=(*p.ops, *adds), edges=edges)
     at = {"product": (2, 0), "add": (3, 100), "release": (4, 0)} | places

@@ -9,10 +9,10 @@ from schedule_examples import MARGIN, Example
 
 from wsopt.checker import verify
 from wsopt.errors import CheckError
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.pace import iteration_pace
 from wsopt.program.program import OpKind, Unit
-from wsopt.program.structures import structures
 from wsopt.program.types import Sharing
 from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Schedule

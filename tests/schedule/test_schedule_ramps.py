@@ -60,7 +60,7 @@ def cycles(program: TileProgram, machine: Machine, ii: float, ramp: Ramps) -> fl
         handover=100,
         contended=0,
     )
-    return timing.total_cycles(program, fixed, machine, ii, Epilogues(700, 700), ramp)
+    return timing.time_of(program, fixed, machine, Epilogues(700, 700), ramp).at(ii)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf import timing
 from wsopt.perf.costs import load_cycles, mma_cycles
+from wsopt.perf.demand import k_block_demand
 from wsopt.perf.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
 from wsopt.perf.stores import tile_stores
 from wsopt.program.ids import ValueId, ValueKind
@@ -116,6 +117,11 @@ def test_energy_of_an_average_sm(card: Machine) -> None:
     assert timing.fixed_parts(toy(card, Sharing.TURNS), card).energy == pytest.approx(25 * 256)
 
 
+def on(program: TileProgram, card: Machine) -> TileProgram:
+    """The program with what its K-blocks ask of another card."""
+    return replace(program, demand=k_block_demand(program, card))
+
+
 def test_energy_counts_every_k_block_of_an_iteration(card: Machine) -> None:
     cut = structure(64, 64, 64, 1)
     one, two = (lower(region(2048, 2048, 512, "f8e4m3"), replace(cut, copies=n), card) for n in (1, 2))
@@ -126,7 +132,7 @@ def test_energy_counts_every_k_block_of_an_iteration(card: Machine) -> None:
     # With products that take half as much again, and a quarter for each cycle of adding up 64 x 64 sums.
     hot = replace(card, power_tensor={"f8e4m3": 1.5}, power_cycles_per_alu_cycle=0.25)
     adds = 64 * 64 / hot.scalar["add"]
-    energies = [timing.fixed_parts(program, hot).energy for program in (one, two)]
+    energies = [timing.fixed_parts(on(program, hot), hot).energy for program in (one, two)]
     assert energies == [pytest.approx(10.24 * 8 * (96 + 0.25 * adds), rel=1e-3)] * 2
 
 
@@ -137,10 +143,10 @@ def test_blocks_of_a_loop_that_computes_values_fill_and_turn_over(card: Machine)
     tiles, k_iterations = program.work.tiles, program.work.k_iterations
     # A tile's first K-block is in its fill; start, turnover, fill and epilogue come once a tile.
     wanted = tiles * (1000 + 3000 + fixed.fill + 700) + (k_iterations - tiles) * 512
-    assert timing.total_cycles(program, fixed, card, 512, Epilogues(700, 700)) == pytest.approx(wanted)
+    assert timing.time_of(program, fixed, card, Epilogues(700, 700)).at(512) == pytest.approx(wanted)
     # Where units and threads wait for one another for longer than the interval, that is what counts.
     waiting = replace(fixed, contended=600)
-    later = timing.total_cycles(program, waiting, card, 512, Epilogues(700, 700)) - wanted
+    later = timing.time_of(program, waiting, card, Epilogues(700, 700)).at(512) - wanted
     assert later == pytest.approx((k_iterations - tiles) * (600 - 512))
 
 
@@ -153,7 +159,9 @@ def test_energy_of_every_byte(card: Machine) -> None:
     bytes_of["dram_byte"] = program.dram_bytes / 100
     for name, nbytes in bytes_of.items():
         hot = replace(card, sms_per_gpc=16, **{f"power_cycles_per_{name}": 0.001})
-        assert timing.fixed_parts(program, hot).energy == pytest.approx(25 * 512 + 0.001 * nbytes), name
+        assert timing.fixed_parts(on(program, hot), hot).energy == pytest.approx(25 * 512 + 0.001 * nbytes), (
+            name
+        )
 
 
 def test_energy_of_rows_that_begin_within_a_line(card: Machine) -> None:
@@ -319,12 +327,12 @@ def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) 
     alone, lent = (epilogue_cycles(program, h200, EpilogueBuffers(n, 1, store_warp=True)) for n in (1, 0))
     left = later(h200) + 2 * 64 * 128 * 2 / h200.tma_store_bytes_per_cycle
     assert alone == cost.together - math.floor(h200.tma_store_box_cycles - h200.latency.mbarrier_arrive)
-    assert lent == math.ceil(alone + left - 2 * mma_cycles(program.region, cut, h200))
+    assert lent == math.ceil(alone + left - 2 * mma_cycles(program.whole.dtype, cut, h200))
     # With four passes inputs that were asked for any later would be late; with many all stores are read before.
     assert refill(program, h200, EpilogueBuffers(0, 1)) == Refill(0, 0)
     program = in_place(1, h200, deep=2048)
     read = 2 * (h200.tma_store_box_cycles + 64 * 128 * 2 / h200.tma_store_bytes_per_cycle)
-    product = 2 * mma_cycles(program.region, cut, h200)
+    product = 2 * mma_cycles(program.whole.dtype, cut, h200)
     assert (
         refill(program, h200, EpilogueBuffers(0, 1)) == Refill(math.ceil(read / product), 0) == Refill(3, 0)
     )

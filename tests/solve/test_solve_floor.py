@@ -14,7 +14,6 @@ from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
 from wsopt.program.program import TileProgram
 from wsopt.solve import optimum
-from wsopt.solve.bound import time_unit
 from wsopt.solve.floor import floor_of_time
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome
@@ -63,5 +62,5 @@ def test_without_patience_the_time_is_as_good_and_as_proved(
     slots = [depth for _, depth in loose.schedule.rings]
     same = timing.predict(program, h200, tight.schedule.ii, loose.schedule.buffers, slots)
     # But that the interval of the contention counts in whole steps, where II is that.
-    step = time_unit(program) * round(program.work.k_iterations)
+    step = program.grain * round(program.work.k_iterations)
     assert 0 <= loose.schedule.prediction.main - same.main < step

@@ -14,9 +14,9 @@ from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.program.program import TileProgram
-from wsopt.program.structures import structures
 from wsopt.program.types import Sharing, Structure
 from wsopt.solve import bound, optimum, search
 from wsopt.solve.bound import ii_lower_bound, infeasible, lower_bound_us

@@ -8,8 +8,7 @@ from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.frontend.types import Role
-from wsopt.program.beside import k_block_layout
-from wsopt.program.row_layout import row_layout
+from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 
 Constant = tuple[str, str, str]
 """Name, value, comment."""
@@ -57,10 +56,12 @@ def _layouts(plan: KernelPlan) -> Iterator[Constant]:
     """Layouts in registers that no tensor instruction gives."""
     region, s, machine = plan.program.region, plan.s, plan.verified.machine
     if plan.streams_rows:
-        layout = row_layout(region, s.rows, s.columns, s.consumer_warps, machine).text()
+        bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
+        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
     if region.beside:
-        layout = k_block_layout(region, s, machine).text()
+        bits = widest_bits(tile.view for tile in region.tiles)
+        layout = k_block_layout(bits, s, machine).text()
         yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
     if any(one.along_columns for one in plan.prefetched().values()):
         yield from layout_constants(s, machine)

@@ -29,7 +29,6 @@ from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.unroll import older_values, unrolled
 from wsopt.frontend.types import FULL, K_BLOCK
-from wsopt.perf.lanes import lane_sums
 from wsopt.program.live_loops import LiveLoops, live_loops
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
@@ -72,7 +71,7 @@ class Consumer:
             asynchronous=plan.ranged,
             wanted=frozenset(output.value for output in region.outputs),
             carried=not plan.streams_rows,
-            apart=lane_sums(region, plan.s, plan.verified.machine) if plan.ranged else frozenset(),
+            apart=plan.program.lane_sums,
             unmasked=dict(region.unmasked),
         )
         return Operations(plan, writer)

@@ -16,7 +16,7 @@ from wsopt.emit.stores import row_store, stores
 from wsopt.emit.tensors import Box, coordinates, tile_view
 from wsopt.frontend.types import FULL, Reduction, Source
 from wsopt.graph.types import DType
-from wsopt.program.structures import column_role, row_role
+from wsopt.program.types import column_role, row_role
 
 
 def piece(plan: KernelPlan, called: set[str]) -> Iterator[Instruction]:

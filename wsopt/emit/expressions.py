@@ -9,8 +9,7 @@ from wsopt.emit.tensors import GLUON
 from wsopt.frontend.types import Role, Scalar, Statement
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family
-from wsopt.program.structures import column_role, row_role
-from wsopt.program.types import Structure
+from wsopt.program.types import Structure, column_role, row_role
 
 
 @dataclass(frozen=True, slots=True)

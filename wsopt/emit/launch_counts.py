@@ -14,7 +14,7 @@ from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import BLOCKS, PROCESSORS, Check, Message, Relation
 from wsopt.frontend.types import Role
-from wsopt.perf.k_block_costs import inner_extent
+from wsopt.lowering.steps import inner_extent
 
 _SIGNS = {Relation.EQUAL: "==", Relation.AT_LEAST: ">=", Relation.AT_MOST: "<="}
 

@@ -15,11 +15,10 @@ from wsopt.emit.tensors import GLUON, tile_view, zero
 from wsopt.emit.text import of_slot
 from wsopt.frontend.types import FULL, K_BLOCK, Contraction, Role, Source, View
 from wsopt.graph.types import DType
-from wsopt.perf.k_block_costs import inner_extent, product_instructions
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.steps import arguments, is_scores
-from wsopt.program.structures import row_role
+from wsopt.program.types import row_role
 
 
 def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
@@ -138,12 +137,7 @@ class Operations:
 
     def instructions(self, op: TileOp, length: int) -> int:
         """Tensor instructions of a product of so many elements of the contracted axis, 0 for all, a warpgroup."""
-        plan, machine = self.plan, self.plan.verified.machine
-        region, s = plan.program.region, plan.s
-        inner = op.output is not None and op.output.kind is ValueKind.VALUE
-        deep = length or (inner_extent(region, machine) if inner else s.depth)
-        groups = s.consumer_warps // machine.warps_per_warpgroup
-        return product_instructions(s.rows, deep, region, machine) // groups
+        return op.instructions * length // self.plan.s.depth if length else op.instructions
 
     def register(self, value: ValueId, age: int) -> str:
         """The identifier of a product's result."""
@@ -157,7 +151,7 @@ class Operations:
     def makes(self, op: TileOp) -> tuple[str, ...]:
         """The loop's values that an operation makes anew, by name."""
         if op.kind is OpKind.ELEMENTWISE:
-            return op.items
+            return op.makes
         anew = op.kind is OpKind.MMA and op.output is not None and op.output.kind is not ValueKind.SUM
         return (op.output.subject,) if anew and op.output is not None else ()
 
@@ -168,24 +162,24 @@ class Operations:
         if op.kind is OpKind.MMA:
             left = self._product(op).left
             return {left} if isinstance(left, str) else set()
-        return {a for item in op.items for a in arguments(self.writer.item(item)) if a not in op.items}
+        return {a for item in op.items for a in arguments(item) if a not in op.makes}
 
     def products_read(self, op: TileOp) -> tuple[ValueId, ...]:
         """The products whose results arithmetic reads."""
         known = {item.name for item in self.writer.items if is_scores(item)}
-        found = [a for item in op.items for a in arguments(self.writer.item(item)) if a in known]
+        found = [a for item in op.items for a in arguments(item) if a in known]
         return tuple(ValueId(ValueKind.VALUE, name, op.consumer) for name in dict.fromkeys(found))
 
     def products_fed(self, op: TileOp) -> tuple[ValueId, ...]:
         """The products whose left operand arithmetic makes."""
         products = (item for item in self.writer.items if isinstance(item, Contraction))
-        fed = (product for product in products if product.left in op.items)
+        fed = (product for product in products if product.left in op.makes)
         kinds = {FULL: ValueKind.SUM}
         return tuple(ValueId(kinds.get(p.spans, ValueKind.VALUE), p.name, op.consumer) for p in fed)
 
     def left_over(self, op: TileOp) -> tuple[str, ...]:
         """The values that arithmetic leaves to other operations."""
-        return self.writer.left_over(op.items)
+        return self.writer.left_over(op.makes)
 
     # --- text -------------------------------------------------------------------------------------------
 
@@ -200,13 +194,13 @@ class Operations:
             return
         yield from self._vectors(op)
         needed = self.writer.needed(masked=masked)
-        chosen = [self.writer.item(name) for name in op.items if name in needed]
+        chosen = [item for item in op.items if item.name in needed]
         if any(map(self.writer.names_places, chosen)):
             index = f"gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, {self.writer.layout}))"
             yield Assign("places", f"(origin + {step}) * TILE_DEPTH + {index}")
         names = {name for item in chosen for name in self.writer.read(item)}
         yield from self._reads(op, names, step)
-        yield from self.writer.phase(op.items, age, masked=masked)
+        yield from self.writer.phase(op.makes, age, masked=masked)
 
     def _vectors(self, op: TileOp) -> Iterator[Instruction]:
         """Vectors by address, where each tile is an iteration: before the first arithmetic on it."""

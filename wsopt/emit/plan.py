@@ -16,13 +16,12 @@ from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staged_by_tile, staging
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, make_box, row_box
 from wsopt.frontend.types import FULL, Reduction, Role, View
+from wsopt.lowering.steps import inner_extent
 from wsopt.perf.epilogue import Refill, refill
-from wsopt.perf.k_block_costs import inner_extent
 from wsopt.program.program import TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.steps import BEFORE, BodyItem, arguments
-from wsopt.program.structures import column_role, row_role
-from wsopt.program.types import Sharing, Structure
+from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 

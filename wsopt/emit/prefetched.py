@@ -15,8 +15,7 @@ from wsopt.emit.channels import Buffer
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.frontend.types import Role
 from wsopt.machine.types import Machine
-from wsopt.program.structures import column_role, row_role
-from wsopt.program.types import Structure
+from wsopt.program.types import Structure, column_role, row_role
 
 ROWS = "row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, PIECE_LAYOUT))"
 COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"

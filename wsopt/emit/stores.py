@@ -19,7 +19,7 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, coordinates, tile_view
 from wsopt.frontend.types import Output
 from wsopt.graph.types import DType
-from wsopt.program.structures import row_role
+from wsopt.program.types import row_role
 
 
 def _rounded(operand: Operand, dtype: DType) -> str:

@@ -100,4 +100,4 @@ def _check_code(verified: VerifiedSchedule, binary: Binary) -> None:
     complaints = verdict(binary.compiled, expectation)
     if complaints:
         told = "; ".join(complaints)
-        raise CheckError(f"graph {verified.program.region.name}: the kernel compiled for export has {told}")
+        raise CheckError(f"graph {verified.program.whole.name}: the kernel compiled for export has {told}")

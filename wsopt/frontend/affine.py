@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wsopt.frontend.expand import Term
-from wsopt.frontend.types import Bound
 from wsopt.frontend.values import Pool
+from wsopt.tensors.views import Bound
 
 Bounds = frozenset[Bound]
 

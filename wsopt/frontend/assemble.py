@@ -13,24 +13,11 @@ from wsopt.frontend.chain import Chain
 from wsopt.frontend.expand import Term
 from wsopt.frontend.merge import RawView, merge_views
 from wsopt.frontend.nodes import OUTPUTS
-from wsopt.frontend.types import (
-    FULL,
-    K_BLOCK,
-    Bound,
-    Contraction,
-    End,
-    Output,
-    Reduction,
-    Region,
-    Role,
-    Scalar,
-    Share,
-    Source,
-    Statement,
-    View,
-)
+from wsopt.frontend.types import Contraction, End, Region
 from wsopt.frontend.values import REDUCTIONS, SINKS, Flow, Value, reachable
 from wsopt.graph.types import row_major_strides
+from wsopt.tensors.statements import Reduction, Scalar, Statement
+from wsopt.tensors.views import FULL, K_BLOCK, Bound, Output, Role, Share, Source, View
 
 _PER_ROW = frozenset({Role.ROW})
 

@@ -14,10 +14,10 @@ from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.types import Role
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
+from wsopt.tensors.views import Role
 
 Dim = tuple[str, int]
 """A dimension: the tensor (a node's name, or `node:operand` for the use of an input) and its index."""

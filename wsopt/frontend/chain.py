@@ -18,10 +18,10 @@ from wsopt.frontend.loop_axes import LoopAxes, input_path, is_view
 from wsopt.frontend.merge import RawView
 from wsopt.frontend.nodes import SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.roles import chain_axes, chained_products
-from wsopt.frontend.types import K_BLOCK, Role
 from wsopt.frontend.values import Flow, Pool
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node
+from wsopt.tensors.views import K_BLOCK, Role
 
 _KERNEL_AXES = (Role.ROW, Role.COLUMN, Role.STREAM)
 

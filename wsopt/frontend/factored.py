@@ -20,10 +20,11 @@ from wsopt.frontend.padding import pad_stream
 from wsopt.frontend.product_axes import check_input, matmul_nodes, product_axes
 from wsopt.frontend.roles import check_equal
 from wsopt.frontend.row_axes import one_axis
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.frontend.values import REDUCTIONS, Flow, Rewriter, Value, reachable
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
+from wsopt.tensors.views import Role
 
 _OPERANDS = (DType.F16, DType.BF16)
 

@@ -17,10 +17,10 @@ from networkx.utils import UnionFind
 from wsopt.errors import LoweringError
 from wsopt.frontend.axes import Dim, is_pointwise, matmul_dims
 from wsopt.frontend.merge import RawView
-from wsopt.frontend.types import Role
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
+from wsopt.tensors.views import Role
 
 
 def is_view(node: Node) -> bool:

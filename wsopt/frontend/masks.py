@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from wsopt.frontend.affine import Bounds, bounds_of, condition_bounds, conjuncts, every_row_counts
 from wsopt.frontend.algebra import is_number
 from wsopt.frontend.expand import Term
-from wsopt.frontend.types import Bound
 from wsopt.frontend.values import SINKS, Flow, Pool, Rewriter, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
+from wsopt.tensors.views import Bound
 
 HUGE = 1e9
 """A score of minus this or less has no weight beside any other: exp of the difference is zero in f32."""

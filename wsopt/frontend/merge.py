@@ -13,8 +13,8 @@ from itertools import compress
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Dim
-from wsopt.frontend.types import Role, View
 from wsopt.graph.types import DType
+from wsopt.tensors.views import Role, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import functools
 import math
 from dataclasses import dataclass
 
-from wsopt.frontend.types import K_BLOCK, Bound, Region, Role, View
+from wsopt.frontend.types import Region
+from wsopt.tensors.views import K_BLOCK, Bound, Role, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ import numpy as np
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.expand import Term, expand
-from wsopt.frontend.types import Scalar
 from wsopt.graph.meaning import Array
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.primitives import Family, comparison_of, family_of
+from wsopt.tensors.statements import Scalar
 
 OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 """Element types of the tensor cores' operands."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from wsopt.frontend.algebra import factor, is_number
 from wsopt.frontend.expand import Term
-from wsopt.frontend.types import Bound
 from wsopt.frontend.values import SINKS, Flow, Rewriter, Value, reachable
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
+from wsopt.tensors.views import Bound
 
 _FINITE = "finite"
 _ANY = "any"

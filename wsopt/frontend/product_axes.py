@@ -7,8 +7,8 @@ from wsopt.frontend import remedies
 from wsopt.frontend.axes import matmul_dims
 from wsopt.frontend.loop_axes import LoopAxes, relate_axes
 from wsopt.frontend.roles import assign_batches, assign_role
-from wsopt.frontend.types import Role
 from wsopt.graph.types import Graph, Node
+from wsopt.tensors.views import Role
 
 
 def matmul_nodes(axes: LoopAxes) -> list[Node]:

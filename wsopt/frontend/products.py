@@ -13,8 +13,10 @@ from wsopt.frontend.axes import Axes, Dim, find_axes, input_layout, is_pointwise
 from wsopt.frontend.expand import Term
 from wsopt.frontend.merge import RawView, merge_views
 from wsopt.frontend.nodes import OPERANDS, OUTPUTS, SOURCES, narrow_nodes, pointwise
-from wsopt.frontend.types import Contraction, Output, Region, Role, Source, Statement, View
+from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
+from wsopt.tensors.statements import Statement
+from wsopt.tensors.views import Output, Role, Source, View
 
 
 @dataclass(slots=True)

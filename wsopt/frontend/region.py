@@ -17,9 +17,10 @@ from wsopt.frontend.roles import chained_products
 from wsopt.frontend.row_axes import row_reductions
 from wsopt.frontend.row_products import reduced_products_region, reduces_products
 from wsopt.frontend.rows import rows_region
-from wsopt.frontend.types import End, Region, Role
+from wsopt.frontend.types import End, Region
 from wsopt.graph.needed import live_nodes, needed
 from wsopt.graph.types import Graph
+from wsopt.tensors.views import Role
 
 
 def find_region(graph: Graph) -> Region:

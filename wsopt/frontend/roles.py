@@ -12,9 +12,9 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Dim, matmul_dims
 from wsopt.frontend.loop_axes import LoopAxes, input_path, relate_axes
-from wsopt.frontend.types import K_BLOCK, Role
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
+from wsopt.tensors.views import K_BLOCK, Role
 
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""

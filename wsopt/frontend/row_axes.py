@@ -6,10 +6,10 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.axes import Dim
 from wsopt.frontend.chain import NORMS
 from wsopt.frontend.loop_axes import LoopAxes, relate_axes
-from wsopt.frontend.types import Role
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
+from wsopt.tensors.views import Role
 
 
 def reduces_rows(node: Node) -> bool:

@@ -12,10 +12,11 @@ from wsopt.frontend.product_axes import check_input, matmul_nodes, product_axes
 from wsopt.frontend.roles import check_equal
 from wsopt.frontend.row_axes import row_reductions
 from wsopt.frontend.rows import divide_by_rows
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph
 from wsopt.machine.types import Machine
+from wsopt.tensors.views import Role
 
 _LEAST_COLUMNS = 64
 _OPERANDS = (DType.F16, DType.BF16)

@@ -15,9 +15,10 @@ from wsopt.frontend.expand import Term
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.padding import pad_rows
 from wsopt.frontend.row_axes import row_axes
-from wsopt.frontend.types import Region, Role
+from wsopt.frontend.types import Region
 from wsopt.frontend.values import Flow, Rewriter, Value
 from wsopt.graph.types import DType, Graph
+from wsopt.tensors.views import Role
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Regions as frozen data: the part of a graph that becomes one kernel, before it is cut to tiles.
+"""Regions as frozen data: what of a graph becomes one kernel, before it is cut to tiles.
 
 A region has axes, each with a role; views of the graph's tensors along them; the products, reductions and scalar
 statements of its streamed loop; and what follows them.
@@ -11,73 +11,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.graph.types import DType
-
-Scalar = int | float
-
-
-class Role(StrEnum):
-    """Role of an axis in the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
-    held whole (inner: what a product in the loop contracts that does not stream).
-
-    `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys.
-    """
-
-    BATCH = "batch"
-    GROUP = "group"
-    ROW = "row"
-    COLUMN = "column"
-    STREAM = "stream"
-    INNER = "inner"
-
-
-OUTER = (Role.BATCH, Role.GROUP)
-"""The axes along which a tile has one element."""
-
-
-FULL = frozenset({Role.ROW, Role.COLUMN})
-"""The axes of a whole tile, as opposed to a row, a column or a scalar of it."""
-
-
-K_BLOCK = frozenset({Role.ROW, Role.STREAM})
-"""The axes of a tile of values inside the loop: the block's rows by one K-block of the streamed axis."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
-
-    `extents` and `strides` are in elements; `roles` gives each dimension's axis. Dimensions of extent one
-    are left out, and axes that were merged are one dimension. `origin` says for each dimension which
-    dimensions of the graph's tensor, of `rank` dimensions, it stands for.
-
-    `parts` is empty unless a dimension of the tensor was split between axes. It has (take, step) for each
-    dimension: of the first tensor's dimension in its origin only `take` neighbours belong to it (0: all), and
-    of the last one every `step`-th element. So heads split into (8, 4) are (0, 4) and (4, 1).
-    """
-
-    tensor: str
-    dtype: DType
-    roles: tuple[Role, ...]
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    origin: tuple[tuple[int, ...], ...]
-    rank: int
-    constant: bool = False
-    parts: tuple[tuple[int, int], ...] = ()
-
-    def position(self, role: Role) -> int | None:
-        """Which dimension carries this axis, or None where the tensor is broadcast along it."""
-        return self.roles.index(role) if role in self.roles else None
-
-    def stride(self, role: Role) -> int:
-        """Elements between neighbours along an axis; 0 where the tensor is broadcast along it."""
-        found = self.position(role)
-        return 0 if found is None else self.strides[found]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements that the region reads or writes."""
-        return math.prod(self.extents) * self.dtype.bits // 8
+from wsopt.tensors.statements import Reduction as Reduction
+from wsopt.tensors.statements import Scalar as Scalar
+from wsopt.tensors.statements import Statement as Statement
+from wsopt.tensors.views import FULL as FULL
+from wsopt.tensors.views import K_BLOCK as K_BLOCK
+from wsopt.tensors.views import OUTER as OUTER
+from wsopt.tensors.views import Bound as Bound
+from wsopt.tensors.views import Output as Output
+from wsopt.tensors.views import Role as Role
+from wsopt.tensors.views import Share as Share
+from wsopt.tensors.views import Source as Source
+from wsopt.tensors.views import View as View
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +43,8 @@ class Contraction:
     rescale: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """A maximum or a sum along the streamed axis, or of whole rows along the columns, one a row; f32.
-
-    In the loop its name is the running result with the present K-block in it, and `name.before` the one without
-    (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `rescale`,
-    a row value of the loop, a sum is multiplied by it before the K-block's own is added.
-    """
-
-    name: str
-    kind: str
-    value: str
-    rescale: str | None = None
-
-
 class End(StrEnum):
-    """How a loop leaves out elements of K-blocks beyond the end of the streamed axis."""
+    """What keeps a loop's values from counting what K-blocks hold beyond the end of the streamed axis."""
 
     NOTHING = "nothing"
     """It would not count: zeros add nothing to the loop's sums."""
@@ -122,67 +52,6 @@ class End(StrEnum):
     """The last of the region's bounds is the end; it moves with the axis at run time."""
     MASKS = "masks"
     """The graph's own masks end every row before; at run time they have to as well, which the launcher checks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Element j of the streamed axis counts for row i only where row * i + stream * j + constant >= 0."""
-
-    row: int
-    stream: int
-    constant: int
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A tensor that the loop's values or the epilogue read; `spans` are the axes of the tile it varies along."""
-
-    name: str
-    view: View
-    spans: frozenset[Role]
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One scalar primitive of the loop or the epilogue, applied to whole tiles, rows or columns.
-
-    `args` are names of statements, sources, contractions, or numbers. `dtype` is the type of the result as
-    the graph means it: f32, i32, bool, or a narrower type that the value was rounded to.
-    """
-
-    name: str
-    primitive: str
-    args: tuple[str | Scalar, ...]
-    spans: frozenset[Role]
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Run-time extent of an axis: an input's dimension divided by the `divisor` elements of its inner axes."""
-
-    tensor: str
-    dim: int
-    divisor: int
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A graph output: which value of the epilogue is stored, and where.
-
-    `shape` says for each dimension of the graph's tensor which input's dimension has its extent at run
-    time, or 1 for a dimension that no axis varies along; one that is made of several axes is a product.
-    """
-
-    name: str
-    value: str
-    view: View
-    shape: tuple[tuple[str, int] | tuple[Share | int, ...] | int, ...]
-
-    @property
-    def is_tile(self) -> bool:
-        """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
-        return Role.COLUMN in self.view.roles
 
 
 @dataclass(frozen=True, slots=True)

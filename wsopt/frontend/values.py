@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from wsopt.frontend.expand import Term
-from wsopt.frontend.types import FULL, K_BLOCK, Role
 from wsopt.graph.types import DType
+from wsopt.tensors.views import FULL, K_BLOCK, Role
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
 """Primitives that reduce a value along the pool's axis, one result a row."""

@@ -2,236 +2,199 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from wsopt.frontend.types import Contraction, Region, Role, View
-from wsopt.graph.types import DType
-from wsopt.lowering.cut import Cut, load_of, tile_of
-from wsopt.lowering.k_block import lower_k_blocks
-from wsopt.lowering.row_cut import lower_rows
-from wsopt.machine.cost import alu_cycles
+from wsopt.frontend.needed import kept, needed_bytes, needed_flops
+from wsopt.frontend.types import Region
+from wsopt.lowering.counts import lane_sums
+from wsopt.lowering.cut import Cut, Ring, cut, load_of, tile_id
+from wsopt.lowering.steps import cost_of_copy, spans_of, stationary, steps_of
 from wsopt.machine.types import Machine
 from wsopt.perf import costs
-from wsopt.perf.beside import beside_cycles
-from wsopt.perf.pace import Pace, k_block_demand, loop_pace, ring_slots
-from wsopt.program.beside import views_read
-from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
-from wsopt.program.program import Edge, RingPlan, TileOp, TileProgram, Unit, Value
-from wsopt.program.structures import column_role, row_role
-from wsopt.program.types import Placement, Sharing, Space, Structure
+from wsopt.perf.costs import Cost
+from wsopt.perf.demand import dram_bytes, k_block_demand, last_demand, ring_slots
+from wsopt.perf.epilogue_cost import epilogue_cost
+from wsopt.perf.pace import loop_pace
+from wsopt.program.facts import TileGrid, Whole
+from wsopt.program.ids import OpId, ValueKind
+from wsopt.program.program import Epilogue, EpilogueCost, Iteration, TileOp, TileProgram, Work
+from wsopt.program.ranges import k_iteration_counts, longest_last, own_k_iterations
+from wsopt.program.steps import arguments
+from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
+from wsopt.program.types import Structure, column_role, row_role
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import FULL, Role
+
+_VALUE_GRAIN = 16
+"""Cycles of one unit of the model's time where loops compute values: they have many operations of many cycles."""
 
 
-def _load(cut: Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
-    """One TMA load of a K-block of a streamed tensor."""
-    machine = cut.machine
-    busy = costs.load_cycles(costs.view_lines(cut.s, view, machine), machine, pace.clock_mhz)
-    first = machine.first_bytes(machine.latency.tma_load_l2)
-    cut.load(view, costs.tile_shape(cut.s, view), busy, first, consumer=consumer, copy=copy)
-
-
-def _loads(cut: Cut, copy: int, pace: Pace) -> None:
-    """The streamed tensors: along the accumulator's rows one tile a consumer, along its columns one for all."""
-    row = row_role(cut.s.swap)
-    for view in cut.region.operands:
-        if row in view.roles:
-            for consumer in range(cut.s.at_once):
-                _load(cut, view, consumer, copy, pace)
-        else:
-            _load(cut, view, None, copy, pace)
-
-
-def operand_tiles(
-    region: Region, s: Structure, contraction: Contraction, consumer: int, copy: int
-) -> tuple[ValueId, ValueId]:
-    """The tiles that feed the rows and the columns of a consumer's product."""
-    rows, columns = contraction.left, contraction.right
-    assert isinstance(rows, View), "a value of the loop is no tile of the ring"
-    if s.swap:
-        rows, columns = columns, rows
-    slot = consumer if s.sharing is Sharing.ROWS else 0
-    return tile_of(region, rows, slot, copy), tile_of(region, columns, None, copy)
-
-
-def _mma(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
-    """One product of a K-block; with promotion into partial sums, which a second operation adds up."""
-    busy = costs.mma_cycles(cut.region, cut.s, cut.machine)
-    latency = cut.machine.latency
-    shape = (cut.s.rows, cut.s.columns)
-    total = ValueId(ValueKind.SUM, contraction.name, consumer)
-    out = ValueId(ValueKind.PARTIAL, contraction.name, consumer, copy) if contraction.promote else total
-    cut.values.append(Value(out, shape, DType.F32, Space.REGISTERS, consumer))
-    # The tensor core is shared fairly: a product takes as long as all products of its K-block together.
-    contention = cut.s.at_once * len(cut.region.contractions)
-    cut.ops.append(
-        TileOp(
-            id=OpId(OpKind.MMA, contraction.name, consumer, copy),
-            placement=Placement.LOOP,
-            inputs=operand_tiles(cut.region, cut.s, contraction, consumer, copy),
-            output=out,
-            consumer=consumer,
-            unit=Unit.TENSOR,
-            issue=math.ceil(
-                costs.mma_instructions(cut.region, cut.s, cut.machine) * latency.wgmma_issue
-                + latency.mbarrier_wait
-            ),
-            busy=busy,
-            latency=math.ceil(
-                latency.mbarrier_wait + latency.fence + busy * contention + latency.wgmma_latency
-            ),
-            copy=copy,
-        )
-    )
-    if contraction.promote:
-        _accumulate(cut, contraction, consumer, copy)
-
-
-def _accumulate(cut: Cut, contraction: Contraction, consumer: int, copy: int) -> None:
-    """Adding a K-block's partial sums to the sums, which all K-blocks of all iterations do one after another."""
-    product, total = contraction.name, ValueId(ValueKind.SUM, contraction.name, consumer)
-    mma, add = (OpId(kind, product, consumer, copy) for kind in (OpKind.MMA, OpKind.ACCUMULATE))
-    elements = cut.s.rows * cut.s.columns
-    groups = cut.s.consumer_warps // cut.machine.warps_per_warpgroup
-    cycles = math.ceil(
-        alu_cycles(cut.machine, costs.PROMOTION, elements) / groups + cut.machine.latency.arithmetic
-    )
-    if copy == 0:
-        shape = (cut.s.rows, cut.s.columns)
-        cut.values.append(Value(total, shape, DType.F32, Space.REGISTERS, consumer))
-    cut.ops.append(
-        TileOp(
-            id=add,
-            placement=Placement.LOOP,
-            inputs=(ValueId(ValueKind.PARTIAL, product, consumer, copy), total),
-            output=total,
-            consumer=consumer,
-            unit=Unit.ALU,
-            issue=cycles,
-            busy=cycles,
-            latency=cycles,
-            copy=copy,
-            mix=costs.PROMOTION,
-            elements=elements,
-        )
-    )
-    cut.edges.append(Edge(mma, add, 0))
-    # Partial sums are one set of registers a K-block: the next product may not start before they are added up.
-    cut.edges.append(Edge(add, mma, 1))
-    if copy > 0:
-        cut.edges.append(Edge(replace(add, k_block=copy - 1), add, 0))
-    if copy == cut.s.copies - 1:
-        cut.edges.append(Edge(add, replace(add, k_block=0), 1))
-
-
-def _beside(cut: Cut, consumer: int, copy: int) -> None:
-    """What a consumer computes from its operand's tiles beside the products; K-block after K-block adds to it."""
-    one = _beside_id(consumer, copy)
-    cycles, pipes = beside_cycles(cut.region, cut.s, cut.machine)
-    slot = consumer if cut.s.sharing is Sharing.ROWS else 0
-    tiles = [tile_of(cut.region, view, slot, copy) for view in views_read(cut.region)]
-    cut.ops.append(
-        TileOp(
-            id=one,
-            placement=Placement.LOOP,
-            inputs=tuple(tiles),
-            output=None,
-            consumer=consumer,
-            unit=None,
-            issue=cycles,
-            busy=0,
-            latency=cycles,
-            copy=copy,
-            pipes=pipes,
-            items=tuple(item.name for item in cut.region.beside),
-        )
-    )
-    cut.edges.extend(Edge(load_of(tile), one, 0) for tile in tiles)
-    cut.edges.append(Edge(_beside_id(consumer, (copy - 1) % cut.s.copies), one, int(copy == 0)))
-
-
-def _beside_id(consumer: int, copy: int) -> OpId:
-    return OpId(OpKind.ELEMENTWISE, "beside", consumer, copy)
-
-
-def _release(cut: Cut, consumer: int, copy: int) -> None:
-    """Handing a slot back: after every product of this consumer that reads it."""
-    latency = cut.machine.latency
-    readers = (op for op in cut.ops if _is_mma_of(op, consumer, copy))
-    release = cut.release("", consumer, latency.barrier + latency.mbarrier_arrive, readers, copy=copy)
-    if cut.region.beside:
-        cut.edges.append(Edge(_beside_id(consumer, copy), release, 0))
-
-
-def _is_mma_of(op: TileOp, consumer: int, copy: int) -> bool:
-    return op.kind is OpKind.MMA and op.consumer == consumer and op.copy == copy
-
-
-def _dependences(cut: Cut) -> None:
-    """Every product waits for its tiles."""
-    for op in cut.of(OpKind.MMA):
-        cut.edges.extend(Edge(load_of(tile), op.id, 0) for tile in op.inputs)
-
-
-def _ring(cut: Cut) -> RingPlan:
-    """All streamed tiles have the same readers, so they share one ring."""
-    loads = cut.of(OpKind.TMA_LOAD)
-    slot = [op.output for op in loads if op.copy == 0]
-    return RingPlan(
-        name="ring",
-        loads=tuple(op.id for op in loads),
-        releases=tuple(op.id for op in cut.of(OpKind.RELEASE)),
-        slot_bytes=sum(v.nbytes for v in cut.values if v.id in slot),
+@functools.lru_cache(maxsize=16)
+def whole_of(region: Region) -> Whole:
+    """What a region computes, whatever its tiles."""
+    streamed = region.streamed_sources
+    once = [output.view for output in region.outputs]
+    once += [source.view for source in region.sources if source not in streamed]
+    elements = region.extent(Role.ROW) * region.extent(Role.STREAM)
+    return Whole(
+        name=region.name,
+        doc=region.doc,
+        extents=region.extents,
+        dtype=region.operand_dtype,
+        products=len(region.contractions),
+        flops=region.flops,
+        needed_flops=needed_flops(region),
+        needed_bytes=needed_bytes(region),
+        compulsory_bytes=region.compulsory_bytes,
+        once_bytes=sum(view.nbytes for view in once),
+        kept=kept(region).elements / elements,
     )
 
 
-def tile_l2_bytes(region: Region, s: Structure, slot_bytes: int) -> int:
-    """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
-    k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
-    k_blocks_read = k_blocks if not s.tail else k_blocks - 1 + s.tail / s.depth
-    return math.ceil(k_blocks_read * slot_bytes)
+def grid_of(region: Region, s: Structure) -> TileGrid:
+    """The tiles of a region cut to a structure."""
+    batch = region.extent(Role.BATCH) * region.extent(Role.GROUP)
+    rows, columns = region.extent(row_role(s.swap)), region.extent(column_role(s.swap))
+    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, s.group)
+
+
+def _epilogue(region: Region) -> Epilogue:
+    """What follows the loop; where it stores whole rows itself nothing does."""
+    in_loop = not region.contractions
+    return Epilogue(
+        items=() if in_loop else region.statements,
+        full=region.full_sources,
+        vectors=tuple(x for x in region.sources if x.spans != FULL and x not in region.streamed_sources),
+        outputs=region.outputs,
+        held=bool(region.contractions) and not region.body,
+    )
+
+
+def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> Work:
+    """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, else the order
+    of tile numbers.
+
+    A tile's K-iterations are its consumers' on the average: who is done goes on, and leaves the units to others.
+    """
+    by_row = list(k_iteration_counts(region, s))
+    from_last = longest_last(by_row)
+    counts = numbered(by_row, from_last)
+    own = numbered(list(own_k_iterations(region, s)), from_last)
+    blocks = min(machine.sm_count, tiles)
+    together = tiles_together(counts, tiles, blocks) if s.persistent else 0
+    dealt = deal(counts, walk(counts, tiles, together), blocks)
+    works = (Work(len(taken), math.fsum(own[tile % len(own)] for tile in taken)) for taken in dealt)
+    return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles)
+
+
+def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int:
+    """Registers a thread that sums take through the loop: accumulators, partial sums, and values of rows."""
+    kinds = (ValueKind.SUM, ValueKind.PARTIAL)
+    tiles = sum(value.id.kind in kinds and value.consumer == 0 for value in loop.values)
+    threads = s.consumer_warps * machine.threads_per_warp
+    if region.body:
+        groups = s.consumer_warps // machine.warps_per_warpgroup
+        # A thread has two rows of every tensor instruction's; a row's value is there in four threads.
+        rows = _row_values(region, loop) * 2 * math.ceil(s.rows / machine.mma_rows / groups)
+    else:
+        reductions = sum(isinstance(i, Reduction) for i in region.statements) if not tiles else 0
+        rows = reductions * max(1, s.rows // s.consumer_warps)
+    return tiles * s.rows * s.columns // threads + rows
+
+
+def _row_values(region: Region, loop: Cut) -> int:
+    """Row values that a loop carries, or one of its steps leaves to another."""
+    makers = {item.name: op.id for op in loop.ops for item in op.items if op.consumer == 0}
+    carried = {i.name for i in region.body if isinstance(i, Reduction)}
+    for op in (op for op in loop.ops if op.consumer == 0):
+        read = {name for item in op.items for name in arguments(item)}
+        read |= {value.subject for value in op.inputs if value.kind is ValueKind.VALUE}
+        carried |= {name for name in read if makers.get(name, op.id) != op.id}
+    return sum(spans_of(region, name) == frozenset({Role.ROW}) for name in carried)
 
 
 def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
-    """Cut a region to a structure.
-
-    With consumers in turns the loop's operations are those of one consumer: another's stand in the same
-    places, later. Costs are in cycles of `machine`.
-    """
-    if region.body:
-        return lower_k_blocks(region, s, machine)
-    if region.streams_rows:
-        return lower_rows(region, s, machine)
-    cut = Cut(region, s, machine)
-    pace = loop_pace(k_block_demand(region, s, machine), machine, ring_slots(region, s, machine))
-    for copy in range(s.copies):
-        _loads(cut, copy, pace)
-    for consumer in range(cut.s.at_once):
-        for copy in range(s.copies):
-            for contraction in region.contractions:
-                _mma(cut, contraction, consumer, copy)
-            if region.beside:
-                _beside(cut, consumer, copy)
-            _release(cut, consumer, copy)
-    _dependences(cut)
-    ring = _ring(cut)
-    row, column = row_role(s.swap), column_role(s.swap)
-    k_iterations = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies))
-    tiles = (
-        region.extent(Role.BATCH)
-        * math.ceil(region.extent(row) / s.tile_rows)
-        * math.ceil(region.extent(column) / s.columns)
-    )
-    return TileProgram(
+    """Cut a region to a structure. Costs are in cycles of `machine`."""
+    grid = grid_of(region, s)
+    rings, steps = steps_of(region, s, machine, grid.tiles)
+    loop, after, whole = cut(rings, steps, s), _epilogue(region), whole_of(region)
+    by_row = k_iteration_counts(region, s) if region.bounds else ()
+    k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))
+    held = tuple(stationary(region, s, machine))
+    program = TileProgram(
         region=region,
+        whole=whole,
         structure=s,
-        k_iterations=k_iterations,
-        tiles=tiles,
-        values=tuple(cut.values),
-        ops=tuple(cut.ops),
-        edges=tuple(cut.edges),
-        rings=(ring,),
-        epilogue=costs.epilogue_cost(region, s, machine),
-        accumulator_registers=costs.accumulator_registers(region, s, machine),
-        tile_l2_bytes=tile_l2_bytes(region, s, ring.slot_bytes),
-        dram_bytes=costs.dram_bytes(region, s, machine),
+        grid=grid,
+        iteration=Iteration.K_BLOCKS if region.contractions else Iteration.TILE,
+        grain=_VALUE_GRAIN if region.body else 1 if region.contractions else costs.TILE_GRAIN,
+        k_iterations=math.ceil(k_blocks / s.copies),
+        tiles=grid.tiles,
+        values=loop.values,
+        ops=loop.ops,
+        edges=loop.edges,
+        rings=loop.rings,
+        after=after,
+        epilogue=_epilogue_cost(region, after, s, machine),
+        accumulator_registers=_registers(region, s, machine, loop),
+        tile_l2_bytes=_l2_bytes(region, s, loop),
+        dram_bytes=whole.compulsory_bytes,
+        live=loop.live,
+        stationary=held,
+        stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
+        lane_sums=lane_sums(region.body, s, machine),
+        bounds=region.bounds,
+        unmasked=region.unmasked,
     )
+    return _priced(program, rings, machine)
+
+
+def _epilogue_cost(region: Region, after: Epilogue, s: Structure, machine: Machine) -> EpilogueCost:
+    if region.contractions:
+        late = any(source.spans != FULL for source in region.sources) and not after.held
+        return epilogue_cost(after, s, machine, late=late)
+    sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in region.outputs]
+    return EpilogueCost(0, 0, sum(sizes), 0, 0, len(sizes))
+
+
+def _l2_bytes(region: Region, s: Structure, loop: Cut) -> int:
+    """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
+    if not region.contractions:
+        return 0
+    slot = sum(ring.slot_bytes for ring in loop.rings)
+    if region.body:
+        counts = k_iteration_counts(region, s)
+        return slot * round(sum(counts) / len(counts))
+    k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
+    return math.ceil((k_blocks - 1 + s.tail / s.depth if s.tail else k_blocks) * slot)
+
+
+def _priced(program: TileProgram, rings: Sequence[Ring], machine: Machine) -> TileProgram:
+    """The program with what depends on all of it: the work of its tiles, or the pace that its ring keeps, and the
+    clock that the power limit leaves its copies.
+    """
+    region, s = program.region, program.structure
+    if region.body:
+        return replace(program, work=_work(region, s, machine, program.tiles))
+    if not region.contractions:
+        return program
+    program = replace(program, dram_bytes=dram_bytes(program, machine))
+    demand = k_block_demand(program, machine)
+    program = replace(program, demand=demand, last_demand=last_demand(program, demand, machine))
+    clock = loop_pace(demand, machine, ring_slots(program, machine)).clock_mhz
+    prices = {
+        load_of(tile_id(load.member, load.consumer, copy)): cost_of_copy(load, machine, clock)
+        for ring in rings
+        for load in ring.loads
+        for copy in range(s.copies)
+    }
+    return replace(program, ops=tuple(_at(op, prices) for op in program.ops))
+
+
+def _at(op: TileOp, prices: Mapping[OpId, Cost]) -> TileOp:
+    """An operation at its price, if it has another one."""
+    price = prices.get(op.id)
+    return op if price is None else replace(op, busy=price.busy, latency=price.latency)

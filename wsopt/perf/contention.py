@@ -9,9 +9,7 @@ from wsopt.machine.types import Machine
 from wsopt.perf.held import held_cycles, issue_cycles, norm
 from wsopt.perf.ring import ring_bound
 from wsopt.program.ids import ValueKind
-from wsopt.program.program import OpKind, TileOp, TileProgram, Unit
-
-_ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
+from wsopt.program.program import ARITHMETIC, OpKind, TileOp, TileProgram, Unit
 
 
 def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:
@@ -25,10 +23,11 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     over besides), and each consumer's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products keeps a pace of its own (`tile.pace`).
     """
-    if not program.region.body and all(op.kind is not OpKind.ACCUMULATE for op in program.loop):
+    computes = program.computes_with_products
+    if not computes and not program.adds_partials:
         return 0
     held, thread = held_cycles(program), max(issue_cycles(program).values(), default=0)
-    ring = _ring_cycles(program, machine, slots) if program.region.body else 0
+    ring = _ring_cycles(program, machine, slots) if computes else 0
     held[Unit.TENSOR] += _handed_over(program)
     return math.ceil(norm((*held.values(), thread, ring), machine.consumer_knee))
 
@@ -37,7 +36,7 @@ def _handed_over(program: TileProgram) -> int:
     """Cycles an iteration in which the tensor core goes from one consumer to the next, whose products wait for
     the end of those before. Partial sums are added up under the products of the same consumer.
     """
-    if not program.region.body or program.structure.consumers == 1:
+    if not program.computes_with_products or program.structure.consumers == 1:
         return 0
     return sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
 
@@ -53,10 +52,10 @@ def iteration_energy(program: TileProgram, machine: Machine) -> float:
     held = held_cycles(program)
     products = [op for op in program.loop if op.kind is OpKind.MMA]
     return (
-        machine.tensor_energy(program.region.operand_dtype.value) * sum(op.busy for op in products)
+        machine.tensor_energy(program.whole.dtype.value) * sum(op.busy for op in products)
         + machine.power_cycles_per_shared_byte * sum(_operand_bytes(program, op, machine) for op in products)
         + machine.power_cycles_per_l2_byte * sum(plan.slot_bytes for plan in program.rings)
-        + machine.power_cycles_per_alu_cycle * sum(held[unit] for unit in _ARITHMETIC)
+        + machine.power_cycles_per_alu_cycle * sum(held[unit] for unit in ARITHMETIC)
     )
 
 

@@ -1,4 +1,4 @@
-"""What the operations of a tile program cost on a machine, in cycles, bytes and registers.
+"""What operations cost on a machine, in cycles: one function a kind, from counts of what it does.
 
 Arithmetic is counted from instruction mixes; waits and hand-overs from the machine's latencies. Every figure
 that these functions read stands in the machine's file with its source.
@@ -7,49 +7,44 @@ that these functions read stands in the machine's file with its source.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from wsopt.frontend.types import FULL, Reduction, Region, Role, View
+from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
-from wsopt.machine.types import Unit as MachineUnit
-from wsopt.perf.pipes import element_mix
-from wsopt.program.program import EpilogueCost
-from wsopt.program.staging import lent_bytes, staged_bytes
-from wsopt.program.structures import column_role, row_role
+from wsopt.perf.pipes import PIPES, pipe_cycles
+from wsopt.program.facts import Member
+from wsopt.program.program import Unit
 from wsopt.program.types import Structure
 
 _SWIZZLE_BYTES = 128
-_ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
-"""An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
-_LEAST_BITS = {"store": 8, "load": 16}
-"""Elements of fewer bits are counted as these: narrower ones were not measured."""
+_MEASURED_EXCHANGES = 2
+"""Exchanges between threads in a reduction of the accumulators' layout, whose start was measured."""
+
+TILE_GRAIN = 4
+"""Cycles of one unit of the model's time where an iteration is a tile, whose intervals have some thousand."""
 
 PROMOTION = InstructionMix({"add": 1})
 """What adding a partial sum takes, an element."""
 
+Pipes = tuple[tuple[Unit, int], ...]
 
-def mma_cycles(region: Region, s: Structure, machine: Machine) -> int:
-    """Cycles of the tensor core for one product of one consumer's rows, all columns, one K-block.
 
-    Two warpgroups in one partition start every product together, and lose a little by it.
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Cycles of an operation: `issue` of its thread, `busy` of its `unit`, `latency` until its result is there, and
+    those of further units; `instructions` of the tensor core, a warpgroup.
     """
-    macs = s.rows * s.columns * s.depth
-    joint = s.consumer_warps > machine.warps_per_warpgroup
-    rate = machine.tensor[region.operand_dtype.value] * (1 - machine.joint_warpgroups_loss * joint)
-    return math.ceil(macs / rate)
+
+    issue: int
+    latency: int
+    unit: Unit | None = None
+    busy: int = 0
+    pipes: Pipes = ()
+    instructions: int = 0
 
 
-def mma_instructions(region: Region, s: Structure, machine: Machine) -> int:
-    """Tensor instructions of that product, a warpgroup."""
-    groups = s.consumer_warps // machine.warps_per_warpgroup
-    deep = s.depth * region.operand_dtype.bits // 8 // machine.mma_k_bytes
-    return (s.rows // machine.mma_rows) * deep // groups
-
-
-def promotion_cycles(region: Region, s: Structure, machine: Machine) -> float:
-    """Cycles of the arithmetic units in which one consumer adds a K-block's partial sums to its sums."""
-    promoted = sum(c.promote for c in region.contractions)
-    return promoted * alu_cycles(machine, PROMOTION, s.rows * s.columns)
+# --- copies ---------------------------------------------------------------------------------------------
 
 
 def load_cycles(nbytes: float, machine: Machine, clock_mhz: float | None = None) -> int:
@@ -70,6 +65,16 @@ def _share_cycles(nbytes: float, bandwidth: float, machine: Machine, clock_mhz: 
     return math.ceil(nbytes * machine.sm_count * clock * 1e6 / bandwidth)
 
 
+def memory_cycles(nbytes: int, tiles: int, machine: Machine) -> int:
+    """Cycles for which bytes hold an SM's share of device memory, or its path from L2 where that is narrower.
+
+    To the nearest grain: rounded up, a tile of few rows would pay more for each than one of many.
+    """
+    sharers = min(tiles, machine.sm_count)
+    share = machine.dram_sustained_bandwidth / sharers / (machine.sustained_clock_mhz * 1e6)
+    return max(1, round(max(nbytes / share, load_cycles(nbytes, machine)) / TILE_GRAIN)) * TILE_GRAIN
+
+
 def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) -> float:
     """Bytes of the L2 lines that a box touches: `rows` rows, `pitch_bytes` apart in memory.
 
@@ -87,233 +92,220 @@ def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) ->
     return rows * pieces * lines * line
 
 
-def tile_shape(s: Structure, view: View) -> tuple[int, ...]:
-    """Extents of a streamed tensor's tile for one copy, the batch left out."""
-    across = s.rows if row_role(s.swap) in view.roles else s.columns
-    return tuple(s.depth if role is Role.STREAM else across for role in view.roles if role is not Role.BATCH)
+def box_lines(shape: tuple[int, ...], member: Member, machine: Machine) -> float:
+    """Bytes of L2 lines that a copy of this shape touches of a tensor."""
+    *rows, columns = shape
+    width = member.view.dtype.bits // 8
+    pitch = member.view.strides[-2] if rows else columns
+    return line_bytes(math.prod(rows), columns * width, pitch * width, machine)
 
 
-def view_lines(s: Structure, view: View, machine: Machine) -> float:
-    """Bytes of L2 lines that one copy of a streamed tensor's tile touches."""
-    rows, columns = tile_shape(s, view)
-    width = view.dtype.bits // 8
-    return line_bytes(rows, columns * width, view.strides[-2] * width, machine)
+def copy_cost(busy: int, first: float, machine: Machine, pipes: Pipes = ()) -> Cost:
+    """A TMA copy, which holds the way for `busy` cycles; its first bytes come after `first`."""
+    return Cost(math.ceil(machine.latency.mbarrier_wait), math.ceil(first) + busy, Unit.TMA, busy, pipes)
 
 
-def _straddled(s: Structure, view: View, machine: Machine) -> float:
-    """Bytes of lines that a copy of a tile touches where its rows do not start with one; else 0."""
-    pitch = view.strides[-2] * view.dtype.bits // 8
-    return view_lines(s, view, machine) if pitch % machine.l2_line_bytes else 0.0
+def release_cost(machine: Machine, *, meets: bool) -> Cost:
+    """Handing a slot back. Where nothing else has a consumer's warps agree that it was read, they meet first."""
+    latency = machine.latency
+    arrive = latency.mbarrier_arrive
+    return Cost(math.ceil(latency.barrier + arrive if meets else arrive), math.ceil(latency.mbarrier_wake))
 
 
-def _copies(region: Region, s: Structure) -> tuple[tuple[View, int], ...]:
-    """The streamed tensors with how many copies of a tile one K-block of a block takes of each."""
-    rows = s.at_once
-    return tuple((view, rows if row_role(s.swap) in view.roles else 1) for view in region.operands)
+def store_cost(copied: int, staged: int, outputs: int, tiles: int, machine: Machine) -> Cost:
+    """A tile's outputs: `staged` bytes into buffers, of which `copied` go on; the buffers are held until then."""
+    latency, shared = machine.latency, shared_cycles(staged, machine)
+    issue = outputs * (2 * latency.barrier + latency.smem_store + latency.fence) + shared
+    drain = latency.tma_store / 2 + load_cycles(copied, machine)
+    pipes = ((Unit.SHARED, shared), (Unit.MEMORY, memory_cycles(copied, tiles, machine)))
+    return Cost(math.ceil(issue), math.ceil(issue + drain), pipes=pipes)
 
 
-def k_block_lines(region: Region, s: Structure, machine: Machine) -> float:
-    """Bytes of L2 lines that one K-block of a block touches."""
-    return sum(view_lines(s, view, machine) * count for view, count in _copies(region, s))
+# --- products -------------------------------------------------------------------------------------------
 
 
-def side_lines(region: Region, s: Structure, machine: Machine, side: Role) -> float:
-    """Bytes of those that are of the operands along a tile's rows, or along its columns, by the axis' role."""
-    copies = _copies(region, s)
-    return sum(view_lines(s, view, machine) * count for view, count in copies if side in view.roles)
+def mma_cycles(dtype: DType, s: Structure, machine: Machine) -> int:
+    """Cycles of the tensor core for one product of one consumer's rows, all columns, one K-block.
 
-
-def slot_bytes(region: Region, s: Structure) -> int:
-    """Bytes of one slot of a block's ring."""
-    return sum(math.prod(tile_shape(s, v)) * v.dtype.bits // 8 * count for v, count in _copies(region, s))
-
-
-def operand_bytes(region: Region, s: Structure, machine: Machine) -> int:
-    """Bytes that the products of one K-block read from shared memory, for one consumer.
-
-    Every tensor instruction reads its rows and its columns anew.
+    Two warpgroups in one partition start every product together, and lose a little by it.
     """
-    deep = s.depth * region.operand_dtype.bits // 8
-    blocks = s.rows // machine.mma_rows
-    return len(region.contractions) * blocks * (machine.mma_rows + s.columns) * deep
+    macs = s.rows * s.columns * s.depth
+    joint = s.consumer_warps > machine.warps_per_warpgroup
+    rate = machine.tensor[dtype.value] * (1 - machine.joint_warpgroups_loss * joint)
+    return math.ceil(macs / rate)
 
 
-def accumulator_registers(region: Region, s: Structure, machine: Machine) -> int:
-    """Registers a thread that accumulators take; a promoted product has its partial sums beside them."""
-    threads = s.consumer_warps * machine.threads_per_warp
-    tiles = sum(1 + s.copies if c.promote else 1 for c in region.contractions)
-    return tiles * s.rows * s.columns // threads
+def mma_instructions(dtype: DType, s: Structure, machine: Machine) -> int:
+    """Tensor instructions of that product, a warpgroup."""
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    return product_instructions(s.rows, s.depth, dtype, machine) // groups
 
 
-def epilogue_mix(region: Region) -> InstructionMix:
-    """Instructions an element of the tile; those on rows or columns alone are too few to count."""
-    return element_mix(region.statements, FULL)
-
-
-def _arithmetic(region: Region, s: Structure, machine: Machine) -> tuple[float, float]:
-    """Cycles of the epilogue's arithmetic for one consumer: alone, and with all consumers at it.
-
-    The pipes are added up: with two or three warps a scheduler one does not run under another.
+def mma_cost(dtype: DType, s: Structure, machine: Machine, products: int) -> Cost:
+    """A product of a loop of `products` alone: the tensor core is shared fairly, so that each takes as long as all of
+    its K-block together.
     """
-    loads = len(region.full_sources)
-    mix = epilogue_mix(region) + InstructionMix({"convert": 0.5 * loads})
-    pipes = unit_cycles(machine, mix, s.rows * s.columns)
-    pipes.pop(MachineUnit.ISSUE, None)
-    alone = sum(pipes.values())
-    return alone, alone * s.at_once
-
-
-def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, contention: int) -> float:
-    """Cycles in which one consumer of `contention` moves a piece between registers and shared memory.
-
-    Its warpgroups take rows of their own; a transposed tile meets every bank twice.
-    """
-    name, groups = f"shared_{what}_{max(view.dtype.bits, _LEAST_BITS[what])}", _warpgroups(s, machine)
-    columns = s.piece_columns * s.rows / machine.mma_rows / groups * (2 if s.swap else 1)
-    slowest = max(machine.tile_alone[name], contention * groups * machine.tile_crowded[name])
-    return machine.tile_start[name] + columns * slowest
-
-
-def _warpgroups(s: Structure, machine: Machine) -> int:
-    return s.consumer_warps // machine.warps_per_warpgroup
-
-
-def staging_cycles(view: View, s: Structure, machine: Machine, contention: int) -> float:
-    """Cycles of a piece's values on their way into shared memory, while `contention` consumers are at it, with the
-    fence and the barrier behind it.
-    """
-    return _moved_cycles("store", view, s, machine, contention) + machine.latency.barrier
-
-
-def _reading_cycles(view: View, s: Structure, machine: Machine, contention: int) -> float:
-    """Cycles in which a full input's piece is waited for, though it is there, and read."""
-    return machine.latency.mbarrier_wait + _moved_cycles("load", view, s, machine, contention)
-
-
-def column_vectors(region: Region, s: Structure) -> tuple[View, ...]:
-    """The vectors along the accumulator's columns that a consumer of products holds in shared memory."""
-    if region.body or region.streams_rows:
-        return ()
-    vectors = [source for source in region.sources if source.spans != FULL]
-    return tuple(source.view for source in vectors if column_role(s.swap) in source.spans)
-
-
-def held_registers(region: Region, s: Structure, machine: Machine) -> int:
-    """Registers a thread that rows, columns and scalars take, from the start of a loop of products on."""
-    if region.body or region.streams_rows:
-        return 0
-    row, column, found = row_role(s.swap), column_role(s.swap), 0
-    for source in (source for source in region.sources if source.spans != FULL):
-        threads = s.consumer_warps * machine.threads_per_warp
-        by_row = s.rows // s.consumer_warps // _ROWS_OF_A_MATRIX if row in source.spans else 1
-        found += max(1, s.columns // threads) if column in source.spans else by_row
-    return found
-
-
-def _vector_cycles(region: Region, s: Structure, machine: Machine, contention: int) -> tuple[float, float]:
-    """Cycles that vectors take once a tile, and for each piece.
-
-    A loop of products has them loaded beforehand, those along the columns through shared memory, from which a
-    thread reads two neighbours at a time. Behind a loop that computes values their latency shows.
-    """
-    if region.body:
-        vectors = any(source.spans != FULL for source in region.sources)
-        return 0.0, machine.latency.tma_load_l2 / 2 if vectors else 0.0
-    count = len(column_vectors(region, s))
-    threads = s.consumer_warps * machine.threads_per_warp
-    reads = contention * threads * s.piece_columns / _COLUMNS_OF_A_MATRIX / machine.scalar["ldst"]
-    once = machine.latency.smem_store + machine.latency.barrier
-    return count * once, count * (machine.latency.smem_load + reads)
-
-
-def _epilogue_cycles(
-    region: Region, s: Structure, machine: Machine, arithmetic: float, contention: int
-) -> int:
-    """Cycles of a consumer's epilogue while `contention` are at theirs: by pieces, and once a tile."""
-    once, piece = _vector_cycles(region, s, machine, contention)
-    piece += sum(_reading_cycles(source.view, s, machine, contention) for source in region.full_sources)
-    stored = [staging_cycles(output.view, s, machine, contention) for output in region.tile_outputs]
-    piece += sum(stored) + len(stored) * machine.tma_store_box_cycles
-    starts = (machine.tile_start[f"row_{i.kind}"] for i in region.statements if isinstance(i, Reduction))
-    once += machine.latency.wgmma_latency + s.rows / machine.mma_rows * sum(starts)
-    return math.ceil(arithmetic + s.pieces * piece + once)
-
-
-def epilogue_cost(region: Region, s: Structure, machine: Machine) -> EpilogueCost:
-    """The epilogue of one consumer's tile."""
-    alone, together = _arithmetic(region, s, machine)
-    contention = s.at_once
-    full = [source.view for source in region.full_sources]
-    threads = s.consumer_warps * machine.threads_per_warp
-    piece = s.rows * s.piece_columns // threads
-    live = piece * (1 + len(full)) // 2 if s.pieces > 1 or full else piece // 4
-    return EpilogueCost(
-        alone=_epilogue_cycles(region, s, machine, alone, 1),
-        together=_epilogue_cycles(region, s, machine, together, contention),
-        staged_bytes=staged_bytes(region, s),
-        input_bytes=sum(s.rows * s.piece_columns * view.dtype.bits // 8 for view in full),
-        registers=min(live, 64) + held_registers(region, s, machine),
-        stores=s.pieces * len(region.tile_outputs),
-        lent_bytes=lent_bytes(region, s),
-        vector_bytes=sum(s.columns * view.dtype.bits // 8 for view in column_vectors(region, s)),
+    latency, busy = machine.latency, mma_cycles(dtype, s, machine)
+    count = mma_instructions(dtype, s, machine)
+    sharers = s.at_once * products
+    return Cost(
+        math.ceil(count * latency.wgmma_issue + latency.mbarrier_wait),
+        math.ceil(latency.mbarrier_wait + latency.fence + busy * sharers + latency.wgmma_latency),
+        Unit.TENSOR,
+        busy,
+        instructions=count,
     )
 
 
-def _reloads(extent: int, tile: int, group: int) -> int:
-    return math.ceil(math.ceil(extent / tile) / group)
+def product_cost(
+    s: Structure, columns: int, deep: int, dtype: DType, machine: Machine, *, registers: bool
+) -> Cost:
+    """A product that consumers' arithmetic waits for, or feeds: then its left operand is in `registers`."""
+    count, latency = product_instructions(s.rows, deep, dtype, machine), machine.latency
+    rate = machine.tensor[dtype.value]
+    full = machine.mma_rows * columns * (machine.mma_k_bytes * 8 // dtype.bits) / rate
+    least = machine.mma_least_cycles + columns * machine.mma_least_cycles_per_column
+    busy = math.ceil(max(full, machine.mma_least_cycles_registers if registers else least) * count)
+    # What the queue does not take has to wait, and its consumer with it.
+    waiting = max(0.0, count - machine.mma_queue) * busy / count
+    issue = math.ceil(max(count * latency.wgmma_issue, waiting))
+    result = latency.wgmma_latency_registers if registers else latency.wgmma_latency
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    return Cost(
+        math.ceil(issue + latency.mbarrier_wait),
+        math.ceil(busy + result),
+        Unit.TENSOR,
+        busy,
+        instructions=count // groups,
+    )
 
 
-def rows_at_once(region: Region, s: Structure, machine: Machine) -> int:
-    """Tile rows that the blocks of all SMs are in together: a group, and as many more as they reach into."""
-    columns = math.ceil(region.extent(column_role(s.swap)) / s.columns)
-    return s.group * max(1, machine.sm_count // (s.group * columns))
+def product_instructions(rows: int, deep: int, dtype: DType, machine: Machine) -> int:
+    """Tensor instructions of a product, all warpgroups of the partition together."""
+    return (rows // machine.mma_rows) * (deep * dtype.bits // 8 // machine.mma_k_bytes)
 
 
-def dram_bytes(region: Region, s: Structure, machine: Machine) -> int:
-    """Bytes from and to device memory, by how the tiles are walked.
+def promotion_cost(s: Structure, machine: Machine) -> Cost:
+    """Adding a K-block's partial sums to the sums."""
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    alone = alu_cycles(machine, PROMOTION, s.rows * s.columns) / groups
+    cycles = math.ceil(alone + machine.latency.arithmetic)
+    return Cost(cycles, cycles, Unit.ALU, cycles)
 
-    Groups of tile rows are walked column by column. What fits in half of L2 is read once; else the operand
-    along the columns is read again for each set of rows that are walked at once, and the other one again for
-    each column of tiles if a whole group does not stay in L2.
+
+def rescale_cost(s: Structure, machine: Machine) -> Cost:
+    """Multiplying a consumer's sums by a factor of each row."""
+    cycles = math.ceil(s.rows * s.columns / machine.scalar_alone["mul"] + machine.latency.arithmetic)
+    return Cost(cycles, cycles, pipes=((Unit.FMA, cycles),))
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowReduction:
+    """A maximum or a sum of each row, which `lanes` threads of a warp share, and `warps` warps. What stays `apart` in
+    the threads is not exchanged.
     """
-    row, column = row_role(s.swap), column_role(s.swap)
-    groups = _reloads(region.extent(row), s.tile_rows, rows_at_once(region, s, machine))
-    total = region.compulsory_bytes
-    budget = machine.l2_bytes // 2
-    width = region.operand_dtype.bits // 8
-    k_block = s.group * s.tile_rows * region.extent(Role.STREAM) * width
-    for view in region.operands:
-        if view.nbytes <= budget:
-            continue
-        if column in view.roles:
-            total += view.nbytes * (groups - 1)
-        elif row in view.roles and k_block > budget:
-            total += view.nbytes * (_reloads(region.extent(column), s.columns, 4) - 1)
-    return total
+
+    kind: str
+    lanes: int = 4
+    warps: int = 1
+    apart: bool = False
 
 
-def gpc_bytes(region: Region, s: Structure, machine: Machine, *, waited_for: bool = False) -> int:
-    """Bytes of one K-block that the SMs of a GPC ask for, each tile counted once, an SM.
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """What a run of instructions takes, whose only order is that of its reductions and of its longest chain.
 
-    Blocks with consecutive numbers walk down a group of rows, so `group` neighbours share a column's tile.
-    Rows that straddle lines count with those; half a line asks for half of one.
-
-    Where all columns are fewer tiles than the card has SMs, several groups are walked at once, by one GPC each, and
-    their GPCs ask for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
-    (`waited_for`); all of them take power.
+    `mix` is of each of `elements`; the chain has `statements`, of them `special` functions. `waits` for tiles of a
+    ring are told; `tiles` are the bits of those that are read as accumulators lie, `vectors` elements of 16 bits that
+    threads load besides.
     """
-    row, column = row_role(s.swap), column_role(s.swap)
-    rows = math.ceil(region.extent(row) / s.tile_rows)
-    height = min(s.group, rows, machine.sms_per_gpc)
-    across = machine.sms_per_gpc / height
-    if waited_for:
-        at_once = machine.sm_count / (height * math.ceil(region.extent(column) / s.columns))
-        across /= max(1.0, min(at_once, rows / height, machine.sm_count / machine.sms_per_gpc))
-    total = 0.0
-    for view in region.operands:
-        tile = max(math.prod(tile_shape(s, view)) * view.dtype.bits // 8, _straddled(s, view, machine))
-        if row in view.roles:
-            total += height * (s.tile_rows // s.rows) * tile
-        if column in view.roles:
-            total += across * tile
-    return math.ceil(total / machine.sms_per_gpc)
+
+    mix: InstructionMix
+    elements: int
+    statements: int
+    special: int
+    reductions: tuple[RowReduction, ...]
+    waits: int = 0
+    tiles: tuple[int, ...] = ()
+    vectors: float = 0.0
+
+
+def arithmetic_cost(work: Arithmetic, s: Structure, machine: Machine) -> Cost:
+    """A phase holds its consumer for its busiest pipe's time after the starts of its reductions; beside other
+    consumers it holds each pipe for its share.
+    """
+    alone, contended = pipe_cycles(work.mix, work.elements, machine)
+    slots = machine.schedulers_per_sm * machine.threads_per_warp
+    traffic = work.vectors * 2 / machine.shared_memory_bytes_per_cycle
+    busiest = max(*alone.values(), work.mix.instructions * work.elements / slots, traffic, 0.0)
+    starts = sum(_start(reduction, machine) for reduction in work.reductions)
+    starts -= _MEASURED_EXCHANGES * machine.latency.shuffle * sum(one.apart for one in work.reductions)
+    chain = machine.latency.arithmetic * work.statements + machine.latency.special * work.special
+    chain += 2 * machine.latency.smem_load if work.vectors else 0.0
+    reading, ports = _reading(work, s, machine)
+    if ports or traffic:
+        contended[Unit.SHARED] = ports + traffic
+    cycles = math.ceil(busiest + starts + chain + reading)
+    pipes = tuple((pipe, math.ceil(held)) for pipe, held in sorted(contended.items()))
+    return Cost(cycles, cycles, pipes=pipes)
+
+
+def _start(reduction: RowReduction, machine: Machine) -> float:
+    """Cycles that a reduction takes besides its elements: exchanges within a warp, then between warps.
+
+    A warp's start was measured with two exchanges. Warps that share a row meet at two barriers, around a trip of
+    their results through shared memory.
+    """
+    exchanges = math.log2(reduction.lanes)
+    cycles = machine.tile_start[f"row_{reduction.kind}"] * exchanges / _MEASURED_EXCHANGES
+    if reduction.warps > 1:
+        latency = machine.latency
+        cycles += 2 * latency.barrier + latency.smem_store + latency.smem_load
+        cycles += math.log2(reduction.warps) * latency.shuffle
+    return cycles
+
+
+def _reading(work: Arithmetic, s: Structure, machine: Machine) -> tuple[float, float]:
+    """Cycles in which a phase reads its streamed tiles from shared memory: alone, and of the ports.
+
+    Vectors of a ring cost the wait and the latency alone.
+    """
+    alone = work.waits * (machine.latency.mbarrier_wait + machine.latency.smem_load)
+    contended, columns = 0.0, s.rows / machine.mma_rows * s.depth
+    for bits in work.tiles:
+        kind = f"shared_load_{max(16, bits)}"
+        alone += machine.tile_start[kind] + columns * machine.tile_alone[kind]
+        contended += columns * machine.tile_crowded[kind]
+    return alone, contended
+
+
+def shared_cycles(nbytes: int, machine: Machine) -> int:
+    """Cycles for which bytes hold the port of shared memory."""
+    return math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)
+
+
+def read_cost(nbytes: int, widened: int, machine: Machine) -> Cost:
+    """Reading a tile of whole rows; `widened` elements of 16 bits become f32, one instruction each."""
+    cycles, widening = (
+        shared_cycles(nbytes, machine),
+        math.ceil(widened / machine.scalar_alone["logic"]),
+    )
+    issue = math.ceil(machine.latency.mbarrier_wait + machine.latency.smem_load + max(cycles, widening))
+    return Cost(issue, issue, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
+
+
+def beside_cost(work: Arithmetic, nbytes: int, rows: int, machine: Machine) -> Cost:
+    """Arithmetic on a K-block's tile that the tensor core is reading too; its `statements` have the reductions in."""
+    shuffles, starts = machine.scalar_alone["shuffle"], 0.0
+    for one in work.reductions:
+        starts += math.log2(one.lanes) * machine.latency.shuffle
+        starts += rows * one.lanes * math.log2(one.lanes) / shuffles
+    units = unit_cycles(machine, work.mix, work.elements)
+    pipes = {PIPES[unit]: math.ceil(cycles) for unit, cycles in units.items() if unit in PIPES}
+    shared = shared_cycles(nbytes, machine)
+    chain = machine.latency.smem_load + machine.latency.arithmetic * work.statements
+    cycles = math.ceil(max(*pipes.values(), shared, 0) + starts + chain)
+    return Cost(cycles, cycles, pipes=tuple(sorted(({Unit.SHARED: shared} | pipes).items())))

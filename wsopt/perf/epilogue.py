@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import load_cycles, mma_cycles, staging_cycles
+from wsopt.perf.costs import load_cycles, mma_cycles
+from wsopt.perf.epilogue_cost import staging_cycles
 from wsopt.perf.stores import tile_stores
-from wsopt.program.program import TileProgram
+from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.staging import kind, kind_bytes
 from wsopt.program.types import Sharing
 from wsopt.schedule.types import EpilogueBuffers
@@ -37,7 +38,7 @@ def epilogue_cycles(
     what is left of the copy.
     """
     cost, s = program.epilogue, program.structure
-    if program.region.streams_rows:
+    if program.iteration is Iteration.TILE:
         return 0
     cycles = cost.together if _together(program) else cost.alone
     cycles -= math.floor(cost.stores * (machine.tma_store_box_cycles - _starts(machine, buffers).own))
@@ -56,7 +57,7 @@ def _together(program: TileProgram) -> bool:
     consumers in every phase.
     """
     s = program.structure
-    return s.sharing is Sharing.ROWS and not (s.persistent and program.region.body)
+    return s.sharing is Sharing.ROWS and not (s.persistent and program.computes_with_products)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ def stored_cycles(
     of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves, under the
     first passes of its loop. The `last` tile has none after it, and ends when its last store begins.
     """
-    region, s = program.region, program.structure
+    s = program.structure
     plan, contention = tile_stores(program, buffers), s.consumers if _together(program) else 1
-    views = {output.name: output.view for output in region.tile_outputs}
+    views = {output.name: output.view for output in program.after.tile_outputs}
     starts = _starts(machine, buffers)
     stage = {name: staging_cycles(view, s, machine, contention) + starts.own for name, view in views.items()}
     rate = machine.tma_store_bytes_per_cycle / contention
@@ -117,7 +118,7 @@ def stored_cycles(
     if starts.held:  # the last of the consumers, for the others' last stores
         now += drain[plan.stores[-1].output] * (contention - 1) / contention
     if plan.refill is not None and s.sharing is Sharing.ROWS:
-        under = 0 if region.promote or region.body else 1
+        under = 0 if program.adds_partials or program.computes_with_products else 1
         under += refill(program, machine, buffers).first
         now = max(now, read[-1 - plan.refill] - under * _pass_products(program, machine))
     return max(cycles, math.ceil(now))
@@ -141,15 +142,15 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     Earlier and together where they would else come late. At the loop's start where consumers work in turns, for they
     copy while another has the tensor core; and in a loop that computes values, which has the copies before it.
     """
-    region, s = program.region, program.structure
-    if not buffers.inputs or region.body or s.sharing is Sharing.TURNS:
+    s = program.structure
+    if not buffers.inputs or program.computes_with_products or s.sharing is Sharing.TURNS:
         return Refill(0, 0)
     product = _pass_products(program, machine)
     copies = math.ceil(_copy_cycles(program, machine) / product)
     needed = 0
     if tile_stores(program, buffers).refill is not None:
         rate, box = machine.tma_store_bytes_per_cycle, machine.tma_store_box_cycles
-        stores = [box + kind_bytes(kind(output.view), s) / rate for output in region.tile_outputs]
+        stores = [box + kind_bytes(kind(output.view), s) / rate for output in program.after.tile_outputs]
         needed = math.ceil(s.consumers * s.pieces * sum(stores) / product)
     latest, further = program.k_iterations - 1 - copies, (buffers.inputs - 1) * copies
     return Refill(max(0, min(needed, latest)), copies if 0 < further <= latest - needed else 0)
@@ -157,8 +158,8 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
 
 def _pass_products(program: TileProgram, machine: Machine) -> int:
     """Cycles for which the products of one pass of all consumers that share rows hold the tensor core."""
-    region, s = program.region, program.structure
-    return s.copies * s.at_once * len(region.contractions) * mma_cycles(region, s, machine)
+    s, whole = program.structure, program.whole
+    return s.copies * s.at_once * whole.products * mma_cycles(whole.dtype, s, machine)
 
 
 def _copy_cycles(program: TileProgram, machine: Machine) -> int:

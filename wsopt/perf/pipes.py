@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from wsopt.frontend.types import Reduction, Role, Statement
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.primitives import PRIMITIVES, Family, family_of
 from wsopt.program.program import Unit
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import Role
 
 PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 """The units of the model that are pipes of the arithmetic."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
 from wsopt.perf.held import held_cycles, issue_cycles
-from wsopt.perf.last_round import last_demand
-from wsopt.perf.pace import k_block_demand, loop_pace
+from wsopt.perf.pace import loop_pace
 from wsopt.program.program import TileProgram, Unit
 
 
@@ -78,14 +77,17 @@ class Ramps:
         return free.plus(ramp, passes - first - further)
 
 
-def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps:
-    """The iterations of a loop of products with a ring of so many slots; one of none counts as one of one."""
-    region, s = program.region, program.structure
-    demand, last_demanded = k_block_demand(region, s, machine), last_demand(region, s, machine)
+def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps | None:
+    """The iterations of a loop of products with a ring of so many slots; one of none counts as one of one. None where
+    rings keep no pace of their own.
+    """
+    s, demand, last_demand = program.structure, program.demand, program.last_demand
+    if demand is None or last_demand is None:
+        return None
     slots = max(1, slots)
     steady = last = loop_pace(demand, machine, slots)
-    if last_demanded != demand:
-        last = loop_pace(last_demanded, machine, slots)
+    if last_demand != demand:
+        last = loop_pace(last_demand, machine, slots)
     units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.TMA]
     product = max(*units, *issue_cycles(program).values())
     least = math.ceil(s.copies * steady.k_block)

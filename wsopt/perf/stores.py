@@ -71,8 +71,8 @@ class Stores:
 
 def tile_stores(program: TileProgram, buffers: EpilogueBuffers) -> Stores:
     """The stores of one consumer's tile, in the steady state of a block that has many."""
-    region, s = program.region, program.structure
-    return _stores(output_kinds(region), input_kinds(region), s.pieces, buffers, s.persistent)
+    after, s = program.after, program.structure
+    return _stores(output_kinds(after), input_kinds(after), s.pieces, buffers, s.persistent)
 
 
 @dataclass(slots=True)
@@ -125,8 +125,8 @@ def _stores(
 
 def staging_buffers(program: TileProgram, buffers: EpilogueBuffers) -> dict[Kind, int]:
     """How many staging buffers of each kind a consumer has: one at least where no input lends any."""
-    region = program.region
-    return _staging(output_kinds(region), input_kinds(region), program.structure.pieces, buffers)
+    after = program.after
+    return _staging(output_kinds(after), input_kinds(after), program.structure.pieces, buffers)
 
 
 def _staging(

@@ -11,7 +11,6 @@ import math
 from wsopt.machine.types import Machine
 from wsopt.perf.held import held_cycles, norm
 from wsopt.perf.ring import slot_lifetime
-from wsopt.perf.row_costs import ROW_GRAIN, filled
 from wsopt.program.program import TileProgram, Unit
 
 
@@ -25,13 +24,13 @@ def stream_pace(program: TileProgram, machine: Machine, slots: int) -> int:
     copies = [op.busy for op in program.loop if op.id in ring.loads]
     life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
     pace = norm((shared, life / slots), machine.stream_knee)
-    return math.ceil(pace / ROW_GRAIN) * ROW_GRAIN
+    return math.ceil(pace / program.grain) * program.grain
 
 
 def bytes_on_the_way(program: TileProgram, slots: int) -> int:
     """What is copied to an SM at once at most, with so many slots; the padding of their tiles is not."""
     (ring,) = program.rings
-    return round(slots * ring.slot_bytes * filled(program.region, program.structure))
+    return round(slots * ring.slot_bytes * min(1.0, program.grid.columns / program.grid.tile_columns))
 
 
 def _slowdown(machine: Machine, on_the_way: int) -> float:

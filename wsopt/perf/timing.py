@@ -1,6 +1,7 @@
 """The predicted time of a kernel from its initiation interval: one formula, for the model and the checker.
 
-A block starts, fills its ring, runs its tiles, and drains. Consumers that share rows run their epilogues
+A block starts, fills its ring, runs its tiles, and drains. Its time is the norm of lines in II: with a sharp knee the
+largest of them, where device memory paces a loop both at once. Consumers that share rows run their epilogues
 together, with the tensor core idle; consumers in turns run theirs under another's loop. What products and bytes
 take of the power lowers the clock of all of it (`Machine.power_clock`): `power` is what that adds, in cycles of
 the sustained clock. No kernel is faster than its bytes through L2 and device memory.
@@ -12,16 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wsopt.frontend.needed import needed_bytes, needed_flops
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import contended_interval, iteration_energy
 from wsopt.perf.costs import load_cycles
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.held import held_cycles, issue_cycles, norm
-from wsopt.perf.pace import k_block_demand
 from wsopt.perf.ramps import Line, Ramps, ramps
-from wsopt.program.ids import OpId
-from wsopt.program.program import OpKind, TileProgram, Unit
+from wsopt.program.ids import OpId, OpKind
+from wsopt.program.program import Iteration, TileProgram, Unit
 from wsopt.program.types import Sharing
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 
@@ -47,10 +46,36 @@ class Rounds:
     paced: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Time:
+    """Cycles of the busiest SM by II, not below `least`: `before`, the norm of `lines` with the exponent `knee`, and
+    `after`. `loop` are those of the loops alone, if they are not the norm itself.
+    """
+
+    lines: tuple[Line, ...]
+    loop: Line | None = None
+    knee: float = math.inf
+    before: float = 0.0
+    after: float = 0.0
+    least: float = 0.0
+
+    def at(self, ii: float) -> float:
+        """Cycles from the first block's start to the last store, whatever the clock."""
+        return self.before + self._norm(max(ii, self.least)) + self.after
+
+    def main(self, ii: float) -> float:
+        """Cycles of that in loops."""
+        return self._norm(ii) if self.loop is None else self.loop.at(ii)
+
+    def _norm(self, ii: float) -> float:
+        parts = tuple(line.at(ii) for line in self.lines)
+        return max(parts) if self.knee == math.inf else norm(parts, self.knee)
+
+
 def longest_path(program: TileProgram) -> int:
     """Cycles from the first load of an iteration to the end of its last operation, at least."""
     ready: dict[OpId, int] = {}
-    pending = list(program.loop)
+    pending = list(program.ops)
     edges = [edge for edge in program.edges if edge.distance == 0]
     while pending:
         op = next(o for o in pending if all(e.source in ready for e in edges if e.target == o.id))
@@ -62,13 +87,17 @@ def longest_path(program: TileProgram) -> int:
 
 def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
     """What every schedule of a tile program pays."""
-    if program.region.streams_rows:
-        return _row_parts(program, machine)
     rounds = math.ceil(program.tiles / machine.sm_count)
-    loads = [op for op in program.ops if op.kind is OpKind.TMA_LOAD]
-    latency = machine.latency
-    first = machine.first_bytes(latency.tma_load_dram)
-    fill = first + sum(op.busy for op in loads) + _further_fill(program, machine)
+    latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
+    if program.iteration is Iteration.TILE:
+        # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
+        # alone do not reach the power limit.
+        last = sum(op.issue for op in program.ops if op.consumer == 0)
+        start, fill = machine.block_start_cycles, latency.tma_load_dram + last
+        return Rounds(rounds, start, fill, latency.tma_store, 0.0, 0.0, paced=False)
+    fill = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads)
+    if program.work is not None:  # the tiles that a block holds, and the way to the first result
+        fill += load_cycles(program.stationary_bytes, machine) + _chain(program)
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
     anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
     return Rounds(
@@ -85,64 +114,48 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
 
 def _chain(program: TileProgram) -> int:
     """Cycles from the first K-block's arrival to the end of its last operation, at least."""
-    return longest_path(program) - max(op.latency for op in program.loop if op.kind is OpKind.TMA_LOAD)
+    return longest_path(program) - max(op.latency for op in program.of(OpKind.TMA_LOAD))
 
 
-def _row_parts(program: TileProgram, machine: Machine) -> Rounds:
-    """What every schedule of streamed rows pays: device memory is idle until the first bytes are there, and
-    while the last tile is being computed. Bytes alone do not reach the power limit.
-    """
-    last = sum(op.issue for op in program.loop if op.consumer == 0)
-    return Rounds(
-        rounds=math.ceil(program.tiles / machine.sm_count),
-        start=machine.block_start_cycles,
-        fill=machine.latency.tma_load_dram + last,
-        tail=machine.latency.tma_store,
-        energy=0.0,
-        handover=0.0,
-        paced=False,
-    )
-
-
-def streams_products(program: TileProgram) -> bool:
-    """Whether the loop has products alone, of which every tile has as many."""
-    return program.work is None and not program.region.streams_rows
-
-
-def row_interval(program: TileProgram) -> float:
-    """Cycles a tile for which the SM itself is busy: its own units and its consumers, device memory left out."""
+def sm_interval(program: TileProgram) -> float:
+    """Cycles an iteration for which the SM itself is busy: its units and its consumers, device memory left out."""
     units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.MEMORY]
     return max(*units, *issue_cycles(program).values())
-
-
-def _row_main(program: TileProgram, fixed: Rounds, machine: Machine, ii: float) -> float:
-    """Cycles in which tiles stream: device memory is shared by those still at work, an SM's own units are not.
-
-    As in a loop of products (`tile.pace`) copies come early and late, so that two bounds that are alike add up
-    as a norm.
-    """
-    memory, own = program.tiles / machine.sm_count * ii, fixed.rounds * row_interval(program)
-    return norm((memory, own), machine.copy_knee)
 
 
 def _energy(program: TileProgram, machine: Machine) -> float:
     """Energy of an SM on the average, in cycles of its tensor core."""
     memory = machine.power_cycles_per_dram_byte * program.dram_bytes / machine.sm_count
-    s = program.structure
-    if program.work is None:
-        passes = program.tiles * program.passes * s.copies / machine.sm_count
-        return passes * k_block_demand(program.region, s, machine).energy + memory
-    return program.work.k_iterations * iteration_energy(program, machine) + memory
+    if program.demand is not None:
+        passes = program.tiles * program.passes * program.structure.copies / machine.sm_count
+        return passes * program.demand.energy + memory
+    k_iterations = program.work.k_iterations if program.work is not None else 0.0
+    return k_iterations * iteration_energy(program, machine) + memory
 
 
-def _further_fill(program: TileProgram, machine: Machine) -> float:
-    """Cycles before the first result of a loop that computes values: the tiles that it holds, and one pass."""
-    if program.work is None:
-        return 0.0
-    return load_cycles(program.stationary_bytes, machine) + _chain(program)
+def time_of(
+    program: TileProgram, fixed: Rounds, machine: Machine, ends: Epilogues, ramp: Ramps | None = None
+) -> Time:
+    """The time of a tile program's kernel, with these epilogues; `ramp` is of a ring that keeps a pace of its own."""
+    if program.iteration is Iteration.TILE:
+        # Device memory is shared by those still at work, an SM's own units are not. Copies come early and late, so
+        # that two bounds that are alike add up as a norm.
+        lines = (
+            Line(program.tiles / machine.sm_count, 0.0),
+            Line(0.0, fixed.rounds * sm_interval(program)),
+        )
+        return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
+    if program.work is not None:
+        work, s = program.work, program.structure
+        once = fixed.start + fixed.fill - _chain(program) + fixed.tail if s.persistent else 0.0
+        line = Line(work.k_iterations - work.tiles, once + work.tiles * (fixed.between + ends.each))
+        return Time((line,), Line(work.k_iterations, 0.0), least=fixed.contended)
+    assert ramp is not None, "such a ring has ramps"
+    loops = _loops(program, fixed, ramp)
+    return Time(_of_products(program, fixed, machine, ends, ramp, loops), loops, least=fixed.contended)
 
 
-def loop_line(program: TileProgram, fixed: Rounds, ramp: Ramps) -> Line:
+def _loops(program: TileProgram, fixed: Rounds, ramp: Ramps) -> Line:
     """Cycles of all loops of products of the busiest SM, by the initiation interval."""
     n, further = program.passes, fixed.rounds - 1
     first, last = ramp.loop(n), ramp.last_loop(n)
@@ -153,17 +166,16 @@ def loop_line(program: TileProgram, fixed: Rounds, ramp: Ramps) -> Line:
     return first.plus(Line(n, 0.0), further - 1).plus(ramp.last_ramp, n)
 
 
-def total_lines(
-    program: TileProgram, fixed: Rounds, machine: Machine, ends: Epilogues, ramp: Ramps
+def _of_products(
+    program: TileProgram, fixed: Rounds, machine: Machine, ends: Epilogues, ramp: Ramps, loops: Line
 ) -> tuple[Line, ...]:
-    """Cycles of the busiest SM in loops of products, all told, by the initiation interval: the largest counts.
+    """Cycles of the busiest SM in loops of products, all told: the largest counts.
 
     A loader gets ahead while consumers that share a tile's rows are in its epilogue, and what of it is no longer
     than that does not show. Consumers in turns take the longer of a loop and an epilogue's share of it.
     """
     s, n, rounds = program.structure, program.passes, fixed.rounds
     once = fixed.start + fixed.fill
-    loops = loop_line(program, fixed, ramp)
     if not s.persistent:
         return (loops.plus(Line(0.0, rounds * (once + ends.last + machine.block_turnover_cycles))),)
     least = loops.plus(Line(0.0, once + ends.last + fixed.tail))
@@ -178,32 +190,6 @@ def total_lines(
     return least, least.plus(shared.plus(alone, -1.0), rounds)
 
 
-def total_cycles(
-    program: TileProgram,
-    fixed: Rounds,
-    machine: Machine,
-    ii: float,
-    ends: Epilogues,
-    ramp: Ramps | None = None,
-) -> float:
-    """Cycles of the busiest SM, from the first block's start to the last store, whatever its clock.
-
-    `ramp` is of the ring of a loop of products; others have none.
-    """
-    if program.region.streams_rows:
-        main = _row_main(program, fixed, machine, ii)
-        return fixed.start + fixed.fill + main + fixed.tail
-    ii = max(ii, fixed.contended)
-    if program.work is not None:
-        once = (
-            fixed.start + fixed.fill - _chain(program) + fixed.tail if program.structure.persistent else 0.0
-        )
-        tiles = program.work.tiles * (fixed.between + ends.each)
-        return once + tiles + (program.work.k_iterations - program.work.tiles) * ii
-    assert ramp is not None, "a loop of products has a ring"
-    return max(line.at(ii) for line in total_lines(program, fixed, machine, ends, ramp))
-
-
 def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
     """Cycles of the sustained clock that the power limit adds to `cycles` of a kernel."""
     if not fixed.paced:
@@ -213,10 +199,7 @@ def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
 
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
     """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least."""
-    outputs = sum(output.view.nbytes for output in program.region.outputs)
-    streamed = program.region.streamed_sources
-    inputs = sum(source.view.nbytes for source in program.region.sources if source not in streamed)
-    through_l2 = program.tiles * program.tile_l2_bytes + outputs + inputs
+    through_l2 = program.tiles * program.tile_l2_bytes + program.whole.once_bytes
     return (
         program.dram_bytes / machine.dram_sustained_bandwidth * 1e6,
         through_l2 / machine.l2_bandwidth * 1e6,
@@ -228,10 +211,10 @@ def roofline_us(program: TileProgram, machine: Machine) -> float:
 
     Both are of the elements that count: what masks leave out is no work.
     """
-    region = program.region
-    rate = machine.sustained_tflops(region.operand_dtype.value) if region.contractions else 1.0
-    arithmetic = needed_flops(region) / (rate * 1e6)
-    return max(arithmetic, needed_bytes(region) / machine.dram_sustained_bandwidth * 1e6)
+    whole = program.whole
+    rate = machine.sustained_tflops(whole.dtype.value) if whole.products else 1.0
+    arithmetic = whole.needed_flops / (rate * 1e6)
+    return max(arithmetic, whole.needed_bytes / machine.dram_sustained_bandwidth * 1e6)
 
 
 def predict(
@@ -241,25 +224,18 @@ def predict(
     of each ring.
     """
     fixed = fixed_parts(program, machine)
-    ends = epilogues(program, machine, buffers)
     interval = max(ii, contended_interval(program, machine, slots))
-    ramp = (
-        ramps(program, machine, max(slots, default=0)).held_to(interval)
-        if streams_products(program)
-        else None
+    ramp = ramps(program, machine, max(slots, default=0))
+    time = time_of(
+        program, fixed, machine, epilogues(program, machine, buffers), ramp and ramp.held_to(interval)
     )
-    running = total_cycles(program, fixed, machine, interval, ends, ramp)
+    running, main = time.at(interval), time.main(interval)
     power = power_cycles(fixed, machine, running)
     cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6
     dram_us, l2_us = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
-    main = _row_main(program, fixed, machine, ii) if program.region.streams_rows else 0.0
-    if program.work is not None:
-        main = interval * program.work.k_iterations
-    if ramp is not None:
-        main = loop_line(program, fixed, ramp).at(interval)
     known = fixed.start + fixed.fill + main + fixed.tail
     return Prediction(
         rounds=fixed.rounds,

@@ -11,9 +11,10 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from wsopt.frontend.types import Bound, Region
+from wsopt.frontend.types import Region
 from wsopt.program.ranges import is_end, splits
 from wsopt.program.types import Structure
+from wsopt.tensors.views import Bound
 
 _START = Bound(0, 1, 0)
 """The streamed axis begins at 0."""

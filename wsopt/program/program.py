@@ -1,21 +1,26 @@
-"""Tile programs as frozen data: what one block does to its tile, before anything is scheduled.
+"""Tile programs as frozen data: what one block does to its tiles, before anything is scheduled.
 
-A *tile program* is a region cut to a structure: operations on tiles with their costs, and the dependences between
-them. Extents are in elements, times in cycles of an SM.
+Operations on tiles with their costs, the dependences between them, the rings that feed them, and what stands around
+the loop. Extents are in elements, times in cycles of an SM.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
-from wsopt.machine.cost import InstructionMix
+from wsopt.program.facts import Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
-from wsopt.program.types import Placement, Space, Structure
+from wsopt.program.types import Space, Structure
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import Bound, Output, Role, Source
+
+Item = Statement | Reduction
+"""What arithmetic is made of."""
 
 
 class Unit(StrEnum):
@@ -30,15 +35,30 @@ class Unit(StrEnum):
     MEMORY = "memory"
 
 
+ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
+"""The units of arithmetic instructions."""
+
+
+class Iteration(StrEnum):
+    """What an iteration of a loop takes: some K-blocks of a tile, or a whole tile."""
+
+    K_BLOCKS = "K-blocks"
+    TILE = "a tile"
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tile: its shape, element type and space. `consumer` is the one it belongs to, None for all."""
+    """A tile: its shape, element type and space."""
 
     id: ValueId
     shape: tuple[int, ...]
     dtype: DType
     space: Space
-    consumer: int | None = None
+
+    @property
+    def consumer(self) -> int | None:
+        """The consumer that it belongs to, None for all."""
+        return self.id.instance
 
     @property
     def nbytes(self) -> int:
@@ -51,32 +71,41 @@ class TileOp:
     """One operation on tiles.
 
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
-    the operation starts. `consumer` is the consumer it belongs to, None for loads that serve all; `copy` the
-    K-block of the iteration that it works on. `mix` and `elements` are what the cycles of arithmetic were
-    counted from. `pipes` are further units with the cycles that they are held; `items` the names of what an
-    operation of the loop's body computes, in order.
+    the operation starts. `pipes` are further units with the cycles that they are held; `items` what an operation
+    of arithmetic computes, in order; `instructions` a product's of the tensor core, a warpgroup.
     """
 
     id: OpId
-    placement: Placement
     inputs: tuple[ValueId, ...]
     output: ValueId | None
-    consumer: int | None
     unit: Unit | None
     issue: int
     busy: int
     latency: int
-    tensor: str | None = None
-    copy: int = 0
-    mix: InstructionMix = field(default_factory=InstructionMix)
-    elements: int = 0
     pipes: tuple[tuple[Unit, int], ...] = ()
-    items: tuple[str, ...] = ()
+    items: tuple[Item, ...] = ()
+    instructions: int = 0
 
     @property
     def kind(self) -> OpKind:
         """What kind of operation it is."""
         return self.id.kind
+
+    @property
+    def consumer(self) -> int | None:
+        """The consumer it belongs to, None for copies."""
+        return None if self.kind is OpKind.TMA_LOAD else self.id.instance
+
+    @property
+    def copy(self) -> int:
+        """The K-block of the iteration that it works on."""
+        return self.id.k_block
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """The names of what it computes: its items, or the product that it is, or whose sums it rescales."""
+        product = self.kind in (OpKind.MMA, OpKind.RESCALE)
+        return (self.id.subject,) if product else tuple(item.name for item in self.items)
 
     @property
     def held(self) -> tuple[tuple[Unit, int], ...]:
@@ -98,14 +127,35 @@ class Edge:
 class RingPlan:
     """Tiles that are loaded, read and released together: a ring of slots, one pair of barriers a slot.
 
-    `loads` and `releases` are operations, those of all K-blocks of an iteration; `slot_bytes` are of
-    the tiles of one K-block.
+    `loads` and `releases` are operations, those of all K-blocks of an iteration; `slot_bytes` are of the tiles of one
+    K-block, and `members` the tensors that they are of.
     """
 
     name: str
     loads: tuple[OpId, ...]
     releases: tuple[OpId, ...]
     slot_bytes: int
+    members: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one K-block of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
+
+    `data` are the bytes themselves, which one SM alone gets at its own rate, of whatever lines they are a part;
+    `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its K-blocks.
+    `alone` where one consumer at a time has products under way: what it waits for, nobody fills. `active` is the
+    share of the SMs that are at work.
+    """
+
+    lines: float
+    data: float
+    gpc: float
+    tensor: float
+    energy: float
+    between: float
+    alone: bool
+    active: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +176,24 @@ class EpilogueCost:
     stores: int
     lent_bytes: int = 0
     vector_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What follows a tile's loop: `items`, which read whole tiles (`full`) and `vectors`, and `outputs`. Where the
+    loop stores them itself there are no items. Vectors are `held` from the loop's start on, or loaded by each piece.
+    """
+
+    items: tuple[Item, ...]
+    full: tuple[Source, ...]
+    vectors: tuple[Source, ...]
+    outputs: tuple[Output, ...]
+    held: bool
+
+    @property
+    def tile_outputs(self) -> tuple[Output, ...]:
+        """The outputs of whole tiles, which TMA stores."""
+        return tuple(output for output in self.outputs if output.is_tile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,27 +220,43 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class TileProgram:
-    """A region cut to a structure: what a block does, with its costs. Nothing is scheduled yet.
+    """What a block does, with its costs. Nothing is scheduled yet.
 
-    `live` are the loop's tiles in registers beside the accumulators; `stationary_bytes` one set of the tiles in
-    shared memory that a block holds through its loop; `work` is the busiest SM's where tiles differ, else None.
+    `grain` is how many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
+    in the steady state and in the last round of tiles, where rings of products keep a pace of their own; else None.
+    `live` are the loop's tiles in registers beside the accumulators; `stationary` the tiles in shared memory that a
+    block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may
+    differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside
+    `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
+    where they hold.
     """
 
     region: Region
+    whole: Whole
     structure: Structure
+    grid: TileGrid
+    iteration: Iteration
+    grain: int
     k_iterations: int
     tiles: int
     values: tuple[Value, ...]
     ops: tuple[TileOp, ...]
     edges: tuple[Edge, ...]
     rings: tuple[RingPlan, ...]
+    after: Epilogue
     epilogue: EpilogueCost
     accumulator_registers: int
     tile_l2_bytes: int
     dram_bytes: int
     live: tuple[Live, ...] = ()
+    stationary: tuple[Member, ...] = ()
     stationary_bytes: int = 0
+    demand: Demand | None = None
+    last_demand: Demand | None = None
     work: Work | None = None
+    lane_sums: frozenset[str] = frozenset()
+    bounds: tuple[Bound, ...] = ()
+    unmasked: tuple[tuple[str, str], ...] = ()
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
@@ -196,12 +280,32 @@ class TileProgram:
         raise KeyError(one)
 
     @property
+    def loop(self) -> tuple[TileOp, ...]:
+        """The operations of the loop, which are all that are scheduled."""
+        return self.ops
+
+    def of(self, kind: OpKind) -> tuple[TileOp, ...]:
+        """The operations of a kind."""
+        return tuple(op for op in self.ops if op.kind is kind)
+
+    @property
     def passes(self) -> float:
         """Iterations of a tile in units of a whole one: a last K-block that ends early is a part of one."""
         s = self.structure
         return self.k_iterations - (1 - s.tail / s.depth if s.tail else 0.0)
 
     @property
-    def loop(self) -> tuple[TileOp, ...]:
-        """The operations of the streamed loop."""
-        return tuple(op for op in self.ops if op.placement is Placement.LOOP)
+    def k_blocks(self) -> int:
+        """K-blocks of the streamed axis."""
+        return math.ceil(self.whole.extent(Role.STREAM) / self.structure.depth)
+
+    @property
+    def adds_partials(self) -> bool:
+        """Whether consumers add up partial sums, which products leave them."""
+        return bool(self.of(OpKind.ACCUMULATE))
+
+    @property
+    def computes_with_products(self) -> bool:
+        """Whether arithmetic of the loop reads what a product of the same iteration has made."""
+        pair = OpKind.MMA, OpKind.ELEMENTWISE
+        return any((edge.source.kind, edge.target.kind) == pair for edge in self.edges if not edge.distance)

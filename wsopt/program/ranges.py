@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsopt.frontend.types import Bound, End, Region, Role
+from wsopt.frontend.types import End, Region
 from wsopt.program.tile_order import k_block_counts
 from wsopt.program.types import Structure
+from wsopt.tensors.views import Bound, Role
 
 
 def splits(bound: Bound) -> bool:

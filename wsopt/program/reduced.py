@@ -17,7 +17,6 @@ from wsopt.frontend.region import streams_rows
 from wsopt.frontend.roles import chained_products
 from wsopt.frontend.row_axes import row_axes
 from wsopt.frontend.row_products import reduced_axes, reduces_products
-from wsopt.frontend.types import Role
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
@@ -30,8 +29,8 @@ from wsopt.program.reduced_graph import (
     parse_derived,
     shared_axes,
 )
-from wsopt.program.structures import column_role, row_role
-from wsopt.program.types import Structure
+from wsopt.program.types import Structure, column_role, row_role
+from wsopt.tensors.views import Role
 
 _SHORTEST = 8
 """Elements of the streamed axis in the last K-block where a tail of 16 is too short for a multiple of 16."""

@@ -16,11 +16,11 @@ from wsopt.frontend.loop_axes import LoopAxes
 from wsopt.frontend.masks import HUGE
 from wsopt.frontend.region import chain_region
 from wsopt.frontend.roles import chain_axes
-from wsopt.frontend.types import Bound, Role
 from wsopt.graph.types import Graph
 from wsopt.program.ranges import is_end
 from wsopt.program.reduced_graph import ALIGNMENT, at_extents, shared_axes
 from wsopt.program.types import Structure
+from wsopt.tensors.views import Bound, Role
 
 _SHORTEST = 8
 """Rows, and elements of the streamed axis, of the shortest run: a part of one K-block."""

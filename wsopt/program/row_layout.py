@@ -1,4 +1,4 @@
-"""How a tile of whole rows lies in a consumer's registers, and which structures can hold one.
+"""How a tile of whole rows, or of a K-block beside products, lies in a consumer's registers.
 
 A thread takes as many neighbours of a row as one access to shared memory moves, a warp's threads lie along the
 row, and the consumer's warps take rows of their own as long as there are rows; what is left of them shares one.
@@ -6,23 +6,15 @@ row, and the consumer's warps take rows of their own as long as there are rows; 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wsopt.errors import LoweringError
-from wsopt.frontend import remedies
-from wsopt.frontend.extents import pow2
-from wsopt.frontend.types import Region, Role, View
-from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.types import Sharing, Structure
+from wsopt.program.types import Structure
+from wsopt.tensors.views import View
 
 ACCESS_BITS = 128
 """Bits that a thread's widest access to shared memory moves."""
-
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
-_CONSUMERS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +40,14 @@ class RowLayout:
         return f"gl.BlockedLayout([1, {self.vector}], {list(self.lanes)}, {list(self.warps)}, [1, 0])"
 
 
-def row_layout(region: Region, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
-    """The layout of a tile of `rows` by `columns` over so many warps."""
-    views = [*region.operands, *(output.view for output in region.outputs)]
-    vector = min(ACCESS_BITS // max(view.dtype.bits for view in views), columns)
+def widest_bits(views: Iterable[View]) -> int:
+    """Bits of the widest element among tensors."""
+    return max(view.dtype.bits for view in views)
+
+
+def row_layout(bits: int, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
+    """The layout of a tile of `rows` by `columns` over so many warps, whose widest elements have so many `bits`."""
+    vector = min(ACCESS_BITS // bits, columns)
     threads = machine.threads_per_warp
     along = min(threads, columns // vector)
     down = threads // along
@@ -59,54 +55,8 @@ def row_layout(region: Region, rows: int, columns: int, warps: int, machine: Mac
     return RowLayout(vector, (down, along), (apart, warps // apart))
 
 
-def check_rows(region: Region) -> None:
-    """Raise LoweringError for rows that do not lie as the loads and stores of whole rows need them."""
-    tensors = [*(source.view for source in region.row_sources), *(output.view for output in region.outputs)]
-    if not region.row_sources:
-        raise LoweringError(f"graph {region.name}: no input has the rows and columns that are reduced")
-    for output in region.outputs:
-        if Role.COLUMN not in output.view.roles or Role.ROW not in output.view.roles:
-            raise LoweringError(f"output {output.name}: one value a row is not stored yet")
-    for view in tensors:
-        if view.roles[-1] is not Role.COLUMN:
-            raise LoweringError(
-                f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
-                f"is reduced; rows are read and stored along the reduced axis: {remedies.ROWS_LAST}"
-            )
-    for one in (*tensors, *(source.view for source in region.sources)):
-        _check_axes(one)
-
-
-def _check_axes(view: View) -> None:
-    if view.parts:
-        raise LoweringError(
-            f"tensor {view.tensor}: dimensions that are split between axes are not emitted yet"
-        )
-    if Role.GROUP in view.roles:
-        raise LoweringError(
-            f"tensor {view.tensor}: its rows do not lie at one distance; two axes are left over that no tensor "
-            "has contiguous, and a kernel of rows takes one"
-        )
-
-
-def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Structures of a kernel that streams rows; each tile has all columns.
-
-    emitter.v1: blocks are persistent, consumers share a tile's rows, and the loop is over tiles.
-    """
-    columns = pow2(region.extent(Role.COLUMN))
-    least = machine.warps_per_warpgroup
-    for rows, consumers, warps in itertools.product(_ROWS, _CONSUMERS, (least, 2 * least)):
-        s = Structure(
-            rows, columns, 1, consumers, warps, Sharing.ROWS, persistent=True, swap=False, pieces=1, group=1
-        )
-        layout = row_layout(region, rows, columns, warps, machine)
-        spare = s.tile_rows - rows >= region.extent(Role.ROW) and consumers > 1
-        if layout.columns <= columns and layout.rows <= rows and not spare:
-            yield s
-
-
-def thread_registers(s: Structure, dtype: DType, machine: Machine) -> int:
-    """Registers a thread of a tile of this type."""
-    threads = s.consumer_warps * machine.threads_per_warp
-    return -(-s.rows * s.columns * max(dtype.bits, 16) // 32 // threads)
+def k_block_layout(bits: int, s: Structure, machine: Machine) -> RowLayout:
+    """How a K-block's tile lies in a consumer's registers: the widest accesses, a row's neighbours in one warp."""
+    vector = ACCESS_BITS // bits
+    along = min(machine.threads_per_warp, s.depth // vector)
+    return RowLayout(vector, (machine.threads_per_warp // along, along), (s.consumer_warps, 1))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from wsopt.frontend.types import Region, Role, View
 from wsopt.graph.types import DType
+from wsopt.program.program import Epilogue
 from wsopt.program.types import Structure
+from wsopt.tensors.views import Role, View
 
 Kind = tuple[DType, tuple[Role, ...]]
 """What makes pieces of two tensors alike: element type and order of axes, and so box, layout and bytes."""
@@ -15,14 +16,14 @@ def kind(view: View) -> Kind:
     return view.dtype, view.roles
 
 
-def output_kinds(region: Region) -> tuple[tuple[str, Kind], ...]:
+def output_kinds(after: Epilogue) -> tuple[tuple[str, Kind], ...]:
     """Name and kind of each output that is stored by tiles, in the order in which a piece stores them."""
-    return tuple((output.name, kind(output.view)) for output in region.tile_outputs)
+    return tuple((output.name, kind(output.view)) for output in after.tile_outputs)
 
 
-def input_kinds(region: Region) -> tuple[tuple[str, Kind], ...]:
+def input_kinds(after: Epilogue) -> tuple[tuple[str, Kind], ...]:
     """Name and kind of each full tile that the epilogue reads."""
-    return tuple((source.name, kind(source.view)) for source in region.full_sources)
+    return tuple((source.name, kind(source.view)) for source in after.full)
 
 
 def kind_bytes(one: Kind, s: Structure) -> int:
@@ -30,12 +31,12 @@ def kind_bytes(one: Kind, s: Structure) -> int:
     return s.rows * s.piece_columns * one[0].bits // 8
 
 
-def staged_bytes(region: Region, s: Structure) -> int:
+def staged_bytes(after: Epilogue, s: Structure) -> int:
     """Bytes of one staging buffer: a piece of every kind that the outputs have."""
-    return sum(kind_bytes(one, s) for one in {one for _, one in output_kinds(region)})
+    return sum(kind_bytes(one, s) for one in {one for _, one in output_kinds(after)})
 
 
-def lent_bytes(region: Region, s: Structure) -> int:
+def lent_bytes(after: Epilogue, s: Structure) -> int:
     """Bytes of it that are of kinds for which the full inputs' buffers would do."""
-    lent = {one for _, one in output_kinds(region)} & {one for _, one in input_kinds(region)}
+    lent = {one for _, one in output_kinds(after)} & {one for _, one in input_kinds(after)}
     return sum(kind_bytes(one, s) for one in lent)

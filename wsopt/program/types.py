@@ -8,13 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from wsopt.tensors.views import Role
 
-class Placement(StrEnum):
-    """Where an operation stands: before the streamed loop, in it, or after it."""
 
-    BEFORE = "before"
-    LOOP = "loop"
-    AFTER = "after"
+def row_role(swap: bool) -> Role:
+    """The graph axis that the accumulator's rows stand for."""
+    return Role.COLUMN if swap else Role.ROW
+
+
+def column_role(swap: bool) -> Role:
+    """The graph axis that the accumulator's columns stand for."""
+    return Role.ROW if swap else Role.COLUMN
 
 
 class Space(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.perf.stores import tile_stores
-from wsopt.program.program import OpKind, Unit
+from wsopt.program.program import Iteration, OpKind, Unit
 from wsopt.program.types import Sharing
 from wsopt.report.facts import RingFacts, ring_facts
 from wsopt.report.gantt import Bar, Row, chart
@@ -100,7 +100,7 @@ def _same_in_turn(verified: VerifiedSchedule) -> str:
 
 def _epilogue(verified: VerifiedSchedule) -> str:
     p = verified.program
-    if p.region.streams_rows:
+    if p.iteration is Iteration.TILE:
         return f"Each output is stored through {counted(verified.schedule.staging, 'staging buffer')}."
     full = counted(p.structure.pieces, "piece")
     buffers = verified.schedule.buffers
@@ -119,7 +119,7 @@ def _ahead(verified: VerifiedSchedule) -> Iterator[str]:
     program, schedule = verified.program, verified.schedule
     begins = {p.name: _begins(verified, p.name) for p in schedule.partitions}
     loads = {schedule.place(op.id).partition for op in program.loop if op.kind is OpKind.TMA_LOAD}
-    work = OpKind.ELEMENTWISE if program.region.streams_rows else OpKind.MMA
+    work = OpKind.MMA if program.whole.products else OpKind.ELEMENTWISE
     products = {schedule.place(op.id).partition for op in program.loop if op.kind is work}
     for source in sorted(loads):
         ahead: dict[int, list[str]] = {}

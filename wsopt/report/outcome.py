@@ -1,11 +1,10 @@
-"""Sections on the result: predicted time by its parts, the limits that bind, and the certificate."""
+"""What a schedule comes to, for people: predicted time by its parts, what binds, and the certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsopt.frontend.needed import needed_bytes, needed_flops
-from wsopt.program.program import Unit
+from wsopt.program.program import Iteration, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import (
     Part,
@@ -43,7 +42,7 @@ def time_section(verified: VerifiedSchedule, certificate: Certificate, width: in
 def _bounds(verified: VerifiedSchedule) -> list[tuple[str, str, str]]:
     """Floors, launch, total and roofline, each with what it comes from."""
     p, machine, program = verified.schedule.prediction, verified.machine, verified.program
-    rate = needed_flops(program.region) / p.microseconds / 1e6
+    rate = program.whole.needed_flops / p.microseconds / 1e6
     reached = percent(p.roofline_us / p.microseconds)
     return [
         ("floor of device memory", microseconds(p.dram_us), f"{program.dram_bytes:,} bytes"),
@@ -55,14 +54,13 @@ def _bounds(verified: VerifiedSchedule) -> list[tuple[str, str, str]]:
 
 
 def _roof(verified: VerifiedSchedule) -> str:
-    """Cause of the roofline bound in words: the compulsory bytes, or else arithmetic."""
-    region = verified.program.region
-    nbytes_us = needed_bytes(region) / verified.machine.dram_sustained_bandwidth * 1e6
+    """What the roofline bound comes from: the compulsory bytes, or else arithmetic."""
+    nbytes_us = verified.program.whole.needed_bytes / verified.machine.dram_sustained_bandwidth * 1e6
     return "the compulsory bytes" if nbytes_us >= verified.schedule.prediction.roofline_us else "arithmetic"
 
 
 def binding_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
-    """Section on limits: of the initiation interval, of the whole kernel, and what the tail wave leaves idle."""
+    """What limits the initiation interval, the whole kernel, and what the last round leaves idle."""
     schedule = verified.schedule
     limits, kernel = ii_limits(verified), kernel_limits(verified)
     rows = [(part.name, f"{part.amount:,.0f}", percent(part.amount / schedule.ii, 0)) for part in limits]
@@ -97,7 +95,7 @@ def _binds(limits: tuple[Part, ...], ii: int) -> str:
 
 def _tensor_share(verified: VerifiedSchedule) -> str:
     p = verified.schedule.prediction
-    if verified.program.region.streams_rows:
+    if verified.program.iteration is Iteration.TILE:
         reached = verified.program.dram_bytes / p.microseconds / 1e3
         return f"Device memory: {reached:,.0f} GB/s read and written."
     held = p.rounds * verified.program.k_iterations * unit_load(verified, Unit.TENSOR)
@@ -106,7 +104,7 @@ def _tensor_share(verified: VerifiedSchedule) -> str:
 
 def _epilogues(verified: VerifiedSchedule) -> str:
     s, cycles = verified.program.structure, tile_epilogue(verified)
-    if verified.program.region.streams_rows:
+    if verified.program.iteration is Iteration.TILE:
         return "Epilogue: none; every tile of rows is stored in the loop."
     if s.sharing is Sharing.TURNS:
         return f"Epilogue: {cycles:,} cycles a tile, under the loop of another consumer."
@@ -164,7 +162,7 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
 
 
 def _rejected_lines(rejected: Sequence[Rejected], width: int) -> list[str]:
-    """Lines on schedules that were solved and then rejected by the compiler."""
+    """What was solved and is no kernel, since the compiler rejects it."""
     if not rejected:
         return []
     lines = ["", "Solved, and rejected by the compiler:"]

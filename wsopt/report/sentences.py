@@ -1,4 +1,4 @@
-"""A schedule's overlaps in sentences, which follow from its times and roles alone.
+"""What a schedule does, in sentences that follow from its times and roles alone.
 
 Which product is under way while its warpgroup computes something else, which warpgroups compute while another
 fills the tensor core, what is issued before what is waited for, and where the tensor core is left idle.
@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wsopt.frontend.types import Reduction
 from wsopt.perf.stream import bytes_on_the_way, stream_pace
-from wsopt.program.program import OpKind, TileOp, Unit
+from wsopt.program.program import Iteration, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import structure_fields, tile_epilogue, unit_load
 from wsopt.report.layout import clean, joined, percent, wrapped
@@ -22,6 +21,7 @@ from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.bound import max_depth
+from wsopt.tensors.statements import Reduction
 
 _ARITHMETIC = (OpKind.ELEMENTWISE, OpKind.RESCALE, OpKind.ACCUMULATE)
 
@@ -70,20 +70,14 @@ def _own(verified: VerifiedSchedule, consumer: int, kinds: Sequence[OpKind]) -> 
 
 
 def _does(verified: VerifiedSchedule, op: TileOp) -> str:
-    """Words for an operation of arithmetic, by the graph's names."""
+    """What an operation of arithmetic is, by the graph's values."""
     if op.kind is OpKind.RESCALE:
         return f"the rescaling of {operand(op)}"
     if op.kind is OpKind.ACCUMULATE:
         return f"the adding up of {operand(op)}"
-    region = verified.program.region
-    items = (*region.body, *region.beside, *region.statements)
-    kinds = {item.name: item.kind for item in items if isinstance(item, Reduction)}
-    found = [
-        f"the row {'maximum' if kinds[name] == 'max' else 'sum'} of {_node(name)}"
-        for name in op.items
-        if name in kinds
-    ]
-    return joined(found) if found else f"the arithmetic of {_node(op.items[-1]) if op.items else operand(op)}"
+    reductions = (item for item in op.items if isinstance(item, Reduction))
+    found = [f"the row {'maximum' if i.kind == 'max' else 'sum'} of {_node(i.name)}" for i in reductions]
+    return joined(found) or f"the arithmetic of {_node(op.items[-1].name) if op.items else operand(op)}"
 
 
 def _node(name: str) -> str:
@@ -111,7 +105,7 @@ def _same_warpgroup(verified: VerifiedSchedule, consumer: int) -> Iterator[str]:
 
 
 def _kind(verified: VerifiedSchedule) -> str:
-    """The word for a consumer: a warpgroup if it is one."""
+    """What a consumer is."""
     one = verified.program.structure.consumer_warps == verified.machine.warps_per_warpgroup
     return "warpgroup" if one else "consumer"
 
@@ -165,7 +159,7 @@ def tensor_shares(verified: VerifiedSchedule) -> tuple[float, ...]:
 
 
 def _together(verified: VerifiedSchedule) -> Iterator[str]:
-    """Sentences on how the warpgroups of a block share the work."""
+    """What the warpgroups of a block are to each other."""
     p, s = verified.program, verified.program.structure
     if s.sharing is Sharing.TURNS:
         loop = p.passes * verified.schedule.ii
@@ -235,8 +229,8 @@ def _on_the_way(verified: VerifiedSchedule, depth: int) -> Iterator[str]:
 
 
 def sentences(verified: VerifiedSchedule) -> tuple[str, ...]:
-    """Sentences on a schedule. Consumers that do the same are told of once."""
-    if verified.program.region.streams_rows:
+    """What a schedule does. Consumers that do the same are told of once."""
+    if verified.program.iteration is Iteration.TILE:
         return _streamed(verified)
     told: dict[tuple[str, ...], list[int]] = {}
     for consumer in sorted({op.consumer for op in verified.program.loop if op.consumer is not None}):
@@ -274,7 +268,7 @@ def _runner_up(verified: VerifiedSchedule, certificate: Certificate) -> Iterator
 
 
 def differences(ours: Structure, theirs: Structure) -> list[str]:
-    """Fields in which another structure differs from ours, in words."""
+    """What another structure has instead of ours, field by field."""
     own, others = structure_fields(ours), structure_fields(theirs)
     return [
         f"{name.replace('_', ' ')} {_said(others[name])} instead of {_said(own[name])}"
@@ -304,7 +298,7 @@ def _told(verified: VerifiedSchedule) -> dict[str, Any]:
 
 
 def runner_up_text(verified: VerifiedSchedule, other: VerifiedSchedule | None, *, width: int = 100) -> str:
-    """`runner_up_data` as text; ends in a newline."""
+    """The same for people; ends in a newline."""
     found = runner_up_data(verified, other)
     lines: list[str] = []
     for name in ("winner", "runner_up"):

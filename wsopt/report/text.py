@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wsopt.frontend.needed import kept, needed_bytes, needed_flops
-from wsopt.frontend.types import Region, Role
+from wsopt.program.facts import Whole
 from wsopt.program.program import TileProgram
 from wsopt.report.budgets import memory_section, register_section
 from wsopt.report.facts import structure_fields
@@ -28,16 +27,14 @@ Section = Callable[[VerifiedSchedule, Certificate, int], list[str]]
 def program_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
     """Section on the program: card, extents, outputs, tiles, work and arithmetic intensity."""
     program, machine = verified.program, verified.machine
-    region = program.region
-    dtype = region.operand_dtype.value
-    flops, nbytes = needed_flops(region), needed_bytes(region)
-    extents = ", ".join(f"{role.value} {extent:,}" for role, extent in region.extents)
+    whole = program.whole
+    extents = ", ".join(f"{role.value} {extent:,}" for role, extent in whole.extents)
     lines = [
         f"machine    {clean(machine.title)}, {machine.sm_count} SMs",
-        f"extents    {extents}; {counted(len(region.contractions), 'product')} of {dtype}",
-        f"outputs    {_outputs(region)}",
+        f"extents    {extents}; {counted(whole.products, 'product')} of {whole.dtype.value}",
+        f"outputs    {_outputs(program)}",
         f"work       {counted(program.tiles, 'tile')} of {_k_iterations(program)}; "
-        f"{flops:,} FLOP{_masked(region)}, {nbytes:,} compulsory bytes",
+        f"{whole.needed_flops:,} FLOP{_masked(whole)}, {whole.needed_bytes:,} compulsory bytes",
         f"intensity  {_intensity(verified)}",
     ]
     return [part for line in lines for part in wrapped(line, width, hang=" " * 11)]
@@ -45,29 +42,28 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
 
 def _intensity(verified: VerifiedSchedule) -> str:
     """Work a byte, and which of the two bounds the kernel."""
-    region = verified.program.region
-    if region.streams_rows:
+    whole = verified.program.whole
+    if not whole.products:
         return "no product: bytes bound it"
-    intensity = needed_flops(region) / needed_bytes(region)
-    ridge = verified.machine.ridge(region.operand_dtype.value)
+    intensity = whole.needed_flops / whole.needed_bytes
+    ridge = verified.machine.ridge(whole.dtype.value)
     side = "above: arithmetic bounds it" if intensity >= ridge else "below: bytes bound it"
     return f"{intensity:,.1f} FLOP a byte, the card's ridge is {ridge:,.1f}; {side}"
 
 
 def _k_iterations(program: TileProgram) -> str:
     """Iterations of a tile; with masks of the longest one."""
-    return ("up to " if program.region.bounds else "") + counted(program.k_iterations, "iteration")
+    return ("up to " if program.bounds else "") + counted(program.k_iterations, "iteration")
 
 
-def _masked(region: Region) -> str:
+def _masked(whole: Whole) -> str:
     """Which share of the pairs of a row and a streamed element count, where masks leave some out."""
-    whole = region.extent(Role.ROW) * region.extent(Role.STREAM)
-    share = kept(region).elements / whole
-    return "" if share == 1 else f" ({percent(share)} of the unmasked {region.flops:,})"
+    return "" if whole.kept == 1 else f" ({percent(whole.kept)} of the unmasked {whole.flops:,})"
 
 
-def _outputs(region: Region) -> str:
-    return joined([f"{clean(output.name)} ({output.view.dtype.value})" for output in region.outputs])
+def _outputs(program: TileProgram) -> str:
+    outputs = program.after.outputs
+    return joined([f"{clean(output.name)} ({output.view.dtype.value})" for output in outputs])
 
 
 def structure_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
@@ -100,13 +96,13 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
 def inspect_text(verified: VerifiedSchedule, certificate: Certificate, *, width: int = 100) -> str:
     """The whole report of a kernel, lines of at most `width` characters or `MIN_WIDTH`; ends in a newline."""
     width = max(width, MIN_WIDTH)
-    lines = _title(verified.program.region, width)
+    lines = _title(verified.program.whole, width)
     for title, section in SECTIONS:
         lines += ["", title, "-" * len(title), *section(verified, certificate, width)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _title(region: Region, width: int) -> list[str]:
-    name, doc = clean(region.name), first_line(region.doc)
+def _title(whole: Whole, width: int) -> list[str]:
+    name, doc = clean(whole.name), first_line(whole.doc)
     line = shortened(f"{name}: {doc}" if doc else name, width)
     return [line, "=" * len(line)]

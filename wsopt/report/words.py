@@ -1,17 +1,17 @@
-"""Words for the parts of a schedule: units, operations with their short keys, and the passes of a loop."""
+"""Names for what a schedule is made of: units, operations and their short keys, what a pass does in words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import assert_never
 
-from wsopt.frontend.types import Reduction
 from wsopt.program.program import OpKind, TileOp, TileProgram, Unit
 from wsopt.program.types import Sharing
 from wsopt.report.layout import clean
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.statements import Reduction
 
 _LETTERS = {
     OpKind.TMA_LOAD: "L",
@@ -102,8 +102,8 @@ def _owner(consumer: int, program: TileProgram) -> str:
 
 
 def _which(op: TileOp, program: TileProgram) -> str:
-    """The name of a product where the region has more than one."""
-    return f" {operand(op)}" if len(program.region.contractions) > 1 else ""
+    """The name of a product where there is more than one."""
+    return f" {operand(op)}" if program.whole.products > 1 else ""
 
 
 def _legend(op: TileOp, program: TileProgram) -> str:
@@ -119,7 +119,7 @@ def _legend(op: TileOp, program: TileProgram) -> str:
         case OpKind.ACCUMULATE:
             return f"add partial sums{_which(op, program)}{whose}"
         case OpKind.ELEMENTWISE:
-            return f"{_arithmetic(op, program)}{whose}"
+            return f"{_arithmetic(op)}{whose}"
         case OpKind.RESCALE:
             return f"rescale the sums of {operand(op)}{whose}"
         case OpKind.TMA_STORE:
@@ -130,15 +130,12 @@ def _legend(op: TileOp, program: TileProgram) -> str:
             assert_never(op.kind)
 
 
-def _arithmetic(op: TileOp, program: TileProgram) -> str:
-    """Words for a phase of a loop's arithmetic: its reductions, or its number of operations."""
+def _arithmetic(op: TileOp) -> str:
+    """What a phase of a loop's arithmetic comes down to: its reductions, or how many operations it is."""
     if not op.items:
         return "read the rows"
-    items = (*program.region.body, *program.region.beside, *program.region.statements)
-    kinds = {item.name: item.kind for item in items if isinstance(item, Reduction)}
-    found = [
-        f"row {'maximum' if kinds[name] == 'max' else 'sum'} {name}" for name in op.items if name in kinds
-    ]
+    reductions = (item for item in op.items if isinstance(item, Reduction))
+    found = [f"row {'maximum' if item.kind == 'max' else 'sum'} {item.name}" for item in reductions]
     return f"arithmetic ({', '.join(found) or f'{len(op.items)} operations'})"
 
 
@@ -155,7 +152,7 @@ def iteration(lag: int) -> str:
 
 
 def does(named: NamedOp, program: TileProgram) -> str:
-    """Words for an operation in a pass of the loop, with its iteration."""
+    """What an operation does in a pass of the loop, with its iteration."""
     when = iteration(named.stage) + _k_block(named.op, program)
     match named.op.kind:
         case OpKind.TMA_LOAD:
@@ -169,7 +166,7 @@ def does(named: NamedOp, program: TileProgram) -> str:
         case OpKind.ACCUMULATE:
             return f"add the partial sums{_which(named.op, program)} of {when}"
         case OpKind.ELEMENTWISE:
-            return f"{_arithmetic(named.op, program)} of {when}"
+            return f"{_arithmetic(named.op)} of {when}"
         case OpKind.RESCALE:
             return f"rescale the sums of {operand(named.op)} for {when}"
         case OpKind.TMA_STORE:

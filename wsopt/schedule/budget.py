@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.program.program import TileProgram
+from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
 
@@ -103,7 +103,7 @@ def k_block_registers(program: TileProgram) -> int:
 
 def full_inputs(program: TileProgram) -> int:
     """How many full tiles the epilogue reads."""
-    return len(program.region.full_sources)
+    return len(program.after.full)
 
 
 def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
@@ -113,7 +113,7 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a store
     warp, which takes no warps that a block has not.
     """
-    most = 2 if program.region.streams_rows else min(program.epilogue.stores, _MOST_STAGING)
+    most = 2 if program.iteration is Iteration.TILE else min(program.epilogue.stores, _MOST_STAGING)
     pieces = program.structure.pieces
     inputs = [n for n in (1, 2, 4, 8) if n <= pieces] if full_inputs(program) else [0]
     counts = [(0, pieces)] if program.epilogue.lent_bytes else []
@@ -128,10 +128,10 @@ def _store_warps(program: TileProgram) -> tuple[bool, ...]:
     products run, is that each waits for the others' stores. With store warps an f8 product takes 3 % more cycles
     (`docs/calibration/h200_stores.json`).
     """
-    region = program.region
-    products = not (region.body or region.streams_rows or region.promote)
+    products = program.iteration is Iteration.K_BLOCKS and not program.computes_with_products
     fit = program.structure.consumers <= _MOST_STORE_WARPS
-    return (False, True) if products and fit and program.epilogue.stores else (False,)
+    both = products and not program.adds_partials and fit and program.epilogue.stores
+    return (False, True) if both else (False,)
 
 
 def least_buffers(program: TileProgram) -> EpilogueBuffers:

@@ -18,7 +18,7 @@ def in_pass(verified: VerifiedSchedule, partition: str) -> tuple[PlacedOp, ...]:
     """
     schedule = verified.schedule
     placed = schedule.of(partition)
-    if not verified.program.region.body:
+    if not verified.program.computes_with_products:
         return placed
     ii, starts = schedule.ii, {p.op: p.stage * schedule.ii + p.cycle for p in placed}
     under_way = tuple(_under_way(verified, starts))

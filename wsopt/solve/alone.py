@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.program.program import EpilogueCost, TileProgram
-from wsopt.solve.bound import ii_bounds, time_unit
+from wsopt.solve.bound import ii_bounds
 from wsopt.solve.emitter import stretches
 from wsopt.solve.intervals import least_interval
 from wsopt.solve.model import CONSUMER_FAMILIES
@@ -65,7 +65,7 @@ def consumers_interval(program: TileProgram, machine: Machine, margin: int) -> i
     Those of plain products are held back by units and rings, which `bound` counts. If there is no schedule in
     the range of II that the model looks at, it is the first II behind that.
     """
-    if not program.region.body:
+    if not program.computes_with_products:
         return 0
     return _least(consumers_alone(program), machine, margin, ii_bounds(program, machine)[1])
 
@@ -82,7 +82,7 @@ def _least(program: TileProgram, machine: Machine, margin: int, most: int) -> in
             left -= spent
             return answer if left > 0 else None
 
-        low = least_interval(probe, low, most, time_unit(program), steady=stretches(part)).bound
+        low = least_interval(probe, low, most, program.grain, steady=stretches(part)).bound
     return low
 
 

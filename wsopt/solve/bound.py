@@ -13,11 +13,9 @@ from wsopt.perf.held import held_cycles, issue_cycles
 from wsopt.perf.pace import iteration_pace
 from wsopt.perf.ramps import Ramps, ramps
 from wsopt.perf.ring import releases, ring_bound
-from wsopt.perf.row_costs import ROW_GRAIN
-from wsopt.program.program import OpKind, TileProgram
+from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget
 
-_COARSE = 16
 II_SLACK = 4
 """A schedule whose II is more than this many times its bound is of no use: another structure is better."""
 
@@ -90,7 +88,7 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
     least = max(
         unit_load(program), recurrence(program), promotion(program), _best_pace(program, machine), *slots
     )
-    return math.ceil(least / time_unit(program)) * time_unit(program)
+    return math.ceil(least / program.grain) * program.grain
 
 
 def _best_pace(program: TileProgram, machine: Machine) -> int:
@@ -98,15 +96,8 @@ def _best_pace(program: TileProgram, machine: Machine) -> int:
     if not program.rings:
         return 0
     deepest = max(1, max_depth(program, machine))
-    depths = range(1, deepest + 1) if program.region.streams_rows else (deepest,)
+    depths = range(1, deepest + 1) if program.iteration is Iteration.TILE else (deepest,)
     return min(iteration_pace(program, machine, depth) for depth in depths)
-
-
-def time_unit(program: TileProgram) -> int:
-    """Cycles of one unit of the model's time: loops that compute values have many operations of many cycles."""
-    if program.region.streams_rows:
-        return ROW_GRAIN
-    return _COARSE if program.region.body else 1
 
 
 def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
@@ -128,7 +119,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     warps = budget.launched_warps(s, machine)
     if warps > machine.max_warps_per_block:
         return f"warps: {warps}, a block has at most {machine.max_warps_per_block}"
-    if program.region.streams_rows:
+    if not program.whole.products:
         return ""
     operand = s.columns // 2 + _BESIDE_ACCUMULATORS
     base = budget.base_registers(s, machine)
@@ -137,14 +128,14 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     return ""
 
 
-def most_ahead(program: TileProgram, machine: Machine, ii: float) -> Ramps:
+def most_ahead(program: TileProgram, machine: Machine, ii: float) -> Ramps | None:
     """The shortest iterations outside the steady state that any ring has, where that takes `ii`.
 
     They are those of the deepest ring. What the last round saves on II is the more the shallower the ring, but
     leaves no iteration shorter than there.
     """
     deepest = ramps(program, machine, max(1, max_depth(program, machine)))
-    return replace(deepest, least=ii)
+    return deepest and replace(deepest, least=ii)
 
 
 def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> float:
@@ -156,8 +147,8 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     least_ends = Epilogues(min(e.each for e in ends), min(e.last for e in ends))
     contended = contended_interval(program, machine, max_depths(program, machine))
     ii = max(least, ii_lower_bound(program, machine), contended)
-    ramp = most_ahead(program, machine, ii) if timing.streams_products(program) else None
-    cycles = timing.total_cycles(program, fixed, machine, ii, least_ends, ramp)
+    ramp = most_ahead(program, machine, ii)
+    cycles = timing.time_of(program, fixed, machine, least_ends, ramp).at(ii)
     cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)
     return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us

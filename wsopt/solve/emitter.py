@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from wsopt.program.program import OpKind, TileOp, TileProgram
+from wsopt.program.program import Iteration, OpKind, TileOp, TileProgram
 from wsopt.schedule.types import PartitionRole
 from wsopt.solve.variables import Model
 
@@ -53,7 +53,7 @@ def one_overlap(m: Model) -> None:
 
     Then a value is made again at most once before its last reader, and one older name of it is enough.
     """
-    if not m.program.region.body:
+    if not m.program.computes_with_products:
         return
     for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
         own = [op.id for op in m.program.loop if op.consumer == consumer]
@@ -68,7 +68,7 @@ def stretches(program: TileProgram) -> bool:
     differences that it asks for are still there with more time at the end of every stage. What breaks this
     is a time from one consumer to another that has to be the same for all of their operations.
     """
-    return not program.region.computes_values or all(op.consumer in (0, None) for op in program.loop)
+    return not program.of(OpKind.ELEMENTWISE) or all(op.consumer in (0, None) for op in program.loop)
 
 
 def one_program(m: Model) -> None:
@@ -93,7 +93,7 @@ def partials_stay(m: Model) -> None:
     Carried round the loop they would be read while a later product is under way, and ptxas then runs the
     products one by one (its warning C7514).
     """
-    if not m.program.region.promote:
+    if not m.program.adds_partials:
         return
     for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
         own = [op for op in m.program.loop if op.consumer == consumer]
@@ -105,7 +105,7 @@ def partials_stay(m: Model) -> None:
 
 def tile_at_once(m: Model) -> None:
     """emitter.v1: where rows stream, a consumer ends a tile before it begins the next."""
-    if not m.program.region.streams_rows:
+    if m.program.iteration is not Iteration.TILE:
         return
     for consumer in {op.consumer for op in m.program.loop if op.consumer is not None}:
         own = [op for op in m.program.loop if op.consumer == consumer]

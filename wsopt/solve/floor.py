@@ -12,7 +12,7 @@ from wsopt.perf.contention import contended_interval
 from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.program.program import TileProgram
 from wsopt.schedule import budget
-from wsopt.solve.bound import max_depths, time_unit
+from wsopt.solve.bound import max_depths
 from wsopt.solve.objective import time_of_values
 
 
@@ -31,7 +31,7 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     What is placed where is left out. Infinite where nothing fits.
     """
     assert program.work is not None, "loops that compute values have work"
-    unit = time_unit(program)
+    unit = program.grain
     options = {b: epilogue_cycles(program, machine, b) for b in budget.buffer_options(program)}
     best = Floor(math.inf, 0)
     for depths in itertools.product(*(range(1, deepest + 1) for deepest in max_depths(program, machine))):

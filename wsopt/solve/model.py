@@ -20,7 +20,7 @@ from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Live, RingPlan, TileOp, TileProgram, Unit
 from wsopt.schedule import budget
 from wsopt.solve import emitter
-from wsopt.solve.bound import ii_bounds, max_depth, time_unit
+from wsopt.solve.bound import ii_bounds, max_depth
 from wsopt.solve.objective import time
 from wsopt.solve.variables import Model, placement, variables
 
@@ -72,14 +72,14 @@ def consumers_in_turn(m: Model) -> None:
     the consumer after the longest gap on, they hand their slots back sooner.
     """
     products: dict[int, OpId] = {}
-    first = OpKind.ELEMENTWISE if m.program.region.streams_rows else OpKind.MMA
+    first = OpKind.MMA if m.program.whole.products else OpKind.ELEMENTWISE
     for op in m.program.loop:
         if op.kind is first and op.consumer is not None:
             products.setdefault(op.consumer, op.id)
     names = [products[consumer] for consumer in sorted(products)]
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[one] <= m.start[other])
-    if not m.program.region.body or _meet_copies(m.program) or len(names) < 2:
+    if not m.program.computes_with_products or _meet_copies(m.program) or len(names) < 2:
         return
     last = m.ii - m.start[names[-1]] + m.start[names[0]]
     m.cp.add(last >= 1)
@@ -240,7 +240,7 @@ CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
 
 def enough_stages(program: TileProgram, machine: Machine) -> int:
     """Stages that hold a slot's whole life, copy to release; one more gives room to delay a release."""
-    unit, low = time_unit(program), ii_bounds(program, machine)[0]
+    unit, low = program.grain, ii_bounds(program, machine)[0]
     life = max(slot_lifetime(program, machine, plan) for plan in program.rings)
     longest = math.ceil(max(life, timing.longest_path(program)) / unit)
     return math.ceil(longest / math.ceil(low / unit)) + 2

@@ -11,7 +11,7 @@ from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.ramps import ramps
-from wsopt.program.program import Work
+from wsopt.program.program import Iteration, Work
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.solve.bound import max_depths
 from wsopt.solve.variables import Model
@@ -23,7 +23,7 @@ _LONGEST = 2**56
 def time(m: Model) -> None:
     """The predicted time, as a multiple of cycles; what no schedule changes may be left out of it."""
     p, fixed = m.program, timing.fixed_parts(m.program, m.machine)
-    if p.region.streams_rows:
+    if p.iteration is Iteration.TILE:
         m.time = p.tiles * m.unit * m.ii
         return
     ends = {b: epilogues(p, m.machine, b) for b in m.buffers}
@@ -54,7 +54,7 @@ def _of_products(m: Model, fixed: timing.Rounds, ends: dict[EpilogueBuffers, Epi
     for (_, slots), is_slots in m.slots.items():
         ramp = ramps(m.program, m.machine, slots)
         for buffers, chosen in m.buffers.items():
-            for line in timing.total_lines(m.program, fixed, m.machine, ends[buffers], ramp):
+            for line in timing.time_of(m.program, fixed, m.machine, ends[buffers], ramp).lines:
                 least = round(shares * line.slope) * interval + math.ceil(shares * line.base)
                 m.cp.add(time >= least).only_enforce_if(is_slots, chosen)
 

@@ -16,7 +16,7 @@ from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.program import TileProgram
 from wsopt.schedule.types import Schedule
 from wsopt.solve.alone import consumers_interval
-from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible, time_unit
+from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible
 from wsopt.solve.emitter import stretches
 from wsopt.solve.floor import floor_of_time
 from wsopt.solve.intervals import Least, least_interval
@@ -91,7 +91,7 @@ class _Optimum:
         """Find the least II; look at larger ones only where they might buy a shorter epilogue."""
         low, most = ii_bounds(self.program, self.machine)
         low = max(low, consumers_interval(self.program, self.machine, self.margin))
-        unit = time_unit(self.program)
+        unit = self.program.grain
         least = self._tightest(low, most, unit)
         if least is None:
             return

@@ -39,7 +39,7 @@ def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
     buffers = next(b for b, chosen in m.buffers.items() if solver.value(chosen))
     ii = solver.value(m.ii) * m.unit
     return Schedule(
-        name=m.program.region.name,
+        name=m.program.whole.name,
         machine=m.machine.name,
         structure=m.program.structure,
         ii=ii,

@@ -12,9 +12,9 @@ from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.program.program import TileProgram
-from wsopt.program.structures import structures
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.types import Schedule
@@ -85,7 +85,7 @@ class Search:
             self.considered += 1
             program = lower(self.region, structure, self.machine)
             reason = infeasible(program, self.machine, self.margin)
-            if structure in self.rejected or live_set(self.region, structure) in self.spilled:
+            if structure in self.rejected or live_set(program) in self.spilled:
                 reason = "ptxas: spilled, or did not compile to the instructions asked for"
             if reason:
                 self._count(reason)
@@ -233,13 +233,12 @@ class Search:
             yield RunnerUp(candidate.structure, bound_us, None)
 
 
-def live_set(region: Region, structure: Structure) -> Structure:
+def live_set(program: TileProgram) -> Structure:
     """One structure for all with the same tiles in registers: walks do not matter for them, and of K-blocks and
     pieces of the epilogue only those in which the loop, or what follows it, has its tiles.
     """
-    if region.body:
-        return replace(structure, pieces=1, group=0, persistent=True)
-    return replace(structure, depth=0, group=0, persistent=True)
+    structure = replace(program.structure, group=0, persistent=True)
+    return replace(structure, pieces=1) if program.computes_with_products else replace(structure, depth=0)
 
 
 def _preference(candidate: Candidate) -> tuple[float, int, int, int, Structure]:

@@ -15,7 +15,6 @@ from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.program import TileProgram
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
-from wsopt.solve.bound import time_unit
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ class Model:
     @property
     def unit(self) -> int:
         """Cycles of one unit of the model's time."""
-        return time_unit(self.program)
+        return self.program.grain
 
     def t(self, cycles: float) -> int:
         """A duration in units, rounded up: what holds in units holds in cycles."""

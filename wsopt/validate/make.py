@@ -101,7 +101,8 @@ def _of_graph(
     left = [entry for entry in left if entry not in taken]
     candidates, refused = [candidate("00", FIRST, first, 0)], list[tuple[str, str]]()
     dropped: list[Entry] = []
-    for done, wish in enumerate(wishes(count - 1, taken[0].bound_us, computes=bool(region.body))):
+    computes = taken[0].program.computes_with_products
+    for done, wish in enumerate(wishes(count - 1, taken[0].bound_us, computes=computes)):
         progress(f"{graph.name}: candidate", done + 1, count)
         for _ in range(_TRIES):
             entry = choose(left, [*taken, *dropped], wish)

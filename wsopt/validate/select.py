@@ -14,9 +14,9 @@ from dataclasses import astuple, dataclass, replace
 
 from wsopt.frontend.types import Region
 from wsopt.lowering.lower import lower
+from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.program.program import TileProgram
-from wsopt.program.structures import structures
 from wsopt.program.types import Structure
 from wsopt.schedule import budget
 from wsopt.solve.bound import infeasible, lower_bound_us, max_depth
@@ -106,7 +106,9 @@ def _entries(region: Region, s: Structure, machine: Machine, margin: int) -> Ite
         limited = held_to(program, machine, slots)
         held = lower(region, s, limited) if slots else program
         yield Entry(s, slots, held, lower_bound_us(held, limited))
-    for consumers, overlap in PUBLISHED if region.body and s.rows == machine.mma_rows else ():
+    for consumers, overlap in (
+        PUBLISHED if program.computes_with_products and s.rows == machine.mma_rows else ()
+    ):
         if s.consumers == consumers:
             yield Entry(s, 0, program, lower_bound_us(program, machine), overlap)
 

@@ -13,11 +13,11 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.row_products import check_whole_rows
-from wsopt.frontend.types import FULL, K_BLOCK, Region, Role, View
+from wsopt.frontend.types import Region
+from wsopt.lowering.row_structures import check_rows, row_structures
 from wsopt.machine.types import Machine
-from wsopt.program.beside import check_beside
-from wsopt.program.row_layout import check_rows, row_structures
-from wsopt.program.types import Sharing, Structure
+from wsopt.program.types import Sharing, Structure, column_role, row_role
+from wsopt.tensors.views import FULL, K_BLOCK, Role, View
 
 _CONSUMER_ROWS = (64, 128)
 _CONSUMERS = (1, 2, 3)
@@ -29,16 +29,6 @@ _MIN_PIECE_COLUMNS = 32
 
 _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
-
-
-def row_role(swap: bool) -> Role:
-    """The graph axis that the accumulator's rows stand for."""
-    return Role.COLUMN if swap else Role.ROW
-
-
-def column_role(swap: bool) -> Role:
-    """The graph axis that the accumulator's columns stand for."""
-    return Role.ROW if swap else Role.COLUMN
 
 
 def holds_rows(region: Region, s: Structure) -> bool:
@@ -99,6 +89,18 @@ def check_operands(region: Region) -> None:
                 f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the "
                 "contracted axis, for the tensor core transposes 16-bit types only: declare it with that axis last, "
                 "transpose it before the call, and change the matmul's attr"
+            )
+
+
+def _check_beside(region: Region) -> None:
+    """Raise LoweringError for operands whose rows cannot be read from a K-block, and for one value a row."""
+    for output in region.row_outputs if region.beside else ():
+        raise LoweringError(f"output {output.name}: one value a row beside a product is not stored yet")
+    for tile in region.tiles:
+        if tile.view.roles[-1] is not Role.STREAM:
+            raise LoweringError(
+                f"tensor {tile.view.tensor}: its rows are reduced beside the product, and do not lie along the "
+                "contracted axis; declare it with that axis last, and transpose it before the call"
             )
 
 
@@ -218,7 +220,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     need a transposition.
     """
     check_loop(region)
-    check_beside(region)
+    _check_beside(region)
     check_whole_rows(region, machine)
     if region.streams_rows:
         check_rows(region)

@@ -16,8 +16,8 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.ops import OPS, AttrKind, OpSpec
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.types import DType, Graph
+from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
-from wsopt.program.structures import structures
 
 _ROWS, _COLUMNS, _GROUP = 128, 256, 128
 _REQUIRED: Mapping[AttrKind, Any] = MappingProxyType(

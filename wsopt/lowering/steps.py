@@ -1,0 +1,334 @@
+"""A region as the rings and steps of a consumer's iteration: products, values between products, or whole rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from wsopt.frontend.extents import pow2
+from wsopt.frontend.types import Contraction, Region
+from wsopt.lowering.counts import beside_products, k_block_phase, lane_sums, row_phase
+from wsopt.lowering.cut import Held, Load, Ring, Step, When
+from wsopt.lowering.phases import body_levels, row_phases
+from wsopt.machine.types import Machine
+from wsopt.perf import costs
+from wsopt.perf.costs import Cost
+from wsopt.program.facts import Member
+from wsopt.program.ids import OpKind, ValueKind
+from wsopt.program.program import Item, Unit
+from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
+from wsopt.program.steps import BEFORE, BodyItem, arguments, is_scores
+from wsopt.program.types import Structure, column_role, row_role
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View
+
+Steps = tuple[tuple[Ring, ...], tuple[Step, ...]]
+
+
+def inner_extent(region: Region, machine: Machine) -> int:
+    """Elements of the inner axis as tiles hold it: a power of two, and what one tensor instruction takes."""
+    least = machine.mma_k_bytes * 8 // region.operand_dtype.bits
+    return max(least, pow2(region.extent(Role.INNER)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the steps of a region cut to a structure."""
+
+    region: Region
+    s: Structure
+    machine: Machine
+    tiles: int
+
+    def member(self, view: View) -> Member:
+        """A tensor in shared memory, and how its copies lie there."""
+        s, row = self.s, row_role(self.s.swap)
+        extents = {row: s.rows, column_role(s.swap): s.columns, Role.STREAM: s.depth}
+        if Role.INNER in view.roles:
+            extents[Role.INNER] = inner_extent(self.region, self.machine)
+        shape = tuple(extents[role] for role in view.roles if role in extents)
+        by_rows = row in view.roles
+        streams = view in self.region.streams
+        name = self.region.operand_name(view) if streams else view.tensor
+        return Member(view, name, shape, s.at_once if by_rows else 1, by_rows)
+
+    def load(self, member: Member, shape: tuple[int, ...], consumer: int | None) -> Load:
+        """A copy from L2 that all of its lines' bytes hold up."""
+        busy = costs.load_cycles(costs.box_lines(shape, member, self.machine), self.machine)
+        first = self.machine.first_bytes(self.machine.latency.tma_load_l2)
+        return Load(member, consumer, shape, costs.copy_cost(busy, first, self.machine))
+
+    def release(self, subject: str = "", *, meets: bool = False) -> Step:
+        """Handing back a slot of a ring."""
+        return Step(OpKind.RELEASE, subject, costs.release_cost(self.machine, meets=meets))
+
+    # --- products ---------------------------------------------------------------------------------------
+
+    def products(self) -> Steps:
+        """A loop of products, and of what is computed from their operands beside them: one ring for all."""
+        loads = [
+            self.load(member, member.shape, consumer)
+            for member in map(self.member, self.region.operands)
+            for consumer in (range(self.s.at_once) if member.by_rows else (None,))
+        ]
+        steps = [step for one in self.region.contractions for step in self._product(one)]
+        if self.region.beside:
+            steps.append(self._beside())
+        return (Ring("ring", "", tuple(loads)),), (*steps, self.release(meets=True))
+
+    def _product(self, product: Contraction) -> Iterator[Step]:
+        """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
+        region, s, machine, name = self.region, self.s, self.machine, product.name
+        sides = (product.right, product.left) if s.swap else (product.left, product.right)
+        tiles = tuple((ValueKind.TILE, region.operand_name(side)) for side in sides if isinstance(side, View))
+        partial, total, shape = (ValueKind.PARTIAL, name), (ValueKind.SUM, name), (s.rows, s.columns)
+        cost = costs.mma_cost(region.operand_dtype, s, machine, len(region.contractions))
+        if not product.promote:
+            yield Step(OpKind.MMA, name, cost, tiles, total, shape)
+            return
+        # Partial sums are one set of registers a K-block: they are added up before they are made again.
+        added = ((OpKind.ACCUMULATE, name, When.AGAIN),)
+        yield Step(OpKind.MMA, name, cost, tiles, partial, shape, added)
+        after = ((OpKind.MMA, name, When.SAME), (OpKind.ACCUMULATE, name, When.BEFORE))
+        cost = costs.promotion_cost(s, machine)
+        yield Step(OpKind.ACCUMULATE, name, cost, (partial, total), total, shape, after)
+
+    def _beside(self) -> Step:
+        """What a consumer computes from its operands' tiles; K-block after K-block adds to it."""
+        region, s = self.region, self.s
+        views = tuple(dict.fromkeys(tile.view for tile in region.tiles))
+        layout = k_block_layout(widest_bits(views), s, self.machine)
+        nbytes = sum(s.rows * s.depth * view.dtype.bits // 8 for view in views)
+        work = beside_products(region.beside, views, s, layout)
+        cost = costs.beside_cost(work, nbytes, s.rows, self.machine)
+        tiles = tuple((ValueKind.TILE, region.operand_name(view)) for view in views)
+        after = ((OpKind.ELEMENTWISE, "beside", When.BEFORE),)
+        return Step(OpKind.ELEMENTWISE, "beside", cost, tiles, after=after, items=region.beside)
+
+    # --- values of the loop -----------------------------------------------------------------------------
+
+    def values(self) -> Steps:
+        """A loop that computes values between its products: phases of arithmetic, and a ring for each tensor."""
+        rings, steps = list[Ring](), self._value_steps()
+        for member in map(self.member, self.region.streams):
+            shape = slot_shape(member)
+            rings.append(Ring(f"{member.name}_ring", member.name, (self.load(member, shape, None),)))
+        return tuple(rings), (*steps, *(self.release(ring.subject) for ring in rings))
+
+    def _value_steps(self) -> list[Step]:
+        body, found = self.region.body, list[tuple[int, int, OpKind, str, tuple[BodyItem, ...]]]()
+        level = body_levels(body)
+        found += [(level[i.name], 1, OpKind.MMA, i.name, (i,)) for i in body if is_scores(i)]
+        for number in sorted({level[i.name] for i in body if not isinstance(i, Contraction)}):
+            own = tuple(i for i in body if not isinstance(i, Contraction) and level[i.name] == number)
+            found.append((number, 0, OpKind.ELEMENTWISE, f"phase{number}", own))
+        last = max((key for key, *_ in found), default=0) + 1
+        for item in (i for i in body if isinstance(i, Contraction) and i.spans == FULL):
+            if item.rescale is not None:
+                found.append((last, 0, OpKind.RESCALE, item.name, (item,)))
+            found.append((last, 1, OpKind.MMA, item.name, (item,)))
+        ordered = [_Part(*one[2:]) for one in sorted(found, key=lambda one: one[:2])]
+        return [self._value_step(part, ordered) for part in ordered]
+
+    def _value_step(self, part: _Part, parts: Sequence[_Part]) -> Step:
+        region, name = self.region, part.name
+        makers = {i.name: other for other in parts if other.kind is not OpKind.RESCALE for i in other.items}
+        needed = dict.fromkeys(makers[n] for n in part.needs if n in makers)
+        after = [(other.kind, other.name, When.SAME) for other in needed if other is not part]
+        if part.kind is OpKind.RESCALE:
+            sums = (ValueKind.SUM, name)
+            after.append((OpKind.MMA, name, When.BEFORE))
+            factor = ((ValueKind.VALUE, part.product.rescale or ""),)
+            cost = costs.rescale_cost(self.s, self.machine)
+            return Step(part.kind, name, cost, factor, sums, after=tuple(after))
+        # A product reads its left operand's registers until it ends: they are not made again before.
+        fed = [p for p in parts if p.kind is OpKind.MMA and p.product.left in {i.name for i in part.items}]
+        after += [(OpKind.MMA, p.name, When.BEFORE) for p in fed]
+        holds = tuple(self._holds(part, parts))
+        if part.kind is OpKind.MMA:
+            if part.product.rescale is not None:
+                after.append((OpKind.RESCALE, name, When.SAME))
+            return self._value_product(part.product, tuple(after), holds)
+        if any(isinstance(item, Reduction) for item in part.items):
+            after.append((part.kind, name, When.BEFORE))
+        work = k_block_phase(
+            part.arithmetic, region.body, region.streamed_sources, self.s,
+            lane_sums(region.body, self.s, self.machine),
+        )  # fmt: skip
+        read = {n for item in part.items for n in arguments(item)}
+        views = dict.fromkeys(source.view for source in region.streamed_sources if source.name in read)
+        tiles = tuple((ValueKind.TILE, region.operand_name(view)) for view in views)
+        cost, made = costs.arithmetic_cost(work, self.s, self.machine), (ValueKind.VALUE, name)
+        return Step(part.kind, name, cost, tiles, made, None, tuple(after), part.arithmetic, holds)
+
+    def _value_product(
+        self,
+        product: Contraction,
+        after: tuple[tuple[OpKind, str, When], ...],
+        holds: tuple[Held, ...],
+    ) -> Step:
+        """A product of a K-block: its values, or sums over K-blocks of values that were computed."""
+        region, s, left = self.region, self.s, product.left
+        registers = isinstance(left, str)
+        scores = is_scores(product)
+        columns, deep = (s.depth, inner_extent(region, self.machine)) if scores else (s.columns, s.depth)
+        cost = costs.product_cost(s, columns, deep, region.operand_dtype, self.machine, registers=registers)
+        first = (ValueKind.VALUE, left) if isinstance(left, str) else (ValueKind.STATIONARY, left.tensor)
+        inputs = (first, (ValueKind.TILE, region.operand_name(product.right)))
+        made = (ValueKind.VALUE if scores else ValueKind.SUM, product.name)
+        return Step(OpKind.MMA, product.name, cost, inputs, made, (s.rows, columns), after, (), holds)
+
+    def _holds(self, part: _Part, parts: Sequence[_Part]) -> Iterator[Held]:
+        """Values of a K-block that one step leaves to later ones."""
+        for item in part.items:
+            readers = [p for p in parts if p is not part and item.name in p.needs]
+            if readers and spans_of(self.region, item.name) == K_BLOCK:
+                bits = item.dtype.bits if isinstance(item, Statement) else 32
+                to_the_end = any(p.kind is OpKind.MMA for p in readers)
+                names = tuple((p.kind, p.name) for p in readers)
+                yield Held(item.name, names, self._registers(self.s.depth, bits), to_the_end)
+
+    def _registers(self, columns: int, bits: int) -> int:
+        """Registers a thread of a consumer's tile of so many columns."""
+        threads = self.s.consumer_warps * self.machine.threads_per_warp
+        return math.ceil(self.s.rows * columns * max(bits, 16) / 32 / threads)
+
+    # --- whole rows -------------------------------------------------------------------------------------
+
+    def rows(self) -> Steps:
+        """A loop whose iterations are tiles of whole rows: read, computed in phases, and stored."""
+        region, s, machine = self.region, self.s, self.machine
+        members = [self.member(view) for view in region.operands]
+        loads = tuple(self._row_load(m, consumer) for consumer in range(s.consumers) for m in members)
+        bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
+        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine)
+        names = [(OpKind.ELEMENTWISE, "read")]
+        narrow = sum(view.dtype.bits == 16 for view in region.operands)
+        cost = costs.read_cost(sum(m.copy_bytes for m in members), narrow * s.rows * s.columns, machine)
+        tiles = tuple((ValueKind.TILE, member.name) for member in members)
+        steps = [Step(*names[0], cost, tiles), self.release()]
+        phases = row_phases(region.statements)
+        for number, items in enumerate(phases, 1):
+            work = row_phase(items, region.statements, region.sources, s, layout)
+            cost = costs.arithmetic_cost(work, s, machine)
+            after = ((*names[-1], When.SAME),)
+            names.append((OpKind.ELEMENTWISE, f"phase{number}"))
+            steps.append(Step(*names[-1], cost, after=after, items=items))
+        steps.append(self._store((*names[-1], When.SAME)))
+        names.append((OpKind.TMA_STORE, ""))
+        held = held_between(region.row_sources, phases, region.outputs)
+        for name, made, last, bits in held:
+            place = next(at for at, step in enumerate(steps) if (step.kind, step.subject) == names[made + 1])
+            kept = Held(name, (names[last + 1],), self._registers(s.columns, bits))
+            steps[place] = replace(steps[place], holds=(*steps[place].holds, kept))
+        return (Ring("ring", "", loads),), tuple(steps)
+
+    def _row_load(self, member: Member, consumer: int) -> Load:
+        """One consumer's rows of a tensor, from device memory."""
+        nbytes, machine = self._copied(member.copy_bytes), self.machine
+        pipes = ((Unit.MEMORY, costs.memory_cycles(nbytes, self.tiles, machine)),)
+        busy, first = costs.load_cycles(nbytes, machine), machine.latency.tma_load_dram
+        return Load(member, consumer, member.shape, costs.copy_cost(busy, first, machine, pipes))
+
+    def _copied(self, nbytes: int) -> int:
+        """Bytes of a tile's that are copied: nothing is, beyond the end of a row."""
+        return round(nbytes * min(1.0, self.region.extent(Role.COLUMN) / self.s.columns))
+
+    def _store(self, after: tuple[OpKind, str, When]) -> Step:
+        views = [output.view for output in self.region.outputs]
+        sizes = [self.s.rows * self.s.columns * view.dtype.bits // 8 for view in views]
+        copied = sum(map(self._copied, sizes))
+        cost = costs.store_cost(copied, sum(sizes), len(views), self.tiles, self.machine)
+        return Step(OpKind.TMA_STORE, "", cost, after=(after,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A product, a phase or a rescaling of a loop that computes values, before it is a step."""
+
+    kind: OpKind
+    name: str
+    items: tuple[BodyItem, ...]
+
+    @property
+    def product(self) -> Contraction:
+        """The product of a part that is one, or whose sums it rescales."""
+        (item,) = self.items
+        assert isinstance(item, Contraction), f"{self.name} is no product's part"
+        return item
+
+    @property
+    def arithmetic(self) -> tuple[Item, ...]:
+        """The items of a phase."""
+        return tuple(item for item in self.items if not isinstance(item, Contraction))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The loop values that it reads, those before the K-block left out."""
+        if self.kind is OpKind.RESCALE:
+            return (self.product.rescale or "",)
+        if self.kind is OpKind.MMA:
+            return (self.product.left,) if isinstance(self.product.left, str) else ()
+        names = itertools.chain.from_iterable(map(arguments, self.items))
+        return tuple(name for name in names if not name.endswith(BEFORE))
+
+
+def slot_shape(member: Member) -> tuple[int, ...]:
+    """The shape of what one K-block's slot holds of a tensor: the rows of all consumers."""
+    roles = [role for role in member.view.roles if role not in (Role.BATCH, Role.GROUP)]
+    return tuple(
+        extent * (member.copies if role is Role.ROW else 1)
+        for role, extent in zip(roles, member.shape, strict=True)
+    )
+
+
+def spans_of(region: Region, name: str) -> frozenset[Role]:
+    """The axes that a value of the loop varies along."""
+    for item in region.body:
+        if item.name == name.removesuffix(BEFORE):
+            return frozenset({Role.ROW}) if isinstance(item, Reduction) else item.spans
+    return next(source.spans for source in region.sources if source.name == name)
+
+
+def held_between(
+    sources: Sequence[Source], phases: Sequence[Sequence[Item]], outputs: Sequence[Output]
+) -> list[tuple[str, int, int, int]]:
+    """Tiles that one phase leaves to later ones: (name, phase that makes it, last that reads it, bits).
+
+    What is read from shared memory is there from phase -1 on, in f32: it is converted once.
+    """
+    made = {source.name: (-1, 32) for source in sources}
+    for number, phase in enumerate(phases):
+        for item in phase:
+            if isinstance(item, Statement) and item.spans == FULL:
+                made[item.name] = (number, item.dtype.bits)
+    found = []
+    for name, (number, bits) in made.items():
+        readers = [n for n, phase in enumerate(phases) if any(name in arguments(item) for item in phase)]
+        stored = any(output.value == name for output in outputs)
+        last = max([*readers, *([len(phases)] if stored else [])], default=number)
+        if last > number:
+            found.append((name, number, last, bits))
+    return found
+
+
+def steps_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Steps:
+    """The rings and steps of a region cut to a structure, whose grid has so many `tiles`."""
+    maker = _Maker(region, s, machine, tiles)
+    if region.body:
+        return maker.values()
+    return maker.products() if region.contractions else maker.rows()
+
+
+def cost_of_copy(load: Load, machine: Machine, clock_mhz: float) -> Cost:
+    """What a copy costs where the power limit leaves another clock."""
+    busy = costs.load_cycles(costs.box_lines(load.shape, load.member, machine), machine, clock_mhz)
+    first = machine.first_bytes(machine.latency.tma_load_l2)
+    return costs.copy_cost(busy, first, machine)
+
+
+def stationary(region: Region, s: Structure, machine: Machine) -> Iterator[Member]:
+    """The tensors that a block holds through its loop."""
+    yield from map(_Maker(region, s, machine, 0).member, region.stationary_operands)

@@ -1,0 +1,162 @@
+"""What a K-block of a loop of products asks of the machine: in the steady state, and in the last round of tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from wsopt.machine.cost import alu_cycles
+from wsopt.machine.types import Machine
+from wsopt.perf.costs import PROMOTION, box_lines, mma_cycles
+from wsopt.program.facts import Member
+from wsopt.program.ids import OpKind
+from wsopt.program.program import Demand, TileProgram
+from wsopt.program.types import Sharing
+from wsopt.tensors.views import Role
+
+
+def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
+    """What one K-block of a block asks for."""
+    s, whole = program.structure, program.whole
+    lines, gpc = _lines(program, machine), gpc_bytes(program, machine)
+    tensor = mma_cycles(whole.dtype, s, machine) * s.at_once * whole.products
+    energy = (
+        machine.tensor_energy(whole.dtype.value) * tensor
+        + machine.power_cycles_per_alu_cycle * _promotion_cycles(program, machine) * s.at_once
+        + machine.power_cycles_per_shared_byte * _operand_bytes(program, machine) * s.at_once
+        + machine.power_cycles_per_l2_byte * lines
+        + machine.power_cycles_per_gpc_byte * gpc
+    )
+    return Demand(
+        lines=lines,
+        data=sum(ring.slot_bytes for ring in program.rings),
+        gpc=gpc_bytes(program, machine, waited_for=True),
+        tensor=tensor,
+        energy=energy,
+        between=_between(program, machine),
+        alone=s.sharing is Sharing.TURNS or s.consumers == 1,
+    )
+
+
+def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Demand:
+    """What a K-block asks for in the last round of tiles: of fewer SMs, and of tiles that end with the tensor.
+
+    Copies leave out what lies beyond a tensor's end; the last tiles are often those that reach over it, and in a
+    whole round the others make up for them.
+    """
+    grid = program.grid
+    active = grid.tiles % machine.sm_count
+    if not active:
+        return demand
+    inside = [grid.inside(tile) for tile in range(grid.tiles - active, grid.tiles)]
+    down, across = (sum(part) / active for part in zip(*inside, strict=True))
+    lines = down * _lines(program, machine, by_rows=True)
+    lines += across * _lines(program, machine, by_rows=False)
+    share = lines / demand.lines
+    return replace(
+        demand,
+        lines=lines,
+        data=demand.data * share,
+        gpc=demand.gpc * share,
+        active=active / machine.sm_count,
+    )
+
+
+def _members(program: TileProgram) -> Iterator[Member]:
+    return (member for ring in program.rings for member in ring.members)
+
+
+def _lines(program: TileProgram, machine: Machine, *, by_rows: bool | None = None) -> float:
+    """Bytes of L2 lines that one K-block of a block touches: of all tensors, or of those along rows, or columns."""
+    asked = (m for m in _members(program) if by_rows in (None, m.by_rows))
+    return sum(box_lines(member.shape, member, machine) * member.copies for member in asked)
+
+
+def _promotion_cycles(program: TileProgram, machine: Machine) -> float:
+    """Cycles of the arithmetic units in which one consumer adds a K-block's partial sums to its sums."""
+    s = program.structure
+    added = sum((op.consumer, op.copy) == (0, 0) for op in program.of(OpKind.ACCUMULATE))
+    return added * alu_cycles(machine, PROMOTION, s.rows * s.columns)
+
+
+def _operand_bytes(program: TileProgram, machine: Machine) -> int:
+    """Bytes that the products of one K-block read from shared memory, for one consumer.
+
+    Every tensor instruction reads its rows and its columns anew.
+    """
+    s, whole = program.structure, program.whole
+    deep = s.depth * whole.dtype.bits // 8
+    return whole.products * (s.rows // machine.mma_rows) * (machine.mma_rows + s.columns) * deep
+
+
+def _between(program: TileProgram, machine: Machine) -> float:
+    """Cycles outside the loop for each of its K-blocks: starts and ends of blocks, epilogues that others wait for."""
+    s, cost = program.structure, program.epilogue
+    rounds = math.ceil(program.grid.tiles / machine.sm_count)
+    first = machine.first_bytes(machine.latency.tma_load_dram)
+    once = machine.block_start_cycles + first + machine.latency.tma_store
+    each = cost.together if s.sharing is Sharing.ROWS else 0
+    outside = once + rounds * each if s.persistent else rounds * (once + machine.block_turnover_cycles + each)
+    return outside / (rounds * program.k_blocks)
+
+
+def ring_slots(program: TileProgram, machine: Machine) -> int:
+    """Slots of a ring that fit a block beside the fewest bytes of epilogue buffers a consumer; at least one."""
+    s, cost = program.structure, program.epilogue
+    apart = cost.staged_bytes + cost.input_bytes
+    lent = cost.staged_bytes - cost.lent_bytes + s.pieces * cost.input_bytes
+    buffers = s.consumers * (cost.vector_bytes + min(apart, lent)) + machine.shared_memory_reserved_bytes
+    slot = sum(ring.slot_bytes for ring in program.rings)
+    return max(1, (machine.shared_memory_per_block_bytes - buffers) // slot)
+
+
+def rows_at_once(program: TileProgram, machine: Machine) -> int:
+    """Tile rows that the blocks of all SMs are in together: a group, and as many more as they reach into."""
+    grid = program.grid
+    return grid.group * max(1, machine.sm_count // (grid.group * grid.column_tiles))
+
+
+def dram_bytes(program: TileProgram, machine: Machine) -> int:
+    """Bytes from and to device memory, by how the tiles are walked.
+
+    Groups of tile rows are walked column by column. What fits in half of L2 is read once; else the operand
+    along the columns is read again for each set of rows that are walked at once, and the other one again for
+    each column of tiles if a whole group does not stay in L2.
+    """
+    grid, whole = program.grid, program.whole
+    total, budget = whole.compulsory_bytes, machine.l2_bytes // 2
+    group = grid.group * grid.tile_rows * whole.extent(Role.STREAM) * (whole.dtype.bits // 8)
+    for member in _members(program):
+        if member.view.nbytes <= budget:
+            continue
+        if not member.by_rows:
+            total += member.view.nbytes * (math.ceil(grid.row_tiles / rows_at_once(program, machine)) - 1)
+        elif group > budget:
+            total += member.view.nbytes * (math.ceil(grid.column_tiles / 4) - 1)
+    return total
+
+
+def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = False) -> int:
+    """Bytes of one K-block that the SMs of a GPC ask for, each tile counted once, an SM.
+
+    Blocks with consecutive numbers walk down a group of rows, so `group` neighbours share a column's tile.
+    Rows that straddle lines count with those; half a line asks for half of one.
+
+    Where all columns are fewer tiles than the card has SMs, several groups are walked at once, by one GPC each, and
+    their GPCs ask for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
+    (`waited_for`); all of them take power.
+    """
+    grid = program.grid
+    height = min(grid.group, grid.row_tiles, machine.sms_per_gpc)
+    across = machine.sms_per_gpc / height
+    if waited_for:
+        at_once = machine.sm_count / (height * grid.column_tiles)
+        across /= max(1.0, min(at_once, grid.row_tiles / height, machine.sm_count / machine.sms_per_gpc))
+    total = 0.0
+    for member in _members(program):
+        pitch = member.view.strides[-2] * member.view.dtype.bits // 8
+        straddled = box_lines(member.shape, member, machine) if pitch % machine.l2_line_bytes else 0.0
+        tile = max(member.copy_bytes, straddled)
+        total += height * member.copies * tile if member.by_rows else across * tile
+    return math.ceil(total / machine.sms_per_gpc)

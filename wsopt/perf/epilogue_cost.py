@@ -1,0 +1,108 @@
+"""What one consumer's epilogue takes, from its items, its tensors and the machine's figures."""
+
+from __future__ import annotations
+
+import math
+
+from wsopt.machine.cost import InstructionMix, unit_cycles
+from wsopt.machine.types import Machine
+from wsopt.machine.types import Unit as MachineUnit
+from wsopt.perf.pipes import element_mix
+from wsopt.program.program import Epilogue, EpilogueCost
+from wsopt.program.staging import lent_bytes, staged_bytes
+from wsopt.program.types import Structure, column_role, row_role
+from wsopt.tensors.statements import Reduction
+from wsopt.tensors.views import FULL, View
+
+_ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
+"""An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
+_LEAST_BITS = {"store": 8, "load": 16}
+"""Elements of fewer bits are counted as these: narrower ones were not measured."""
+
+
+def _arithmetic(after: Epilogue, s: Structure, machine: Machine) -> float:
+    """Cycles of the epilogue's arithmetic for one consumer alone; what spans rows or columns alone is too little.
+
+    The pipes are added up: with two or three warps a scheduler one does not run under another.
+    """
+    mix = element_mix(after.items, FULL) + InstructionMix({"convert": 0.5 * len(after.full)})
+    pipes = unit_cycles(machine, mix, s.rows * s.columns)
+    pipes.pop(MachineUnit.ISSUE, None)
+    return sum(pipes.values())
+
+
+def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, contention: int) -> float:
+    """Cycles in which one consumer of `contention` moves a piece between registers and shared memory.
+
+    Its warpgroups take rows of their own; a transposed tile meets every bank twice.
+    """
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    name = f"shared_{what}_{max(view.dtype.bits, _LEAST_BITS[what])}"
+    columns = s.piece_columns * s.rows / machine.mma_rows / groups * (2 if s.swap else 1)
+    slowest = max(machine.tile_alone[name], contention * groups * machine.tile_crowded[name])
+    return machine.tile_start[name] + columns * slowest
+
+
+def staging_cycles(view: View, s: Structure, machine: Machine, contention: int) -> float:
+    """Cycles of a piece's values on their way into shared memory, while `contention` consumers are at it, with the
+    fence and the barrier behind it.
+    """
+    return _moved_cycles("store", view, s, machine, contention) + machine.latency.barrier
+
+
+def _column_vectors(after: Epilogue, s: Structure) -> list[View]:
+    """The vectors along the accumulator's columns that a consumer holds in shared memory."""
+    return [x.view for x in after.vectors if column_role(s.swap) in x.spans] if after.held else []
+
+
+def _held_registers(after: Epilogue, s: Structure, machine: Machine) -> int:
+    """Registers a thread that rows, columns and scalars take, from the start of the loop on."""
+    row, column, found = row_role(s.swap), column_role(s.swap), 0
+    threads = s.consumer_warps * machine.threads_per_warp
+    for source in after.vectors if after.held else ():
+        by_row = s.rows // s.consumer_warps // _ROWS_OF_A_MATRIX if row in source.spans else 1
+        found += max(1, s.columns // threads) if column in source.spans else by_row
+    return found
+
+
+def _cycles(
+    after: Epilogue, s: Structure, machine: Machine, contention: int, arithmetic: float, *, late: bool
+) -> int:
+    """Cycles of a consumer's epilogue while `contention` are at theirs: by pieces, and once a tile.
+
+    Vectors that are held were loaded before, those along the columns through shared memory, from which a thread reads
+    two neighbours at a time. Where they are `late` their latency shows.
+    """
+    latency, count = machine.latency, len(_column_vectors(after, s))
+    threads = s.consumer_warps * machine.threads_per_warp
+    reads = contention * threads * s.piece_columns / _COLUMNS_OF_A_MATRIX / machine.scalar["ldst"]
+    once = count * (latency.smem_store + latency.barrier)
+    piece = latency.tma_load_l2 / 2 if late else count * (latency.smem_load + reads)
+    piece += sum(
+        latency.mbarrier_wait + _moved_cycles("load", source.view, s, machine, contention)
+        for source in after.full
+    )
+    stored = [staging_cycles(output.view, s, machine, contention) for output in after.tile_outputs]
+    piece += sum(stored) + len(stored) * machine.tma_store_box_cycles
+    starts = (machine.tile_start[f"row_{i.kind}"] for i in after.items if isinstance(i, Reduction))
+    once += latency.wgmma_latency + s.rows / machine.mma_rows * sum(starts)
+    return math.ceil(arithmetic + s.pieces * piece + once)
+
+
+def epilogue_cost(after: Epilogue, s: Structure, machine: Machine, *, late: bool = False) -> EpilogueCost:
+    """The epilogue of one consumer's tile; vectors are `late` where each piece loads its own."""
+    alone = _arithmetic(after, s, machine)
+    threads = s.consumer_warps * machine.threads_per_warp
+    piece, full = s.rows * s.piece_columns // threads, len(after.full)
+    live = piece * (1 + full) // 2 if s.pieces > 1 or full else piece // 4
+    inputs = (s.rows * s.piece_columns * source.view.dtype.bits // 8 for source in after.full)
+    return EpilogueCost(
+        alone=_cycles(after, s, machine, 1, alone, late=late),
+        together=_cycles(after, s, machine, s.at_once, alone * s.at_once, late=late),
+        staged_bytes=staged_bytes(after, s),
+        input_bytes=sum(inputs),
+        registers=min(live, 64) + _held_registers(after, s, machine),
+        stores=s.pieces * len(after.tile_outputs),
+        lent_bytes=lent_bytes(after, s),
+        vector_bytes=sum(s.columns * view.dtype.bits // 8 for view in _column_vectors(after, s)),
+    )

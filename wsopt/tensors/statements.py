@@ -1,0 +1,40 @@
+"""Scalar statements and reductions, applied to whole tiles, rows or columns: what is computed beside products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsopt.graph.types import DType
+from wsopt.tensors.views import Role
+
+Scalar = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One scalar primitive of the loop or the epilogue, applied to whole tiles, rows or columns.
+
+    `args` are names of statements, sources, contractions, or numbers. `dtype` is the type of the result as
+    the graph means it: f32, i32, bool, or a narrower type that the value was rounded to.
+    """
+
+    name: str
+    primitive: str
+    args: tuple[str | Scalar, ...]
+    spans: frozenset[Role]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A maximum or a sum along the streamed axis, or of whole rows along the columns, one a row; f32.
+
+    In the loop its name is the running result with the present K-block in it, and `name.before` the one without
+    (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `rescale`,
+    a row value of the loop, a sum is multiplied by it before the K-block's own is added.
+    """
+
+    name: str
+    kind: str
+    value: str
+    rescale: str | None = None

@@ -1,0 +1,120 @@
+"""Tensors as a kernel sees them: its axes by role, how a tensor lies along them, where it is read and stored."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wsopt.graph.types import DType
+
+
+class Role(StrEnum):
+    """What an axis is to the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
+    held whole (inner: what a product in the loop contracts that does not stream).
+
+    `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys.
+    """
+
+    BATCH = "batch"
+    GROUP = "group"
+    ROW = "row"
+    COLUMN = "column"
+    STREAM = "stream"
+    INNER = "inner"
+
+
+OUTER = (Role.BATCH, Role.GROUP)
+"""The axes along which a tile has one element."""
+
+
+FULL = frozenset({Role.ROW, Role.COLUMN})
+"""The axes of a whole tile, as opposed to a row, a column or a scalar of it."""
+
+
+K_BLOCK = frozenset({Role.ROW, Role.STREAM})
+"""The axes of a tile of values inside the loop: the block's rows by one K-block of the streamed axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
+
+    `extents` and `strides` are in elements; `roles` gives each dimension's axis. Dimensions of extent one
+    are left out, and axes that were merged are one dimension. `origin` says for each dimension which
+    dimensions of the graph's tensor, of `rank` dimensions, it stands for.
+
+    `parts` is empty unless a dimension of the tensor was split between axes. It has (take, step) for each
+    dimension: of the first tensor's dimension in its origin only `take` neighbours belong to it (0: all), and
+    of the last one every `step`-th element. So heads split into (8, 4) are (0, 4) and (4, 1).
+    """
+
+    tensor: str
+    dtype: DType
+    roles: tuple[Role, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    origin: tuple[tuple[int, ...], ...]
+    rank: int
+    constant: bool = False
+    parts: tuple[tuple[int, int], ...] = ()
+
+    def position(self, role: Role) -> int | None:
+        """Which dimension carries this axis, or None where the tensor is broadcast along it."""
+        return self.roles.index(role) if role in self.roles else None
+
+    def stride(self, role: Role) -> int:
+        """Elements between neighbours along an axis; 0 where the tensor is broadcast along it."""
+        found = self.position(role)
+        return 0 if found is None else self.strides[found]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements that the region reads or writes."""
+        return math.prod(self.extents) * self.dtype.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Element j of the streamed axis counts for row i only where row * i + stream * j + constant >= 0."""
+
+    row: int
+    stream: int
+    constant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A tensor that the loop's values or the epilogue read; `spans` are the axes of the tile it varies along."""
+
+    name: str
+    view: View
+    spans: frozenset[Role]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What an input's dimension has left at run time when `divisor` elements of it are split off inside."""
+
+    tensor: str
+    dim: int
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A graph output: which value of the epilogue is stored, and where.
+
+    `shape` says for each dimension of the graph's tensor which input's dimension has its extent at run
+    time, or 1 for a dimension that no axis varies along; one that is made of several axes is a product.
+    """
+
+    name: str
+    value: str
+    view: View
+    shape: tuple[tuple[str, int] | tuple[Share | int, ...] | int, ...]
+
+    @property
+    def is_tile(self) -> bool:
+        """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
+        return Role.COLUMN in self.view.roles
