@@ -15,10 +15,10 @@ from wsopt.emit.plan import KernelPlan, RingBuffer
 from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
 from wsopt.frontend.types import FULL, Bound, Reduction, Role, View
 from wsopt.graph.types import DType
+from wsopt.lowering.body import arguments
 from wsopt.lowering.steps import inner_extent
 from wsopt.program.live_loops import LiveLoops, live_loops
-from wsopt.program.ranges import is_end, k_iteration_counts, longest_last, splits
-from wsopt.program.steps import arguments
+from wsopt.program.ranges import k_iteration_counts, longest_last, splits
 from wsopt.program.tile_order import k_blocks_between
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
@@ -46,7 +46,7 @@ class KBlockPlan(KernelPlan):
     @property
     def longest_last(self) -> bool:
         """Whether tiles of later rows have more K-blocks."""
-        return longest_last(k_iteration_counts(self.program.region, self.s))
+        return longest_last(k_iteration_counts(self.program.bounds, self.s))
 
     def _extents(self, columns: int) -> dict[Role, int]:
         inner = inner_extent(self.program.region, self.verified.machine)
@@ -169,7 +169,7 @@ class KBlockPlan(KernelPlan):
     @property
     def live(self) -> LiveLoops:
         """Which loops over K-blocks can run at all."""
-        return live_loops(self.program.region, self.s)
+        return live_loops(self.program.bounds, self.s)
 
     @property
     def own_k_blocks(self) -> bool:
@@ -294,7 +294,7 @@ class KBlockPlan(KernelPlan):
         if not splits(bound):
             return ["whole_end = 0"]
         row, last, depth = Name("row"), Name("last_row"), Name("TILE_DEPTH")
-        constant = Name("stream_extent") + -1 if is_end(bound, self.program.region) else bound.constant
+        constant = Name("stream_extent") + -1 if bound == self.program.bounds.end else bound.constant
         narrowing = [(bound.row, bound.stream, constant)]
         begin, end = k_blocks_between(
             narrowing, row, last, Name("begin"), Name("end"), depth, minimum, maximum

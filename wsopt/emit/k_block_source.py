@@ -24,7 +24,7 @@ def k_block_context(plan: KBlockPlan) -> dict[str, Any]:
         "range_lines": plan.range_lines(),
         "own_k_blocks": plan.own_k_blocks,
         "tile_order": tile_order_text() if plan.s.persistent else "",
-        "bounds": narrowing(plan.program.region),
+        "bounds": narrowing(plan.program.bounds),
         "loader_parameters": _loader_parameters(plan),
         "body_indent": 8 if plan.s.persistent else 4,
         "loader_body": _loader_body(plan),

@@ -13,8 +13,8 @@ from wsopt.emit.roundings import rounding
 from wsopt.emit.tensors import GLUON
 from wsopt.frontend.types import K_BLOCK, Contraction, Reduction, Region, Role, Scalar, Statement
 from wsopt.graph.types import DType
+from wsopt.lowering.body import BEFORE, BodyItem, arguments, is_scores
 from wsopt.program.program import OpKind, TileOp
-from wsopt.program.steps import BEFORE, BodyItem, arguments, is_scores
 from wsopt.program.types import Structure
 
 Age = Callable[[str], int]
