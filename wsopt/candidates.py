@@ -12,7 +12,7 @@ from wsopt.codegen.errors import CompileError
 from wsopt.codegen.oracle import Expectation, verdict
 from wsopt.emit.source import emit, expected_wgmma
 from wsopt.errors import CheckError, InfeasibleError, WsoptError
-from wsopt.frontend.types import Region
+from wsopt.lowering.lower import Cuttable
 from wsopt.machine.types import Machine
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, Rejected
@@ -65,7 +65,7 @@ class Contest:
     saw, by source, and `rounds` how often the search was run.
     """
 
-    region: Region
+    region: Cuttable
     machine: Machine
     keep: int = 1
     deadline: float = math.inf

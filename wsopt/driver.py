@@ -18,7 +18,7 @@ from wsopt.requirements import require_triton
 
 if TYPE_CHECKING:
     from wsopt.candidates import Candidate
-    from wsopt.frontend.types import Region
+    from wsopt.lowering.lower import Cuttable
     from wsopt.simulation import Simulation
 
 DEFAULT_MACHINE = "h200"
@@ -99,7 +99,7 @@ def _by_rank(found: dict[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _builds(
-    graph: Graph, region: Region, machine: Machine, keep: int, seconds: float | None, progress: Progress
+    graph: Graph, region: Cuttable, machine: Machine, keep: int, seconds: float | None, progress: Progress
 ) -> list[dict[str, str]]:
     """The files of builds, made anew."""
     from wsopt.candidates import Contest

@@ -21,9 +21,8 @@ from wsopt.checker import verify
 from wsopt.emit.source import emit
 from wsopt.errors import WsoptError
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import Region
 from wsopt.graph.parse import load_graph
-from wsopt.lowering.lower import lower
+from wsopt.lowering.lower import Cuttable, lower
 from wsopt.lowering.structures import structures
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
@@ -82,7 +81,7 @@ def least_limit(asked: Asked) -> int:
     return fits
 
 
-def tightest(region: Region, machine: Machine) -> Iterator[VerifiedSchedule]:
+def tightest(region: Cuttable, machine: Machine) -> Iterator[VerifiedSchedule]:
     """Schedules whose live tiles leave the least of a consumer's registers, each with other tiles there; the
     fastest of each by its bound. Where the margin matters, these are the ones that it lets through or not.
     """

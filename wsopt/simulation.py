@@ -1,7 +1,7 @@
 """Runs an emitted kernel on the CPU at reduced extents and compares it with what the graph means.
 
 Every line of its device functions has to run: what the first extents leave out is run at others
-(`program/reduced.py`).
+(`lowering/reduced.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.interpret.strategy import processors
-from wsopt.program.reduced import beyond, further, reaching, reduced
+from wsopt.lowering.reduced import beyond, further, reaching, reduced
 from wsopt.schedule.verified import VerifiedSchedule
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}

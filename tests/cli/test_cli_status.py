@@ -114,7 +114,7 @@ def test_a_fault_of_wsopt_is_not_the_inputs(
 ) -> None:
     # The left operand's contracted axis gets another extent than the right one's.
     wrong = lambda shape, use, axes, extents: [extent + 8 * (use == "p:0") for extent in shape]  # noqa: E731
-    monkeypatch.setattr("wsopt.program.reduced._shape", wrong)
+    monkeypatch.setattr("wsopt.lowering.reduced._shape", wrong)
     monkeypatch.setattr("sys.argv", ["wsopt", "run", str(compiled.build)])
     with pytest.raises(SystemExit) as left:
         main()

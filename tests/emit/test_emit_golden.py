@@ -26,7 +26,7 @@ from wsopt.emit.source import expected_wgmma
 from wsopt.emit.text import environment
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.ops import OPS
-from wsopt.program.reduced import reduced
+from wsopt.lowering.reduced import reduced
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "goldens"

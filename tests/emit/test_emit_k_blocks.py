@@ -18,8 +18,8 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret.host import HostTensor
 from wsopt.interpret.machine import Machine
 from wsopt.interpret.modules import load
+from wsopt.lowering.reduced import reaching, reduced
 from wsopt.program.ranges import k_iteration_counts, longest_last
-from wsopt.program.reduced import reaching, reduced
 from wsopt.program.tile_order import numbered, tiles_together, walk
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import PartitionRole
@@ -127,7 +127,7 @@ def test_every_tile_is_dealt_out_once_and_evenly() -> None:
 def test_tiles_are_walked_as_the_model_has_it(mask: str) -> None:
     found = emitted(mask, 64, 2, persistent=True)
     region, s = found.verified.program.region, found.verified.program.structure
-    counts, heads = list(k_iteration_counts(region, s)), 9
+    counts, heads = list(k_iteration_counts(found.verified.program.bounds, s)), 9
     tiles = heads * len(counts)
     (taken,) = tiles_of(found.source, region.extent(Role.ROW), region.extent(Role.STREAM), heads, blocks=1)
     from_last = "row_tiles - 1 - tile" in found.source

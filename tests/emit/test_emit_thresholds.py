@@ -12,7 +12,7 @@ from wsopt.errors import CheckError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import evaluate, relative_error
 from wsopt.interpret import execute
-from wsopt.program.reduced import reduced
+from wsopt.lowering.reduced import reduced
 from wsopt.simulation import TOLERANCE, simulate
 
 

@@ -16,7 +16,7 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import Graph
-from wsopt.program.reduced import reduced
+from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Sharing, Structure
 
 SIZES = Sizes(batch=2, heads=2, queries=392, keys=392, inner=32, column=32)

@@ -17,7 +17,7 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.parse import load_graph
 from wsopt.graph.reference import evaluate, random_inputs, relative_error
 from wsopt.graph.types import Graph
-from wsopt.program.reduced import reduced
+from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import K_BLOCK, Bound, Role

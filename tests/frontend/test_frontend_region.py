@@ -10,7 +10,7 @@ from tile_graphs import extents, gated, product, region_of
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
-from wsopt.program.reduced import reduced
+from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.statements import Statement
 from wsopt.tensors.views import Role

@@ -10,10 +10,10 @@ from attention_graphs import attention
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
+from wsopt.lowering.body import BEFORE
 from wsopt.lowering.counts import k_block_phase, lane_sums
 from wsopt.machine import Machine
 from wsopt.perf.costs import arithmetic_cost
-from wsopt.program.steps import BEFORE
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import Role

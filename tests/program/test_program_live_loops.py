@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from wsopt.frontend.types import End, Region
 from wsopt.program.live_loops import LiveLoops, live_loops
+from wsopt.program.ranges import Bounds
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.views import Bound, Role
+from wsopt.tensors.views import Bound
 
 CAUSAL = Bound(1, -1, 0)
 LENGTHS = (*range(1, 20), *range(20, 700, 13), 700)
@@ -19,10 +19,9 @@ def structure(rows: int, depth: int, consumers: int) -> Structure:
     return Structure(rows, 64, depth, consumers, 4, Sharing.ROWS, True, False, 1, 1)
 
 
-def region(*bounds: Bound, stream: int = 4096) -> Region:
-    extents = ((Role.ROW, 4096), (Role.STREAM, stream))
-    end = End.BOUND if bounds[-1:] == (Bound(0, -1, stream - 1),) else End.MASKS
-    return Region("r", "", extents, (), (), (), (), bounds=bounds, end=end)
+def within(*bounds: Bound, stream: int = 4096) -> Bounds:
+    last = Bound(0, -1, stream - 1)
+    return Bounds(bounds, 4096, stream, last if bounds[-1:] == (last,) else None)
 
 
 def ranges(
@@ -92,7 +91,7 @@ BOUNDS = {
 def test_what_runs_is_live(name: str) -> None:
     for rows, depth, consumers in ((64, 64, 1), (64, 64, 2), (64, 128, 2), (64, 32, 3), (128, 64, 2)):
         s = structure(rows, depth, consumers)
-        found, live = seen(BOUNDS[name], s), live_loops(region(*BOUNDS[name]), s)
+        found, live = seen(BOUNDS[name], s), live_loops(within(*BOUNDS[name]), s)
         assert found.most_whole <= live.most_whole, s
         for part in ("none_whole", "begins", "ends", "waits"):
             assert getattr(live, part) or not getattr(found, part), (part, s)
@@ -100,30 +99,30 @@ def test_what_runs_is_live(name: str) -> None:
 
 def test_what_cannot_run_is_not() -> None:
     two, wide = structure(64, 64, 2), structure(64, 128, 2)
-    assert live_loops(region(*BOUNDS["narrow window"]), two).most_whole == 0
+    assert live_loops(within(*BOUNDS["narrow window"]), two).most_whole == 0
     assert (
-        live_loops(region(*BOUNDS["window"]), wide).most_whole == 0
+        live_loops(within(*BOUNDS["window"]), wide).most_whole == 0
     )  # a K-block of 128 would have to begin on row + 1
-    assert live_loops(region(*BOUNDS["window"]), two).most_whole == 1
-    assert live_loops(region(*BOUNDS["between constants"]), two).most_whole == 1
-    assert live_loops(region(*BOUNDS["rows alone"]), two).most_whole == 0
-    assert live_loops(region(*BOUNDS["to a K-block's last"]), two).most_whole == 2
-    assert live_loops(region(*BOUNDS["both against the rows"]), two).most_whole == 3
-    assert live_loops(region(*BOUNDS["to a K-block's last"]), two).none_whole  # a consumer without rows
+    assert live_loops(within(*BOUNDS["window"]), two).most_whole == 1
+    assert live_loops(within(*BOUNDS["between constants"]), two).most_whole == 1
+    assert live_loops(within(*BOUNDS["rows alone"]), two).most_whole == 0
+    assert live_loops(within(*BOUNDS["to a K-block's last"]), two).most_whole == 2
+    assert live_loops(within(*BOUNDS["both against the rows"]), two).most_whole == 3
+    assert live_loops(within(*BOUNDS["to a K-block's last"]), two).none_whole  # a consumer without rows
     for name in ("to a K-block's last", "a wide band"):
-        assert not live_loops(region(*BOUNDS[name]), structure(64, 64, 1)).none_whole
-    assert not live_loops(region(*BOUNDS["from a K-block's first"]), two).begins
-    assert not live_loops(region(*BOUNDS["to a K-block's last"]), two).ends
-    assert not live_loops(region(*BOUNDS["window"]), structure(64, 64, 1)).waits
+        assert not live_loops(within(*BOUNDS[name]), structure(64, 64, 1)).none_whole
+    assert not live_loops(within(*BOUNDS["from a K-block's first"]), two).begins
+    assert not live_loops(within(*BOUNDS["to a K-block's last"]), two).ends
+    assert not live_loops(within(*BOUNDS["window"]), structure(64, 64, 1)).waits
     assert not live_loops(
-        region(Bound(-1, 1, 1023), CAUSAL), wide
+        within(Bound(-1, 1, 1023), CAUSAL), wide
     ).waits  # all of a tile begins in one K-block
-    assert live_loops(region(Bound(-1, 1, 1023), CAUSAL), two).waits
-    assert live_loops(region(*BOUNDS["against the rows"]), two).waits
-    assert not live_loops(region(Bound(1, 1, -32)), two).waits
+    assert live_loops(within(Bound(-1, 1, 1023), CAUSAL), two).waits
+    assert live_loops(within(*BOUNDS["against the rows"]), two).waits
+    assert not live_loops(within(Bound(1, 1, -32)), two).waits
 
 
 def test_the_end_of_the_stream_is_no_constant() -> None:
     end = Bound(0, -1, 4095)
-    found = live_loops(region(Bound(0, 1, -128), end), structure(64, 64, 2))
+    found = live_loops(within(Bound(0, 1, -128), end), structure(64, 64, 2))
     assert (found.most_whole, found.ends) == (float("inf"), True)

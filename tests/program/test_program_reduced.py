@@ -13,8 +13,8 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
-from wsopt.program.reduced import further, reaching, reduced
-from wsopt.program.reduced_graph import dense_strides, parse_derived
+from wsopt.lowering.reduced import further, reaching, reduced
+from wsopt.lowering.reduced_graph import dense_strides, parse_derived
 from wsopt.program.types import Sharing, Structure
 
 CUT = Structure(64, 64, 64, 2, 4, Sharing.ROWS, True, False, 1, 1)

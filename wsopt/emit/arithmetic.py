@@ -15,7 +15,7 @@ from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.tensors import GLUON
 from wsopt.frontend.types import Contraction, Reduction, Role, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.program.steps import BEFORE, BodyItem, arguments
+from wsopt.lowering.body import BEFORE, BodyItem, arguments
 from wsopt.program.types import Structure
 
 Age = Callable[[str], int]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from wsopt.frontend.types import K_BLOCK, Role, Scalar, Statement
 from wsopt.graph.types import DType
+from wsopt.lowering.body import BodyItem
 from wsopt.primitives import PRIMITIVES
-from wsopt.program.steps import BodyItem
 
 INSTRUCTIONS = tuple(entry.comparison.instruction for entry in PRIMITIVES.values() if entry.comparison)
 """The comparisons that a choice is written by, as their instructions name them."""

@@ -81,7 +81,7 @@ class Consumer:
     @property
     def live(self) -> LiveLoops:
         """Which loops over K-blocks can run at all."""
-        return live_loops(self.plan.program.region, self.plan.s)
+        return live_loops(self.plan.program.bounds, self.plan.s)
 
     @property
     def own_k_blocks(self) -> bool:

@@ -15,9 +15,9 @@ from wsopt.emit.tensors import GLUON, tile_view, zero
 from wsopt.emit.text import of_slot
 from wsopt.frontend.types import FULL, K_BLOCK, Contraction, Role, Source, View
 from wsopt.graph.types import DType
+from wsopt.lowering.body import arguments, is_scores
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
-from wsopt.program.steps import arguments, is_scores
 from wsopt.program.types import row_role
 
 

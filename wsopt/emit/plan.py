@@ -16,11 +16,11 @@ from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staged_by_tile, staging
 from wsopt.emit.tensors import SIGNATURE, TORCH, Box, make_box, row_box
 from wsopt.frontend.types import FULL, Reduction, Role, View
+from wsopt.lowering.body import BEFORE, BodyItem, arguments
 from wsopt.lowering.steps import inner_extent
 from wsopt.perf.epilogue import Refill, refill
 from wsopt.program.program import TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
-from wsopt.program.steps import BEFORE, BodyItem, arguments
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -130,7 +130,7 @@ class KernelPlan:
     @property
     def longest_last(self) -> bool:
         """Whether tiles of later rows have more K-blocks."""
-        return self.ranged and longest_last(k_iteration_counts(self.program.region, self.s))
+        return self.ranged and longest_last(k_iteration_counts(self.program.bounds, self.s))
 
     @property
     def has_masks(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsopt.emit.integers import GLUON, Name, maximum, minimum, text
 from wsopt.emit.plan import KernelPlan
 from wsopt.frontend.types import Bound
-from wsopt.program.ranges import is_end, splits
+from wsopt.program.ranges import splits
 from wsopt.program.tile_order import k_blocks_between
 
 
@@ -29,7 +29,7 @@ def _bound_lines(plan: KernelPlan, bound: Bound) -> list[str]:
     if not splits(bound):
         return ["whole_end = 0"]
     row, last, depth = Name("row"), Name("last_row"), Name("TILE_DEPTH")
-    constant = Name("stream_extent") + -1 if is_end(bound, plan.program.region) else bound.constant
+    constant = Name("stream_extent") + -1 if bound == plan.program.bounds.end else bound.constant
     narrowing = [(bound.row, bound.stream, constant)]
     begin, end = k_blocks_between(narrowing, row, last, Name("begin"), Name("end"), depth, minimum, maximum)
     nearest = bound.row * (row if bound.row >= 0 else last) + constant

@@ -183,7 +183,7 @@ def _copied_box(box: Box) -> tuple[int, ...]:
 
 
 def _order(plan: KernelPlan) -> DealtOrder:
-    bounds, k_blocks = narrowing(plan.program.region), ceil_divide(Name("stream_extent"), plan.s.depth)
+    bounds, k_blocks = narrowing(plan.program.bounds), ceil_divide(Name("stream_extent"), plan.s.depth)
     begin, end = k_blocks_between(
         bounds, Name(ROW), Name(LAST_ROW), 0, k_blocks, plan.s.depth, minimum, maximum
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from wsopt.emit.expressions import Operand
 from wsopt.frontend.types import Contraction, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.program.steps import BodyItem, arguments
+from wsopt.lowering.body import BodyItem, arguments
 
 ROUNDINGS = {DType.F16: "f16", DType.BF16: "bf16"}
 """The types that are rounded to two elements at a time, with their instruction's name."""

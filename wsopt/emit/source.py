@@ -151,7 +151,7 @@ def _launcher(plan: KernelPlan) -> dict[str, Any]:
         "doc": printable_lines(region.doc),
         "folds": any(box.fold for box in (*plan.moved(), *plan.outputs().values())),
         "tile_order": tile_order_text() if dealt else "",
-        "bounds": narrowing(region),
+        "bounds": narrowing(plan.program.bounds),
         "longest_last": plan.longest_last,
         "persistent": s.persistent,
         "sizes": ", ".join(f'"{name}"' for name, kind in plan.signature() if kind == '"i32"'),

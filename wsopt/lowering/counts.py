@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wsopt.lowering.body import BEFORE, BodyItem, arguments
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import Arithmetic, RowReduction
 from wsopt.perf.pipes import element_mix, statement_mix
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
-from wsopt.program.steps import BEFORE, BodyItem, arguments
 from wsopt.program.types import Structure
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Role, Source, View

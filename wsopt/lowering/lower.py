@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
-from wsopt.frontend.types import Region
+from wsopt.frontend.types import End, Region
+from wsopt.lowering.body import arguments
 from wsopt.lowering.counts import lane_sums
 from wsopt.lowering.cut import Cut, Ring, cut, load_of, tile_id
 from wsopt.lowering.steps import cost_of_copy, spans_of, stationary, steps_of
@@ -21,12 +22,14 @@ from wsopt.perf.pace import loop_pace
 from wsopt.program.facts import TileGrid, Whole
 from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.program import Epilogue, EpilogueCost, Iteration, TileOp, TileProgram, Work
-from wsopt.program.ranges import k_iteration_counts, longest_last, own_k_iterations
-from wsopt.program.steps import arguments
+from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.statements import Reduction
 from wsopt.tensors.views import FULL, Role
+
+Cuttable = Region
+"""What can be cut to structures. Only the front end and the lowering look inside."""
 
 _VALUE_GRAIN = 16
 """Cycles of one unit of the model's time where loops compute values: they have many operations of many cycles."""
@@ -61,6 +64,13 @@ def grid_of(region: Region, s: Structure) -> TileGrid:
     return TileGrid(batch, rows, columns, s.tile_rows, s.columns, s.group)
 
 
+def bounds_of(region: Region) -> Bounds:
+    """Which elements of a region's streamed axis count."""
+    extents = region.extent(Role.ROW), region.extent(Role.STREAM)
+    end = region.bounds[-1] if region.end is End.BOUND else None
+    return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows)
+
+
 def _epilogue(region: Region) -> Epilogue:
     """What follows the loop; where it stores whole rows itself nothing does."""
     in_loop = not region.contractions
@@ -73,16 +83,16 @@ def _epilogue(region: Region) -> Epilogue:
     )
 
 
-def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> Work:
+def _work(bounds: Bounds, s: Structure, machine: Machine, tiles: int) -> Work:
     """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, else the order
     of tile numbers.
 
     A tile's K-iterations are its consumers' on the average: who is done goes on, and leaves the units to others.
     """
-    by_row = list(k_iteration_counts(region, s))
+    by_row = list(k_iteration_counts(bounds, s))
     from_last = longest_last(by_row)
     counts = numbered(by_row, from_last)
-    own = numbered(list(own_k_iterations(region, s)), from_last)
+    own = numbered(list(own_k_iterations(bounds, s)), from_last)
     blocks = min(machine.sm_count, tiles)
     together = tiles_together(counts, tiles, blocks) if s.persistent else 0
     dealt = deal(counts, walk(counts, tiles, together), blocks)
@@ -121,7 +131,8 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     grid = grid_of(region, s)
     rings, steps = steps_of(region, s, machine, grid.tiles)
     loop, after, whole = cut(rings, steps, s), _epilogue(region), whole_of(region)
-    by_row = k_iteration_counts(region, s) if region.bounds else ()
+    bounds = bounds_of(region)
+    by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))
     held = tuple(stationary(region, s, machine))
     program = TileProgram(
@@ -140,14 +151,15 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
         after=after,
         epilogue=_epilogue_cost(region, after, s, machine),
         accumulator_registers=_registers(region, s, machine, loop),
-        tile_l2_bytes=_l2_bytes(region, s, loop),
+        tile_l2_bytes=_l2_bytes(region, bounds, s, loop),
         dram_bytes=whole.compulsory_bytes,
         live=loop.live,
         stationary=held,
         stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
         lane_sums=lane_sums(region.body, s, machine),
-        bounds=region.bounds,
+        bounds=bounds,
         unmasked=region.unmasked,
+        streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
     )
     return _priced(program, rings, machine)
 
@@ -160,13 +172,13 @@ def _epilogue_cost(region: Region, after: Epilogue, s: Structure, machine: Machi
     return EpilogueCost(0, 0, sum(sizes), 0, 0, len(sizes))
 
 
-def _l2_bytes(region: Region, s: Structure, loop: Cut) -> int:
+def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
     """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
     if not region.contractions:
         return 0
     slot = sum(ring.slot_bytes for ring in loop.rings)
     if region.body:
-        counts = k_iteration_counts(region, s)
+        counts = k_iteration_counts(bounds, s)
         return slot * round(sum(counts) / len(counts))
     k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
     return math.ceil((k_blocks - 1 + s.tail / s.depth if s.tail else k_blocks) * slot)
@@ -178,7 +190,7 @@ def _priced(program: TileProgram, rings: Sequence[Ring], machine: Machine) -> Ti
     """
     region, s = program.region, program.structure
     if region.body:
-        return replace(program, work=_work(region, s, machine, program.tiles))
+        return replace(program, work=_work(program.bounds, s, machine, program.tiles))
     if not region.contractions:
         return program
     program = replace(program, dram_bytes=dram_bytes(program, machine))

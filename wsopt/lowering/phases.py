@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from wsopt.lowering.body import BodyItem, arguments, is_scores, is_sums
 from wsopt.program.program import Item
-from wsopt.program.steps import BodyItem, arguments, is_scores, is_sums
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import Role
 

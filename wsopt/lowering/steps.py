@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.types import Contraction, Region
+from wsopt.lowering.body import BEFORE, BodyItem, arguments, is_scores
 from wsopt.lowering.counts import beside_products, k_block_phase, lane_sums, row_phase
 from wsopt.lowering.cut import Held, Load, Ring, Step, When
 from wsopt.lowering.phases import body_levels, row_phases
@@ -19,7 +20,6 @@ from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item, Unit
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
-from wsopt.program.steps import BEFORE, BodyItem, arguments, is_scores
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View

@@ -11,8 +11,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from wsopt.frontend.types import Region
-from wsopt.program.ranges import is_end, splits
+from wsopt.program.ranges import Bounds, splits
 from wsopt.program.types import Structure
 from wsopt.tensors.views import Bound
 
@@ -35,13 +34,13 @@ class LiveLoops:
     waits: bool
 
 
-def live_loops(region: Region, s: Structure) -> LiveLoops:
+def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
     """The loops that can run for some tile, some extents of rows and of the streamed axis."""
-    if not all(map(splits, region.bounds)):
-        return LiveLoops(0, none_whole=True, begins=False, ends=True, waits=_waits(region, s))
-    lower = [bound for bound in region.bounds if bound.stream > 0 and _matters(bound)]
-    upper = [bound for bound in region.bounds if bound.stream < 0]
-    constants = [bound for bound in upper if not is_end(bound, region)]
+    if not all(map(splits, bounds.every)):
+        return LiveLoops(0, none_whole=True, begins=False, ends=True, waits=_waits(bounds, s))
+    lower = [bound for bound in bounds.every if bound.stream > 0 and _matters(bound)]
+    upper = [bound for bound in bounds.every if bound.stream < 0]
+    constants = [bound for bound in upper if bound != bounds.end]
     pairs = itertools.product((_START, *lower), constants)
     ends = len(constants) < len(upper)
     return LiveLoops(
@@ -49,7 +48,7 @@ def live_loops(region: Region, s: Structure) -> LiveLoops:
         none_whole=s.consumers > 1 or ends or bool(lower) or any(_leaves_none(b, s) for b in constants),
         begins=any(_cuts(b, -b.constant, s) for b in lower),
         ends=ends or any(_cuts(b, b.constant + 1, s) for b in constants),
-        waits=_waits(region, s),
+        waits=_waits(bounds, s),
     )
 
 
@@ -88,11 +87,11 @@ def _cuts(bound: Bound, place: int, s: Structure) -> bool:
     return bool(bound.row) or (place > 0 and place % s.depth > 0)
 
 
-def _waits(region: Region, s: Structure) -> bool:
+def _waits(bounds: Bounds, s: Structure) -> bool:
     """Whether the first K-block of some consumer is behind that of its tile."""
     if s.consumers == 1:
         return False
-    return any(_comes_later(bound, s) for bound in region.bounds if bound.stream == 1)
+    return any(_comes_later(bound, s) for bound in bounds.every if bound.stream == 1)
 
 
 def _comes_later(bound: Bound, s: Structure) -> bool:

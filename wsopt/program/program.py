@@ -15,12 +15,15 @@ from wsopt.graph.types import DType
 from wsopt.program.facts import Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
+from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
 from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import Bound, Output, Role, Source
+from wsopt.tensors.views import Output, Role, Source
 
 Item = Statement | Reduction
 """What arithmetic is made of."""
+
+_UNBOUNDED = Bounds((), 1, 1)
 
 
 class Unit(StrEnum):
@@ -228,7 +231,7 @@ class TileProgram:
     block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may
     differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
-    where they hold.
+    where they hold. `streamed` are the sources that the loop's items read from rings.
     """
 
     region: Region
@@ -255,8 +258,9 @@ class TileProgram:
     last_demand: Demand | None = None
     work: Work | None = None
     lane_sums: frozenset[str] = frozenset()
-    bounds: tuple[Bound, ...] = ()
+    bounds: Bounds = _UNBOUNDED
     unmasked: tuple[tuple[str, str], ...] = ()
+    streamed: tuple[Source, ...] = ()
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""

@@ -53,7 +53,7 @@ def _intensity(verified: VerifiedSchedule) -> str:
 
 def _k_iterations(program: TileProgram) -> str:
     """Iterations of a tile; with masks of the longest one."""
-    return ("up to " if program.bounds else "") + counted(program.k_iterations, "iteration")
+    return ("up to " if program.bounds.every else "") + counted(program.k_iterations, "iteration")
 
 
 def _masked(whole: Whole) -> str:

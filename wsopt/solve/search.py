@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, UndecidedError
-from wsopt.frontend.types import Region
-from wsopt.lowering.lower import lower
+from wsopt.lowering.lower import Cuttable, lower
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.program.program import TileProgram
@@ -58,7 +57,7 @@ class Search:
     `solutions` is what earlier searches of the same region on the same machine have solved.
     """
 
-    region: Region
+    region: Cuttable
     machine: Machine
     margin: int = DEFAULT_MARGIN
     deadline: float = math.inf

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wsopt.frontend.types import Region
+from wsopt.lowering.lower import Cuttable
 from wsopt.machine.frozen import FrozenMap
 from wsopt.machine.types import Machine, Unit
 from wsopt.program.types import Structure
@@ -138,7 +138,7 @@ def sensitivity(
 
 
 def _base(
-    region: Region, machine: Machine, certificate: Certificate
+    region: Cuttable, machine: Machine, certificate: Certificate
 ) -> tuple[VerifiedSchedule, frozenset[Structure]]:
     """The best on the card as it is, and the structures that the compiler was seen to reject.
 

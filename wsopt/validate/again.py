@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from wsopt.errors import CheckError
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import Region
 from wsopt.graph.parse import parse_graph
-from wsopt.lowering.lower import lower
+from wsopt.lowering.lower import Cuttable, lower
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.program.program import TileProgram
@@ -45,7 +44,7 @@ def predict_again(found: Validation, machine: Machine, progress: Progress) -> Va
     return replace(found, machine=machine.name, graphs=tuple(graphs))
 
 
-def _predicted(region: Region, one: Candidate, machine: Machine, graph: str) -> Candidate:
+def _predicted(region: Cuttable, one: Candidate, machine: Machine, graph: str) -> Candidate:
     fields = dict(one.structure)
     structure = Structure(**{**fields, "sharing": Sharing(fields["sharing"])})
     limited = held_to(lower(region, structure, machine), machine, one.slots)

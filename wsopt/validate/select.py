@@ -12,8 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 
-from wsopt.frontend.types import Region
-from wsopt.lowering.lower import lower
+from wsopt.lowering.lower import Cuttable, lower
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.program.program import TileProgram
@@ -90,14 +89,14 @@ def held_to(program: TileProgram, machine: Machine, slots: int) -> Machine:
     return replace(machine, shared_memory_per_block_bytes=budget.shared_memory(program, slots, least))
 
 
-def pool(region: Region, machine: Machine, margin: int) -> tuple[Entry, ...]:
+def pool(region: Cuttable, machine: Machine, margin: int) -> tuple[Entry, ...]:
     """Every entry that no budget rules out, best bound first, up to `REACH` times the best."""
     found = [entry for s in structures(region, machine) for entry in _entries(region, s, machine, margin)]
     found.sort(key=lambda entry: (round(entry.bound_us, 6), entry.slots, entry.structure))
     return tuple(entry for entry in found if entry.bound_us <= REACH * found[0].bound_us)
 
 
-def _entries(region: Region, s: Structure, machine: Machine, margin: int) -> Iterator[Entry]:
+def _entries(region: Cuttable, s: Structure, machine: Machine, margin: int) -> Iterator[Entry]:
     program = lower(region, s, machine)
     if infeasible(program, machine, margin):
         return

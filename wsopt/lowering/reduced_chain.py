@@ -17,8 +17,8 @@ from wsopt.frontend.masks import HUGE
 from wsopt.frontend.region import chain_region
 from wsopt.frontend.roles import chain_axes
 from wsopt.graph.types import Graph
-from wsopt.program.ranges import is_end
-from wsopt.program.reduced_graph import ALIGNMENT, at_extents, shared_axes
+from wsopt.lowering.lower import bounds_of
+from wsopt.lowering.reduced_graph import ALIGNMENT, at_extents, shared_axes
 from wsopt.program.types import Structure
 from wsopt.tensors.views import Bound, Role
 
@@ -136,7 +136,7 @@ def _few(axes: LoopAxes, s: Structure, k_iterations: int) -> _Lengths:
 def _masks(axes: LoopAxes) -> list[Bound]:
     """The bounds that masks put on K-blocks, the end of the streamed axis left out."""
     region = chain_region(axes.graph)
-    return [bound for bound in region.bounds if not is_end(bound, region)]
+    return [bound for bound in region.bounds if bound != bounds_of(region).end]
 
 
 def _reach(axes: LoopAxes, s: Structure) -> int:

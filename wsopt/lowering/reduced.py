@@ -20,8 +20,8 @@ from wsopt.frontend.row_products import reduced_axes, reduces_products
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
-from wsopt.program.reduced_chain import chain_beyond, chain_further, chain_reaching, chain_reduced
-from wsopt.program.reduced_graph import (
+from wsopt.lowering.reduced_chain import chain_beyond, chain_further, chain_reaching, chain_reduced
+from wsopt.lowering.reduced_graph import (
     ALIGNMENT,
     alike,
     at_extents,
