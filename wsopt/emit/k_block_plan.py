@@ -18,9 +18,8 @@ from wsopt.graph.types import DType
 from wsopt.perf.k_block_costs import inner_extent
 from wsopt.perf.lanes import lane_sums
 from wsopt.program.live_loops import LiveLoops, live_loops
-from wsopt.program.ranges import is_end, k_iteration_counts, longest_last, splits
+from wsopt.program.ranges import is_end, k_blocks_between, k_iteration_counts, longest_last, splits
 from wsopt.program.steps import arguments
-from wsopt.program.tile_order import k_blocks_between
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 
@@ -325,10 +324,6 @@ class KBlockPlan(KernelPlan):
     def walk(self) -> tuple[str, ...]:
         """The kernel's argument that says which tiles a block takes."""
         return ("order_ptr",) if self.s.persistent else ()
-
-    def signature(self) -> tuple[tuple[str, str], ...]:
-        """The kernel's arguments with Triton's types, the order of the tiles last."""
-        return (*KernelPlan.signature(self), *((name, '"*i32"') for name in self.walk()))
 
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents."""

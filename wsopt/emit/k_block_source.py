@@ -11,8 +11,6 @@ from wsopt.emit.k_block_plan import KBlockPlan, Stretch
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.frontend.types import Role
 from wsopt.graph.types import DType
-from wsopt.program.ranges import narrowing
-from wsopt.runtime.text import tile_order_text
 
 
 def k_block_context(plan: KBlockPlan) -> dict[str, Any]:
@@ -23,8 +21,6 @@ def k_block_context(plan: KBlockPlan) -> dict[str, Any]:
         "longest_last": plan.longest_last,
         "range_lines": plan.range_lines(),
         "own_k_blocks": plan.own_k_blocks,
-        "tile_order": tile_order_text() if plan.s.persistent else "",
-        "bounds": narrowing(plan.program.region),
         "loader_parameters": _loader_parameters(plan),
         "body_indent": 8 if plan.s.persistent else 4,
         "loader_body": _loader_body(plan),

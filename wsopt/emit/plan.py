@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wsopt.emit.addresses import RowArgument, VectorArgument, contiguous_place, stride_arguments
+from wsopt.emit.addresses import RowArgument, VectorArgument, stride_arguments
 from wsopt.emit.beside import BesideWriter
 from wsopt.emit.epilogue import PieceWriter
 from wsopt.emit.expressions import Operand
-from wsopt.emit.extents import parts_text
 from wsopt.emit.held import HeldVector
 from wsopt.emit.instructions import Instruction, Loop, TmaLoad, Zero
 from wsopt.emit.names import Names
 from wsopt.emit.pipeline import Operands, consumer_loop, k_block_parts
 from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
-from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
+from wsopt.emit.tensors import Box, coordinates, make_box, tile_view
 from wsopt.frontend.types import FULL, Role, View
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import tile_of
@@ -38,28 +37,6 @@ class RingBuffer:
     name: str
     box: Box
     per_slot: int
-
-
-@dataclass(frozen=True, slots=True)
-class TensorRead:
-    """How the launcher reads one input: its dimensions merged as `dims` says, and what each extent is.
-
-    `strides` are the kernel's arguments (dimension, name) of a tensor that is read by address; `box` that of
-    one that TMA moves, whose last dimension has to be contiguous; `near` is the axis that has to be contiguous
-    where threads read it. `parts` says which dimensions are split.
-    """
-
-    name: str
-    tensor: str
-    dtype: str
-    dims: tuple[tuple[int, ...], ...]
-    rank: int
-    extents: tuple[str, ...]
-    strides: tuple[tuple[int, str], ...]
-    box: Box | None
-    parts: str
-    view: View
-    near: int | None
 
 
 def _sum(product: str) -> ValueId:
@@ -349,49 +326,3 @@ class KernelPlan:
         """Those that say how many tiles there are, and K-blocks in each."""
         batches = ("batches",) if self.has_batch else ()
         return (*batches, "row_tiles", "column_tiles", "k_iterations")
-
-    def reads(self) -> tuple[TensorRead, ...]:
-        """How the launcher reads the graph's inputs: one entry for each way that one is used."""
-        region = self.program.region
-        found = [self._read(box.name, box.view, box) for box in self.moved()]
-        for source in region.sources:
-            if source in region.streamed_sources:
-                continue
-            name = self.names(f"read:{source.name}", source.view.tensor)
-            found.append(self._read(name, source.view, self.inputs().get(source.name)))
-        return tuple(found)
-
-    def _read(self, name: str, view: View, box: Box | None) -> TensorRead:
-        extents = tuple(self.extent_names()[role] for role in view.roles)
-        vector = next((v for v in self.vectors().values() if v.pointer == f"{name}_ptr"), None)
-        strides = tuple(
-            (view.roles.index(role), variable) for role, variable in (vector.strides if vector else ())
-        )
-        return TensorRead(
-            name,
-            view.tensor,
-            TORCH[view.dtype],
-            view.origin,
-            view.rank,
-            extents,
-            strides,
-            box,
-            parts_text(view),
-            view,
-            None if box else contiguous_place(view),
-        )
-
-    def signature(self) -> tuple[tuple[str, str], ...]:
-        """The kernel's arguments with Triton's types; descriptors as (block type, layout constant)."""
-        boxes = [*self.moved(), *self.inputs().values(), *self.outputs().values()]
-        found = [
-            (box.descriptor, f'f"tensordesc<{box.signature},{{{box.layout}.value!r}}>"') for box in boxes
-        ]
-        for vector in self.vectors().values():
-            found.append((vector.pointer, f'"*{SIGNATURE[vector.source.view.dtype]}"'))
-            found.extend((name, '"i32"') for _, name in vector.strides)
-        for row in self.row_outputs():
-            found.append((row.pointer, f'"*{SIGNATURE[row.output.view.dtype]}"'))
-            found.extend((name, '"i32"') for _, name in row.strides)
-        found.extend((name, '"i32"') for name in self.sizes())
-        return tuple(dict.fromkeys(found))

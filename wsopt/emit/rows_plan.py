@@ -18,7 +18,7 @@ from wsopt.emit.instructions import (
     WaitFull,
 )
 from wsopt.emit.names import Names
-from wsopt.emit.plan import KernelPlan, RingBuffer, TensorRead
+from wsopt.emit.plan import KernelPlan, RingBuffer
 from wsopt.emit.staging import Pool
 from wsopt.emit.tensors import GLUON, Box, coordinates
 from wsopt.frontend.types import Output, Role, Source, View
@@ -141,14 +141,6 @@ class RowsPlan(KernelPlan):
         found.extend(writer.statement(statement) for statement in region.statements)
         for output in region.outputs:
             found.extend(writer.store(output))
-        return tuple(found)
-
-    def reads(self) -> tuple[TensorRead, ...]:
-        """How the launcher reads the graph's inputs: what streams, then vectors and scalars."""
-        found = [self._read(box.name, box.view, box) for box in self.moved()]
-        for source, vector in self.vectors().items():
-            name = self.names(f"read:{source}", vector.source.view.tensor)
-            found.append(self._read(name, vector.source.view, None))
         return tuple(found)
 
     def sizes(self) -> tuple[str, ...]:

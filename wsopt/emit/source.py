@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import inputs, store_warp, text
-from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.called import called
-from wsopt.emit.calls import calls
-from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.held import layout_constants
 from wsopt.emit.instructions import Advance, Expect, Mma, WaitEmpty
 from wsopt.emit.integers import PYTHON
@@ -18,18 +15,19 @@ from wsopt.emit.integers import text as integer_text
 from wsopt.emit.k_block_plan import KBlockPlan
 from wsopt.emit.k_block_source import k_block_constants, k_block_context, k_block_layouts
 from wsopt.emit.kernel_plan import kernel_plan
-from wsopt.emit.launch_counts import check_lines, count_lines, tiles
-from wsopt.emit.plan import KernelPlan, TensorRead
+from wsopt.emit.launch_counts import tiles
+from wsopt.emit.launcher import launcher_context
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.product_body import consumer_body, coordinates, epilogue_parameters, starts_stores
+from wsopt.emit.recipe_of import recipe_of
 from wsopt.emit.rows_plan import RowsPlan
 from wsopt.emit.rows_source import rows_constants, rows_context
-from wsopt.emit.tensors import TORCH, Box
-from wsopt.frontend.types import K_BLOCK, Output, Role
+from wsopt.emit.tensors import Box
+from wsopt.frontend.types import K_BLOCK, Role
 from wsopt.perf.costs import mma_instructions
 from wsopt.perf.k_block_costs import inner_extent, product_instructions
 from wsopt.program.beside import k_block_layout
 from wsopt.program.program import OpKind
-from wsopt.runtime.text import launcher_text
 from wsopt.schedule.verified import VerifiedSchedule
 
 
@@ -37,21 +35,6 @@ def printable_lines(foreign: str) -> list[str]:
     """Foreign text as lines that can stand in a comment and cannot end it."""
     lines = foreign.splitlines()
     return ["".join(c if c.isprintable() else " " for c in line) for line in lines]
-
-
-@dataclass(frozen=True, slots=True)
-class OutputText:
-    """What the launcher says of one output."""
-
-    name: str
-    tensor: str
-    dtype: str
-    shape: tuple[str, ...]
-    dims: tuple[tuple[int, ...], ...]
-    rank: int
-    box: Box | None
-    parts: str
-    near: int | None
 
 
 def _loader_body(plan: KernelPlan) -> str:
@@ -172,49 +155,6 @@ def _register_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
     return found
 
 
-def _output(plan: KernelPlan, output: Output) -> OutputText:
-    shape = extent_texts(output)
-    box = plan.outputs().get(output.name)
-    view = output.view
-    name = plan.names(f"written:{output.name}", output.name)
-    return OutputText(
-        name,
-        output.name,
-        TORCH[view.dtype],
-        shape,
-        view.origin,
-        view.rank,
-        box,
-        parts_text(view),
-        None if box else contiguous_place(view),
-    )
-
-
-def _extents(plan: KernelPlan) -> list[tuple[str, str, int]]:
-    """For every extent the first tensor read that has it."""
-    found: dict[str, tuple[str, int]] = {}
-    for read in plan.reads():
-        for dim, extent in enumerate(read.extents):
-            found.setdefault(extent, (read.name, dim))
-    return [(name, read, dim) for name, (read, dim) in found.items()]
-
-
-def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> list[str]:
-    """What is passed for each of the kernel's arguments."""
-    values: dict[str, str] = {"order_ptr": "order"}
-    for row in plan.row_outputs():
-        name = row.pointer.removesuffix("_ptr")
-        values[row.pointer] = f'outputs["{row.output.name}"]'
-        values |= {
-            stride: f"{name}_strides[{row.output.view.roles.index(role)}]" for role, stride in row.strides
-        }
-    for read in reads:
-        values[f"{read.name}_ptr"] = f'tensors["{read.tensor}"]'
-        for dim, name in read.strides:
-            values[name] = f"{read.name}_strides[{dim}]"
-    return [values.get(name, name) for name, _ in plan.signature()]
-
-
 def _summary(plan: KernelPlan) -> str:
     schedule = plan.verified.schedule
     roles = ", ".join(f"{p.name} ({p.warps} warps, {p.registers} registers)" for p in schedule.partitions)
@@ -232,12 +172,9 @@ def _summary(plan: KernelPlan) -> str:
 
 
 def _shared(plan: KernelPlan) -> dict[str, Any]:
-    """What every kernel's template needs: its head, its epilogue, its launcher."""
+    """What every kernel's template needs: its head, its epilogue."""
     region, s, schedule = plan.program.region, plan.s, plan.verified.schedule
-    reads = plan.reads()
-    outputs = [_output(plan, output) for output in region.outputs]
     piece = text.write(plan.piece())
-    inputs_read = list(dict.fromkeys(read.tensor for read in reads))
     workers = schedule.partitions[1:]
     return {
         "name": region.name,
@@ -247,34 +184,17 @@ def _shared(plan: KernelPlan) -> dict[str, Any]:
         "register_layouts": _register_layouts(plan),
         "consumer_warps": s.consumer_warps,
         "uses_products": True,
-        "folds": any(box.fold for box in _boxes(plan)),
         "mma_k": 256 // region.operand_dtype.bits,
         **called(piece),
         "uses_lane_sums": False,
-        "tile_order": "",
         "has_batch": plan.has_batch,
         "pieces": s.pieces,
         "persistent": s.persistent,
         "piece": piece,
-        "sizes": ", ".join(f'"{name}"' for name, kind in plan.signature() if kind == '"i32"'),
-        "parameters": [name for name, _ in plan.signature()],
         "worker_warps": [p.warps for p in workers],
         "worker_registers": [p.registers for p in workers],
         "base_registers": schedule.base_registers,
-        "signature": plan.signature(),
-        "reads": reads,
-        "extents": _extents(plan),
-        "outputs": outputs,
-        "tile_rows": s.tile_rows,
-        "tile_depth": s.depth,
-        "counts": count_lines(plan),
         "tiles": integer_text(tiles(plan), PYTHON),
-        "checks": check_lines(plan),
-        "arguments": _arguments(plan, reads),
-        "splits": any(read.parts for read in reads) or any(output.parts for output in outputs),
-        "returns": ", ".join(output.tensor for output in outputs),
-        "launcher": launcher_text(),
-        **calls(inputs_read, [output.tensor for output in outputs]),
     }
 
 
@@ -337,8 +257,9 @@ def _context(plan: KernelPlan) -> dict[str, Any]:
 def emit(verified: VerifiedSchedule) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
     plan = kernel_plan(verified)
+    launch = launcher_context(recipe_of(plan))
     template = text.environment().get_template("kernel.py.jinja")
-    return template.render(kernel=_context(plan), version=__version__)
+    return template.render(kernel=_context(plan), launch=launch, version=__version__)
 
 
 def expected_wgmma(verified: VerifiedSchedule) -> int:

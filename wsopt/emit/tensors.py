@@ -82,11 +82,6 @@ class Box:
         return GLUON[self.view.dtype]
 
     @property
-    def signature(self) -> str:
-        """Triton's signature of the descriptor's block type, without the layout."""
-        return f"{SIGNATURE[self.view.dtype]}[{', '.join(map(str, self.shape))}]"
-
-    @property
     def flat(self) -> tuple[int, ...]:
         """The box without its batch dimensions."""
         return tuple(

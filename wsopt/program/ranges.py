@@ -6,7 +6,8 @@ K-block out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from wsopt.frontend.types import Bound, End, Region, Role
 from wsopt.program.tile_order import k_block_counts
@@ -24,9 +25,33 @@ def is_end(bound: Bound, region: Region) -> bool:
 
 
 def narrowing(region: Region) -> tuple[tuple[int, int, int], ...]:
-    """The bounds that leave K-blocks out, as `tile_order` takes them: row, stream, constant."""
+    """The bounds that leave K-blocks out, as triples: row, stream, constant."""
     found = (bound for bound in region.bounds if splits(bound) and not is_end(bound, region))
     return tuple((bound.row, bound.stream, bound.constant) for bound in found)
+
+
+def k_blocks_between(
+    bounds: Iterable[tuple[Any, int, Any]],
+    first: Any,
+    last: Any,
+    begin: Any,
+    end: Any,
+    depth: Any,
+    least: Callable[[Any, Any], Any] = min,
+    most: Callable[[Any, Any], Any] = max,
+) -> tuple[Any, Any]:
+    """Begin and end of the K-blocks, out of [begin, end), in which any element counts for rows `first` to `last`.
+
+    The end is not above the begin where none counts. Arguments may also be expressions of run-time values, given with
+    their minimum and maximum as `least` and `most`.
+    """
+    for row, stream, constant in bounds:
+        furthest = row * (last if row >= 0 else first) + constant
+        if stream < 0:
+            end = least(end, most(furthest + depth, 0) // depth)
+        else:
+            begin = most(begin, most(-furthest, 0) // depth)
+    return begin, end
 
 
 def k_iteration_counts(region: Region, s: Structure) -> tuple[int, ...]:
@@ -36,8 +61,12 @@ def k_iteration_counts(region: Region, s: Structure) -> tuple[int, ...]:
 
 def _counts(region: Region, s: Structure, rows: int) -> tuple[int, ...]:
     """K-blocks of each `rows` rows."""
-    extents = region.extent(Role.ROW), region.extent(Role.STREAM)
-    return tuple(k_block_counts(narrowing(region), *extents, rows, s.depth))
+    bounds, k_blocks = narrowing(region), -(-region.extent(Role.STREAM) // s.depth)
+
+    def between(row: int, last_row: int) -> tuple[int, int]:
+        return k_blocks_between(bounds, row, last_row, 0, k_blocks, s.depth)
+
+    return tuple(k_block_counts(region.extent(Role.ROW), rows, between))
 
 
 def longest_last(counts: Sequence[int]) -> bool:
