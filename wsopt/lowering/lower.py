@@ -20,6 +20,7 @@ from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, RingPlan, TileOp, TileProgram, Unit, Value
 from wsopt.program.structures import column_role, row_role
 from wsopt.program.types import Placement, Sharing, Space, Structure
+from wsopt.program.units import with_units
 
 
 def _load(cut: Cut, view: View, consumer: int | None, copy: int, pace: Pace) -> None:
@@ -197,6 +198,11 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     With consumers in turns the loop's operations are those of one consumer: another's stand in the same
     places, later. Costs are in cycles of `machine`.
     """
+    return with_units(_lowered(region, s, machine), machine)
+
+
+def _lowered(region: Region, s: Structure, machine: Machine) -> TileProgram:
+    """The tile program with the costs that the lowering counts."""
     if region.body:
         return lower_k_blocks(region, s, machine)
     if region.streams_rows:

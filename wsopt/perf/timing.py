@@ -111,7 +111,7 @@ def streams_products(program: TileProgram) -> bool:
 
 def row_interval(program: TileProgram) -> float:
     """Cycles a tile for which the SM itself is busy: its own units and its consumers, device memory left out."""
-    units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.MEMORY]
+    units = [cycles for unit, cycles in held_cycles(program).items() if unit != Unit.MEMORY]
     return max(*units, *issue_cycles(program).values())
 
 

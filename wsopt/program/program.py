@@ -19,7 +19,7 @@ from wsopt.program.types import Placement, Space, Structure
 
 
 class Unit(StrEnum):
-    """What tile operations of a block compete for, besides the issue slots of their partition."""
+    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
 
     TENSOR = "tensor"
     TMA = "tma"
@@ -70,7 +70,7 @@ class TileOp:
     copy: int = 0
     mix: InstructionMix = field(default_factory=InstructionMix)
     elements: int = 0
-    pipes: tuple[tuple[Unit, int], ...] = ()
+    pipes: tuple[tuple[str, int], ...] = ()
     items: tuple[str, ...] = ()
 
     @property
@@ -79,9 +79,9 @@ class TileOp:
         return self.id.kind
 
     @property
-    def held(self) -> tuple[tuple[Unit, int], ...]:
+    def held(self) -> tuple[tuple[str, int], ...]:
         """Every unit that the operation holds, with the cycles."""
-        own = ((self.unit, self.busy),) if self.unit is not None else ()
+        own: tuple[tuple[str, int], ...] = ((self.unit, self.busy),) if self.unit is not None else ()
         return tuple((unit, cycles) for unit, cycles in own + self.pipes if cycles)
 
 
