@@ -39,7 +39,7 @@ class Build:
 
     @property
     def report(self) -> str:
-        """What `wsopt inspect` shows: the schedule in words and figures, and why it is what it is."""
+        """The report that `wsopt inspect` prints: the schedule in words and figures, and the reasons for it."""
         return self.files["report.txt"]
 
     @property
@@ -56,7 +56,7 @@ class Build:
         return _loaded(self.kernel)
 
     def run(self, /, **tensors: Any) -> Any:
-        """What the graph computes of these tensors on a GPU, by the names of its inputs; see `run` in kernel.py.
+        """The graph's outputs for these tensors, given by input name, computed on a GPU; see `run` in kernel.py.
 
         The kernel is loaded by the first call. Raises RequirementError without torch, Triton or a GPU.
         """

@@ -67,7 +67,7 @@ def build_key(graph: Graph, machine: str, keep: int = 1) -> str:
 
 
 def _sources_digest() -> bytes:
-    """What the program itself consists of, so that a changed checkout does not serve old builds."""
+    """Digest of the program's files by name, size and time, so that a changed checkout does not serve old builds."""
     digest = hashlib.sha256()
     root = Path(__file__).parent
     templates = root / "templates" if (root / "templates").is_dir() else root.parent / "templates"

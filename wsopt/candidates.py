@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A schedule with its certificate, its kernel, and what the compiler made of it."""
+    """A schedule with its certificate, its kernel's source, and the compiled kernel's resources."""
 
     verified: VerifiedSchedule
     certificate: Certificate
@@ -52,7 +52,7 @@ class Asked:
 
     @property
     def spilled(self) -> bool:
-        """Whether the registers did not do."""
+        """Whether the compiler spilled registers."""
         k = self.compiled
         return k is not None and bool(k.spill_loads or k.spill_stores or k.stack_bytes)
 
@@ -99,7 +99,7 @@ class Contest:
         return all(one.spilled for one in self.asked.values())
 
     def _all_rejected(self) -> WsoptError:
-        """Why there is no kernel, though there are schedules."""
+        """The error for a search all of whose schedules the compiler rejected."""
         last, why = list(self.rejected.items())[-1]
         text = (
             f"graph {self.region.name}: the compiler rejects each of the {len(self.rejected)} best schedules; "
@@ -113,7 +113,7 @@ class Contest:
         return CheckError(text)
 
     def _told(self, certificate: Certificate) -> Certificate:
-        """The certificate with what the compiler rejected, in the order in which it was asked."""
+        """The certificate with the schedules that the compiler rejected, in the order in which they were compiled."""
         rejected = (
             Rejected(a.verified.schedule.structure, a.verified.schedule.prediction.microseconds, a.complaint)
             for a in self.asked.values()

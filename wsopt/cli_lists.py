@@ -1,4 +1,4 @@
-"""`wsopt machines`, `ops` and `schema`: what there is."""
+"""`wsopt machines`, `ops` and `schema`: lists of cards and operations, and the graph format."""
 
 from __future__ import annotations
 

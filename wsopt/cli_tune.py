@@ -95,7 +95,7 @@ def _tune(
 
 
 def _text(found: dict[str, Any]) -> str:
-    """What a person is told."""
+    """The result of a tuning command as text for people."""
     match found:
         case {"exported": int(count), "file": file}:
             return f"{count} results written to {file}"

@@ -67,7 +67,7 @@ class RequirementError(WsoptError):
 
 
 class NotMeasuredError(WsoptError):
-    """What was asked for needs a measurement that nobody has made; says what there is, and how to get it."""
+    """A request needs a measurement that does not exist; the message says which do, and how to make one."""
 
     exit_status = 2
 

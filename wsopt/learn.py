@@ -147,7 +147,7 @@ def learn(paths: Sequence[Path], machine: Machine) -> dict[str, Any]:
 
 
 def _worth_learning(contest: Contest, machine: Machine) -> Iterator[Asked]:
-    """What the compile loop asked about and did not drop for another reason than registers, and the tightest."""
+    """Kernels that were kept or dropped for spills by the compile loop, and the tightest ones of the region."""
     contest.run()
     found = {source: one for source, one in contest.asked.items() if one.spilled or not one.complaint}
     for tight in tightest(contest.region, machine):

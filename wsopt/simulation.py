@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
-from wsopt.emit.product_body import covering_k_blocks
+from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError
 from wsopt.frontend.region import streams_rows
 from wsopt.graph.agreement import Referee, expectations
@@ -74,7 +74,7 @@ class Simulation:
         return self.worst.error
 
     def summary(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The simulation as `--json` prints it."""
         lines = {"run": self.lines_run, "of": self.lines}
         return {"seeds": self.seeds, **self.worst.figures, "lines": lines}
 

@@ -1,4 +1,4 @@
-"""What commands print, and the progress that they show on a terminal."""
+"""Output of the commands on standard output, and their progress on a terminal."""
 
 from __future__ import annotations
 

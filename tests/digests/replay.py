@@ -37,6 +37,7 @@ from wsopt.lowering.lower import lower
 from wsopt.machine import load_machine
 from wsopt.perf import timing
 from wsopt.schedule.types import Schedule
+from wsopt.schedule.verified import VerifiedSchedule
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -68,6 +69,11 @@ def graph_of(name: str, record: Mapping[str, Any]) -> Graph:
 
 def source_of(name: str) -> str:
     """The kernel that a recorded schedule makes today. Raises CheckError if it is none of this model's any more."""
+    return emit(verified_of(name))
+
+
+def verified_of(name: str) -> VerifiedSchedule:
+    """A recorded schedule as the checker hands it on. Raises CheckError if it is none of this model's any more."""
     record = recorded(name)
     machine = load_machine(record["machine"])
     # What the model predicts of it is no part of the record: it follows from the rest.
@@ -77,7 +83,7 @@ def source_of(name: str) -> str:
     slots = [depth for _, depth in schedule.rings]
     predicted = timing.predict(program, machine, schedule.ii, schedule.buffers, slots)
     unpredicted["prediction"] = TypeAdapter(type(predicted)).dump_python(predicted)
-    return emit(verify(_SCHEDULE.validate_python(unpredicted), program, machine, record["margin"]))
+    return verify(_SCHEDULE.validate_python(unpredicted), program, machine, record["margin"])
 
 
 _NOTHING = dict.fromkeys(

@@ -50,8 +50,8 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
     False: {
         **PASSED_AGAIN,
         ("depth+1", "mbarrier.expect(stationary_full.index(visit"): (1, START),
-        ("depth+1", "tma_load(q_desc, [batch, row, 0], stationary_full.index(visi"): (1, START),
-        ("depth+1", "tma_load(q_desc, [batch, row + 1 * CONSUMER_ROWS, 0], statio"): (1, START),
+        ("depth+1", "tma_load(q_desc, [batch, row_tile * TILE_ROWS, 0], stationar"): (1, START),
+        ("depth+1", "tma_load(q_desc, [batch, row_tile * TILE_ROWS + 1 * CONSUMER"): (1, START),
         ("depth+1", HELD_FULL): (2, START),
         ("depth+1", K_FULL): (2, START),
         ("depth-1", K_FULL): (2, START),

@@ -9,7 +9,7 @@ import pytest
 from emit_builds import Body, Emitted, build, graph_of, small_case, structure
 from golden_kernels import KERNELS, emitted
 
-from wsopt.emit.product_body import covering_k_blocks
+from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs

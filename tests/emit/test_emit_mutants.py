@@ -51,7 +51,7 @@ FULL_1 = "mbarrier.wait(ring_full.index((step + 1) % RING_DEPTH), ((step + 1) //
 TURN = "mbarrier.wait(turn.index(index), (visit & 1) ^ (1 if index == 0 else 0))"
 LATER_P = (
     "p = warpgroup_mma(x_ring.index((step % RING_DEPTH) * 2 + index), w_ring.index(step % "
-    "RING_DEPTH).permute((1, 0)), p, use_acc=k > 0, is_async=True)"
+    "RING_DEPTH).permute((1, 0)), p, use_acc=k_block > 0, is_async=True)"
 )
 WAIT_P = "p = warpgroup_mma_wait(1, deps=(p,))"
 WAIT_GATED = "gate, up = warpgroup_mma_wait(2, deps=(gate, up,))"
@@ -62,11 +62,11 @@ CONSUMER = (
     "column_tiles, k_iterations, row_extent, column_extent, 0)),"
 )
 CONSUMER_TURNS = (
-    "(consumer, (x_ring, w_ring, ring_full, ring_empty, turn, r_desc, b_ptr, b_held_0, r_input_0, r_full_0, "
+    "(consumer, (x_ring, w_ring, ring_full, ring_empty, turn, r_desc, b_ptr, b_prefetched_0, r_input_0, r_full_0, "
     "h_desc, y_desc, row_tiles, column_tiles, k_iterations, row_extent, column_extent, 0)),"
 )
 CONSUMER_IN_PLACE = (
-    "(consumer, (x_ring, w_ring, ring_full, ring_empty, r_desc, b_ptr, b_held_0, r_input_0, r_full_0, "
+    "(consumer, (x_ring, w_ring, ring_full, ring_empty, r_desc, b_ptr, b_prefetched_0, r_input_0, r_full_0, "
     "bf16_staging_0, staged_0, freed_0, row_tiles, column_tiles, k_iterations, row_extent, column_extent, 0)),"
 )
 LOADER = "(loader, (x_desc, w_desc, x_ring, w_ring, ring_full, ring_empty, row_tiles, column_tiles, k_iterations)),"

@@ -11,7 +11,7 @@ from row_graphs import normed_product
 
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
-from wsopt.emit.pipeline import k_block_parts
+from wsopt.emit.operations import k_block_parts
 from wsopt.emit.source import emit, expected_wgmma
 from wsopt.program.program import OpKind
 

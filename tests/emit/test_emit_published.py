@@ -17,7 +17,7 @@ from test_emit_k_blocks import attention, structure
 
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
-from wsopt.emit import k_block_loop
+from wsopt.emit import unroll
 from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
 from wsopt.lowering.lower import lower
@@ -140,7 +140,7 @@ def test_waits_name_products_under_way_alone(consumers: int, depth: int, overlap
 
 def begins_with_the_earliest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes as where no other beginning would leave fewer products under way at their end."""
-    monkeypatch.setattr(k_block_loop, "in_pass", lambda verified, partition: verified.schedule.of(partition))
+    monkeypatch.setattr(unroll, "in_pass", lambda verified, partition: verified.schedule.of(partition))
 
 
 def test_a_pass_ends_with_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

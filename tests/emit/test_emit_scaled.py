@@ -95,7 +95,7 @@ def test_a_norm_of_scores_counts_the_keys_at_run_time() -> None:
 def test_reductions_begin_anew_with_every_tile() -> None:
     """Without their start each tile would add to the one before it."""
     made = emitted(normed_product, structure(consumers=2))
-    cleared = next(line for line in made.source.splitlines() if "power_row = gl.full" in line)
+    cleared = next(line for line in made.source.splitlines() if "power_0_ = gl.full" in line)
     once = made.source.replace(cleared, "").replace("    visit = 0\n", f"    visit = 0\n{cleared[4:]}\n")
     assert small_case(made).check(once, 0) is not None
 

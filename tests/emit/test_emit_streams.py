@@ -157,8 +157,8 @@ def test_mutants_of_the_tiles_ring_are_found() -> None:
 
 
 FAULTS = {
-    "bias_desc, [row + 1 * CONSUMER_ROWS": "bias_desc, [row",
-    "* CONSUMERS + index)": "* CONSUMERS)",
+    "bias_desc, [row_tile * TILE_ROWS + 1 * CONSUMER_ROWS": "bias_desc, [row_tile * TILE_ROWS",
+    "(step % bias_DEPTH) * 2 + index)": "(step % bias_DEPTH) * 2)",
     "mbarrier.init(bias_ring_empty.index(i), count=2)": "mbarrier.init(bias_ring_empty.index(i), count=1)",
 }
 

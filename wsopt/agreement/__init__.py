@@ -1,4 +1,4 @@
-"""How far a right kernel's results can be from the reference, element by element, and whether they are.
+"""Error bounds of a right kernel's results, element by element, and the comparison with them.
 
 Written once for NumPy and for torch: the functions here take the array library as an argument and import none.
 """

@@ -34,25 +34,25 @@ class Errors:
 
     @property
     def exact(self) -> bool:
-        """Whether there are none."""
+        """Whether all errors are zero."""
         return self.bounded is None and self.random is None and self.flip is None
 
     @property
     def smooth(self) -> Array:
-        """Everything but flips."""
+        """Bounded and random errors together, without flips."""
         return added(self.bounded, self.random)
 
     @property
     def total(self) -> Array:
-        """Everything."""
+        """Bounded and random errors and flips together."""
         return added(self.smooth, self.flip)
 
     def each(self, function: Callable[[Array], Array]) -> Errors:
-        """The errors of what `function` makes of a value that it only moves or scales."""
+        """Each of these errors through a function that only moves or scales values."""
         return Errors(*(None if e is None else function(e) for e in (self.bounded, self.random, self.flip)))
 
     def with_bounded(self, more: Array) -> Errors:
-        """The same with `more` bounded errors."""
+        """These errors with `more` bounded errors added."""
         return Errors(added(self.bounded, more), self.random, self.flip)
 
 

@@ -78,7 +78,7 @@ NO_DIFFERENCE = Agreement(0.0, 0.0, 0.0)
 
 
 def appraise(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Figure:
-    """The step's value with what its operands' errors and its own arithmetic let it be off by."""
+    """The step's value with the error that its operands' errors and its own arithmetic allow."""
     errors = RULES[step.op](kit, step, operands)
     if step.dtype != "bool" and not errors.exact:
         errors = tidy(kit, kit.real(step.value), errors)
@@ -89,7 +89,7 @@ def appraise(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Figure:
 
 
 def expectation(kit: Kit, figure: Figure, source: Figure | None) -> Expected:
-    """What an output has to be. `source` is what it was cast from, if a cast to a float made it."""
+    """Expected value of an output, with bounds; `source` is the value it was cast from, if a float cast made it."""
     errors = (source or figure).errors
     value = kit.real(figure.value)
     centre = value if source is None else kit.real(source.value)
@@ -201,7 +201,7 @@ class _Parts:
         return kit.xp.where(error > 0, error / against, 0.0)
 
     def free(self, kit: Kit) -> float:
-        """What errors inside of the graph come to in the relative norm of the whole.
+        """Relative norm of the whole output that errors inside of the graph can cause.
 
         Of a bound e of independent roundings half of what `CONFIDENCE` leaves is their root mean square. As the
         output is rounded, of the elements that move by so much a part e / ulp moves by a whole ulp.
@@ -216,7 +216,7 @@ class _Parts:
         return math.sqrt(total / norm) if norm else math.inf if total else 0.0
 
     def said(self, element: int) -> str:
-        """One element in words: where, what it is, what is meant, and how far it may be off."""
+        """One element in words: its place, its value, the expected value, and its bound."""
         found, meant, bound = (
             float(x.reshape(-1)[element])
             for x in (self.actual, self.value, self.allowed + self.rounding + self.flip)

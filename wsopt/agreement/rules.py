@@ -1,4 +1,4 @@
-"""How every operation passes errors on: elementwise operations, comparisons, casts and moves of data."""
+"""Propagation of errors through elementwise operations, comparisons, casts and moves of data."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def _smooth(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
 
 
 def _tanh_scale(kit: Kit, step: Step, x: Figure) -> Array:
-    """What the hardware's tanh is multiplied by, an element."""
+    """Factor of each element on the hardware's tanh, in functions that are computed by it."""
     match step.op:
         case "tanh":
             return kit.xp.abs(step.value)

@@ -1,4 +1,4 @@
-"""How sums pass errors on: products of matrices, reductions, softmax and norms; and the table of all rules."""
+"""Propagation of errors through products, reductions, softmax and norms; and the table of all rules."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Measures kernels beside what people use."""
+"""Times kernels beside the libraries that people use."""

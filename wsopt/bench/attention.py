@@ -1,4 +1,4 @@
-"""Sees attention in the region that a build records: a softmax of scores between two products, and what bends them.
+"""Recognizes attention in a build's recorded region: a softmax of scores between two products, with masks and biases.
 
 Nothing is known by a name: weights are exponentials of scores, the second product and a sum of the weights are
 carried along the stream together, and after the loop the one is divided by the other.
@@ -51,7 +51,7 @@ class Attention:
 
 
 def find_attention(region: RawRegion | None) -> Attention:
-    """The attention that a region is. Raises Inapplicable with the reason if it is none."""
+    """Read a region as attention. Raises Inapplicable with the reason if it is none."""
     if region is None:
         raise Inapplicable("the build does not say what its loop computes; compile it again")
     scores, sums = _products(region)
@@ -102,7 +102,7 @@ def _is_zeroed(item: RawItem) -> bool:
 
 
 def _exponent(region: RawRegion, weights: RawItem, scores: RawItem) -> tuple[Sum, Sum]:
-    """The exponent in the base e: what varies along the stream, and what is one value a row."""
+    """The exponent in the base e as two sums: terms that vary along the keys, and terms of one value a row."""
     whole = linear(expression(region, weights.args[0], scores.name))
     whole = whole.in_base_e() if weights.op == "exp2" else whole
     mine = tuple(part for part in whole.terms if _varies(region, part[1]))
@@ -113,7 +113,7 @@ def _exponent(region: RawRegion, weights: RawItem, scores: RawItem) -> tuple[Sum
 
 
 def _varies(region: RawRegion, term: Expr) -> bool:
-    """Whether a term is another for other keys."""
+    """Whether a term depends on the key."""
     return any(
         leaf.op in ("scores", "iota_stream", "inside_stream")
         or (leaf.op == "source" and STREAM in region.sources[leaf.name].roles)
@@ -147,7 +147,7 @@ def _total(region: RawRegion, weights: RawItem, sums: RawItem) -> RawItem:
 def _sorted_out(
     conditions: tuple[Term, ...], region: RawRegion
 ) -> tuple[tuple[Bound, ...], tuple[Term, ...]]:
-    """Conditions as bounds that leave something out, and those that are none."""
+    """Conditions split into bounds that leave some pair out, and conditions that are no bounds."""
     rows, stream = region.extents[ROW], region.extents[STREAM]
     bounds: list[Bound] = []
     others = []
@@ -169,7 +169,7 @@ def _sorted_out(
 def _outputs(
     region: RawRegion, sums: RawItem, total: RawItem, row_part: Sum
 ) -> tuple[RawOutput, RawOutput | None, float]:
-    """Which output is the quotient, and which, if any, the logarithm of the softmax's sum, with what it is more."""
+    """The outputs that are the quotient and, if any, the logarithm of the softmax's sum, with its added constant."""
     quotient: RawOutput | None = None
     lse: RawOutput | None = None
     constant = 0.0
@@ -189,7 +189,7 @@ def _outputs(
 def _against(
     region: RawRegion, output: RawOutput, names: tuple[str, str], row_part: Sum
 ) -> tuple[list[float], list[float]]:
-    """An output over the quotient of the sums, and less the logarithm of the softmax's sum, at the samples."""
+    """An output at sample values: ratios to the quotient of the sums, differences from the logarithm of the sum."""
     whole = expression(region, output.value, "")
     ratios, more = [], []
     for maximum, product, total in _SAMPLES:

@@ -1,4 +1,4 @@
-"""Writes an attention as the call of a library that people would make: SDPA, FlexAttention, flash-attn-4.
+"""Writes an attention as a library's call, as people would: SDPA, FlexAttention, flash-attn-4.
 
 Every text is a function of the graph's inputs that makes views, masks and whatever else a caller would keep, and
 returns a launch: what is timed.

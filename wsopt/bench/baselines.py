@@ -1,4 +1,4 @@
-"""What a kernel is timed against: torch code of the same graph, run by the libraries that people use."""
+"""Baselines of a kernel: torch code of the same graph, run by the libraries that people use."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _check_bound_by_bytes(schedule: Mapping[str, Any]) -> None:
 
 
 def _libraries(name: str) -> dict[str, Any]:
-    """What the text of an attention calls by name. Raises Missing where a package is not there."""
+    """Functions that an attention's source text calls, by name. Raises Missing where a package is not there."""
     if name == "flash_attn_4":
         try:
             from flash_attn.cute import flash_attn_func

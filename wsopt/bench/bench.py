@@ -29,7 +29,7 @@ WORKER = (sys.executable, "-m", "wsopt.bench.bench_worker")
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What a worker has written so far."""
+    """A worker's output so far: facts of the machine, how many folders it started, rows."""
 
     facts: Mapping[str, Any]
     started: int
@@ -89,7 +89,7 @@ def _write(path: Path, text: str) -> None:
 def _run_worker(
     batch: Sequence[Path], options: BenchOptions, worker: Sequence[str]
 ) -> tuple[_Report, Row | None]:
-    """What the worker wrote, and the row of the folder at which it failed without a row, if it did."""
+    """Run a worker on folders: its output, and a row for the folder at which it ended without one, if it did."""
     with tempfile.TemporaryDirectory(prefix="wsopt-bench-") as folder:
         rows, log = Path(folder) / "rows.jsonl", Path(folder) / "log.txt"
         command = [*worker, "--rows", str(rows), "--options", options.to_text(), *map(str, batch)]

@@ -1,4 +1,4 @@
-"""What can be chosen about a benchmark, as plain data that travels to the worker process."""
+"""Options of a benchmark, as plain data that travels to the worker process."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class BenchOptions:
 
     @property
     def settled(self) -> TimingOptions:
-        """The same where each contestant runs at the clock that its own power leaves it."""
+        """These options for settled times, where each kernel runs at the clock that its own power leaves it."""
         return TimingOptions(self.settled_rounds, self.sample_ms, self.settle_ms, warm_up_ms=0.0)
 
     def to_text(self) -> str:

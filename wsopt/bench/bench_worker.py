@@ -85,7 +85,7 @@ def _driver() -> str:
 
 
 def version_facts() -> dict[str, str]:
-    """Releases of what a measurement depends on."""
+    """Releases of the packages that a measurement depends on."""
     import torch
     import triton
 

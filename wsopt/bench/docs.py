@@ -17,20 +17,24 @@ _INTRODUCTION = """\
 
 This page is made from the JSON files beside it, by `python -m wsopt.bench.docs`; it is not edited by hand.
 
-Before a kernel is timed, its outputs are poisoned, and what it writes for random inputs has to agree with an
-f32 reference; they are compared once more after timing. Kernel and baselines are timed in one process, taking
-turns in every round, on sets of inputs that together exceed the L2; a time is the median over the rounds, its
-spread half the distance of the quartiles. A ratio is the baseline's time over the kernel's, taken round by
-round: above 1 the kernel is faster. Turns of 10 ms share a clock, for it follows the power of the last tenth
-of a second: such a ratio compares cycles. Behind a stroke stands the ratio where each settles, untimed, for
-that long before its samples: then each is at the clock that its own power leaves it. Where a kernel is short,
-time and ratio are those of launches replayed out of a CUDA graph, with the ratio of plain launches, host time
-and all, in brackets. The roofline is the time of the arithmetic at the clock that it would settle at by itself, or of
-the compulsory bytes where they take longer, and the column has its share of the kernel's time. GB/s count each input
-and output once, TFLOP/s the products alone; neither counts what a mask leaves out. `cublas` is the matrix products of
-the graph alone, without what surrounds them, `copy` a copy that reads and writes as many bytes as the graph.
-`sdpa_cudnn`, `sdpa_flash`, `flex` and `flash_attn_4` are an attention by SDPA's back ends, compiled FlexAttention and
-flash-attn-4, in so far as they can say it.
+Kernel and baselines are timed in one process, taking turns in every round, on sets of inputs that together
+exceed the L2. Before, the kernel's outputs are poisoned and compared with an f32 reference; after, they are
+compared once more.
+
+- *us* is the median over the rounds, *spread* half the distance of the quartiles. Short kernels are replayed
+  out of a CUDA graph.
+- *TFLOP/s* count the products alone, *GB/s* each input and output once; neither counts what a mask leaves out.
+- *roofline* is the share of the time that the roofline is: the arithmetic at the clock that it would settle at
+  by itself, or the compulsory bytes if they take longer.
+- *error* is the largest relative error of an output.
+- *vs* a baseline is its time over the kernel's, round by round: above 1 the kernel is faster. The first figure
+  is of turns of 10 ms, which share a clock, so it compares cycles. The second, after the slash, is settled:
+  each runs on, untimed, until it is at the clock that its own power leaves it. In brackets is the ratio of
+  plain launches, host time included, where the others are of a CUDA graph.
+- `cublas` is the matrix products of the graph alone, `scaled_mm` torch's f8 product with its scales, `copy` a
+  copy that reads and writes as many bytes as the graph. `sdpa_cudnn`, `sdpa_flash`, `flex` and `flash_attn_4`
+  are an attention by SDPA's back ends, compiled FlexAttention and flash-attn-4, as far as these have its masks
+  and scores.
 """
 
 

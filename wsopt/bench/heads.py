@@ -1,4 +1,4 @@
-"""How the axes of an attention's tensors become batch, heads, sequence and head, as libraries want them.
+"""Views of an attention's tensors with the axes batch, heads, sequence and head, as libraries want them.
 
 A region has merged what lies together in memory; here it is taken apart again, so that a library is called with
 the tensors as a person would hand them over: with as many heads as the graph has, shared ones not repeated.
@@ -73,7 +73,7 @@ def _sizes(view: RawView, role: str, shapes: Mapping[str, Shape]) -> Shape:
 
 
 def _counts_rows(found: Attention) -> bool:
-    """Whether a score or a mask depends on which row it is of."""
+    """Whether a score or a mask depends on the row's index."""
     views = found.region.sources.values()
     return any(item.op == "iota_row" for item in found.region.body) or any(ROW in v.roles for v in views)
 

@@ -1,4 +1,4 @@
-"""What a warm call costs the host: `run()`, a prepared launch, and torch's own calls beside them in one process.
+"""Host time of warm calls: `run()`, a prepared launch, and torch's own calls beside them in one process.
 
 `python -m wsopt.bench.host_cost DIR... --json FILE` needs torch and triton only. A call is timed from its beginning
 to its return, without waiting for the device; contestants take turns.

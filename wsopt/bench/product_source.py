@@ -9,7 +9,7 @@ from wsopt.runtime.raw_graph import Operand, RawGraph, RawInput, RawNode
 
 
 def matmuls_source(graph: RawGraph) -> str:
-    """Only the matmuls of the graph, in the dtype of their operands; nothing of what surrounds them.
+    """The matmuls of the graph alone, in the dtype of their operands.
 
     The function returns a tuple of the products. Raises Inapplicable if an operand is computed.
     """

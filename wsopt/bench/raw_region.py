@@ -71,7 +71,7 @@ class RawOutput:
 
 @dataclass(frozen=True, slots=True)
 class RawRegion:
-    """What a kernel computes: `body` K-block by K-block, `statements` after its loop; `sources` by their names."""
+    """A recorded region: `body` is computed K-block by K-block, `statements` after the loop; `sources` by name."""
 
     extents: Mapping[str, int]
     body: tuple[RawItem, ...]

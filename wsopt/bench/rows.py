@@ -1,4 +1,4 @@
-"""What a benchmark says: rows and the document that holds them, as frozen data and as JSON."""
+"""Results of a benchmark: rows and the document that holds them, as frozen data and as JSON."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Sum:
         return Sum(tuple((k * factor, x) for k, x in self.terms), self.constant * factor)
 
     def in_base_e(self, factor: float = 1.0) -> Sum:
-        """An exponent of two as one of e, times a number. The last digits go: log2(e) went in and comes out."""
+        """An exponent of base 2 as one of base e, times a number; rounded, for log2(e) was put in before."""
         terms = tuple((neat(k * LN2 * factor), x) for k, x in self.terms)
         return Sum(terms, neat(self.constant * LN2 * factor))
 
@@ -57,12 +57,12 @@ class Sum:
 
 
 def neat(x: float) -> float:
-    """A number without its last digits."""
+    """A number rounded to 14 significant digits."""
     return float(f"{x:.14g}")
 
 
 def expression(region: RawRegion, name: object, scores: str) -> Term:
-    """What a value of the loop is made of, down to the product `scores`, sources, indices and row values."""
+    """Expression of a loop value in the product `scores`, sources, indices and row values."""
     if not isinstance(name, str):
         assert isinstance(name, int | float)
         return name
@@ -87,7 +87,7 @@ def leaves(term: Term) -> tuple[Expr, ...]:
 
 
 def linear(term: Term) -> Sum:
-    """A term as a sum. 1 / (1 + 2**z), which is how a loop computes tanh, becomes a tanh again."""
+    """A term as a sum. 1 / (1 + 2**z), by which a loop computes tanh, becomes a tanh again."""
     if not isinstance(term, Expr):
         return Sum((), term)
     match term.op, term.args:
@@ -160,7 +160,7 @@ def _conjuncts(condition: Term) -> list[Term]:
 
 
 def take_scale(score: Sum) -> tuple[float, Sum]:
-    """The number that the product is multiplied by before all else, and the score of what comes of it.
+    """The factor on the product of queries and keys, and the score as an expression of the scaled product.
 
     Where the product stands more than once, or is multiplied by what is no number, the scale is 1.
     """
@@ -254,7 +254,7 @@ def text_of(term: Term, names: Names) -> str:
 
 
 def _plain(term: Expr, names: Names) -> str:
-    """An expression that is no sum, to stand by itself."""
+    """Text of an expression that is no sum."""
     match family_of(term.op):
         case Family.COMPARISON:
             return PRIMITIVES[term.op].in_torch(*(text_of(x, names) for x in term.args))
@@ -267,7 +267,7 @@ def _plain(term: Expr, names: Names) -> str:
 
 
 def _side(term: Term, names: Names) -> str:
-    """An operand, in brackets unless nothing in it binds looser than its neighbours."""
+    """Text of an operand, in brackets if an operator in it could bind looser than its neighbours."""
     text = text_of(term, names)
     return text if not isinstance(term, Expr) or not term.args or _is_function(term.op) else f"({text})"
 

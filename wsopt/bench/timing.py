@@ -1,4 +1,4 @@
-"""Times contestants against one another in rounds. Knows no GPU: a clock is handed in.
+"""Times kernels against each other in rounds. Needs no GPU: a clock is an argument.
 
 A large product runs into the power limit, so a time alone depends on what ran before it. Contestants take
 turns within a round, rounds go through them in changing order, and ratios are taken round by round. The clock

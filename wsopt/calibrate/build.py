@@ -33,7 +33,7 @@ def build(program: Program, architecture: int = 90) -> Any:
 
 
 def constant_arguments(program: Program) -> list[Any]:
-    """What a launch passes for the constants: places that the launcher skips."""
+    """Placeholders for a program's constants among a launch's arguments; the launcher skips them."""
     return [None for _ in program.constants]
 
 

@@ -40,7 +40,7 @@ def figures(document: Document) -> tuple[Figure, ...]:
 
 
 def _resolution(name: str) -> float:
-    """What a figure's value cannot be told from: a difference of two costs has theirs, however small it is."""
+    """Least spread of a figure: a difference of two costs has theirs, however small the difference is."""
     if name.startswith("tile_start"):
         return 2.0
     return 0.02 if name.startswith("tile_") else 0.0
@@ -177,7 +177,7 @@ def _mma_least(part: int) -> Formula:
 
 
 def _mma_latency(place: str, columns: int) -> Formula:
-    """What one K-block takes beyond its time in the tensor core, the wait included."""
+    """Formula of the cycles that one K-block takes beyond its time in the tensor core, the wait included."""
     name, each = f"mma.bf16.{place}.{columns}.1.1", _mma(place, columns)
     return lambda v: v[name] - MMA_PER_K_BLOCK * each(v)
 

@@ -1,4 +1,4 @@
-"""What is measured, as plain data: programs (a kernel with its constants), and probes (how one is run).
+"""Measurements as plain data: programs (a kernel with its constants), and probes (how one is run).
 
 Imports nothing but the standard library: the command and the tests read the catalog without torch and triton.
 """

@@ -51,7 +51,7 @@ class Runner:
         return self._launches[probe]
 
     def _time(self, launch: Callable[[], object]) -> float:
-        """Milliseconds of what `launch` puts on the stream; HangError if it does not end."""
+        """Milliseconds of the work that `launch` puts on the stream. Raises HangError if it does not end."""
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         launch()
@@ -60,7 +60,7 @@ class Runner:
         return float(start.elapsed_time(end))
 
     def _cycles(self, launch: Callable[[], object], blocks: int) -> tuple[torch.Tensor, float]:
-        """What the blocks reported, and milliseconds."""
+        """Launch: the cycles that each block reported, and the milliseconds of all."""
         elapsed = self._time(launch)
         return self._out[:blocks].cpu().to(torch.float64), elapsed
 

@@ -1,4 +1,4 @@
-"""Raw measurements of a calibration as plain data, their JSON, and how they are summed up."""
+"""Raw measurements of a calibration as plain data, their JSON, their median and spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiler makes of a kernel, without a GPU: ahead-of-time compilation, and what ptxas and the SASS say.
+"""Ahead-of-time compilation of a kernel without a GPU, and the readings of ptxas's report and the SASS.
 
 Importing it needs neither torch nor triton.
 """

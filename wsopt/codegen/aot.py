@@ -1,4 +1,4 @@
-"""Compiles an emitted kernel ahead of time, without GPU and torch, and tells what ptxas made of it.
+"""Compiles an emitted kernel ahead of time, without GPU and torch, and reads its resources.
 
 The compiler runs in a process of its own (`aot_child`): what Triton prints, how it ends and what it leaves in
 the process are nobody else's.
@@ -27,7 +27,7 @@ _CHILD = "wsopt.codegen.aot_child"
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """What the compiler made of a kernel.
+    """A compiled kernel's resources, as ptxas and the machine code state them.
 
     `registers` a thread at launch; `warps` of a block, padding included; `stack_bytes` a thread;
     `spill_loads` and `spill_stores` are instructions (LDL, STL), `spills_in_loop` those of them in the
@@ -84,7 +84,7 @@ def compile_kernel(
 
 
 def ask_child(module: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a module answers to a request, in a process of its own: both are JSON objects.
+    """Run a module in a process of its own with a request on its input and return its answer; both are JSON objects.
 
     Raises CompileError with the text of an answer {"error": text}, or if the process ends without one.
     """

@@ -47,7 +47,7 @@ def write(folder: Path, name: str, result: Any) -> None:
 
 
 def frozen(value: Any) -> Any:
-    """What JSON gives back, with tuples for its lists, in objects too."""
+    """A JSON value with tuples in place of its lists, in objects too."""
     if isinstance(value, dict):
         return {name: frozen(item) for name, item in value.items()}
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The process that compiles one kernel: a JSON object with its source in, one with what came of it out.
+"""The process that compiles one kernel: a JSON object with its source in, one with its resources out.
 
 Run as `python -m wsopt.codegen.aot_child`; the answer is a CompiledKernel's fields, or {"error": text}.
 """
@@ -152,7 +152,7 @@ def _root(error: BaseException) -> BaseException:
 def measure(
     binary: bytes, metadata: Any, log: str, architecture: str, started: float, folder: Path
 ) -> CompiledKernel:
-    """What the compiler made of a kernel, from its machine code; `started` by time.perf_counter."""
+    """Read a compiled kernel's resources from its machine code; `started` by time.perf_counter."""
     path = folder / "kernel.cubin"
     path.write_bytes(binary)
     usage = cuobjdump("-res-usage", path)
@@ -189,7 +189,7 @@ def _figure(pattern: str, text: str) -> int:
 
 
 def cuobjdump(option: str, path: Path) -> str:
-    """What the tool that comes with Triton prints of a cubin. Raises CompileError."""
+    """Output of the cuobjdump that comes with Triton for a cubin. Raises CompileError."""
     import triton
 
     tool = triton.knobs.nvidia.cuobjdump.path

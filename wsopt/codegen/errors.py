@@ -1,4 +1,4 @@
-"""What can go wrong on the way to and on the GPU, as errors with the exit status of a failed check."""
+"""Errors of compiling, loading and running a kernel, with the exit status of a failed check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class HangError(CheckError):
 
 
 def launch_errors() -> tuple[type[Exception], ...]:
-    """What compiling and launching a kernel raise where the kernel or the device is at fault.
+    """Exceptions of compiling and launching a kernel for which the kernel or the device is at fault.
 
     Triton's errors, torch's and the driver's (RuntimeErrors all), what both say of arguments, and ours. Anything
     else is a fault of the program that launches, and ends it with its traceback.

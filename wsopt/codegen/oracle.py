@@ -1,4 +1,4 @@
-"""Compares what ptxas made of a kernel with what its schedule asked for."""
+"""Compares a compiled kernel's resources with its schedule's demands."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from wsopt.codegen.aot import CompiledKernel
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the schedule asked for: matrix instructions in the machine code, shared memory of a block."""
+    """The schedule's demands: matrix instructions in the machine code, shared memory of a block in bytes."""
 
     wgmma: int
     shared_bytes: int
 
 
 def verdict(compiled: CompiledKernel, expectation: Expectation) -> tuple[str, ...]:
-    """What is wrong with the compiled kernel, worst first; empty if it is as asked."""
+    """Complaints about a compiled kernel, worst first; empty if it is as asked."""
     complaints = []
     if compiled.spills_in_loop:
         complaints.append(f"{compiled.spills_in_loop} spill accesses inside the main loop")

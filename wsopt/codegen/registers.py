@@ -1,4 +1,4 @@
-"""Which registers each partition's code names, out of the machine code that cuobjdump prints.
+"""Registers that each role's code names, read from the listing of cuobjdump.
 
 Roles trade registers with USETMAXREG. In order of address, the code from one of them to the next is one
 partition's: the compiler lays partitions out one after another, and moves only the slow paths of waits behind

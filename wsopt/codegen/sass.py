@@ -87,7 +87,7 @@ def innermost_loops(instructions: Sequence[Instruction]) -> tuple[tuple[Instruct
 
 
 def _inner(loops: set[frozenset[Block]]) -> tuple[tuple[Instruction, ...], ...]:
-    """Those that hold no other of these loops."""
+    """Instructions of the innermost loops: those that hold no other loop."""
     inner = [body for body in loops if not any(other < body for other in loops)]
     whole = [
         sorted((item for block in body for item in block), key=lambda item: item.address) for body in inner

@@ -13,11 +13,21 @@ Strides = tuple[tuple[Role, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class VectorArgument:
-    """A source that is loaded by address: its pointer and the strides that are arguments of the kernel."""
+    """A source that is loaded by address: what its arguments are named by, and the strides among them."""
 
     source: Source
-    pointer: str
+    name: str
     strides: Strides
+
+    @property
+    def pointer(self) -> str:
+        """The kernel's argument for its address."""
+        return f"{self.name}_ptr"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The kernel's arguments for it."""
+        return (self.pointer, *(name for _, name in self.strides))
 
     def at(self, index: Mapping[Role, str]) -> str:
         """The addresses of the elements at these places along the axes."""
@@ -26,11 +36,21 @@ class VectorArgument:
 
 @dataclass(frozen=True, slots=True)
 class RowArgument:
-    """An output of one value a row: its pointer and the strides that are arguments of the kernel."""
+    """An output of one value a row: what its arguments are named by, and the strides among them."""
 
     output: Output
-    pointer: str
+    name: str
     strides: Strides
+
+    @property
+    def pointer(self) -> str:
+        """The kernel's argument for its address."""
+        return f"{self.name}_ptr"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The kernel's arguments for it."""
+        return (self.pointer, *(name for _, name in self.strides))
 
     def at(self, index: Mapping[Role, str]) -> str:
         """The addresses of the rows at these places along the axes."""

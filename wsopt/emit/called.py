@@ -1,24 +1,34 @@
-"""Functions of a kernel's own that its text calls, and so its template has to write."""
+"""Functions and constants of a kernel's own that its text calls, and so its template has to write."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from wsopt.emit import choices, roundings
-from wsopt.primitives import NAN_RULE
+
+_NUMBERS = (("NEG_INF", 'float("-inf")', ""), ("INF", 'float("inf")', ""))
+"""Numbers that Python has no literal for."""
 
 
-def called(written: str) -> dict[str, Any]:
-    """What a template needs to know of a kernel's arithmetic, from the text of it."""
+def called(names: Set[str]) -> dict[str, Any]:
+    """What a template needs to know of what a kernel's arithmetic calls.
+
+    Functions of an angle are the kernel's own, for Triton's need a stack, for angles of any size.
+    """
+    comparisons = ((choices.helper(name), name) for name in choices.INSTRUCTIONS)
+    rounded = ((roundings.helper(name), name) for name in roundings.ROUNDINGS.values())
     return {
-        "uses_tanh": "tanh_approx(" in written,
-        "turns": _turns(written),
-        "choices": [(choices.helper(name), name) for name in choices.helpers(written)],
-        "roundings": [(roundings.helper(name), name) for name in roundings.helpers(written)],
-        "uses_language": NAN_RULE in written,
+        "uses_tanh": "tanh_approx" in names,
+        "turns": [name for name in ("sin", "cos") if f"{name}_approx" in names],
+        "choices": [one for one in comparisons if one[0] in names],
+        "roundings": [one for one in rounded if one[0] in names],
+        "uses_language": "tl" in names,
+        "uses_lane_sums": "lane_sums" in names,
+        "uses_by_lanes": "by_lanes" in names,
     }
 
 
-def _turns(written: str) -> list[str]:
-    """Functions of an angle that a kernel's text calls; those of Triton need a stack, for angles of any size."""
-    return [name for name in ("sin", "cos") if f"{name}_approx(" in written]
+def numbers(names: Set[str]) -> list[tuple[str, str, str]]:
+    """The constants among them."""
+    return [one for one in _NUMBERS if one[0] in names]

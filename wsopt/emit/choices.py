@@ -36,11 +36,6 @@ def helper(comparison: str) -> str:
     return f"where_{comparison}"
 
 
-def helpers(written: str) -> list[str]:
-    """The comparisons whose functions a kernel's text calls."""
-    return [name for name in INSTRUCTIONS if f"{helper(name)}(" in written]
-
-
 def comparisons(
     item: BodyItem,
     find: Callable[[str], BodyItem | None],

@@ -97,6 +97,12 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
     return primitive.in_gluon(*texts, f32=wanted is DType.F32)
 
 
+def helpers(item: Statement) -> set[str]:
+    """The kernel's own functions and constants that a statement's text names."""
+    infinite = {number(a) for a in item.args if isinstance(a, float) and math.isinf(a)}
+    return infinite | {PRIMITIVES[item.primitive].helper} - {""}
+
+
 def _iota(primitive: str, s: Structure) -> str:
     role = Role(primitive.removeprefix("iota_"))
     if role in (Role.STREAM, Role.GROUP):

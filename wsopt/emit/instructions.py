@@ -61,8 +61,8 @@ class TmaLoad(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Mma(Instruction):
-    """Start an asynchronous product. `use` is the expression for `add to what is there`; empty if always. `part` is
-    how many elements of the K-block it takes, 0 if all.
+    """Start an asynchronous product. `use` is the expression for `add to what is there`, empty if always; one that
+    `counts` reads the number of the K-block. It becomes so many tensor `instructions` a warpgroup.
     """
 
     macro: ClassVar[str] = "mma"
@@ -70,7 +70,8 @@ class Mma(Instruction):
     left: str
     right: str
     use: str
-    part: int = 0
+    instructions: int
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,8 @@ class Assign(Instruction):
 class Loop:
     """A consumer's streamed loop: peeled start, steady state from pass `first`, peeled end.
 
-    `peeled` of the last passes stand in the end; with fewer than `least` passes the loop cannot run.
+    `peeled` of the last passes stand in the end; with fewer than `least` passes the loop cannot run. `called` are the
+    kernel's own functions and constants that it names.
     """
 
     prologue: tuple[Instruction, ...]
@@ -236,3 +238,4 @@ class Loop:
     least: int
     steady: tuple[Instruction, ...]
     drain: tuple[Instruction, ...]
+    called: frozenset[str] = frozenset()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsopt.emit.consumer import Consumer
 from wsopt.emit.integers import PYTHON, Integer, Name, add, ceil_divide, minimum, multiply, text
-from wsopt.emit.k_block_plan import KBlockPlan
 from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import BLOCKS, PROCESSORS, Check, Message, Relation
-from wsopt.emit.rows_plan import RowsPlan
 from wsopt.frontend.types import Role
 from wsopt.lowering.steps import inner_extent
 
@@ -24,7 +23,7 @@ def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
     """Tiles each way, K-blocks, tiles in all, and the blocks that take them; each of those before it."""
     s = plan.s
     yield "row_tiles", ceil_divide(Name("row_extent"), s.tile_rows)
-    if not isinstance(plan, RowsPlan | KBlockPlan):
+    if "column_tiles" in plan.counts():
         yield "column_tiles", ceil_divide(Name("column_extent"), s.columns)
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", multiply(ceil_divide(Name("stream_extent"), s.depth * s.copies), s.copies)
@@ -34,13 +33,10 @@ def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
 
 def tiles(plan: KernelPlan) -> Integer:
     """Tiles in all, from the tiles each way."""
-    names = ["batches"] if plan.has_batch else []
-    if isinstance(plan, KBlockPlan) and plan.has_group:
-        names = ["batches", "groups"]
-    names.append("row_tiles")
-    return multiply(
-        *map(Name, names if isinstance(plan, RowsPlan | KBlockPlan) else [*names, "column_tiles"])
-    )
+    batches = ("batches",) if plan.has(Role.BATCH) else ()
+    each_way = (name for name in plan.counts() if name not in ("batches", "k_iterations", "groups"))
+    groups = ("groups",) if plan.has(Role.GROUP) else ()
+    return multiply(*map(Name, (*batches, *groups, *each_way)))
 
 
 def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
@@ -51,16 +47,16 @@ def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         length = region.extent(Role.COLUMN)
         told: Message = ("rows have ", column, f" elements: this schedule reduces rows of {length}")
         yield Check(column, Relation.EQUAL, length, told)
-    if isinstance(plan, KBlockPlan):
+    if plan.ranged:
         held = inner_extent(region, plan.verified.machine)
         told = ("the products have ", column, f" columns: this schedule holds up to {s.columns}")
         yield Check(column, Relation.AT_MOST, s.columns, told)
         told = ("the inner axis has ", inner, f" elements: this schedule holds up to {held}")
         yield Check(inner, Relation.AT_MOST, held, told)
         yield from mask_checks(region)
-    elif not isinstance(plan, RowsPlan):
+    elif not plan.streams_rows:
         told = ("the contracted axis is too short for this schedule",)
-        yield Check(Name("k_iterations"), Relation.AT_LEAST, plan.loop().least, told)
+        yield Check(Name("k_iterations"), Relation.AT_LEAST, Consumer(plan).least, told)
     if s.tail:
         told = ("the contracted axis has ", stream, f" elements: this schedule takes 1 to {s.tail} more than a "
                 f"multiple of {s.depth}")  # fmt: skip

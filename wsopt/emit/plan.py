@@ -1,40 +1,49 @@
-"""Everything that the kernel's template needs, as finished text and instructions: the emitter's output data.
+"""What a kernel is made of, before its text: boxes of tensors, channels, vectors, names of values.
 
-The template writes and computes nothing: every name, number, coordinate and phase stands here.
+Everything is derived from a verified schedule and its tile program; nothing is chosen here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import RowArgument, VectorArgument, contiguous_place, stride_arguments
-from wsopt.emit.beside import BesideWriter
-from wsopt.emit.epilogue import PieceWriter
-from wsopt.emit.expressions import Operand
+from wsopt.emit.channels import Barrier, Channel, box_buffer
 from wsopt.emit.extents import parts_text
-from wsopt.emit.held import HeldVector
-from wsopt.emit.instructions import Instruction, Loop, TmaLoad, Zero
 from wsopt.emit.names import Names
-from wsopt.emit.pipeline import Operands, consumer_loop, k_block_parts
-from wsopt.emit.staging import Pool, Staging, staged_outputs, staging_pools
-from wsopt.emit.tensors import SIGNATURE, TORCH, Box, coordinates, make_box, tile_view
-from wsopt.frontend.types import FULL, Role, View
-from wsopt.graph.types import DType
+from wsopt.emit.prefetched import Prefetched
+from wsopt.emit.staging import Staging, staged_by_tile, staging
+from wsopt.emit.tensors import SIGNATURE, TORCH, Box, make_box, row_box
+from wsopt.frontend.types import FULL, Reduction, Role, View
+from wsopt.lowering.body import BEFORE, BodyItem, arguments
+from wsopt.lowering.steps import inner_extent
 from wsopt.perf.epilogue import Refill, refill
-from wsopt.perf.stores import tile_stores
-from wsopt.program.ids import ValueId, ValueKind
 from wsopt.program.program import TileProgram
-from wsopt.program.types import Sharing, Space, Structure, column_role, row_role
+from wsopt.program.ranges import k_iteration_counts, longest_last
+from wsopt.program.types import Sharing, Structure, column_role, row_role
+from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
+
+_CONSUMER = frozenset({PartitionRole.CONSUMER})
+_STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
 
 
 @dataclass(frozen=True, slots=True)
-class RingBuffer:
-    """The shared memory of one streamed tensor's ring: `per_slot` boxes a slot."""
+class Ring:
+    """A ring of slots: one box or more of each of its tensors a slot, `per_slot` by tensor; the names of its barriers
+    and constants.
+    """
 
     name: str
-    box: Box
-    per_slot: int
+    depth: str
+    nbytes: str
+    boxes: tuple[tuple[Box, int], ...]
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes that arrive at a slot's barrier."""
+        return sum(box.nbytes * per_slot for box, per_slot in self.boxes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +68,14 @@ class TensorRead:
     near: int | None
 
 
-def _sum(product: str) -> ValueId:
-    """The first consumer's sums of a product; the others' have the same names."""
-    return ValueId(ValueKind.SUM, product, 0)
-
-
 @dataclass(slots=True)
 class KernelPlan:
     """One kernel, ready to be written."""
 
     verified: VerifiedSchedule
     names: Names = field(default_factory=lambda: Names(pieces=True))
+
+    # --- facts ------------------------------------------------------------------------------------------
 
     @property
     def program(self) -> TileProgram:
@@ -82,9 +88,24 @@ class KernelPlan:
         return self.program.structure
 
     @property
-    def has_batch(self) -> bool:
-        """Whether the tiles have a batch axis."""
-        return any(role is Role.BATCH for role, _ in self.program.region.extents)
+    def ranged(self) -> bool:
+        """Whether tiles differ in their K-blocks: bounds say which count, and a table deals the tiles out."""
+        return bool(self.program.region.body)
+
+    @property
+    def streams_rows(self) -> bool:
+        """Whether tiles are the iterations of the loop."""
+        return self.program.region.streams_rows
+
+    @property
+    def loop_layout(self) -> str:
+        """How the tiles that a loop computes with lie in registers."""
+        return "ROWS_LAYOUT" if self.streams_rows else "K_BLOCK_LAYOUT"
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether consumers load what an epilogue reads by address while products are under way."""
+        return not (self.ranged or self.streams_rows)
 
     @property
     def in_turns(self) -> bool:
@@ -92,55 +113,89 @@ class KernelPlan:
         return self.s.sharing is Sharing.TURNS
 
     @property
-    def depth(self) -> int:
-        """Slots of the ring."""
-        return self.verified.schedule.depth("ring")
+    def stores_apart(self) -> bool:
+        """Whether store warps start the stores."""
+        return self.verified.schedule.buffers.store_warp
 
-    def _extents(self, columns: int) -> dict[Role, int]:
-        s = self.s
-        return {row_role(s.swap): s.rows, column_role(s.swap): columns, Role.STREAM: s.depth}
+    def has(self, role: Role) -> bool:
+        """Whether the tiles have this axis."""
+        return any(one is role for one, _ in self.program.region.extents)
 
-    def box(self, kind: str, wish: str, view: View, columns: int) -> Box:
+    @property
+    def outer(self) -> tuple[str, ...]:
+        """The indices of a tile along its batch axes."""
+        group = ("group",) if self.has(Role.GROUP) else ()
+        return (("batch",) if self.has(Role.BATCH) or self.ranged else ()) + group
+
+    @property
+    def longest_last(self) -> bool:
+        """Whether tiles of later rows have more K-blocks."""
+        return self.ranged and longest_last(k_iteration_counts(self.program.bounds, self.s))
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether there are K-blocks in which not every element counts."""
+        return bool(self.program.region.bounds)
+
+    @property
+    def refill(self) -> Refill:
+        """When a tile's inputs are copied."""
+        return refill(self.program, self.verified.machine, self.verified.schedule.buffers)
+
+    # --- tensors that TMA moves -------------------------------------------------------------------------
+
+    def _box(self, kind: str, wish: str, view: View, columns: int) -> Box:
         """The box of a tensor for tiles of this many accumulator columns; one name for each way it is used."""
-        name = self.names(f"{kind}:{wish}", wish)
-        return make_box(name, f"{name}_LAYOUT", view, self._extents(columns))
+        name, s, region = self.names(f"{kind}:{wish}", wish), self.s, self.program.region
+        if self.streams_rows:
+            return row_box(name, view, s.rows, columns, self.verified.machine.tma_box_extent_max)
+        inner = inner_extent(region, self.verified.machine)
+        extents = {row_role(s.swap): s.rows, column_role(s.swap): columns}
+        return make_box(name, view, extents | {Role.STREAM: s.depth, Role.INNER: inner})
 
-    def rings(self) -> tuple[RingBuffer, ...]:
-        """The streamed tensors' rings; along the accumulator's rows a box for each consumer."""
-        per_slot = self.s.consumers if not self.in_turns else 1
-        found = []
-        for view in self.program.region.operands:
-            box = self.box("streamed", self.program.region.operand_name(view), view, self.s.columns)
-            rows = row_role(self.s.swap) in view.roles
-            found.append(RingBuffer(f"{box.name}_ring", box, per_slot if rows else 1))
-        return tuple(found)
+    def _streamed(self) -> list[tuple[Box, int]]:
+        """The streamed tensors' boxes; along the accumulator's rows a slot has one for each consumer."""
+        region, s = self.program.region, self.s
+        boxes = [self._box("streamed", region.operand_name(v), v, s.columns) for v in region.streams]
+        return [(box, s.at_once if row_role(s.swap) in box.view.roles else 1) for box in boxes]
+
+    def rings(self) -> tuple[Ring, ...]:
+        """The rings, each of tensors that are loaded, read and handed back together."""
+        boxes = self._streamed()
+        if len(self.program.rings) == 1:
+            return (Ring("ring", "RING_DEPTH", "RING_BYTES", tuple(boxes)),)
+        return tuple(
+            Ring(f"{box.name}_ring", f"{box.name}_DEPTH", str(box.nbytes * per_slot), ((box, per_slot),))
+            for box, per_slot in boxes
+        )
+
+    def ring_of(self, view: View) -> Ring:
+        """The ring through which a tensor comes."""
+        return next(ring for ring in self.rings() if any(box.view == view for box, _ in ring.boxes))
+
+    def stationary_operands(self) -> tuple[Box, ...]:
+        """The tiles that a block holds through its loop, one for each consumer."""
+        views = self.program.region.stationary_operands
+        return tuple(self._box("stationary", view.tensor, view, self.s.columns) for view in views)
 
     def inputs(self) -> dict[str, Box]:
         """Full tiles that the epilogue reads, by source."""
+        columns = self.s.piece_columns
         return {
-            source.name: self.box(
-                f"read:{source.name}", source.view.tensor, source.view, self.s.piece_columns
-            )
+            source.name: self._box(f"read:{source.name}", source.view.tensor, source.view, columns)
             for source in self.program.region.full_sources
         }
 
     def outputs(self) -> dict[str, Box]:
         """Output tensors, by name."""
         outputs = self.program.region.tile_outputs
-        return {o.name: self.box("written", o.name, o.view, self.s.piece_columns) for o in outputs}
+        return {o.name: self._box("written", o.name, o.view, self.s.piece_columns) for o in outputs}
 
-    def staged(self) -> Staging:
-        """The buffers that tiles are staged in, and what a store waits for."""
-        buffers, outputs = self.verified.schedule.buffers, self.outputs()
-        plan = tile_stores(self.program, buffers)
-        pools = staging_pools(self.program, buffers, outputs)
-        staged = staged_outputs(plan.stores, outputs, by_store_warp=buffers.store_warp)
-        barriers = ("staged", "freed") if buffers.store_warp else ()
-        return Staging(plan, staged, self.inputs(), pools, barriers)
+    def moved(self) -> tuple[Box, ...]:
+        """The tensors that TMA brings for the loop: those that stay, then the streamed ones."""
+        return (*self.stationary_operands(), *(box for ring in self.rings() for box, _ in ring.boxes))
 
-    def pools(self) -> tuple[Pool, ...]:
-        """A consumer's staging buffers, by kind of output."""
-        return tuple(self.staged().pools.values())
+    # --- tensors that are read and written by address ---------------------------------------------------
 
     def vectors(self) -> dict[str, VectorArgument]:
         """Sources that are rows, columns or scalars, by source, with their stride arguments."""
@@ -149,182 +204,126 @@ class KernelPlan:
             if source.spans == FULL or source in self.program.region.streamed_sources:
                 continue
             name = self.names(f"read:{source.name}", source.view.tensor)
-            found[source.name] = VectorArgument(source, f"{name}_ptr", stride_arguments(source.view, name))
+            found[source.name] = VectorArgument(source, name, stride_arguments(source.view, name))
         return found
+
+    def prefetched(self) -> dict[str, Prefetched]:
+        """Those that a consumer has loaded for its epilogue."""
+        return {name: Prefetched(v, self.s) for name, v in self.vectors().items()} if self.prefetches else {}
+
+    def read_by(self, items: tuple[BodyItem, ...]) -> set[str]:
+        """The sources that these items read."""
+        names = {name for item in items for name in arguments(item)}
+        region = self.program.region
+        return names & {source.name for source in (*region.sources, *region.tiles)}
 
     def row_outputs(self) -> tuple[RowArgument, ...]:
         """Outputs of one value a row, with their stride arguments."""
         found = []
         for output in self.program.region.row_outputs:
             name = self.names(f"written:{output.name}", output.name)
-            found.append(RowArgument(output, f"{name}_ptr", stride_arguments(output.view, name)))
+            found.append(RowArgument(output, name, stride_arguments(output.view, name)))
         return tuple(found)
 
-    def registers(self) -> dict[ValueId, str]:
-        """Names of the tiles that live in a consumer's registers, by value."""
-        found = {}
-        for value in self.program.values:
-            if value.space is Space.REGISTERS and value.consumer == 0:
-                contraction, copy = value.id.subject, value.id.k_block
-                partial = f"{contraction}_partial{f'_{copy}' if copy else ''}"
-                wish = partial if value.id.kind is ValueKind.PARTIAL else contraction
-                found[value.id] = self.names(str(value.id), wish)
-        return found
+    # --- channels ---------------------------------------------------------------------------------------
 
-    def _tile(self, view: View, consumer: int | None, copy: int) -> ValueId:
-        return ValueId(ValueKind.TILE, self.program.region.operand_name(view), consumer, copy)
+    def channels(self) -> tuple[Channel, ...]:
+        """All channels of the block."""
+        return (*self._loaded(), *self._turns(), *self._own())
 
-    def operands(self) -> Operands:
-        """Expressions of the streamed loop for the consumer numbered `index`."""
-        tiles, tails, cuts = {}, {}, {}
-        rows = row_role(self.s.swap)
+    def _loaded(self) -> Iterator[Channel]:
+        """What the loader fills: tiles that stay, which persistent blocks hand back for the next tile, and rings."""
+        s, roles = self.s, frozenset({PartitionRole.LOADER, PartitionRole.CONSUMER})
+        for box in self.stationary_operands():
+            sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
+            back = (Barrier("stationary_empty", s.consumers),) if s.persistent else ()
+            barriers = (Barrier("stationary_full", 1), *back)
+            yield Channel("STATIONARY_SETS", roles, (box_buffer(f"{box.name}_held", box, sets),), barriers)
         for ring in self.rings():
-            along_rows = rows in ring.box.view.roles
-            place = "{slot}" if ring.per_slot == 1 else f"({{slot}}) * {ring.per_slot} + index"
-            text = tile_view(f"{ring.name}.index({place})", ring.box, rows if along_rows else Role.STREAM)
-            for copy in range(self.s.copies):
-                tile = self._tile(ring.box.view, 0 if along_rows else None, copy)
-                streamed = int(along_rows)
-                tiles[tile] = text
-                cuts[tile] = f"{text}.slice({{first}}, {{length}}, dim={streamed})"
-                if self.s.tail:
-                    tails[tile] = f"{text}.slice(0, TAIL, dim={streamed})"
+            buffers = [
+                box_buffer(f"{box.name}_ring", box, _times(ring.depth, per_slot))
+                for box, per_slot in ring.boxes
+            ]
+            barriers = (Barrier(f"{ring.name}_full", 1), Barrier(f"{ring.name}_empty", s.at_once))
+            yield Channel(ring.depth, roles, tuple(buffers), barriers)
 
-        def beside(slot: str, copy: int) -> tuple[Instruction, ...]:
-            views = dict.fromkeys(tile.view for tile in self.program.region.tiles)
-            read = {view: tiles[self._tile(view, 0, copy)] for view in views}
-            return self.beside().k_block({view: tile.format(slot=slot) for view, tile in read.items()})
+    def _turns(self) -> Iterator[Channel]:
+        """The order in which consumers in ping-pong go round the ring."""
+        if self.in_turns:
+            yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
 
-        least = self.verified.machine.mma_k_bytes * 8 // self.program.region.operand_dtype.bits
-        parts = k_block_parts(self.s.depth, least)
-        return Operands(tiles, tails, cuts, parts, self.registers(), "ring", "RING_DEPTH", beside)
+    def _own(self) -> Iterator[Channel]:
+        """What each consumer has of its own: prefetched vectors, full inputs, staging, its store warp's barriers."""
+        for one in self.prefetched().values():
+            if one.along_columns:
+                yield Channel("", _CONSUMER, (one.buffer,), own=True)
+        for box in self.inputs().values():
+            buffer = box_buffer(f"{box.name}_input", box, "INPUT_BUFFERS")
+            barriers = (Barrier(f"{box.name}_full", 1),)
+            yield Channel("INPUT_BUFFERS", _CONSUMER, (buffer,), barriers, own=True)
+        for pool in self.staged().pools.values():
+            yield Channel("", _STORES, (box_buffer(pool.name, pool.box, str(pool.count)),), own=True)
+        if self.stores_apart:
+            yield Channel("STORES", _STORES, barriers=(Barrier("staged", 1), Barrier("freed", 1)), own=True)
 
-    def beside(self) -> BesideWriter:
-        """The writer of what is computed beside the products."""
-        return BesideWriter(self.program.region, self.s, self.names)
+    def staged(self) -> Staging:
+        """The buffers that tiles are staged in, and what a store waits for."""
+        buffers = self.verified.schedule.buffers
+        if self.streams_rows:
+            return staged_by_tile(self.outputs(), buffers.staging)
+        return staging(self.program, buffers, self.inputs(), self.outputs())
 
-    def rows(self) -> dict[str, str]:
-        """Names of the rows' reductions that the loop leaves to the epilogue, by item."""
-        return self.beside().carried()
+    # --- the loop's values and places -------------------------------------------------------------------
 
-    def loop(self) -> Loop:
-        """A consumer's streamed loop."""
-        return consumer_loop(self.verified, self.operands())
+    def value(self, name: str, age: int = 0) -> str:
+        """The identifier of a value of the loop; of what it was `age` iterations before."""
+        plain = name.replace("$", "_").replace(BEFORE, "_past")
+        if age == 0:
+            return self.names(f"value:{name}", plain)
+        return self.names(f"value:{name}-{age}", f"{plain}_old{'er' * (age - 1)}")
 
-    def cleared(self) -> tuple[Instruction, ...]:
-        """Sums that partial sums are added to start from zero, and reductions of rows from nothing."""
-        promoted = [c.name for c in self.program.region.contractions if c.promote]
-        zeros = tuple(Zero(self.registers()[_sum(name)]) for name in promoted)
-        return (*zeros, *self.beside().starts())
+    def sums(self) -> tuple[str, ...]:
+        """The accumulators that the epilogue reads, in the order of its arguments."""
+        return tuple(self.value(c.name) for c in self.program.region.contractions if c.spans == FULL)
 
     def place(self, row: str, column: str) -> dict[Role, str]:
         """Where a tile lies, by axis of the graph."""
         s = self.s
-        return {
-            row_role(s.swap): row,
-            column_role(s.swap): column,
-            Role.STREAM: "k * TILE_DEPTH",
-            Role.BATCH: "batch",
-        }
+        own = {row_role(s.swap): row, column_role(s.swap): column}
+        outer = {Role.BATCH: "batch", Role.GROUP: "group"}
+        return {**own, **outer, Role.STREAM: "k_block * TILE_DEPTH", Role.INNER: "0"}
 
-    @property
-    def refill(self) -> Refill:
-        """When a tile's inputs are copied."""
-        verified = self.verified
-        return refill(self.program, verified.machine, verified.schedule.buffers)
+    def column(self, piece: str | int = 0) -> str:
+        """The first column of a piece."""
+        origin = [] if self.ranged or self.streams_rows else ["column"]
+        return " + ".join([*origin, *([f"{piece} * PIECE_COLUMNS"] if piece else [])]) or "0"
 
-    def vector_places(self) -> dict[Role, str]:
-        """The places of what is loaded by address for a whole tile."""
-        return self.place("rows", "columns") | {Role.GROUP: "group"}
+    def loop_items(self) -> tuple[BodyItem, ...]:
+        """What a consumer computes in its loop."""
+        region = self.program.region
+        return region.statements if self.streams_rows else region.body or region.beside
 
-    def slot_loads(self) -> tuple[Instruction, ...]:
-        """The copies that fill one slot."""
-        found = []
-        for ring in self.rings():
-            for consumer in range(ring.per_slot):
-                row = "row_tile * TILE_ROWS" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
-                offset = (
-                    f" * {ring.per_slot}" + (f" + {consumer}" if consumer else "")
-                    if ring.per_slot > 1
-                    else ""
-                )
-                place = self.place(row, "column_tile * TILE_COLUMNS")
-                found.append(
-                    TmaLoad(
-                        ring.box.descriptor,
-                        coordinates(ring.box.view, place),
-                        "ring_full.index(slot)",
-                        f"{ring.name}.index(slot{offset})",
-                    )
-                )
-        return tuple(found)
+    def loop_reads(self) -> set[str]:
+        """The sources that the loop's values read."""
+        return self.read_by(self.loop_items())
 
-    def slot_bytes(self) -> int:
-        """Bytes that arrive at a slot's barrier."""
-        return sum(ring.box.nbytes * ring.per_slot for ring in self.rings())
+    def rows(self) -> tuple[Reduction, ...]:
+        """The loop's reductions that the epilogue reads."""
+        region = self.program.region
+        names = {a for s in region.statements for a in arguments(s)} | {o.value for o in region.outputs}
+        return tuple(i for i in self.loop_items() if isinstance(i, Reduction) and i.name in names)
 
-    @property
-    def piece_column(self) -> str:
-        """The first column of the piece numbered `piece`."""
-        return "column + piece * PIECE_COLUMNS"
+    def stationary_place(self, consumer: str) -> str:
+        """Where a consumer's tile that the loop holds lies: among those of this visit."""
+        return f"(visit % STATIONARY_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
 
-    def input_loads(self) -> tuple[tuple[Box, TmaLoad], ...]:
-        """The copies of the epilogue's full tiles, for the piece numbered `piece`."""
-        place = self.place("row", self.piece_column)
-        return tuple(
-            (
-                box,
-                TmaLoad(
-                    box.descriptor,
-                    coordinates(box.view, place),
-                    f"{box.name}_full.index(piece)",
-                    f"{box.name}_input.index(piece)",
-                ),
-            )
-            for box in self.inputs().values()
-        )
+    # --- arguments --------------------------------------------------------------------------------------
 
-    def piece(self) -> tuple[Instruction, ...]:
-        """The epilogue of one piece."""
-        known = self.epilogue_values()
-        scope = Names(taken={operand.name for operand in known.values()})
-        writer = PieceWriter(
-            self.verified,
-            scope,
-            self.epilogue_vectors(),
-            self.inputs(),
-            self.staged().outputs,
-            self.held(),
-        )
-        writer.operands.update(known)
-        found = list(writer.sources())
-        found.extend(writer.statement(statement) for statement in writer.needed())
-        found.extend(writer.store_row(argument) for argument in self.row_outputs())
-        for output in self.program.region.tile_outputs:
-            found.extend(writer.store(output))
-        return tuple(found)
-
-    def epilogue_values(self) -> dict[str, Operand]:
-        """The loop's results that the epilogue reads, by name."""
-        names = {c.name: self.registers()[_sum(c.name)] for c in self.program.region.contractions}
-        rows = {item: Operand(name, frozenset({Role.ROW}), DType.F32) for item, name in self.rows().items()}
-        return {value: Operand(name, FULL, DType.F32) for value, name in names.items()} | rows
-
-    def epilogue_vectors(self) -> dict[str, VectorArgument]:
-        """The rows, columns and scalars that the epilogue loads by itself."""
-        return {}
-
-    def held(self) -> dict[str, HeldVector]:
-        """Those that a consumer has loaded for it."""
-        return {name: HeldVector(vector, self.s) for name, vector in self.vectors().items()}
-
-    def sums(self) -> tuple[str, ...]:
-        """The accumulators that the epilogue reads, in the order of its arguments."""
-        return tuple(self.registers()[_sum(c.name)] for c in self.program.region.contractions)
-
-    def all_registers(self) -> tuple[str, ...]:
-        """Every tile in registers that the loop carries."""
-        return tuple(self.registers().values())
+    def stored(self) -> list[str]:
+        """What a consumer stores with: addresses of row outputs, and descriptors where it starts the copies."""
+        boxes = () if self.stores_apart else self.outputs().values()
+        addresses = (name for row in self.row_outputs() for name in row.arguments)
+        return [*addresses, *(box.descriptor for box in boxes)]
 
     def extent_names(self) -> dict[Role, str]:
         """What the launcher calls the extents of the region's axes."""
@@ -333,29 +332,34 @@ class KernelPlan:
             row_role(s.swap): "row_extent",
             column_role(s.swap): "column_extent",
             Role.STREAM: "stream_extent",
+            Role.INNER: "inner_extent",
             Role.BATCH: "batches",
+            Role.GROUP: "groups",
         }
 
-    def moved(self) -> tuple[Box, ...]:
-        """The tensors that TMA brings for the loop."""
-        return tuple(ring.box for ring in self.rings())
+    def walk(self) -> tuple[str, ...]:
+        """The kernel's argument that says which tiles a block takes."""
+        return ("order_ptr",) if self.ranged and self.s.persistent else ()
+
+    def counts(self) -> tuple[str, ...]:
+        """The kernel's arguments that say how many tiles there are, and K-blocks in each."""
+        if self.ranged:
+            return (*(["groups"] if self.has(Role.GROUP) else []), "row_tiles")
+        batches = ("batches",) if self.has(Role.BATCH) else ()
+        return (*batches, "row_tiles", *(() if self.streams_rows else ("column_tiles", "k_iterations")))
 
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents, and what follows from them."""
-        counted = ("stream_extent",) if self.program.region.counts_stream else ()
-        return (*self.counts(), "row_extent", "column_extent", *counted)
-
-    def counts(self) -> tuple[str, ...]:
-        """Those that say how many tiles there are, and K-blocks in each."""
-        batches = ("batches",) if self.has_batch else ()
-        return (*batches, "row_tiles", "column_tiles", "k_iterations")
+        column = () if self.streams_rows else ("column_extent",)
+        counted = ("stream_extent",) if self.ranged or self.program.region.counts_stream else ()
+        return (*self.counts(), "row_extent", *column, *counted)
 
     def reads(self) -> tuple[TensorRead, ...]:
         """How the launcher reads the graph's inputs: one entry for each way that one is used."""
         region = self.program.region
         found = [self._read(box.name, box.view, box) for box in self.moved()]
         for source in region.sources:
-            if source in region.streamed_sources:
+            if source.view in region.streams:
                 continue
             name = self.names(f"read:{source.name}", source.view.tensor)
             found.append(self._read(name, source.view, self.inputs().get(source.name)))
@@ -394,4 +398,9 @@ class KernelPlan:
             found.append((row.pointer, f'"*{SIGNATURE[row.output.view.dtype]}"'))
             found.extend((name, '"i32"') for _, name in row.strides)
         found.extend((name, '"i32"') for name in self.sizes())
+        found.extend((name, '"*i32"') for name in self.walk())
         return tuple(dict.fromkeys(found))
+
+
+def _times(count: str, boxes: int) -> str:
+    return count if boxes == 1 else f"{count} * {boxes}"

@@ -14,8 +14,6 @@ from wsopt.emit.integers import (
     maximum,
     minimum,
 )
-from wsopt.emit.k_block_plan import KBlockPlan
-from wsopt.emit.kernel_plan import kernel_plan
 from wsopt.emit.launch_counts import counts, schedule_checks
 from wsopt.emit.plan import KernelPlan, TensorRead
 from wsopt.emit.recipe import (
@@ -47,7 +45,7 @@ _BOX_EXTENT = 256
 
 def launch_recipe(verified: VerifiedSchedule) -> Recipe:
     """All that a launch of the schedule's kernel needs, as expressions of its tensors."""
-    plan = kernel_plan(verified)
+    plan = KernelPlan(verified)
     reads = plan.reads()
     names = (*_axes(reads), *counts(plan))
     return Recipe(
@@ -64,7 +62,7 @@ def launch_recipe(verified: VerifiedSchedule) -> Recipe:
         ),
         arguments=_arguments(plan, reads),
         grid=Name(BLOCKS),
-        order=_order(plan) if isinstance(plan, KBlockPlan) and plan.walk() else None,
+        order=_order(plan) if plan.walk() else None,
     )
 
 
@@ -154,7 +152,7 @@ def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> tuple[Argumen
 
 
 def _table(plan: KernelPlan) -> tuple[str, ...]:
-    return plan.walk() if isinstance(plan, KBlockPlan) else ()
+    return plan.walk()
 
 
 def _by_address(
@@ -184,7 +182,7 @@ def _copied_box(box: Box) -> tuple[int, ...]:
 # --- the order of tiles ---------------------------------------------------------------------------------
 
 
-def _order(plan: KBlockPlan) -> DealtOrder:
+def _order(plan: KernelPlan) -> DealtOrder:
     bounds, k_blocks = narrowing(plan.program.bounds), ceil_divide(Name("stream_extent"), plan.s.depth)
     begin, end = k_blocks_between(
         bounds, Name(ROW), Name(LAST_ROW), 0, k_blocks, plan.s.depth, minimum, maximum

@@ -22,13 +22,8 @@ def helper(name: str) -> str:
     return f"round_{name}"
 
 
-def helpers(written: str) -> list[str]:
-    """The types whose functions a kernel's text calls."""
-    return [name for name in ROUNDINGS.values() if f"{helper(name)}(" in written]
-
-
 def rounding(item: Statement, operands: Sequence[Operand | Scalar], others: Iterable[BodyItem]) -> str | None:
-    """The call that rounds, if a statement rounds a tile of f32 and one of the `others` computes with the result."""
+    """The function that rounds, if a statement rounds a tile of f32 that one of the `others` computes with."""
     name = item.primitive.removeprefix("round_")
     if name not in ROUNDINGS.values() or len(item.spans) < 2:
         return None
@@ -36,4 +31,4 @@ def rounding(item: Statement, operands: Sequence[Operand | Scalar], others: Iter
     if not isinstance(operand, Operand) or operand.dtype is not DType.F32:
         return None
     read = any(item.name in arguments(other) for other in others if not isinstance(other, Contraction))
-    return f"{helper(name)}({operand.name})" if read else None
+    return helper(name) if read else None

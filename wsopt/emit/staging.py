@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.tensors import Box
-from wsopt.perf.stores import Buffer, Store, Stores, staging_buffers
+from wsopt.perf.stores import Buffer, Store, Stores, staging_buffers, tile_stores
 from wsopt.program.program import TileProgram
 from wsopt.program.staging import Kind, kind
 from wsopt.schedule.types import EpilogueBuffers
@@ -20,49 +21,30 @@ class Pool:
     count: int
 
 
-def staging_pools(
-    program: TileProgram, buffers: EpilogueBuffers, outputs: dict[str, Box]
-) -> dict[Kind, Pool]:
-    """Staging buffers by kind, without kinds that need none; `outputs` are the boxes by output."""
-    counts, found = staging_buffers(program, buffers), dict[Kind, Pool]()
-    for output in program.region.tile_outputs:
-        box, one = outputs[output.name], kind(output.view)
-        if counts[one] and one not in found:
-            same = sum(pool.box.view.dtype is box.view.dtype for pool in found.values())
-            name = f"{box.view.dtype.value}{f'_{same}' if same else ''}_staging"
-            found[one] = Pool(name, box, counts[one])
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class StagedOutput:
-    """How one output's tiles are staged: `buffer` is the epilogue's name for it, `waits` what each piece has to
+    """How one output's tiles are staged: `buffer` is what the text calls the buffer, `waits` what each piece has to
     wait for, None for nothing. `number` is a piece's store among the tile's, as the epilogue says it.
     """
 
     box: Box
+    buffer: str
     waits: tuple[int | None, ...]
-    number: str
-    by_store_warp: bool
-
-    @property
-    def buffer(self) -> str:
-        """The epilogue's name of the buffer."""
-        return f"{self.box.name}_buffer"
+    number: str = ""
 
     @property
     def pending(self) -> str:
         """How many stores may still be reading, as the epilogue says it; empty if no piece has to wait."""
         if set(self.waits) == {None}:
             return ""
-        return str(self.waits[0]) if len(set(self.waits)) == 1 else f"{self.box.name}_pending"
+        return f"{self.box.name}_pending" if self.differs else str(self.waits[0])
 
     @property
     def awaited(self) -> str:
         """The number of the store that a piece waits for, as the epilogue says it."""
-        if self.pending.isdigit():
-            return f"{self.number} - {int(self.pending) + 1}"
-        return f"{self.number} - 1 - {self.pending}"
+        if self.differs:
+            return f"{self.number} - 1 - {self.pending}"
+        return f"{self.number} - {(self.waits[0] or 0) + 1}"
 
     @property
     def differs(self) -> bool:
@@ -77,20 +59,22 @@ class StagedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Everything about the buffers of a tile's stores, by output; `barriers` are those that the consumer shares with
-    its store warp, if it has one.
-    """
+    """Everything about the buffers of a tile's stores, by output. `lent` are full inputs whose buffers serve, `pools`
+    those besides, by kind or by output."""
 
     plan: Stores
-    outputs: dict[str, StagedOutput]
-    inputs: dict[str, Box]
-    pools: dict[Kind, Pool]
-    barriers: tuple[str, ...]
+    outputs: Mapping[str, StagedOutput]
+    lent: Mapping[str, Box]
+    pools: Mapping[Kind | str, Pool]
 
     def parameters(self) -> list[str]:
         """What the epilogue is given of them."""
         buffers = [output.buffer for output in self.outputs.values()]
-        return buffers + [f"{o.pending}: gl.constexpr" for o in self.outputs.values() if o.differs]
+        return buffers + self.constants()
+
+    def constants(self) -> list[str]:
+        """Those of them that are known when the kernel is compiled."""
+        return [output.pending for output in self.outputs.values() if output.differs]
 
     def given(self, piece: int) -> dict[str, str]:
         """The arguments of one piece's call, by parameter."""
@@ -104,18 +88,53 @@ class Staging:
 
     def place(self, buffer: Buffer) -> str:
         """The buffer of a store, in the consumer's own names."""
-        owner = f"{self.inputs[buffer.source].name}_input" if buffer.source else self.pools[buffer.kind].name
+        owner = f"{self.lent[buffer.source].name}_input" if buffer.source else self.pools[buffer.kind].name
         return f"{owner}.index({buffer.number})"
 
 
-def staged_outputs(
-    stores: tuple[Store, ...], outputs: dict[str, Box], *, by_store_warp: bool
-) -> dict[str, StagedOutput]:
+def staging(
+    program: TileProgram, buffers: EpilogueBuffers, inputs: Mapping[str, Box], outputs: Mapping[str, Box]
+) -> Staging:
+    """How an epilogue stages its pieces; `inputs` and `outputs` are the boxes by source and by output."""
+    plan = tile_stores(program, buffers)
+    used = {store.buffer.source for store in plan.stores}
+    lent = {source: box for source, box in inputs.items() if source in used}
+    return Staging(plan, _staged(plan.stores, outputs), lent, _pools(program, buffers, outputs))
+
+
+def _pools(
+    program: TileProgram, buffers: EpilogueBuffers, outputs: Mapping[str, Box]
+) -> dict[Kind | str, Pool]:
+    """Staging buffers by kind, without kinds that need none."""
+    counts, found = staging_buffers(program, buffers), dict[Kind | str, Pool]()
+    for output in program.region.tile_outputs:
+        box, one = outputs[output.name], kind(output.view)
+        if counts[one] and one not in found:
+            same = sum(pool.box.view.dtype is box.view.dtype for pool in found.values())
+            name = f"{box.view.dtype.value}{f'_{same}' if same else ''}_staging"
+            found[one] = Pool(name, box, counts[one])
+    return found
+
+
+def _staged(stores: tuple[Store, ...], outputs: Mapping[str, Box]) -> dict[str, StagedOutput]:
     """How each output is staged, by name."""
     found = {}
     for place, (name, box) in enumerate(outputs.items()):
         waits = tuple(store.pending for store in stores if store.output == name)
         number = f"piece * {len(outputs)}" if len(outputs) > 1 else "piece"
         number += f" + {place}" if place else ""
-        found[name] = StagedOutput(box, waits, number, by_store_warp)
+        found[name] = StagedOutput(box, f"{box.name}_buffer", waits, number)
     return found
+
+
+def staged_by_tile(outputs: Mapping[str, Box], count: int) -> Staging:
+    """How tiles are staged that are iterations of the loop: each output in `count` buffers of its own, by turns."""
+    slot = "0" if count == 1 else f"step % {count}"
+    waits = (len(outputs) * count - 1,)
+    staged = {
+        name: StagedOutput(box, f"{box.name}_staging.index({slot})", waits) for name, box in outputs.items()
+    }
+    pools: dict[Kind | str, Pool] = {
+        name: Pool(f"{box.name}_staging", box, count) for name, box in outputs.items()
+    }
+    return Staging(Stores((), None), staged, {}, pools)

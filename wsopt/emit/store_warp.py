@@ -9,9 +9,9 @@ the store warp does if somebody waits for it. A tile completes one phase of each
 from __future__ import annotations
 
 from wsopt.emit import text
+from wsopt.emit.consumer import place_lines
 from wsopt.emit.instructions import Instruction, Signal, StoreWait, TmaStore, WaitPhase
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.product_body import place_lines
 from wsopt.emit.tensors import coordinates
 from wsopt.perf.stores import Store
 
@@ -19,12 +19,11 @@ from wsopt.perf.stores import Store
 def parameters(plan: KernelPlan) -> list[str]:
     """What the store warp is given: the buffers that stores are staged in, the barriers, the descriptors."""
     staged = plan.staged()
-    lent = {store.buffer.source for store in staged.plan.stores}
-    buffers = [f"{box.name}_input" for source, box in plan.inputs().items() if source in lent]
-    buffers += [pool.name for pool in plan.pools()]
+    buffers = [f"{box.name}_input" for box in staged.lent.values()]
+    buffers += [pool.name for pool in staged.pools.values()]
     stores = [box.descriptor for box in plan.outputs().values()]
     counts = [name for name in plan.counts() if name != "k_iterations"]
-    return [*buffers, *staged.barriers, *stores, *counts, "index: gl.constexpr"]
+    return [*buffers, "staged", "freed", *stores, *counts, "index: gl.constexpr"]
 
 
 def body(plan: KernelPlan) -> str:
@@ -49,29 +48,10 @@ def leaves_stores(plan: KernelPlan) -> bool:
 def _start(plan: KernelPlan, store: Store) -> TmaStore:
     """The copy of a store's buffer to its place in the output."""
     box = plan.outputs()[store.output]
-    column = f"column + {store.piece} * PIECE_COLUMNS" if store.piece else "column"
-    place = coordinates(box.view, plan.place("row", column))
+    place = coordinates(box, plan.place("row", plan.column(store.piece)))
     return TmaStore(box.descriptor, place, plan.staged().place(store.buffer))
 
 
 def _free(number: int, pending: int) -> list[Instruction]:
     """A store has read its buffer: at most `pending` have begun after it."""
     return [StoreWait(str(pending)), Signal(f"freed.index({number})")]
-
-
-def allocations(plan: KernelPlan, consumer: int) -> list[str]:
-    """The barriers of one consumer's stores."""
-    return [text.barrier(f"{name}_{consumer}", "STORES") for name in plan.staged().barriers]
-
-
-def barriers(plan: KernelPlan) -> list[tuple[str, list[tuple[str, int]]]]:
-    """How many barriers of which names, with the arrivals that complete a phase."""
-    consumers, barriers = range(plan.s.consumers), plan.staged().barriers
-    found = [(f"{name}_{consumer}", 1) for consumer in consumers for name in barriers]
-    return [("STORES", found)] if found else []
-
-
-def constants(plan: KernelPlan) -> list[tuple[str, str, str]]:
-    """The constants that the barriers are written with."""
-    staged = plan.staged()
-    return [("STORES", str(len(staged.plan.stores)), "of one consumer's tile")] if staged.barriers else []

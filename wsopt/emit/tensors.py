@@ -45,18 +45,26 @@ def zero(dtype: DType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A tensor moved by TMA: its descriptor, the box of one copy, and how the box lies in shared memory.
+    """A tensor moved by TMA: the box of one copy, and how it lies in shared memory.
 
     With `fold` the tensor's last dimension is seen in parts of so many elements, as two dimensions.
     """
 
     name: str
-    descriptor: str
-    layout: str
     view: View
     shape: tuple[int, ...]
     swizzle: int
     fold: int = 0
+
+    @property
+    def descriptor(self) -> str:
+        """The kernel's argument for its tensor."""
+        return f"{self.name}_desc"
+
+    @property
+    def layout(self) -> str:
+        """The constant that says how a box lies in shared memory."""
+        return f"{self.name}_LAYOUT"
 
     @property
     def rank(self) -> int:
@@ -88,19 +96,27 @@ class Box:
 
     @property
     def flat(self) -> tuple[int, ...]:
-        """The box without its batch dimensions."""
-        return tuple(
-            extent for role, extent in zip(self.view.roles, self.shape, strict=True) if role not in OUTER
-        )
+        """The box as a matrix or vector: without its batch dimensions, with a folded one whole."""
+        inner = (self.shape[-2] * self.shape[-1],) if self.fold else self.shape[-1:]
+        whole = (*self.shape[: len(self.view.roles) - 1], *inner)
+        return tuple(extent for role, extent in zip(self.view.roles, whole, strict=True) if role not in OUTER)
 
 
-def make_box(name: str, layout: str, view: View, extents: dict[Role, int]) -> Box:
+def make_box(name: str, view: View, extents: dict[Role, int]) -> Box:
     """The box of a view that takes `extents` elements along its axes, one along batch and group."""
     shape = tuple(1 if role in OUTER else extents[role] for role in view.roles)
     inner = shape[-1] * view.dtype.bits // 8
     few = math.prod(shape[:-1]) < _SWIZZLED_ROWS
     swizzle = 0 if few else next((size for size in _SWIZZLES if inner % size == 0), 0)
-    return Box(name, f"{name}_desc", layout, view, shape, swizzle)
+    return Box(name, view, shape, swizzle)
+
+
+def row_box(name: str, view: View, rows: int, columns: int, most: int) -> Box:
+    """The box of `rows` whole rows, not swizzled. Where it can be one copy, rows are folded into parts of `most`."""
+    outer = tuple(1 if role in OUTER else rows for role in view.roles[:-1])
+    fold = most if columns > most and view.extents[-1] % most == 0 else 0
+    inner = (columns // fold, fold) if fold else (columns,)
+    return Box(name, view, (*outer, *inner), 0, fold)
 
 
 def tile_view(buffer: str, box: Box, first: Role) -> str:
@@ -111,6 +127,6 @@ def tile_view(buffer: str, box: Box, first: Role) -> str:
     return buffer if roles[0] is first or len(roles) == 1 else f"{buffer}.permute((1, 0))"
 
 
-def coordinates(view: View, place: dict[Role, str]) -> tuple[str, ...]:
+def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
     """The coordinates of a box: for each dimension the expression of its axis."""
-    return tuple(place[role] for role in view.roles)
+    return (*(place[role] for role in box.view.roles), *(("0",) if box.fold else ()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,8 +11,6 @@ import jinja2
 
 from wsopt.emit.instructions import Instruction
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.tensors import Box
-from wsopt.schedule.types import PartitionRole
 
 
 def _template_folder() -> Path:
@@ -67,33 +65,13 @@ def piece_name(plan: KernelPlan, name: str, low: int, high: int) -> str:
     return f"{name}_{low}" if high - low == 1 else f"{name}_{low}_to_{high - 1}"
 
 
-def allocate(name: str, dtype: str, count: str, box: Box) -> str:
-    """The allocation of so many boxes."""
-    shape = ", ".join([count, *map(str, box.shape)])
-    return f"{name} = gl.allocate_shared_memory({dtype}, [{shape}], {box.layout})"
+def macro(name: str) -> str:
+    """The lines of a macro that needs nothing."""
+    return str(getattr(environment().get_template("instructions.jinja").module, name)())
 
 
-def barrier(name: str, count: str) -> str:
-    """The allocation of so many barriers."""
-    return f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], mbarrier.MBarrierLayout())"
-
-
-def partitions(
-    plan: KernelPlan, loader: list[str], consumer: list[str], own: set[str], store_warp: Sequence[str] = ()
-) -> list[tuple[str, list[str]]]:
-    """Each partition with its arguments: a consumer has buffers of its `own`, which its store warp sees too. Both
-    have their number for the last parameter.
-    """
-    parameters = {
-        PartitionRole.CONSUMER: consumer,
-        PartitionRole.LOADER: loader,
-        PartitionRole.STORE_WARP: store_warp,
-    }
-    found = []
-    for partition in plan.verified.schedule.partitions:
-        names = list(parameters[partition.role])
-        if partition.role is not PartitionRole.LOADER:
-            names = [f"{name}_{partition.index}" if name in own else name for name in names[:-1]]
-            names.append(str(partition.index))
-        found.append((partition.role.value, names))
-    return found
+def of_slot(slot: str, per_slot: int, box: str) -> str:
+    """Which box of a ring's tensor is meant, where a slot has several."""
+    if per_slot == 1:
+        return slot
+    return f"({slot}) * {per_slot}" + ("" if box == "0" else f" + {box}")

@@ -1,4 +1,4 @@
-"""A kernel compiled for export: its machine code, and what a launch has to know of it."""
+"""A kernel compiled for export: its machine code, and the facts that a launch needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CubinParameter:
 
 @dataclass(frozen=True, slots=True)
 class MapFacts:
-    """What the compiled kernel expects of a tensor map: the box of one copy, outermost dimension first, the
+    """Tensor map that the compiled kernel expects: the box of one copy, outermost dimension first, the
     swizzle in bytes, and the element type as the driver numbers it (CUtensorMapDataType).
     """
 

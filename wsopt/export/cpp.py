@@ -1,4 +1,4 @@
-"""The C++ launcher of one kernel: what its templates are filled with, from the recipe and the compiled kernel."""
+"""The C++ launcher of one kernel: values for its templates, from the recipe and the compiled kernel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CppWriter:
     fields: Mapping[str, str]
 
     def context(self) -> dict[str, Any]:
-        """What the templates ask for."""
+        """Values for the templates, by name."""
         recipe, binary = self.recipe, self.binary
         inputs, outputs = ([self._tensor(one) for one in part] for part in (recipe.inputs, recipe.outputs))
         return {

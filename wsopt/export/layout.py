@@ -27,7 +27,7 @@ ELEMENT_TYPES = {
 
 
 class Content(StrEnum):
-    """What a parameter holds."""
+    """Content of a kernel parameter."""
 
     TENSOR_MAP = "tensor_map"
     EXTENT = "extent"
@@ -40,7 +40,7 @@ class Content(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of the kernel: what of which argument it holds, its place and size in bytes.
+    """One parameter of the kernel: the part of an argument that it holds, its place and size in bytes.
 
     `value` is the integer that is passed; of tensor maps, pointers, the order and scratch there is none. `dim` is an
     extent's or a stride's dimension.

@@ -24,7 +24,7 @@ MAX_RANK = 8
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The files of an export by name, and what there is to tell of it."""
+    """The files of an export by name, and its facts for people."""
 
     files: dict[str, str | bytes]
     summary: dict[str, Any]

@@ -1,1 +1,1 @@
-"""From a graph to a region: axes, values, rewrites, and what of a graph one kernel takes."""
+"""From a graph to a region: axes, values, rewrites, and refusals with remedies."""

@@ -23,7 +23,7 @@ class _Affine:
 
     @property
     def fixed(self) -> bool:
-        """Whether it is a number alone."""
+        """Whether neither index is in the expression."""
         return self.row == 0 and self.stream == 0
 
     def times(self, k: int) -> _Affine:
@@ -85,7 +85,7 @@ def _at_most(pool: Pool, low: Term, high: Term, slack: int) -> tuple[Bound, ...]
 
 
 def bounds_of(pool: Pool, condition: Term) -> tuple[Bound, ...] | None:
-    """The bounds that a comparison is, all of which have to hold; None if it is none of indices.
+    """Bounds that are equal to a comparison when all hold; None for a comparison of other values than indices.
 
     Only bounds whose coefficients are -1, 0 and 1 are given: those that K-blocks are split by.
     """
@@ -111,7 +111,7 @@ def bounds_of(pool: Pool, condition: Term) -> tuple[Bound, ...] | None:
 
 
 def conjuncts(pool: Pool, condition: Term) -> tuple[Term, ...]:
-    """The conditions that hold together where this one does."""
+    """The conjuncts of a condition."""
     args = pool.match(condition, "logical_and")
     return (condition,) if args is None else tuple(c for a in args for c in conjuncts(pool, a))
 

@@ -1,4 +1,4 @@
-"""Identities that every value of a loop is brought through when it is made.
+"""Algebraic identities, applied to every value of a loop when it is made.
 
 They gather positive numbers and what is constant along the stream on the outside (of masks, of maxima), put
 -inf into the second branch of a choice, and turn exp into exp2 of one multiplication, so that a softmax costs
@@ -21,7 +21,7 @@ Rule = Callable[[Pool, tuple[Term, ...], DType, str], Term | None]
 
 
 def is_number(term: Term, number: float | None = None) -> bool:
-    """Whether a term is a number, or this one."""
+    """Whether a term is a number; with a second argument, whether it is that number."""
     return not isinstance(term, str) and (number is None or term == number)
 
 
@@ -97,7 +97,7 @@ class Offset:
     off: Term
 
     def on(self, pool: Pool, base: Term, node: str) -> Term:
-        """The same offset on another base."""
+        """This offset added to another base."""
         return pool.make(self.sign, (base, self.off), DType.F32, node)
 
 
@@ -121,7 +121,7 @@ def _finite_offset(pool: Pool, term: Term) -> Offset | None:
 
 
 def _mul(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
-    """What is constant along the stream last, numbers outermost; into an offset, which is cheaper apart."""
+    """Normal form of a product: factors constant along the stream last, numbers merged, distributed over offsets."""
     x, k = args
     if is_number(x) or (isinstance(k, str) and pool.streams(k) and not pool.streams(x)):
         return pool.make("mul", (k, x), dtype, node)
@@ -267,7 +267,7 @@ def _folded(primitive: str, args: tuple[Term, ...], dtype: DType) -> Term | None
 
 
 def simplify(pool: Pool, primitive: str, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
-    """What a primitive on these operands is equal to, made anew; None if nothing is simpler."""
+    """A simpler value that is equal to a primitive on these operands, newly made; None if there is none."""
     folded = _folded(primitive, args, dtype)
     if folded is not None:
         return folded
@@ -278,7 +278,7 @@ def simplify(pool: Pool, primitive: str, args: tuple[Term, ...], dtype: DType, n
 def simplify_short(
     pool: Pool, primitive: str, args: tuple[Term, ...], dtype: DType, node: str
 ) -> Term | None:
-    """The same where indices along the axes are below `SHORT`.
+    """`simplify` for graphs whose indices along the axes are below `SHORT`.
 
     Then a sum of indices may be taken apart before it is scaled, as ALiBi's slope times a distance is: its
     parts are so small that their roundings in f32 (2**-10 at a slope of one) are below those of bf16.

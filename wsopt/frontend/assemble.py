@@ -24,14 +24,14 @@ _PER_ROW = frozenset({Role.ROW})
 
 @dataclass(slots=True)
 class _Names:
-    """Names of values: a node's, numbered; a value that the loop and the epilogue compute has two."""
+    """Names of values: the node's with a number; a value that both loop and epilogue compute has two names."""
 
     flow: Flow
     counts: Counter[str] = field(default_factory=Counter)
     known: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str) -> str:
-        """A new name for a value: of a product its node's, of a source its use."""
+        """A new name for a value: a product has its node's, a source its use's."""
         value = self.flow.pool[name]
         if value.primitive in ("product", "contract", "source"):
             self.known[name] = value.label[0]
@@ -48,7 +48,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The region's tensors as they lie: views by use and by output, axes that are left, and extents."""
+    """Memory layout of the region's tensors: views by use and by output, axes after merging, and their extents."""
 
     views: dict[str, View]
     roles: dict[Dim, Role]
@@ -56,7 +56,7 @@ class _Layout:
 
 
 def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
-    """Where an output is stored. Raises LoweringError for what is no tile and no row of the block."""
+    """View of an output. Raises LoweringError for an output that is neither a tile nor one value a row."""
     kind = chain.axes.graph.type_of(name)
     if kind.dtype not in OUTPUTS:
         raise LoweringError(f"output {name} is {kind.dtype.value}; add a cast to a floating-point type")
@@ -79,13 +79,13 @@ def _output_view(chain: Chain, name: str, value: Term, flow: Flow) -> RawView:
 
 
 def _output_views(chain: Chain, flow: Flow) -> dict[str, RawView]:
-    """Where the outputs are stored, under keys that no use of an input has."""
+    """Views of the outputs, under keys that no use of an input has."""
     pairs = zip(chain.axes.graph.outputs, flow.outputs, strict=True)
     return {f"out:{name}": _output_view(chain, name, value, flow) for name, value in pairs}
 
 
 def _layout(chain: Chain, flow: Flow, outputs: dict[str, RawView], live: frozenset[str]) -> _Layout:
-    """Views of what live values read; axes along which one of them counts are not merged."""
+    """Views of the tensors that live values read; axes along which an index is used are not merged."""
     uses = _uses(flow, live)
     raws = {**{use: raw for use, raw in chain.raw.items() if use in uses}, **outputs}
     axes = chain.axes
@@ -120,7 +120,7 @@ def _shape(
 
 
 def _share(chain: Chain, atom: Dim, known: list[tuple[tuple[str, int], tuple[Dim, ...]]]) -> Share | int:
-    """The extent of an axis: of a dimension that begins with it what the others leave, else as it is."""
+    """Run-time extent of an axis: for a dimension's outermost axis, the dimension's over its inner axes'."""
     for (tensor, dim), atoms in sorted(known, key=lambda one: len(one[1])):
         if atoms[:1] == (atom,):
             return Share(tensor, dim, math.prod(chain.axes.extents[a] for a in atoms[1:]))
@@ -207,7 +207,7 @@ def _sources(assembly: _Assembly, live: list[str]) -> tuple[Source, ...]:
 
 
 def _body(assembly: _Assembly, live: list[str]) -> tuple[Statement | Reduction | Contraction, ...]:
-    """What the loop computes: its sums and maxima, and all that these read."""
+    """The loop's body: its sums and maxima, and every value that they read."""
     pool = assembly.flow.pool
     wanted = reachable(pool, [name for name in live if pool[name].primitive in SINKS])
     body = []
@@ -220,7 +220,7 @@ def _body(assembly: _Assembly, live: list[str]) -> tuple[Statement | Reduction |
 
 
 def _epilogue(assembly: _Assembly, live: list[str]) -> tuple[Statement, ...]:
-    """What is computed from the loop's results; values of the loop that it needs are computed again."""
+    """The epilogue's statements on the loop's results; values of the loop that they need are computed again."""
     pool = assembly.flow.pool
     wanted = reachable(pool, assembly.flow.outputs, through_sinks=False)
     found = [

@@ -1,4 +1,4 @@
-"""Which dimensions of a graph's tensors are the same axis, and what role each axis has in a kernel.
+"""Unification of the graph's dimensions into axes, and the role of each axis in a kernel.
 
 Every use of a graph input is a tensor of its own here, so that `x @ x.T` has two row axes and not one.
 Dimensions are unified through operations with union-find; matmuls then say which axes are rows, columns,

@@ -1,4 +1,4 @@
-"""Graphs in which a product feeds a product: what stands between and after them as values.
+"""Graphs in which a product feeds a product: the operations between and after them, as values.
 
 Nothing is rewritten here: a maximum is still of the whole axis, and a sum is divided by where the graph says
 so.
@@ -160,7 +160,7 @@ def _reduction(chain: Chain, node: Node) -> Term:
 
 
 def _extent(pool: Pool, node: Node, extent: int) -> Term:
-    """The elements of the reduced axis: a kernel knows how long whole rows are, and learns a streamed axis."""
+    """Length of the reduced axis: a number for whole rows, which a kernel knows; an extent for a streamed axis."""
     if pool.along is not Role.STREAM:
         return float(extent)
     whole = pool.make("extent_stream", (), DType.I32, node.name, spans=frozenset())
@@ -168,7 +168,7 @@ def _extent(pool: Pool, node: Node, extent: int) -> Term:
 
 
 def _over_extent(chain: Chain, node: Node, total: Term, extent: int) -> Term:
-    """A sum over the number of its elements."""
+    """The mean: a sum divided by the number of its elements."""
     length = _extent(chain.pool, node, extent)
     if isinstance(length, str):
         return chain.pool.make("div", (total, length), DType.F32, node.name)
@@ -247,7 +247,7 @@ def _visit(chain: Chain, node: Node) -> Term:
 
 
 def read_chain(graph: Graph) -> Chain:
-    """A graph with a chain of products as values. Raises LoweringError for what has no place in a loop."""
+    """A graph with a chain of products as values. Raises LoweringError for nodes that have no place in a loop."""
     axes = chain_axes(graph)
     return read_values(axes, chained_products(graph), Role.STREAM)
 

@@ -1,4 +1,4 @@
-"""Regions of products of an operand whose rows are scaled by what their own elements come down to.
+"""Regions of products whose left operand has its rows scaled by a reduction of the same rows, such as an RMS norm.
 
 A factor of a row commutes with the contraction: x r @ w is (x @ w) r, also where x r was rounded for the tensor
 core (GRAPH.md, 'What a compiler may change'). So the operand is the tensor as it lies in memory, the row's
@@ -63,7 +63,7 @@ def scaled_axes(graph: Graph) -> LoopAxes:
 
 
 def _join_bound(axes: LoopAxes) -> None:
-    """What is reduced along an axis of its own is bound by the reduction, and may count as the stream."""
+    """Unify axes that only a reduction sees with the streamed axis."""
     stream = next(axis for axis, role in axes.roles.items() if role is Role.STREAM)
     for node in axes.live:
         if node.op.startswith("reduce_"):
@@ -78,7 +78,7 @@ def _join_bound(axes: LoopAxes) -> None:
 
 @dataclass(slots=True)
 class _Operands(Rewriter):
-    """Makes every product one of a tensor as it lies in memory. `chain` knows the tensors."""
+    """Rewrites every product as one of a tensor as it lies in memory, with its factors after it."""
 
     chain: Chain = field(kw_only=True)
 
@@ -120,7 +120,7 @@ class _Operands(Rewriter):
         return f"node {node.name}: operand 0 of the matmul is computed by {producer.op} node {producer.name}; {why}"
 
     def _varying(self, term: Term) -> str:
-        """The tensor that an operand is multiplied by along the contracted axis, if that is what stands there."""
+        """The tensor that multiplies an operand along the contracted axis, for a refusal; empty if there is none."""
         args = self.pool.match(term, "mul") if isinstance(term, str) else None
         for other in args or ():
             value = self.pool[other] if isinstance(other, str) else None

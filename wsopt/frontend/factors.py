@@ -24,7 +24,7 @@ class Split:
 
     @property
     def whole(self) -> bool:
-        """Whether there is nothing to move."""
+        """Whether no factor is constant along the stream."""
         return not self.over and not self.under
 
 
@@ -87,7 +87,7 @@ class _FactorMover(Rewriter):
         return Split(rest, first.over + second.over, first.under + second.under)
 
     def _rounded(self, value: Value) -> Split:
-        """Past a rounding. Where the type's range is short only what waits for the loop's end moves."""
+        """Factors of a rounded value. Through a type of short range only factors known at the loop's end move."""
         split = self._split(value.args[0])
 
         def stays(k: Term) -> bool:
@@ -120,5 +120,5 @@ class _FactorMover(Rewriter):
 
 
 def move_factors(flow: Flow) -> Flow:
-    """The same outputs, with every factor that is constant along the stream past the sums over it."""
+    """An equal flow in which every factor that is constant along the stream stands after the sums over it."""
     return _FactorMover(flow).run()

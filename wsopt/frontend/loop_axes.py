@@ -24,7 +24,7 @@ from wsopt.tensors.views import Role
 
 
 def is_view(node: Node) -> bool:
-    """Whether a node only names the elements of its operand anew."""
+    """Whether a node is a view of its operand: a reshape or a transpose."""
     return node.op in ("reshape", "transpose")
 
 
@@ -72,7 +72,7 @@ class LoopAxes:
         return f"{node.name}:{operand}" if f"{node.name}:{operand}" in self.paths else name
 
     def title(self, use: str) -> str:
-        """What an operand is called in the graph."""
+        """The graph's name of an operand."""
         return self.paths[use][0] if use in self.paths else use
 
     def atoms(self, use: str, dim: int) -> tuple[Dim, ...]:

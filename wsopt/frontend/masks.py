@@ -1,4 +1,4 @@
-"""Affine predicates of the loop: which elements count at all, and what is computed where all of them do.
+"""Masks by index conditions: the elements that count at all, and the values where all elements count.
 
 A condition is a conjunction of comparisons of indices. Where every sum and maximum of the loop ignores what
 one of them excludes, it is a bound of the loop: K-blocks outside are skipped, and K-blocks inside need no mask.
@@ -71,7 +71,7 @@ def _scores(flow: Flow) -> frozenset[str]:
 
 
 def replace_huge_numbers(flow: Flow, rows: int, stream: int) -> Flow:
-    """The same outputs with -inf for huge negative scores, if that is the same.
+    """An equal flow with -inf in place of huge negative scores, where the two are equal.
 
     It is not in a row of nothing but such scores, whose softmax is even; so every row has to have an element
     that all conditions leave in.
@@ -166,7 +166,7 @@ def loop_bounds(flow: Flow) -> tuple[Bound, ...]:
 
 @dataclass(slots=True)
 class _MaskSplitter(Rewriter):
-    """Cuts every choice into one by the loop's bounds and one by what is left of its condition."""
+    """Cuts every choice into one by the loop's bounds and one by the rest of its condition."""
 
     bounds: Bounds = frozenset()
     unmasked: dict[str, Term] = field(default_factory=dict)
@@ -198,6 +198,6 @@ class _MaskSplitter(Rewriter):
 
 
 def split_masks(flow: Flow, bounds: Iterable[Bound]) -> tuple[Flow, dict[str, Term]]:
-    """The same outputs, and for each choice by the loop's bounds what it is where they hold."""
+    """An equal flow, and the value of each choice by the loop's bounds where those bounds hold."""
     splitter = _MaskSplitter(flow, bounds=frozenset(bounds))
     return splitter.run(), splitter.unmasked

@@ -49,7 +49,7 @@ def _kept(bounds: tuple[Bound, ...], rows: int, stream: int) -> Kept:
 
 
 def kept(region: Region) -> Kept:
-    """What the loop's bounds leave of a region's rows and streamed axis; all of it where it has none."""
+    """Counts of rows, streamed elements and pairs of both that the loop's bounds let through; all without bounds."""
     rows, stream = region.extent(Role.ROW), region.extent(Role.STREAM)
     if not region.bounds:
         return Kept(rows * stream, rows, stream)
@@ -65,7 +65,7 @@ def needed_flops(region: Region) -> int:
 
 
 def needed_bytes(region: Region) -> int:
-    """Bytes that any kernel for the region moves: every tensor once, less what no element that counts reads."""
+    """Bytes that any kernel for the region moves: every tensor once, without parts that no counted element reads."""
     if not region.bounds:
         return region.compulsory_bytes
     products = (*region.operands, *region.stationary_operands)

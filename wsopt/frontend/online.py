@@ -35,7 +35,7 @@ class _Refusal:
 
 
 def running_maximum(pool: Pool, term: Term) -> str | None:
-    """The maximum that a row term is: times positive numbers, plus terms that no loop computes."""
+    """The running maximum in a row term, which may be scaled by positive numbers and shifted by row constants."""
     while isinstance(term, str):
         value = pool[term]
         match value.primitive, value.args:
@@ -120,7 +120,7 @@ class _Onliner(Rewriter):
         return found
 
     def _common(self, value: Value, branches: list[Term]) -> Shifts | _Refusal:
-        """Terms of one sum have to shift together; zeros shift with anything."""
+        """The common running maxima of the terms of one sum; zeros agree with any."""
         found = {self._known(branch) for branch in branches if not is_number(branch, 0)}
         return found.pop() if len(found) == 1 else self._refusal(value)
 
@@ -165,7 +165,7 @@ class _Onliner(Rewriter):
     # --- rescale factor --------------------------------------------------------------------------------------
 
     def _rescale(self, value: Value) -> Term | None:
-        """What sums so far are multiplied by when a K-block comes; None where nothing shifts."""
+        """The rescale factor of the sums so far when a K-block is added; None where no running maximum is in them."""
         found = self._of(value.args[0])
         if isinstance(found, _Refusal):
             raise LoweringError(
@@ -195,7 +195,7 @@ class _Onliner(Rewriter):
         return self._make("where", value, nothing, math.nan, new)
 
     def _is_unsafe(self, term: Term) -> bool:
-        """Whether a running term may be -inf, as a masked row's maximum is, and the graph puts no number there."""
+        """Whether a running term may be -inf, as the maximum of a masked row, without a choice that replaces it."""
         if not isinstance(term, str) or not self.flow.pool.needs(term):
             return False
         value = self.flow.pool[term]
@@ -234,7 +234,7 @@ class _Onliner(Rewriter):
 
 
 def make_online(flow: Flow) -> Flow:
-    """The same outputs with sums that need one pass: each `contract` and `reduce_sum` with its rescale factor, if
+    """An equal flow whose sums need one pass: each `contract` and `reduce_sum` with its rescale factor, if
     any.
 
     Raises LoweringError where a value of the loop depends on a reduction that only the whole axis gives.

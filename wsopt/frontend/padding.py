@@ -1,4 +1,4 @@
-"""What K-blocks hold beyond the end of the streamed axis, and choices where it would count.
+"""Elements that K-blocks hold beyond the end of the streamed axis: where they would count, a choice leaves them out.
 
 TMA fills a box beyond a tensor's end with zeros. Zeros add nothing to a product of loaded rows, but a score
 of zero takes part in a maximum, and its exponential in a sum.
@@ -82,7 +82,7 @@ class _Padder(Rewriter):
     # --- what stands there --------------------------------------------------------------------------
 
     def state(self, term: Term) -> State:
-        """What a value is beyond the end."""
+        """The state of a value beyond the end: a number, or whether it is finite."""
         if not isinstance(term, str):
             return float(term) if not isinstance(term, bool) else _FINITE
         for name in sorted(reachable(self.pool, [term], through_sinks=False), key=lambda n: int(n[1:])):
@@ -138,7 +138,7 @@ def _number(state: State) -> float:
 def pad_stream(
     flow: Flow, extent: int, unmasked: dict[str, Term]
 ) -> tuple[Flow, tuple[Bound, ...], dict[str, Term]]:
-    """The same outputs where K-blocks reach beyond the end of the streamed axis, with the bound that brings.
+    """An equal flow for K-blocks that reach beyond the end of the streamed axis, with the bound that this adds.
 
     `unmasked` is from `split_masks`; the pairs of the choices by the end are added to it.
     """
@@ -154,5 +154,5 @@ def pad_stream(
 
 
 def pad_rows(flow: Flow) -> Flow:
-    """The same outputs where a tile's rows reach beyond the end of the axis that is reduced."""
+    """An equal flow for tiles whose rows reach beyond the end of the reduced axis."""
     return _Padder(flow).run()

@@ -223,7 +223,7 @@ def _check_products(builder: _Builder) -> None:
 
 
 def _apart(builder: _Builder, names: str, what: str) -> str:
-    """Why products cannot be one kernel; products of one tensor with several weights could be one product."""
+    """Reason why products cannot be one kernel, with the remedy where they share a tensor."""
     left = {builder.raw[left].tensor for _, left, _, _ in builder.products}
     right = {builder.raw[right].tensor for _, _, right, _ in builder.products}
     if len(left) == 1 < len(right):
@@ -241,7 +241,7 @@ def _node(builder: _Builder, name: str) -> Node:
 
 
 def products_region(graph: Graph) -> Region:
-    """The region that a whole graph makes.
+    """The region of a graph of products over one streamed axis.
 
     Raises LoweringError, naming node, axis and reason, for a graph that is not products over one streamed
     axis with an elementwise tree after them.

@@ -1,4 +1,4 @@
-"""A region as plain data for JSON, so that what a kernel's loop computes can be read where wsopt is not whole."""
+"""A region as plain data for JSON, to be read where only a part of wsopt is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a graph to a region. What cannot be lowered is named: node, axis, reason."""
+"""From a graph to a region, by the kind of its reductions and products. A refusal names node, axis and reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wsopt.tensors.views import Role
 
 
 def find_region(graph: Graph) -> Region:
-    """The region that a whole graph makes; what no output needs is left out.
+    """The region of a graph, without nodes that no output needs. Raises LoweringError.
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,

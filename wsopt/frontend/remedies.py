@@ -1,4 +1,4 @@
-"""What a person can do about a graph that is not lowered: one sentence each, and a test follows each of them."""
+"""Remedies for graphs that are not lowered, one sentence each; a test follows each of them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ OWN_GRAPH = "give each a graph of its own"
 
 
 def operand_type(allowed: Iterable[DType]) -> str:
-    """For an operand of a matmul of a type that no tensor instruction takes."""
+    """Remedy for an operand of a matmul of a type that no tensor instruction takes."""
     names = ", ".join(dtype.value for dtype in allowed)
     return f"declare inputs as one of {names}, and cast them before the call"
 
 
 def source_type(allowed: Iterable[DType]) -> str:
-    """For an input of a type that elementwise operations do not read, a mask above all."""
+    """Remedy for an input of a type that elementwise operations do not read, such as a bool mask."""
     names = ", ".join(dtype.value for dtype in allowed)
     return f"declare it as one of {names}, and compare it with 0 where it is a condition"
 
 
 def computed_operand(graph: Graph, name: str) -> str:
-    """For an operand of a matmul, the result of node `name`, that would have to be an input."""
+    """Remedy for an operand of a matmul that node `name` computes and that would have to be an input."""
     node = graph.producer(name)
     assert node is not None, "an input is no computed operand"
     source = next((tensor for tensor in node.tensors if graph.input(tensor) is not None), None)
@@ -37,26 +37,26 @@ def computed_operand(graph: Graph, name: str) -> str:
 
 
 def computed_before(names: Sequence[str]) -> str:
-    """For nodes that one kernel cannot compute beside the others."""
+    """Remedy for nodes that one kernel cannot compute beside the others."""
     what = "it an input" if len(names) == 1 else "them inputs"
     return f"compute {' and '.join(names)} before, and make {what}"
 
 
 def view_of_result(op: str) -> str:
-    """For a reshape or transpose of what was computed."""
+    """Remedy for a reshape or transpose of a computed tensor."""
     return f"leave it out, and {op} the result after the call, which moves nothing"
 
 
 def input_pitch(multiple: int) -> str:
-    """For an input whose rows do not begin where TMA can: their distance has to be a multiple of so many elements."""
+    """Remedy for the row pitch of an input, which has to be a multiple of so many elements for TMA."""
     return f"pad its rows in memory to a multiple of {multiple} elements, and declare the strides that it has then"
 
 
 def output_pitch(multiple: int) -> str:
-    """The same for an output, which is dense."""
+    """Remedy for the row pitch of an output, which is dense."""
     return f"make its last extent a multiple of {multiple}: pad what it is computed from, and cut the result"
 
 
 def reduced_pitch(multiple: int) -> str:
-    """The same for an output of rows that are reduced, which padding would change."""
+    """Remedy for the row pitch of an output whose rows are reduced, which padding would change."""
     return f"rows of a multiple of {multiple} elements can be stored"

@@ -32,7 +32,7 @@ def _follows_product(graph: Graph, live: tuple[Node, ...]) -> frozenset[str]:
 
 
 def chained_products(graph: Graph) -> tuple[str, ...]:
-    """The matmuls of an input with what other matmuls feed: those that a loop with values sums up."""
+    """Matmuls with an operand that other matmuls feed: the loop sums them up."""
     live = live_nodes(graph)
     follows = _follows_product(graph, live)
     return tuple(
@@ -71,7 +71,7 @@ def _set_role(axes: LoopAxes, node: Node, use: str, dim: int, atom: Dim, role: R
 
 
 def assign_batches(axes: LoopAxes, node: Node) -> None:
-    """Make batches of what stands before a product's rows and columns."""
+    """Make batches of the axes before a product's rows and columns."""
     for dim in range(node.type.rank - 2):
         for atom in axes.atoms(node.name, dim):
             if axes.extents[atom] > 1:
@@ -130,7 +130,7 @@ def _check_operand(axes: LoopAxes, node: Node, operand: int, *, last: bool) -> N
 
 
 def _check_depth(axes: LoopAxes, last: tuple[str, ...]) -> None:
-    """Refuse a product of what a loop has summed up: it would need the loop's result."""
+    """Refuse a product of a sum over the streamed axis: it would need the loop's result."""
     behind: dict[str, str] = {}
     for node in axes.live:
         found = next((behind[name] for name in node.tensors if name in behind), None)

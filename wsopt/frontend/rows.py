@@ -33,7 +33,7 @@ class _Reciprocals(Rewriter):
 
 
 def divide_by_rows(flow: Flow) -> Flow:
-    """The same outputs, with divisions by a row's value as multiplications with its reciprocal."""
+    """An equal flow with divisions by a row's value as multiplications with its reciprocal."""
     return _Reciprocals(flow).run()
 
 

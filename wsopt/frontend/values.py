@@ -141,7 +141,7 @@ class Flow:
 
 
 def reachable(pool: Pool, terms: Iterable[Term], *, through_sinks: bool = True) -> frozenset[str]:
-    """What terms depend on, themselves included; without `through_sinks` no further than the sinks."""
+    """Names of all values that terms depend on, and their own; without `through_sinks` no further than the sinks."""
     found: set[str] = set()
     waiting = [term for term in terms if isinstance(term, str)]
     while waiting:
@@ -167,7 +167,7 @@ class Rewriter:
         self.pool = Pool(self.flow.pool.simplify, along=self.flow.pool.along)
 
     def term(self, old: Term) -> Term:
-        """What an old term has become."""
+        """The new term for an old one."""
         return self.new[old] if isinstance(old, str) else old
 
     def run(self) -> Flow:
@@ -182,6 +182,6 @@ class Rewriter:
         return self.copy(value, args)
 
     def copy(self, value: Value, args: tuple[Term, ...]) -> Term:
-        """The same primitive on new operands."""
+        """A value's primitive on new operands."""
         spans = value.spans if not value.args else None
         return self.pool.make(value.primitive, args, value.dtype, value.node, value.label, spans)

@@ -1,4 +1,4 @@
-"""What a graph's outputs have to be in NumPy, with bounds an element, and whether a kernel's outputs are."""
+"""Expected outputs of a graph in NumPy, with error bounds by element, and the verdict on a kernel's outputs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def expectations(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Expecte
 
 
 def agreement(actual: Array, expected: Expected, tolerance: float) -> Agreement:
-    """How well an output agrees with what is expected; `tolerance` is on relative norms."""
+    """Compare an output with the expected one; `tolerance` is on relative norms."""
     with np.errstate(all="ignore"):
         return judge(_KIT, actual, expected, tolerance, relative_error)
 
@@ -55,7 +55,7 @@ class Referee:
     _last: dict[str, tuple[bytes, Agreement]] = field(default_factory=dict)
 
     def agreement(self, name: str, actual: Array) -> Agreement:
-        """How well the output of this name agrees."""
+        """Compare the output of this name with the expected one."""
         content = actual.tobytes()
         last = self._last.get(name)
         if last is None or last[0] != content or actual.shape != self.expected[name].value.shape:
@@ -79,7 +79,7 @@ def _operand(operand: Operand, known: Mapping[str, Figure]) -> Figure:
 
 
 def _source(graph: Graph, name: str) -> str | None:
-    """What an output is cast from, if a cast to a float makes it."""
+    """Name of the value that an output is cast from, if a cast to a float makes the output."""
     node = graph.producer(name)
     if node is None or node.op != "cast" or not node.type.dtype.is_float:
         return None

@@ -122,7 +122,7 @@ class GraphBuilder:
         return parse_graph(self.to_json(), self.name)
 
     def to_json(self) -> dict[str, Any]:
-        """What has been built so far, in the file's format."""
+        """The graph built so far, in the file's format."""
         doc = {"doc": self.doc} if self.doc else {}
         sections = {"inputs": self._inputs, "nodes": self._nodes, "outputs": self._outputs}
         return {"format": FORMAT, "name": self.name, **doc, **sections}

@@ -144,7 +144,7 @@ def _read_op(value: object, pointer: str, faults: Faults) -> OpSpec | None:
 
 
 def _unknown_op(name: str) -> str:
-    """What to say of an op that the format does not have: a word for another op is no misspelling of this one."""
+    """Message for an op that the format does not have: a later version's, another library's, or a misspelling."""
     if name in LATER:
         return f"the op {quote(name)} is not in this version yet: {LATER[name]}"
     if name in SAID:
@@ -210,7 +210,7 @@ def check_references(draft: NodeDraft, known: Mapping[str, str], faults: Faults)
 
 
 def _unknown_name(name: str, known: Mapping[str, str]) -> str:
-    """What to say of a name that nothing bears."""
+    """Message for a name that no tensor has."""
     try:
         float(name)
     except ValueError:

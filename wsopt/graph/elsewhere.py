@@ -1,4 +1,4 @@
-"""Names that the format does not know but a newcomer may write, and what to say of each.
+"""Names of other libraries and of later versions that the format does not know, and a message for each.
 
 Three kinds: what the format has under another name, what a composition of its operations says, and what a later
 version adds. A near miss among the format's own names is `faults.nearest`.

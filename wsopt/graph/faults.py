@@ -61,7 +61,7 @@ def quote(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """The same without the quotes."""
+    """A text as `quote` shows it, without the quotes."""
     return quote(text)[1:-1]
 
 

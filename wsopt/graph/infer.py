@@ -1,4 +1,4 @@
-"""Shape and dtype rules of the operations: what a node's result is, or why there is none."""
+"""Shape and dtype rules of the operations: a node's result type, or the reason why it has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each operation means, in NumPy: f32 arithmetic, i32 for integers, rounding in casts only."""
+"""Reference of each operation in NumPy: f32 arithmetic, i32 for integers, rounding in casts only."""
 
 from __future__ import annotations
 

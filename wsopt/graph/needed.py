@@ -1,4 +1,4 @@
-"""The part of a graph that its outputs depend on: what else it holds is checked as input and then left alone."""
+"""The part of a graph that its outputs depend on. Other nodes are checked as input and left out of the kernel."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from wsopt.primitives import Family, FromTable, Primitive
 
 
 class CostClass(enum.Enum):
-    """What an op's time is spent on."""
+    """Kind of work that an op's time is spent on."""
 
     CONTRACTION = "contraction"
     ELEMENTWISE = "elementwise"
@@ -29,7 +29,7 @@ class CostClass(enum.Enum):
 
 
 class AttrKind(enum.Enum):
-    """What an attribute may hold; the value says it in words."""
+    """Kind of value of an attribute; the member's value says it in words."""
 
     FLAG = "true or false"
     COUNT = "a positive integer"

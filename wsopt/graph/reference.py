@@ -57,7 +57,7 @@ def operand_array(operand: int | float) -> Array:
 
 
 def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
-    """Raise InputError if the arrays are not those that the graph declares."""
+    """Raise InputError unless the arrays have the names, shapes and dtypes that the graph declares."""
     faults = Faults(f"inputs of {graph.name}")
     names = [item.name for item in graph.inputs]
     for name in inputs:

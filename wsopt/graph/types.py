@@ -185,7 +185,7 @@ class Graph:
         return found if isinstance(found, Node) else None
 
     def node(self, name: str) -> Node | None:
-        """The same as `producer`."""
+        """Another name of `producer`."""
         return self.producer(name)
 
     def input(self, name: str) -> Input | None:

@@ -1,4 +1,4 @@
-"""What has to hold between the figures of a card, beyond the range of each.
+"""Conditions between the figures of a card, beyond the range of each.
 
 A check is a function whose parameters name the figures it needs; one that needs a figure which is itself
 at fault is skipped, so that a file's faults are reported together and none because of another.

@@ -1,4 +1,4 @@
-"""What scalar instructions cost on an SM: counts an element, and the cycles they hold each shared unit."""
+"""Cost of scalar instructions on an SM: counts for each element, and the cycles that they hold each shared unit."""
 
 from __future__ import annotations
 

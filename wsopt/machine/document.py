@@ -38,7 +38,7 @@ FIGURES = tuple(
 
 @dataclass(slots=True)
 class Document:
-    """What a file says: values by field of `Machine`, sources by figure, and what is wrong with its form."""
+    """Contents of a machine file: values by field of `Machine`, sources by figure, and faults of its form."""
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)

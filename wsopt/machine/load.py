@@ -44,7 +44,7 @@ def machines() -> tuple[Machine, ...]:
 
 
 def require_target(machine: Machine) -> str:
-    """What the emitter compiles for on this card; LoweringError, with the reason, where it cannot."""
+    """The architecture that kernels are compiled for on this card. Raises LoweringError, with the reason, if none."""
     if machine.emit_target is None:
         raise LoweringError(
             f"{machine.title} ({machine.architecture}) cannot be compiled for: {machine.refusal}"

@@ -47,7 +47,7 @@ TMA_PROBE_BYTES = 128 * 64 * 2
 
 
 class Unit(StrEnum):
-    """What the warps of an SM share: the issue slots, and the pipes that the instructions go to."""
+    """Units that the warps of an SM share: issue slots, and the pipes of the instructions."""
 
     ISSUE = "issue"
     FMA = "fma"
@@ -298,7 +298,7 @@ class Machine:
         return self.tflops(dtype) * 1e12 / self.dram_bandwidth
 
     def first_bytes(self, latency: float) -> float:
-        """Cycles from a copy's issue to its first bytes, of a latency that has those of the timed box in it."""
+        """Cycles from a copy's issue to its first bytes: a measured latency less the transfer of the timed box."""
         return max(0.0, latency - TMA_PROBE_BYTES / self.tma_bytes_per_cycle)
 
     def power_clock(self, cycles: float, energy: float) -> float:

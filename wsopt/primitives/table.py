@@ -29,7 +29,14 @@ f32's last bits of one.
 _DIV: Facts = {"family": Family.REAL, "doc": "a / b, in f32 for integers too.", "finite": False}
 _PLAIN: Facts = {"family": Family.ARITHMETIC, "finite": True, "at_zero": 0.0, "slope": 1.0, "error": _EXACT}
 _ERF: Facts = {"finite": True, "at_zero": 0.0, "slope": 2 / math.sqrt(math.pi), "error": _BOUNDED}
-_TANH: Facts = {"finite": True, "at_zero": 0.0, "slope": 1.0, "error": (2.0**-11, 0.0)}
+_TANH: Facts = {
+    "gluon": "tanh_approx({0})",
+    "helper": "tanh_approx",
+    "finite": True,
+    "at_zero": 0.0,
+    "slope": 1.0,
+    "error": (2.0**-11, 0.0),
+}
 
 
 def _mix(**counts: float) -> Mapping[str, float]:
@@ -56,6 +63,7 @@ def _extreme(name: str, numpy: str, adjective: str) -> Primitive:
         mix=_mix(max=1),
         gluon=f"gl.{name}({{0}}, {{1}})",
         gluon_f32=f"gl.{name}({{0}}, {{1}}, propagate_nan={NAN_RULE})",
+        helper="tl",
     )
 
 
@@ -94,7 +102,8 @@ def _logical(name: str, symbol: str, numpy: str, doc: str, *operands: str) -> Pr
 
 def _turn(name: str) -> Facts:
     """What is common to functions of an angle, which a kernel has of its own: Triton's need a stack."""
-    return {"gluon": f"{name}_approx({{0}})", "finite": True, "slope": 1.0, "error": (2.0**-21, 2.0**-20)}
+    own: Facts = {"gluon": f"{name}_approx({{0}})", "helper": f"{name}_approx"}
+    return own | {"finite": True, "slope": 1.0, "error": (2.0**-21, 2.0**-20)}
 
 
 def _rounding(name: str, torch: str, **counts: float) -> Primitive:
@@ -134,7 +143,7 @@ _ENTRIES: tuple[Primitive, ...] = (
     _unary("erf", f"{_OWN}.erf", "The error function of x.", _mix(exp2=1, fma=12, select=2), **_ERF),
     _unary("sin", "numpy.sin", "The sine of x, in radians.", _mix(sin=1, fma=8), at_zero=0.0, **_turn("sin")),
     _unary("cos", "numpy.cos", "The cosine of x, in radians.", _mix(cos=1, fma=8), **_turn("cos")),
-    _unary("tanh_approx", "numpy.tanh", "", _mix(tanh=1), gluon="tanh_approx({0})", torch="tanh", **_TANH),
+    _unary("tanh_approx", "numpy.tanh", "", _mix(tanh=1), torch="tanh", **_TANH),
     _comparison("equal", "==", "numpy.equal", "eq", "not_equal", "equal"),
     _comparison("not_equal", "!=", "numpy.not_equal", "ne", "equal", "not_equal"),
     _comparison("less", "<", "numpy.less", "lt", "greater_equal", "greater"),

@@ -1,4 +1,4 @@
-"""What is known of a scalar primitive: its cost, its text in Gluon and torch, its meaning in NumPy, its facts."""
+"""The record of a scalar primitive: its cost, its text in Gluon and torch, its meaning in NumPy, its facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAN_RULE = "tl.PropagateNan.ALL"
 
 
 class Family(enum.Enum):
-    """What types a primitive takes and gives."""
+    """Types of a primitive's operands and result."""
 
     ARITHMETIC = "i32 where all operands are whole numbers, else f32"
     REAL = "f32"
@@ -44,6 +44,7 @@ class Primitive:
     symbol    the operator of Gluon and torch alike: between two operands, before one
     gluon     the call in Gluon where there is no operator, `{0}` for the first operand
     gluon_f32 the call on f32 where it differs
+    helper    what the call needs of the kernel's own text: a function of that name, or "tl"
     numpy     the meaning on arrays of the family's types: a function, or its dotted name, so that the table loads
               without NumPy; empty for roundings (`graph.meaning.cast_array`) and indices
     torch     the function's name in torch, of a rounding that of the type
@@ -62,6 +63,7 @@ class Primitive:
     symbol: str = ""
     gluon: str = ""
     gluon_f32: str = ""
+    helper: str = ""
     numpy: Callable[..., Any] | str = ""
     torch: str = ""
     at_zero: float | None = None

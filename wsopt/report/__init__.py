@@ -1,1 +1,1 @@
-"""The report room."""
+"""A schedule as text, HTML and JSON for people: `wsopt inspect`, notebooks, summaries."""

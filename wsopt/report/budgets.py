@@ -1,4 +1,4 @@
-"""Registers and shared memory of a schedule for people: who takes what, against what the card has."""
+"""Sections on registers and shared memory: demands by role and buffer against the card's limits."""
 
 from __future__ import annotations
 

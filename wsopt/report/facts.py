@@ -1,4 +1,4 @@
-"""Figures derived from a verified schedule: rings, budgets by part, time by part, and what limits II.
+"""Figures derived from a verified schedule: rings, budgets by part, time by part, limits of II.
 
 Plain data without words around it, so that every kind of report shows the same figures.
 """
@@ -187,7 +187,7 @@ def unit_load(verified: VerifiedSchedule, unit: Unit) -> int:
 
 
 def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
-    """What II cannot be less than, by cause, in cycles; largest first."""
+    """Lower bounds of II by cause, in cycles; largest first."""
     program, schedule = verified.program, verified.schedule
     found = [Part(unit_words(unit), unit_load(verified, unit)) for unit in Unit]
     for partition in schedule.partitions:
@@ -203,7 +203,7 @@ def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
 
 
 def kernel_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
-    """What the kernel cannot be faster than, in microseconds; largest first."""
+    """Lower bounds of the kernel's time by cause, in microseconds; largest first."""
     p = verified.schedule.prediction
     found = [Part("the SMs", p.sm_us), Part("device memory", p.dram_us), Part("L2", p.l2_us)]
     return tuple(sorted(found, key=lambda part: -part.amount))

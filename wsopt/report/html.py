@@ -19,7 +19,7 @@ def build_html(summary: Mapping[str, Any], report: str, kernel: str) -> str:
 
 
 def _facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a person asks of a build first: heads and texts."""
+    """The first facts of a build, as heads and texts."""
     kernel, checks = summary["kernels"][0], summary["verified"]["interpreter"]
     roles = ", ".join(
         f"{p['role']} ({p['warps']} warps, {p['registers']} registers)" for p in kernel["partitions"]

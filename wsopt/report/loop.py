@@ -1,4 +1,4 @@
-"""The streamed loop for people: the chart of one II, each partition's pass in words, the rings."""
+"""Sections on the streamed loop: the chart of one II, each role's pass in words, the rings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _figures(named: NamedOp) -> tuple[str, ...]:
 
 
 def pipeline_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
-    """What every partition does in one pass of the loop, in program order, and around the loop."""
+    """Section on each partition: its operations in one pass of the loop, in program order, and around the loop."""
     lines: list[str] = []
     for partition in verified.schedule.partitions:
         lines += wrapped(f"{partition.name}: {_pass(verified, partition)}", width, hang="  ")

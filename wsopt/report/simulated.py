@@ -1,4 +1,4 @@
-"""What a report says of the simulation that a kernel went through before it was handed over."""
+"""The report's lines on the simulation that a kernel went through before it was handed over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """What a build's summary says of the simulation."""
+    """The simulation's figures in a build's summary."""
 
     seeds: int
     max_relative_error: float

@@ -1,4 +1,4 @@
-"""The report of one kernel as plain text: every section of it, from what it computes to why others lost.
+"""The report of one kernel as plain text: every section, from the program to the certificate.
 
 The same schedule gives the same text, byte for byte: no colours, no times of the solve.
 """
@@ -25,7 +25,7 @@ Section = Callable[[VerifiedSchedule, Certificate, int], list[str]]
 
 
 def program_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
-    """What the kernel computes, on which card, in how many tiles, with how much work a byte."""
+    """Section on the program: card, extents, outputs, tiles, work and arithmetic intensity."""
     program, machine = verified.program, verified.machine
     whole = program.whole
     extents = ", ".join(f"{role.value} {extent:,}" for role, extent in whole.extents)

@@ -1,4 +1,4 @@
-"""What a report says of a schedule that measurements chose."""
+"""The report's lines on a schedule that measurements chose."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wsopt.report.layout import clean, wrapped
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What a tuned build's summary says: of how many candidates, measured where, it is the one of this rank, so
+    """A tuned build's summary: of how many candidates, measured where, it is the one of this rank, so
     many times as fast as the first.
     """
 

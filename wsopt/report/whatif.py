@@ -1,4 +1,4 @@
-"""What more of each budget would buy, for people and as plain data."""
+"""Gains from more of each budget, as text and as plain data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTHING = 5e-5
 
 
 def changes(base: Schedule, other: Schedule) -> tuple[str, ...]:
-    """What differs between two schedules, each as `name before -> after`."""
+    """Differences of two schedules, each as `name before -> after`."""
     before, after = _fields(base), _fields(other)
     return tuple(f"{name} {before[name]} -> {after[name]}" for name in before if before[name] != after[name])
 
@@ -70,7 +70,7 @@ def _row(base: Schedule, effect: Effect, base_us: float) -> tuple[str, ...]:
 
 
 def _note(verified: VerifiedSchedule, base_us: float, width: int) -> list[str]:
-    """That the build at hand is not what the model takes first, where it is not."""
+    """A note where the build at hand is not the model's first choice; else nothing."""
     own_us = verified.schedule.prediction.microseconds
     if abs(own_us - base_us) < _NOTHING * base_us:
         return []
@@ -82,7 +82,7 @@ def _note(verified: VerifiedSchedule, base_us: float, width: int) -> list[str]:
 
 
 def whatif_data(verified: VerifiedSchedule, found: Sensitivity) -> dict[str, Any]:
-    """The same as plain data for JSON."""
+    """The gains as plain data for JSON."""
     base = found.base.schedule
     return {
         "name": verified.schedule.name,

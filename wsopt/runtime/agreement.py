@@ -1,4 +1,4 @@
-"""What a graph's outputs have to be in torch, with bounds an element, and whether a kernel's outputs are."""
+"""Expected outputs of a graph in torch, with error bounds by element, and the verdict on a kernel's outputs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def expectations(
 
 
 def agreement(actual: Tensor, expected: Expected, tolerance: float) -> Agreement:
-    """How well an output agrees with what is expected; `tolerance` is on relative norms."""
+    """Compare an output with the expected one; `tolerance` is on relative norms."""
     with torch.no_grad():
         return judge(_kit(torch.float32, actual.device), actual, expected, tolerance, relative_error)
 
@@ -67,7 +67,7 @@ def _kit(real: torch.dtype, device: torch.device) -> Kit:
 
 
 def _block(found: Plan, sizes: Mapping[str, tuple[int, ...]], block_bytes: int) -> int:
-    """How much of the axis to take at a time."""
+    """Elements of the axis in one block."""
     elements = sum(math.prod(sizes[node.name]) for node, _, _ in found.sliced)
     return max(1, found.extent * block_bytes // max(1, 4 * elements))
 
@@ -157,7 +157,7 @@ class _Work:
         return appraise(self.kit, step, operands)
 
     def _source(self, name: str) -> str | None:
-        """What an output is cast from, if a cast to a float makes it."""
+        """Name of the value that an output is cast from, if a cast to a float makes the output."""
         node = self.graph.node(name)
         if node is None or node.op != "cast" or self.words[name] not in _FLOATS:
             return None

@@ -1,4 +1,4 @@
-"""What a process and the worker that it starts need of each other: lines in a file, a time limit, an end.
+"""Protocol between a process and the worker that it starts: results as lines of a file, a time limit, and the end.
 
 A worker that says nothing for too long is ended with all that it started; the parent goes on.
 """
@@ -20,7 +20,7 @@ _LAST_BREATH_S = 10.0
 
 
 def append_line(path: Path, line: Mapping[str, Any]) -> None:
-    """Say something: one JSON object at the end of the file."""
+    """Append one JSON object as a line of the file."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 

@@ -1,4 +1,4 @@
-"""Reads graph.json with the standard library alone, to run a build folder where wsopt is not whole.
+"""Reads graph.json with the standard library alone, to run a build folder where only a part of wsopt is installed.
 
 The graph in a build folder has been checked when it was compiled; here only its shape as data is relied on.
 """

@@ -1,4 +1,4 @@
-"""What each operation of a graph means, in torch: arithmetic in one real dtype, rounding in casts only."""
+"""Reference of each operation in torch: arithmetic in one real dtype, rounding in casts only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a graph's candidates is taken, from what was measured; pure arithmetic on races.
+"""Choice among a graph's candidates by measured races; pure arithmetic.
 
 The model's first choice stays unless another one beats it by more than the spread.
 """
@@ -34,7 +34,7 @@ class Choice:
 
     @property
     def measured(self) -> int:
-        """Candidates that the card said something about, good or bad."""
+        """Number of candidates with a result on the card, good or bad."""
         return sum(race is not None and race.status != "error" for race in self.races)
 
 
@@ -57,7 +57,7 @@ def choose(sources: Sequence[str], races: Sequence[Race]) -> Choice:
 
 
 def _pace(source: str, first: str, table: Mapping[tuple[str, str], Race]) -> Pace | None:
-    """From a race against the first, or from the races of both against a third, whose spreads add up.
+    """Speed against the first choice: of a race with it, or of the races of both with a third, whose spreads add up.
 
     The third is another version's first choice: its races stay good as long as the kernels are the same.
     """
@@ -76,7 +76,7 @@ def _pace(source: str, first: str, table: Mapping[tuple[str, str], Race]) -> Pac
 
 
 def _ratio(race: Race | None) -> Pace | None:
-    """What a race came to, if both kernels were timed."""
+    """Speed of a race's candidate against the first choice; None unless both kernels were timed."""
     if race is None or race.status != "ok" or not race.ratio or race.spread is None:
         return None
     return Pace(race.ratio, race.spread)

@@ -1,4 +1,4 @@
-"""What was measured, in a small embedded database that outlives versions, kills and damage.
+"""Results of measured races in a small embedded database that outlives versions, kills and damage.
 
 It is one SQLite file in the cache folder, in write-ahead mode: a race is there as soon as `put` returns, and a
 process that is killed loses none that it had put. A file that is damaged is set aside under another name, with

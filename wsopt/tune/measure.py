@@ -136,7 +136,7 @@ def _with_times(race: Race, row: Row) -> Race:
 
 
 def described(race: Race) -> str:
-    """What came of a race, in a few words."""
+    """A race's result in a few words."""
     if race.ratio is None or race.spread is None or race.time_us is None:
         return f"{race.status}: {race.message}"
     return f"{race.time_us:.2f} us, {race.ratio:.4f} +- {race.spread:.4f} times as fast as the first"

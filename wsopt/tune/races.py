@@ -1,4 +1,4 @@
-"""What a race between two kernels of one graph came to: frozen data, its key, and its file.
+"""Results of races between two kernels of one graph: frozen data, key, and file.
 
 A race's figures hold as long as both kernels' code, the graph, the Triton release and the card are the same;
 what changes anything else (model, machine file, comments of the emitter) leaves them valid.
@@ -63,7 +63,7 @@ Key = tuple[str, ...]
 
 
 def key(race: Race) -> Key:
-    """What names a race."""
+    """The key that identifies a race: kernels, graph, Triton release, card."""
     return tuple(getattr(race, name) for name in KEY)
 
 

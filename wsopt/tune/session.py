@@ -1,4 +1,4 @@
-"""`wsopt tune`: the candidates of a graph as folders, measured one by one, and what comes of it."""
+"""`wsopt tune`: writes the candidates of a graph as folders, measures them one by one, and stores the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What to tune, and how: with `keep` candidates, starting no measurement after `seconds` of them.
+    """A tuning run's graph and options: `keep` candidates, and no measurement is started after `seconds`.
 
     `again` measures what is known already; `tell` is called with a line for people.
     """
@@ -101,7 +101,7 @@ class Session:
 
 
 def rank_bound_us(build: Build) -> float:
-    """What no schedule that is not ranked before this one can be faster than, within the model."""
+    """Lower bound in microseconds, within the model, of all schedules that are not ranked before this one."""
     return float(json.loads(build.files["schedule.json"])["certificate"]["rank_bound_us"])
 
 
@@ -120,7 +120,7 @@ def check_candidates_target(path: Path) -> None:
 
 
 def result(found: Sequence[Build], choice: Choice) -> dict[str, Any]:
-    """What `tune --json` prints: the choice, and a row for every candidate."""
+    """The object that `tune --json` prints: the choice, and a row for every candidate."""
     rows = []
     for build, pace, race in zip(found, choice.paces, choice.races, strict=True):
         kernel = build.summary["kernels"][0]
@@ -164,7 +164,7 @@ def table(found: Mapping[str, Any], width: int = 100) -> list[str]:
 
 
 def import_races(races: Sequence[Race], database: Database, triton: str) -> str:
-    """Remember races from a file; a line on what they are, for people."""
+    """Remember races from a file; returns a line for people."""
     database.put(races)
     graphs = len({race.graph for race in races})
     cards = ", ".join(sorted({race.card for race in races})) or "no card"

@@ -1,4 +1,4 @@
-"""Predicts schedules that have been measured once more, with the model as it is now: no GPU is needed to judge it."""
+"""Predicts measured schedules again with the present model, to judge it without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `wsopt validate-model` does: make candidates, measure them, report; or what of it can be done here."""
+"""`wsopt validate-model`: make candidates, measure them, report; or the steps of these that are possible here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for. `candidates` with graphs is where to write them, without graphs where they are."""
+    """The command's arguments. `candidates` with graphs is where to write them, without graphs where they are."""
 
     graphs: tuple[Path, ...]
     machine: str

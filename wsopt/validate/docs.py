@@ -18,10 +18,15 @@ _INTRODUCTION = """\
 This page is made from the JSON files beside it, by `python -m wsopt.validate.docs`; it is not edited by hand.
 
 `wsopt validate-model` takes schedules of a graph that the model thinks good and others that it thinks bad, compiles
-them as `wsopt compile` does, and measures them in turns in one process. *Tau* is Kendall's rank correlation of
-predictions with times, *error* the mean relative error of the predictions, *bias* the same with its sign (positive:
-the model is too pessimistic), *regret* how much longer the model's first choice takes than the best that was
-measured. Times are medians in microseconds. A short graph's launches are replayed out of a CUDA graph.
+them as `wsopt compile` does, and measures them in turns in one process, each settled at its own clock. Times are
+medians in microseconds. A short graph's launches are replayed out of a CUDA graph.
+
+- *tau* is Kendall's rank correlation of predictions with times;
+- *error* is the mean relative error of the predictions, *bias* the same with its sign (positive: the model is too
+  pessimistic);
+- *regret* is how much longer the model's first choice takes than the best that was measured.
+
+What the model is, and errors over all graphs: [the performance model](performance-model.md).
 """
 
 

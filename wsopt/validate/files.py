@@ -1,4 +1,4 @@
-"""What `wsopt validate-model` writes and reads: candidates, measurements and the finished validation, as JSON.
+"""Files of `wsopt validate-model`: candidates, measurements and the finished validation, as JSON.
 
 The standard library is enough for it, so that the measuring half runs where only torch and triton are.
 """
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One schedule: why it was chosen, what it is, what the model predicts, and of what parts.
+    """One schedule: the reason of its choice, its structure, its predicted time by parts.
 
-    `name` is its folder below the graph's. `structure` has the fields of `tile.types.Structure`; `slots` is
+    `name` is its folder below the graph's. `structure` has the fields of `program.types.Structure`; `slots` is
     the depth that its ring was held to, 0 for as deep as fits, `overlap` what was asked of the order of its K-blocks,
     `store_warps` whether they start its stores. `parts` are `schedule.types.Prediction`'s.
     """
@@ -72,7 +72,7 @@ class CandidateSet:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What became of one candidate on a GPU; times are of one launch in microseconds.
+    """Result of one candidate on a GPU; times are of one launch in microseconds.
 
     `error` is the worst relative error of its outputs; `in_graph` says that launches were replayed out of a
     CUDA graph. With a `baseline`'s name for `candidate` it is the time of what people use, as a landmark.
@@ -92,7 +92,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The measurements of one run, and what they were made on."""
+    """The measurements of one run, with card and versions."""
 
     date: str
     card: Mapping[str, Any]
@@ -165,7 +165,7 @@ def load_measured(path: Path) -> Measured:
 
 
 def load_json(path: Path, form: str, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """What `read` makes of a file of this format. Raises InputError, saying what is wrong with the file."""
+    """Read a file of this format by `read`. Raises InputError, saying what is wrong with the file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict) or data.get("format") != form:

@@ -125,7 +125,7 @@ def _of_graph(
 
 
 def _first_choice(graph: Graph, machine: Machine, folder: Path, progress: Progress) -> Schedule:
-    """What `wsopt compile` makes of the graph, written to its folder."""
+    """Compile the graph as `wsopt compile` does, write its folder, and return the schedule."""
     found = build(graph, machine, progress=lambda stage, done, total: progress(stage, done, total))
     write_folder(folder, found.files)
     return read_folder(folder).verified.schedule

@@ -48,7 +48,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class _Log:
-    """What a worker has written: facts, the item that it started last, its rows, the memory that it took."""
+    """A worker's output: facts of the machine, the item that it started last, its rows, the memory that it took."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)

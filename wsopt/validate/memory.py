@@ -1,4 +1,4 @@
-"""How many workers have room beside each other, and whether one of them ended for want of memory."""
+"""Memory of workers: how many fit beside each other, and whether one ended for want of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a validation says, for people: a line a graph, the worst predictions with their parts, what is suspect."""
+"""A validation as text: a line for each graph, the worst predictions by parts, and parts that go with errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def graph_cells(graph: GraphTruth) -> list[str]:
 
 
 def shares(point: Point) -> dict[str, float]:
-    """What each part is of a schedule's predicted time; nothing where memory bounds it instead."""
+    """Share of each part in a schedule's predicted cycles."""
     parts = point.candidate.parts
     total = float(parts["cycles"])
     return {name: float(parts[name]) / total for name in PARTS}
@@ -116,7 +116,7 @@ def _failed_lines(found: Validation) -> list[str]:
 
 
 def point_lines(point: Point) -> list[str]:
-    """One schedule in two lines: what it is, and what its prediction is made of."""
+    """One schedule in two lines: its structure and times, and the parts of its prediction."""
     one, parts = point.candidate, point.candidate.parts
     cycles_us = float(parts["sm_us"]) / float(parts["cycles"])
     made_of = ", ".join(f"{name} {float(parts[name]) * cycles_us:.1f}" for name in PARTS)

@@ -1,4 +1,4 @@
-"""Chooses diverse structures of a graph, good and bad ones on purpose, the same ones every time.
+"""Chooses structures of a graph to be measured: good and bad ones, unlike each other, the same every time.
 
 All structures that no budget rules out are looked at, each also with its ring held to few slots. Some come from
 the best by their bound; the others are spread over the range of predicted time, each as unlike the ones chosen
@@ -53,12 +53,12 @@ class Entry:
 
     @property
     def free(self) -> bool:
-        """Whether nothing is asked of it that the search does not ask."""
+        """Whether the entry has no condition beyond those of the search."""
         return not self.slots and self.overlap is Overlap.ANY
 
     @property
     def loop(self) -> tuple[int, int, int, int, int, Overlap]:
-        """What its loop is: where that of one entry is refused, so is that of another with the same."""
+        """Key of the entry's loop: where the loop of one entry is refused, so are those with the same key."""
         s = self.structure
         return s.rows, s.columns, s.depth, s.consumers, self.slots, self.overlap
 
@@ -71,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A place to fill: with which entries, by what range of the bound, and how unlike the others."""
+    """A place among the candidates: the entries that may fill it, by range of their bound and by ring depth."""
 
     why: str
     shallow: bool

@@ -1,4 +1,4 @@
-"""How well predictions agree with measurements: rank correlation, relative error, regret. Pure arithmetic."""
+"""Agreement of predictions with measurements: rank correlation, relative error, regret. Pure arithmetic."""
 
 from __future__ import annotations
 

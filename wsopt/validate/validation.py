@@ -1,4 +1,4 @@
-"""Predictions beside measurements, graph by graph, with what they come to; and the JSON that is committed."""
+"""Predictions beside measurements by graph, their statistics, and the JSON file of a validation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class GraphTruth:
-    """One graph: what was made, what became of each candidate, and the schedules that have a time."""
+    """One graph's candidates and their measurements."""
 
     made: GraphCandidates
     measured: tuple[Measurement, ...]
@@ -68,12 +68,12 @@ class GraphTruth:
 
     @property
     def failed(self) -> tuple[Measurement, ...]:
-        """What was wrong, hung or could not be measured."""
+        """Candidates that were wrong, hung or could not be measured."""
         return tuple(row for row in self.measured if row.status != "ok")
 
     @property
     def baseline(self) -> Measurement | None:
-        """What people use, measured beside the candidates."""
+        """The library that was measured beside the candidates, if any."""
         return next((row for row in self.measured if row.baseline and row.status == "ok"), None)
 
     @property
@@ -103,7 +103,7 @@ class GraphTruth:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A machine's model held against one run on a card."""
+    """The predictions for a machine beside the measurements of one run on a card."""
 
     date: str
     machine: str
@@ -155,7 +155,7 @@ def check_enough(graphs: Sequence[GraphTruth]) -> None:
 
 
 def shortfalls(found: Validation) -> list[str]:
-    """What the gate does not let pass, a line each; nothing if the model is good enough."""
+    """Reasons why the gate fails, a line each; none if the model is good enough."""
     lines = []
     for graph in found.graphs:
         if not graph.tau >= LEAST_TAU:

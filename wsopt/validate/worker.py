@@ -87,7 +87,7 @@ def _timed(contest: Contest, names: Sequence[str]) -> list[Measurement]:
 
 
 def _noted(work: Callable[[], list[Measurement]], graph: str, name: str, log: Path) -> bool:
-    """Write the rows that work comes to, or one that says why there are none."""
+    """Write the rows of a piece of work, or one row with the reason why there are none."""
     try:
         rows = work()
     except HangError as error:

@@ -1,4 +1,4 @@
-"""A block as the emitted kernels have it, with one load and one store: what its start and its end cost."""
+"""A block as in emitted kernels, with one load and one store, to time its start and its end."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

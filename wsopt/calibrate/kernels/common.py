@@ -1,4 +1,4 @@
-"""What all microbenchmark kernels share: the clock, the report of a role, and names that differ by release."""
+"""Shared parts of all microbenchmark kernels: the clock, the report of a role, and names that differ by release."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

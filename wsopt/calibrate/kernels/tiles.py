@@ -1,4 +1,4 @@
-"""Operations on a tile of 64 rows that a warpgroup holds as an accumulator: what attention does between products.
+"""Operations of attention between its products, on a tile of 64 rows that a warpgroup holds as an accumulator.
 
 `OP` is done once an iteration on top of a carrier, which keeps iterations dependent: `x * scale + shift` for
 f32, an exclusive or for packed narrow types. The carrier alone is measured too, and taken off.

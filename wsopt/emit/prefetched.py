@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import VectorArgument
+from wsopt.emit.channels import Buffer
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.frontend.types import Role
 from wsopt.machine.types import Machine
@@ -21,8 +22,8 @@ COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"
 
 
 @dataclass(frozen=True, slots=True)
-class HeldVector:
-    """A vector or scalar that a consumer holds from the start of a tile's loop to its epilogue."""
+class Prefetched:
+    """A vector or scalar that a consumer has from the start of a tile's loop to its epilogue."""
 
     vector: VectorArgument
     structure: Structure
@@ -30,7 +31,7 @@ class HeldVector:
     @property
     def name(self) -> str:
         """What the epilogue is given: values, or along the columns a buffer in shared memory."""
-        return self.vector.pointer.removesuffix("_ptr") + "_held"
+        return f"{self.vector.name}_prefetched"
 
     @property
     def along_columns(self) -> bool:
@@ -45,7 +46,7 @@ class HeldVector:
     @property
     def loaded(self) -> str:
         """What it is called in registers before the epilogue."""
-        return self.vector.pointer.removesuffix("_ptr") + "_loaded" if self.along_columns else self.name
+        return f"{self.vector.name}_loaded" if self.along_columns else self.name
 
     def load(self, places: Mapping[Role, str]) -> str:
         """The line that loads it; nothing is computed with it, so that nothing waits for it."""
@@ -62,23 +63,23 @@ class HeldVector:
         part = f"{self.name}.slice(piece * PIECE_COLUMNS, PIECE_COLUMNS)"
         return f"{part}.load(gl.SliceLayout(0, PIECE_LAYOUT))"
 
-    def allocation(self, consumer: int) -> str:
-        """The buffer of one consumer."""
-        dtype = GLUON[self.vector.source.view.dtype]
-        return f"{self.name}_{consumer} = gl.allocate_shared_memory({dtype}, [TILE_COLUMNS], HELD_LAYOUT)"
+    @property
+    def buffer(self) -> Buffer:
+        """The shared memory that it goes through."""
+        return Buffer(self.name, GLUON[self.vector.source.view.dtype], ("TILE_COLUMNS",), "PREFETCHED_LAYOUT")
 
 
-def load_lines(held: Iterable[HeldVector], places: Mapping[Role, str]) -> list[str]:
+def load_lines(prefetched: Iterable[Prefetched], places: Mapping[Role, str]) -> list[str]:
     """The loads of a tile, with the places of its rows and columns where they are used."""
-    every = tuple(held)
+    every = tuple(prefetched)
     lines = [f"rows = {ROWS}"] if any(one.along_rows for one in every) else []
     lines += [f"columns = {COLUMNS}"] if any(one.along_columns for one in every) else []
     return lines + [one.load(places) for one in every]
 
 
-def store_lines(held: Iterable[HeldVector]) -> list[str]:
+def store_lines(prefetched: Iterable[Prefetched]) -> list[str]:
     """What goes into shared memory once the loop is over."""
-    return [f"{one.name}.store({one.loaded})" for one in held if one.along_columns]
+    return [f"{one.name}.store({one.loaded})" for one in prefetched if one.along_columns]
 
 
 def layout_constants(s: Structure, machine: Machine) -> list[tuple[str, str, str]]:
@@ -87,5 +88,5 @@ def layout_constants(s: Structure, machine: Machine) -> list[tuple[str, str, str
     blocked = f"gl.BlockedLayout([{each}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0])"
     return [
         ("COLUMNS_LAYOUT", blocked, "how columns are loaded"),
-        ("HELD_LAYOUT", "gl.SwizzledSharedLayout(1, 1, 1, order=[0])", ""),
+        ("PREFETCHED_LAYOUT", "gl.SwizzledSharedLayout(1, 1, 1, order=[0])", ""),
     ]

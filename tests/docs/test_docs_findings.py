@@ -1,0 +1,138 @@
+"""The diary's figures are those of the files that it names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import docs_results as results
+import pytest
+
+from wsopt.machine import load_machine
+
+ROOT = Path(__file__).parents[2]
+PAGE = " ".join((ROOT / "docs" / "findings.md").read_text(encoding="utf-8").split())
+
+
+def measured(name: str) -> Any:
+    return json.loads((ROOT / "docs" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def stores() -> dict[str, dict[str, Any]]:
+    runs = measured("calibration/h200_stores")["runs"]
+    return {run["kernel"]: {one["variant"]: one for one in run["variants"]} for run in runs}
+
+
+def change(variants: dict[str, Any], name: str, of: str = "neither") -> str:
+    """How many more cycles the longest block takes than that of another variant."""
+    return f"{variants[name]['cycles_longest_block'] / variants[of]['cycles_longest_block'] - 1:+.1%}"
+
+
+def test_clocks(stores: dict[str, dict[str, Any]]) -> None:
+    ffn, f8 = (stores[name]["neither"]["clock_ghz"] for name in ("gemm_ffn", "gemm_f8"))
+    attention = measured("calibration/h200_attention_cycles")["schedules"][0]
+    sustained = load_machine("h200").sustained_clock_mhz / 1000
+    told = f"`gemm_ffn` at {ffn:.2f} GHz, `gemm_f8` at {f8:.2f}, attention with K-blocks of 128 keys at "
+    assert f"{told}{attention['clock_ghz']:.2f}, where the sustained clock is {sustained:.2f}" in PAGE
+
+
+def test_two_ratios() -> None:
+    _, item = results.measured()["gemm_nn", "cublas"]
+    told = f"{results.in_turns(item):.2f} times as fast as cuBLAS in turns and {item.settled_ratio:.2f} times settled"
+    assert told in PAGE
+
+
+def test_paths_from_l2() -> None:
+    machine = load_machine("h200")
+    every, own = machine.l2_bandwidth, machine.l2_distinct_bandwidth
+    assert f"L2 is {every / own:.1f} times as wide" in PAGE
+    assert f"{every / 1e12:.1f} against {own / 1e12:.1f} TB/s" in PAGE
+
+
+def test_rows_by_ring() -> None:
+    data = measured("calibration/h200_rows_by_ring")
+    cut = {"graph": "softmax_rows", "rows": 2, "consumers": 1, "warps": 8}
+    found = [one for one in data["kernels"] if cut.items() <= one.items()]
+    shown = [one for one in found if f"| {one['slots']} | {one['bytes_on_the_way'] // 1024} |" in PAGE]
+    assert len(shown) == 6
+    for one in shown:
+        assert f"| {one['slots']} | {one['bytes_on_the_way'] // 1024} | {one['median_us']:.1f} |" in PAGE
+    assert (max(one["slots"] for one in found), min(found, key=lambda one: one["median_us"])["slots"]) == (
+        13,
+        3,
+    )
+    assert f"A copy of as many bytes takes {data['copy_us']['softmax_rows']:.1f} us" in PAGE
+
+
+def test_published_orders() -> None:
+    schedules = measured("calibration/h200_attention_cycles")["schedules"][:3]
+    assert [one["graph"] for one in schedules] == ["attention"] * 3
+    own, ahead, apart = (f"{one['us']:.1f}" for one in schedules)
+    told = f"takes {own} us, the next product first with the same tile {ahead}, K-block by K-block with three"
+    assert f"{told} consumers {apart}" in PAGE
+
+
+def test_longest_blocks_of_causal_kernels() -> None:
+    schedules = measured("calibration/h200_attention_cycles")["schedules"]
+    shares = [
+        one["cycles_longest_consumer"] / one["cycles_mean_consumer"]
+        for one in schedules
+        if one["graph"] == "attention_causal" and ", persistent," in one["schedule"]
+    ]
+    assert f"took {min(shares):.2f} to {max(shares):.2f} times the cycles of the average" in PAGE
+
+
+def test_instructions() -> None:
+    m = load_machine("h200")
+    assert (m.mma_least_cycles, m.mma_least_cycles_per_column, m.mma_least_cycles_registers) == (16, 0.25, 13)
+    assert f"about {m.mma_queue:.0f} tensor instructions fit the queue" in PAGE
+    assert (
+        f"at {m.tma_store_bytes_per_cycle:.0f} bytes a cycle, and each takes {m.tma_store_box_cycles:.0f}"
+        in PAGE
+    )
+
+
+def test_starts_of_stores() -> None:
+    cycles = measured("calibration/h200_epilogue_clocks")["consumers"][0]["cycles"]
+    first = cycles["piece 0: store of h started"] - cycles["piece 0: h staged"]
+    last = cycles["piece 3: store of y started"] - cycles["piece 3: y staged"]
+    after = cycles["next tile begins"] - cycles["piece 3: store of y started"]
+    told = (
+        f"stands still for {first:.0f} cycles at a tile's first store and for {last:.0f} at its last, and for"
+    )
+    assert f"{told} {after:.0f} until the next tile begins" in PAGE
+
+
+def test_store_warps_and_early_slots(stores: dict[str, dict[str, Any]]) -> None:
+    for kernel in ("gemm_residual", "gemm_ffn", "gemm_f8", "rms_norm_matmul"):
+        names = ("storers", "slots handed back early", "both")
+        cells = [change(stores[kernel], name) if name in stores[kernel] else "" for name in names]
+        row = " | ".join([kernel, *cells])
+        assert " ".join(f"| {row} |".split()) in PAGE, row
+
+
+def test_copies_of_a_residual(stores: dict[str, dict[str, Any]]) -> None:
+    (variants,) = (found for name, found in stores.items() if name.startswith("gemm_residual, both"))
+    told = change(variants, "after 7, 10, 13 and 16", "all four after 7")
+    assert f"Four pieces after 7, 10, 13 and 16 iterations instead of all after 7: {told} cycles" in PAGE
+
+
+def test_calls() -> None:
+    (row,) = (one for one in measured("host_cost/h200")["rows"] if one["build"] == "gemm_2048")
+    us = row["us"]
+    assert (
+        f"`gemm_2048` takes {us['run']:.1f} us of the host, `torch.mm` beside it {us['torch_mm']:.1f}" in PAGE
+    )
+
+
+def test_races() -> None:
+    best = {}
+    for name in ("gemm_small_k", "gemm_2048", "gemm_tall"):
+        races = measured(f"tuning/h200_{name}")["races"]
+        best[name] = max(race["ratio"] for race in races if race["rank"] > 1)
+    assert f"one of them ran {best['gemm_small_k']:.2f} times as fast" in PAGE
+    assert (
+        f"for `gemm_2048` {best['gemm_2048']:.2f} and for `gemm_tall` {best['gemm_tall']:.2f} times" in PAGE
+    )

@@ -1,0 +1,31 @@
+"""The pages of measurements are made from the committed files, and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wsopt.bench import docs as bench_docs
+from wsopt.validate import docs as validate_docs
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_benchmarks(tmp_path: Path) -> None:
+    files = sorted((DOCS / "benchmarks").glob("*.json"))
+    assert bench_docs.main([*map(str, files), "-o", str(tmp_path / "page.md")]) == 0
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == (DOCS / "benchmarks.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The page's links are relative to it, so it is written beside a link to the files.
+    (tmp_path / "model").symlink_to(DOCS / "model")
+    monkeypatch.chdir(tmp_path)
+    files = sorted(Path("model").glob("*.json"))
+    assert validate_docs.main([*map(str, files), "-o", "model.md"]) == 0
+    assert (tmp_path / "model.md").read_text(encoding="utf-8") == (DOCS / "model.md").read_text(
+        encoding="utf-8"
+    )

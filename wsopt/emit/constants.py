@@ -1,0 +1,93 @@
+"""The constants at the head of a kernel, with what they mean, and how tiles lie in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsopt.emit.consumer import Consumer
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.prefetched import layout_constants
+from wsopt.frontend.types import Role
+from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
+
+Constant = tuple[str, str, str]
+"""Name, value, comment."""
+
+
+def constants(plan: KernelPlan) -> Iterator[Constant]:
+    """All that the kernel's text names."""
+    s = plan.s
+    yield "TILE_ROWS", str(s.tile_rows), ""
+    yield "TILE_COLUMNS", str(s.columns), ""
+    yield "CONSUMERS", str(s.consumers), ""
+    yield "CONSUMER_ROWS", str(s.rows), ""
+    if not plan.streams_rows:
+        yield "TILE_DEPTH", str(s.depth), "elements of the streamed axis in a K-block"
+        yield "PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"
+    yield from _channels(plan)
+    if plan.column() != "0":
+        yield "GROUP", str(s.group), "tile rows that are walked before the next column"
+    if plan.streams_rows or plan.program.region.whole_rows:
+        yield "ROW_LENGTH", str(plan.program.region.extent(Role.COLUMN)), "elements of a row"
+    if s.tail:
+        yield "TAIL", str(s.tail), "of the last K-block, what products take: the rest is zeros"
+    yield from _layouts(plan)
+    yield from _inputs(plan)
+    if plan.stores_apart:
+        yield "STORES", str(len(plan.staged().plan.stores)), "of one consumer's tile"
+    consumer = Consumer(plan)
+    if consumer.may_fall_short:
+        yield "LEAST", str(consumer.least), "K-blocks that the overlapped loop takes at least"
+
+
+def _channels(plan: KernelPlan) -> Iterator[Constant]:
+    s = plan.s
+    for box in plan.stationary_operands():
+        yield "STATIONARY_BYTES", str(box.nbytes * s.consumers), "bytes of the tiles that the loop holds"
+        what = "sets of them: the next tile's come while the loop runs"
+        yield "STATIONARY_SETS", str(s.stationary_sets), what
+    for ring, (_, depth) in zip(plan.rings(), plan.verified.schedule.rings, strict=True):
+        yield ring.depth, str(depth), f"slots of {ring.name}"
+        if ring.nbytes == "RING_BYTES":
+            yield ring.nbytes, str(ring.slot_bytes), "bytes that fill a slot"
+
+
+def _layouts(plan: KernelPlan) -> Iterator[Constant]:
+    """Layouts in registers that no tensor instruction gives."""
+    region, s, machine = plan.program.region, plan.s, plan.verified.machine
+    if plan.streams_rows:
+        bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
+        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
+        yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
+    if region.beside:
+        bits = widest_bits(tile.view for tile in region.tiles)
+        layout = k_block_layout(bits, s, machine).text()
+        yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
+    if any(one.along_columns for one in plan.prefetched().values()):
+        yield from layout_constants(s, machine)
+
+
+def _inputs(plan: KernelPlan) -> Iterator[Constant]:
+    """What copies of full inputs, and waits for them, are written with."""
+    if not plan.inputs():
+        return
+    when = plan.refill
+    yield "PIECES", str(plan.s.pieces), ""
+    yield "INPUT_BUFFERS", str(plan.verified.schedule.buffers.inputs), "pieces of an input at a time"
+    if when.first or when.apart:
+        what = "passes under which the last tile's stores are read, before inputs are copied to their buffers"
+        yield "REFILL_PASSES", str(when.first), what
+    if when.apart:
+        yield "REFILL_APART", str(when.apart), "passes from the copy of a piece to that of the next"
+
+
+def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
+    """The layouts of what tensor instructions leave in registers, by name, with their columns."""
+    if plan.streams_rows:
+        return []
+    s, columns = plan.s, plan.s.columns // 2
+    found = [("SUM_LAYOUT", s.columns), ("PIECE_LAYOUT", s.piece_columns)]
+    while columns > s.piece_columns:
+        found.append((f"LAYOUT_{columns}", columns))
+        columns //= 2
+    return [*found, (plan.loop_layout, s.depth)] if plan.ranged else found

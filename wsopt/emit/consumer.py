@@ -1,0 +1,346 @@
+"""A consumer: what it does for a tile. Its loop, what goes on around and under that, and its epilogue.
+
+An epilogue's vectors are asked for while the first products are under way. Full inputs whose buffers the tile before
+has lent to its stores are copied some passes into the loop, when those stores have read them. Where tiles differ in
+their K-blocks there is a loop for those in which masks are at work and one for those in which none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from wsopt.emit import inputs, text
+from wsopt.emit.arithmetic import Arithmetic
+from wsopt.emit.instructions import (
+    Advance,
+    Instruction,
+    Loop,
+    Mma,
+    Release,
+    TurnPass,
+    TurnWait,
+    WaitFull,
+    Zero,
+)
+from wsopt.emit.operations import Operations, sources
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.prefetched import load_lines, store_lines
+from wsopt.emit.ranges import k_block_range, tile_range
+from wsopt.emit.unroll import older_values, unrolled
+from wsopt.frontend.types import FULL, K_BLOCK
+from wsopt.program.live_loops import LiveLoops, live_loops
+from wsopt.schedule.passes import in_pass
+from wsopt.schedule.types import PartitionRole
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The loop over a tile's K-blocks from `first` to `last`; a `guarded` one is only for where there are any."""
+
+    first: str
+    last: str
+    loop: Loop
+    guarded: bool = False
+
+    @property
+    def start(self) -> str:
+        """The first K-block of the steady passes."""
+        parts = [self.first] if self.first != "0" or not self.loop.first else []
+        return " + ".join([*parts, *([str(self.loop.first)] if self.loop.first else [])])
+
+
+@dataclass(slots=True)
+class Consumer:
+    """Writes what a consumer does for a tile; notes in `called` what that calls of the kernel's own functions."""
+
+    plan: KernelPlan
+    called: set[str] = field(default_factory=set)
+
+    @property
+    def operations(self) -> Operations:
+        """The operations of the loop."""
+        plan, region = self.plan, self.plan.program.region
+        writer = Arithmetic(
+            items=plan.loop_items(),
+            s=plan.s,
+            name=plan.value,
+            sources=sources(plan),
+            tile=FULL if plan.streams_rows else K_BLOCK,
+            layout=plan.loop_layout,
+            asynchronous=plan.ranged,
+            wanted=frozenset(output.value for output in region.outputs),
+            carried=not plan.streams_rows,
+            apart=plan.program.lane_sums,
+            unmasked=dict(region.unmasked),
+        )
+        return Operations(plan, writer)
+
+    # --- loops ------------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> LiveLoops:
+        """Which loops over K-blocks can run at all."""
+        return live_loops(self.plan.program.bounds, self.plan.s)
+
+    @property
+    def own_k_blocks(self) -> bool:
+        """Whether consumers look at K-blocks of their own among those of their tile."""
+        return self.plan.has_masks and self.plan.s.consumers > 1
+
+    def overlapped(self) -> bool:
+        """Whether iterations overlap within a consumer."""
+        return any(p.stage for p in in_pass(self.plan.verified, f"{PartitionRole.CONSUMER}0"))
+
+    def stretches(self) -> tuple[Stretch, ...]:
+        """The loops over a tile's K-blocks, one after the other. What cannot run at any extents is left out.
+
+        With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
+        """
+        plain = unrolled(self.operations)
+        if not self.plan.has_masks:
+            return (
+                Stretch("begin", "end", plain)
+                if self.plan.ranged
+                else Stretch("0", self._last(plain), plain),
+            )
+        masked, live, overlapped = (
+            unrolled(self.operations, masked=True, overlapped=False),
+            self.live,
+            self.overlapped(),
+        )
+        if live.most_whole < (plain.least if overlapped else 1):
+            return (Stretch("begin", "end", masked),)
+        has_lower = any(bound.stream > 0 for bound in self.plan.program.region.bounds)
+        start, behind = (
+            ("whole_begin", "whole_end") if has_lower else ("begin", "gl.maximum(whole_end, begin)")
+        )
+        if live.most_whole <= plain.first:
+            plain = replace(plain, steady=())
+        found = [Stretch("begin", "whole_begin", masked)] if live.begins else []
+        found.append(Stretch(start, "whole_end", plain, guarded=overlapped))
+        if live.ends or (overlapped and plain.least > 1):  # too few whole K-blocks for the overlapped loop
+            found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
+        return tuple(found)
+
+    def _last(self, loop: Loop) -> str:
+        """Where the steady passes end that begin with a tile's first K-block."""
+        copies = self.plan.s.copies
+        end = "k_iterations" if copies == 1 else f"k_iterations // {copies}"
+        return f"{end} - {loop.peeled}" if loop.peeled else end
+
+    @property
+    def may_fall_short(self) -> bool:
+        """Whether a tile may have fewer whole K-blocks than the overlapped loop takes at least."""
+        guarded = [stretch.loop for stretch in self.stretches() if stretch.guarded]
+        return any(loop.least > 1 or self.live.none_whole for loop in guarded)
+
+    @property
+    def least(self) -> int:
+        """Passes that the loop takes at least, as scheduled."""
+        return unrolled(self.operations).least
+
+    @property
+    def pauses(self) -> int:
+        """How often the steady passes stop for the copies of inputs."""
+        when = self.plan.refill
+        return self.plan.verified.schedule.buffers.inputs if when.apart else int(when.first > 0)
+
+    def wgmma(self) -> int:
+        """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
+        loops = [stretch.loop for stretch in self.stretches()]
+        written = (
+            one for loop in loops for one in (*loop.prologue, *loop.steady * (1 + self.pauses), *loop.drain)
+        )
+        return sum(one.instructions for one in written if isinstance(one, Mma))
+
+    def covering_k_blocks(self) -> int:
+        """The least K-blocks of a tile with which every pass runs; 1 where tiles differ in them."""
+        plan, when = self.plan, self.plan.refill
+        if plan.ranged or plan.streams_rows:
+            return 1
+        (stretch,) = self.stretches()
+        pauses = when.first + max(0, self.pauses - 1) * when.apart
+        return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies
+
+    # --- a tile -----------------------------------------------------------------------------------------
+
+    def body(self) -> str:
+        """All that a consumer does for a tile."""
+        lines = [*self._places(), *self._starts(), *self._loops(), *self._epilogue()]
+        lines += [] if self.plan.streams_rows else ["visit += 1"]
+        if self.plan.in_turns:
+            lines.append("step += (CONSUMERS - 1) * k_iterations")
+        return "\n".join(lines)
+
+    def _places(self) -> list[str]:
+        """Where the consumer's rows and columns are, and which K-blocks count for them."""
+        if not self.plan.ranged:
+            return place_lines(self.plan)
+        narrow = "begin, whole_begin, whole_end, end"
+        lines = [tile_range("tile_begin, whole_begin, whole_end, tile_end" if self.own_k_blocks else narrow)]
+        lines += place_lines(self.plan)
+        if self.own_k_blocks:
+            lines.append(f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}")
+        return [*lines, f"origin = {'tile_begin' if self.own_k_blocks else 'begin'} - step"]
+
+    def _starts(self) -> list[str]:
+        """What the loop carries, and the vectors that its values read."""
+        plan, operations = self.plan, self.operations
+        if plan.streams_rows or plan.ranged:
+            lines = [
+                f"rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {plan.loop_layout}))"
+            ]
+        else:
+            lines = []
+        if not plan.streams_rows:
+            older = older_values(operations) if plan.ranged else ()
+            lines.append(text.write([*self._zeros(), *operations.writer.starts(older)]))
+            self.called |= operations.writer.called
+            lines.append(text.write(operations.vectors()))
+        return [line for line in lines if line]
+
+    def _zeros(self) -> list[Instruction]:
+        """Sums that partial sums are added to start from zero."""
+        return [Zero(self.plan.value(c.name)) for c in self.plan.program.region.contractions if c.promote]
+
+    def _loops(self) -> list[str]:
+        """The loops, with what goes on before, under and after them."""
+        plan, stretches = self.plan, self.stretches()
+        self.called.update(*(stretch.loop.called for stretch in stretches))
+        if plan.streams_rows:
+            return [text.write(stretches[0].loop.steady)]
+        vectors, when = plan.prefetched().values(), plan.refill
+        under = load_lines(vectors, plan.place("rows", "columns"))
+        under += [] if when.first or when.apart else [inputs.input_loads(plan)]
+        begun = not plan.ranged and not plan.in_turns and _begins_products(stretches[0].loop)
+        lines = [*([] if begun else under), *self._before()]
+        for stretch in stretches:
+            lines += self._stretch(stretch, under if begun else [])
+        return [line for line in [*lines, *self._after(), *store_lines(vectors)] if line]
+
+    def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
+        """One loop; `under` its first products other things are done."""
+        loop, turns = stretch.loop, self.plan.in_turns
+        first = text.write([*([TurnWait()] if turns else []), *loop.prologue])
+        last = text.write(_passing_turn(loop.drain) if turns else loop.drain)
+        lines = [line for line in (first, *under, *self._steady(stretch), last) if line]
+        if not stretch.guarded:
+            return lines
+        return [f"if whole_end > {stretch.first}:", *map(text.block, lines)]
+
+    def _steady(self, stretch: Stretch) -> list[str]:
+        """The steady passes: one loop, or some before the copies of inputs, which stand apart, and the rest."""
+        loop, when, body = stretch.loop, self.plan.refill, text.write(stretch.loop.steady)
+        if not body:
+            return []
+        variable = "k_block" if any(isinstance(one, Mma) and one.counts for one in loop.steady) else "_"
+
+        def passing(begin: str, until: str) -> str:
+            return f"for {variable} in range({begin}, {until}):\n" + text.block(body)
+
+        first, end = stretch.start, stretch.last
+        before = f"{first} + REFILL_PASSES" if loop.first else "REFILL_PASSES"
+        if when.apart:
+            pause = f"pause = gl.minimum({end}, {before} + piece * REFILL_APART)"
+            lines = [pause, passing("begin", "pause"), "begin = pause"]
+            return [
+                f"begin = {first}",
+                inputs.input_loads(self.plan, "\n".join(lines)),
+                passing("begin", end),
+            ]
+        if when.first:
+            pause = f"pause = gl.minimum({end}, {before})"
+            return [pause, passing(first, "pause"), inputs.input_loads(self.plan), passing("pause", end)]
+        return [passing(first, end)]
+
+    def _before(self) -> list[str]:
+        """What comes before the loops: the tile that stays, K-blocks of others' rows, K-blocks too few to overlap."""
+        lines = []
+        if self.plan.stationary_operands():
+            lines.append(text.write([WaitFull("stationary", "visit", "STATIONARY_SETS")]))
+        if self.own_k_blocks and self.live.waits:
+            lines.append(self._passed("tile_begin", "begin"))
+        if self.may_fall_short:
+            lines.append("if whole_end - whole_begin < LEAST:\n    whole_end = whole_begin")
+        return lines
+
+    def _after(self) -> list[str]:
+        """What comes after the loops: K-blocks of others' rows, the return of the tile that stayed."""
+        lines = [self._passed("end", "tile_end")] if self.own_k_blocks else []
+        if self.plan.stationary_operands() and self.plan.s.persistent:
+            lines.append(text.write([Release("stationary", "visit", "STATIONARY_SETS")]))
+        return lines
+
+    def _passed(self, first: str, last: str) -> str:
+        """K-blocks that count for rows of other consumers alone: handed back as they come.
+
+        Not before: where a K-block counts for nobody's rows, its slot would be filled again under the copy.
+        """
+        found: list[Instruction] = []
+        for ring in self.plan.rings():
+            found += [WaitFull(ring.name, "step", ring.depth), Release(ring.name, "step", ring.depth)]
+        return f"for _ in range({first}, {last}):\n" + text.block(text.write([*found, Advance(1)]))
+
+    # --- the epilogue -----------------------------------------------------------------------------------
+
+    def _epilogue(self) -> list[str]:
+        """The sums cut into pieces, and one call a piece."""
+        plan = self.plan
+        if plan.streams_rows:
+            return []
+        lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
+        apart = self.operations.writer.apart
+        for item in plan.rows():
+            name = plan.value(item.name)
+            whole = f"gl.sum({name}, axis=1)" if item.name in apart else name
+            lines.append(f"{name} = gl.convert_layout({whole}, gl.SliceLayout(1, PIECE_LAYOUT))")
+        rest = epilogue_parameters(plan)[len(plan.sums()) :]
+        for piece in range(plan.s.pieces):
+            sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
+            given = {
+                "column": plan.column(piece),
+                "piece": str(piece),
+                **plan.staged().given(piece),
+            }
+            lines.append(f"epilogue({', '.join([*sums, *(given.get(one, one) for one in rest)])})")
+        return lines
+
+
+def place_lines(plan: KernelPlan) -> list[str]:
+    """The first row and column of a consumer's tile."""
+    row = "row_tile * TILE_ROWS" + ("" if plan.s.at_once == 1 else " + index * CONSUMER_ROWS")
+    column = [] if plan.column() == "0" else ["column = column_tile * TILE_COLUMNS"]
+    return [f"row = {row}", *column]
+
+
+def epilogue_parameters(plan: KernelPlan) -> list[str]:
+    """What the function that treats one piece is given."""
+    region, boxes = plan.program.region, plan.inputs().values()
+    counted = ["stream_extent"] if region.counts_stream else []
+    place = [*plan.outer, "row", "column", "row_extent", "column_extent", "visit", *counted]
+    prefetched, vectors = plan.prefetched(), plan.vectors()
+    read = (n for n in vectors if n not in prefetched and n in plan.read_by(region.statements))
+    loaded = [one.name for one in prefetched.values()] + [a for n in read for a in vectors[n].arguments]
+    refilled = plan.verified.schedule.buffers.inputs < plan.s.pieces
+    loaded += [box.descriptor for box in boxes if refilled]
+    loaded += [f"{box.name}_{what}" for box in boxes for what in ("input", "full")]
+    barriers = ["staged", "freed"] if plan.stores_apart else []
+    rows = [plan.value(item.name) for item in plan.rows()]
+    tensors = [*loaded, *barriers, *plan.stored()]
+    return [*plan.sums(), *rows, *tensors, *place, "piece", *plan.staged().parameters()]
+
+
+def _begins_products(loop: Loop) -> bool:
+    """Whether products are under way when the prologue ends."""
+    return any(isinstance(one, Mma) for one in loop.prologue)
+
+
+def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
+    """The drain with the hand-over of the turn, once the last K-block is there and its products are issued.
+
+    The next consumer may go round the ring to that K-block's slot: before its copy has ended the barrier's phase
+    would be taken for the one after it.
+    """
+    issued = max((place for place, one in enumerate(drain, 1) if isinstance(one, Mma)), default=0)
+    return [*drain[:issued], TurnPass(), *drain[issued:]]

@@ -1,0 +1,253 @@
+"""What the operations of a consumer's loop read, make and are written as: the loop's ops seen by the emitter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wsopt.emit.addresses import VectorArgument
+from wsopt.emit.arithmetic import Age, Arithmetic
+from wsopt.emit.expressions import Operand
+from wsopt.emit.instructions import Assign, Instruction
+from wsopt.emit.plan import KernelPlan, Ring
+from wsopt.emit.stores import stores
+from wsopt.emit.tensors import GLUON, tile_view, zero
+from wsopt.emit.text import of_slot
+from wsopt.frontend.types import FULL, K_BLOCK, Contraction, Role, Source, View
+from wsopt.graph.types import DType
+from wsopt.lowering.body import arguments, is_scores
+from wsopt.lowering.steps import inner_extent
+from wsopt.perf.costs import product_instructions
+from wsopt.program.ids import OpKind, ValueId, ValueKind
+from wsopt.program.program import TileOp
+from wsopt.program.types import row_role
+
+
+def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
+    """The parts of a K-block of `depth` elements, by first element and length: one instruction's `least`, and the
+    rest in powers of two.
+    """
+    found, first = [(0, least)], least
+    while first < depth:
+        found.append((first, first))
+        first *= 2
+    return tuple(found)
+
+
+def sources(plan: KernelPlan) -> dict[str, Operand]:
+    """The tensors that the loop's values read, as a consumer knows them in registers."""
+    region, found = plan.program.region, dict[str, Operand]()
+    for source in (*region.sources, *region.tiles):
+        if source.name in plan.loop_reads():
+            name = plan.names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
+            found[source.name] = Operand(name, source.spans, computed_in(source.view))
+    return found
+
+
+def computed_in(view: View) -> DType:
+    """The type in which a tensor's elements are computed with."""
+    return DType.F32 if view.dtype.is_float else view.dtype
+
+
+def widened(view: View) -> str:
+    """The conversion of a tensor's elements to that type, as text behind them."""
+    wanted = computed_in(view)
+    return "" if view.dtype is wanted else f".to({GLUON[wanted]})"
+
+
+def load_text(vector: VectorArgument, index: dict[Role, str], inside: str) -> str:
+    """The load of a vector or scalar by address, in the type that is computed with; masked where not `inside`."""
+    view = vector.source.view
+    mask = f", mask={inside}, other={zero(view.dtype)}" if inside else ""
+    return f"gl.load({vector.at(index)}{mask}){widened(view)}"
+
+
+@dataclass(slots=True)
+class Operations:
+    """The operations of one consumer's loop, whose arithmetic `writer` writes."""
+
+    plan: KernelPlan
+    writer: Arithmetic
+
+    # --- tiles ------------------------------------------------------------------------------------------
+
+    def _view(self, tile: ValueId) -> View:
+        region = self.plan.program.region
+        return next(view for view in region.streams if region.operand_name(view) == tile.subject)
+
+    def ring(self, tile: ValueId) -> Ring:
+        """The ring that a tile comes through."""
+        return self.plan.ring_of(self._view(tile))
+
+    def ring_handed_back(self, op: TileOp) -> Ring:
+        """The ring whose slot an operation hands back."""
+        plans = self.plan.program.rings
+        number = next(n for n, ring in enumerate(plans) if op.id in ring.releases)
+        return self.plan.rings()[number]
+
+    def _slot(self, tile: ValueId, step: str) -> str:
+        """The expression of a streamed tile as a matrix in its slot: rows, or what its product contracts, first."""
+        plan, view = self.plan, self._view(tile)
+        ring, rows = plan.ring_of(view), row_role(plan.s.swap)
+        box, per_slot = next(one for one in ring.boxes if one[0].view == view)
+        product = next((c for c in plan.program.region.contractions if c.right == view), None)
+        contracted = Role.INNER if product is not None and product.spans == K_BLOCK else Role.STREAM
+        place = of_slot(f"{step} % {ring.depth}", per_slot, "index")
+        return tile_view(f"{box.name}_ring.index({place})", box, rows if rows in view.roles else contracted)
+
+    def _part(self, tile: ValueId, step: str, first: int, length: int) -> str:
+        """The same, of `length` elements along the streamed axis from the `first`; all if it is 0."""
+        text = self._slot(tile, step)
+        streamed = int(row_role(self.plan.s.swap) in self._view(tile).roles)
+        if not length:
+            return text
+        given = "TAIL" if length == self.plan.s.tail else length
+        return f"{text}.slice({first}, {given}, dim={streamed})"
+
+    def operands(self, op: TileOp, step: str, age: Age, first: int, length: int) -> tuple[str, str]:
+        """The two sides of a product, or of a part of it."""
+        left, right = op.inputs
+        return self._left(left, op, step, age, first, length), self._part(right, step, first, length)
+
+    def _left(self, left: ValueId, op: TileOp, step: str, age: Age, first: int, length: int) -> str:
+        if left.kind is ValueKind.TILE:
+            return self._part(left, step, first, length)
+        if left.kind is ValueKind.VALUE:
+            key = self.writer.operand_key(self._product(op))
+            return self.plan.value(key, age(left.subject))
+        (box,) = self.plan.stationary_operands()
+        place = self.plan.stationary_place("index")
+        return tile_view(f"{box.name}_held.index({place})", box, row_role(self.plan.s.swap))
+
+    # --- products ---------------------------------------------------------------------------------------
+
+    def _product(self, op: TileOp) -> Contraction:
+        assert op.output is not None, f"{op.id} has a result"
+        subject = op.output.subject
+        return next(c for c in self.plan.program.region.contractions if c.name == subject)
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """The parts in which a product may be begun and ended."""
+        least = self.plan.verified.machine.mma_k_bytes * 8 // self.plan.program.region.operand_dtype.bits
+        return k_block_parts(self.plan.s.depth, least)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether sums are cleared before a tile: where a tile may have no K-block, or they are rescaled first."""
+        return self.plan.ranged
+
+    def instructions(self, op: TileOp, length: int) -> int:
+        """Tensor instructions of a product of so many elements of the contracted axis, 0 for all, a warpgroup."""
+        plan, machine = self.plan, self.plan.verified.machine
+        region, s = plan.program.region, plan.s
+        inner = op.output is not None and op.output.kind is ValueKind.VALUE
+        deep = length or (inner_extent(region, machine) if inner else s.depth)
+        groups = s.consumer_warps // machine.warps_per_warpgroup
+        return product_instructions(s.rows, deep, plan.program.whole.dtype, machine) // groups
+
+    def register(self, value: ValueId, age: int) -> str:
+        """The identifier of a product's result."""
+        if value.kind is ValueKind.PARTIAL:
+            number = f"_{value.k_block}" if value.k_block else ""
+            return self.plan.value(f"{value.subject}_partial{number}")
+        return self.plan.value(value.subject, 0 if value.kind is ValueKind.SUM else age)
+
+    # --- values -----------------------------------------------------------------------------------------
+
+    def makes(self, op: TileOp) -> tuple[str, ...]:
+        """The loop's values that an operation makes anew, by name."""
+        if op.kind is OpKind.ELEMENTWISE:
+            return op.makes
+        anew = op.kind is OpKind.MMA and op.output is not None and op.output.kind is not ValueKind.SUM
+        return (op.output.subject,) if anew and op.output is not None else ()
+
+    def reads(self, op: TileOp) -> set[str]:
+        """The loop's values that an operation reads from others."""
+        if op.kind is OpKind.RESCALE:
+            return {self._product(op).rescale or ""}
+        if op.kind is OpKind.MMA:
+            left = self._product(op).left
+            return {left} if isinstance(left, str) else set()
+        return {a for item in op.items for a in arguments(item) if a not in op.makes}
+
+    def products_read(self, op: TileOp) -> tuple[ValueId, ...]:
+        """The products whose results arithmetic reads."""
+        known = {item.name for item in self.writer.items if is_scores(item)}
+        found = [a for item in op.items for a in arguments(item) if a in known]
+        return tuple(ValueId(ValueKind.VALUE, name, op.consumer) for name in dict.fromkeys(found))
+
+    def products_fed(self, op: TileOp) -> tuple[ValueId, ...]:
+        """The products whose left operand arithmetic makes."""
+        products = (item for item in self.writer.items if isinstance(item, Contraction))
+        fed = (product for product in products if product.left in op.makes)
+        kinds = {FULL: ValueKind.SUM}
+        return tuple(ValueId(kinds.get(p.spans, ValueKind.VALUE), p.name, op.consumer) for p in fed)
+
+    def left_over(self, op: TileOp) -> tuple[str, ...]:
+        """The values that arithmetic leaves to other operations."""
+        return self.writer.left_over(op.makes)
+
+    # --- text -------------------------------------------------------------------------------------------
+
+    def rescale(self, op: TileOp, age: Age) -> Instruction:
+        """Multiply a product's sums by the factor of each row."""
+        return self.writer.rescale(self._product(op), age)
+
+    def arithmetic(self, op: TileOp, age: Age, step: str, *, masked: bool) -> Iterator[Instruction]:
+        """Tiles brought into registers, and what is computed of them."""
+        if not op.items:
+            yield from self._reads(op, {source.name for source in self._streamed()}, step)
+            return
+        yield from self._vectors(op)
+        needed = self.writer.needed(masked=masked)
+        chosen = [item for item in op.items if item.name in needed]
+        if any(map(self.writer.names_places, chosen)):
+            index = f"gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, {self.writer.layout}))"
+            yield Assign("places", f"(origin + {step}) * TILE_DEPTH + {index}")
+        names = {name for item in chosen for name in self.writer.read(item)}
+        yield from self._reads(op, names, step)
+        yield from self.writer.phase(op.makes, age, masked=masked)
+
+    def _vectors(self, op: TileOp) -> Iterator[Instruction]:
+        """Vectors by address, where each tile is an iteration: before the first arithmetic on it."""
+        phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
+        if self.plan.streams_rows and op is next(phases):
+            yield from self.vectors()
+
+    def vectors(self) -> Iterator[Instruction]:
+        """The loads of the vectors and scalars that the loop's values read."""
+        plan, vectors = self.plan, self.plan.vectors()
+        for name in sorted(plan.loop_reads() & vectors.keys()):
+            spans, inside = vectors[name].source.spans, ""
+            if Role.COLUMN in spans and plan.program.region.extent(Role.COLUMN) != plan.s.columns:
+                inside = "columns < ROW_LENGTH"
+            inside = "rows < row_extent" if Role.ROW in spans else inside
+            load = load_text(vectors[name], plan.place("rows", "columns"), inside)
+            yield Assign(self.writer.sources[name].name, load)
+
+    def _reads(self, op: TileOp, names: set[str], step: str) -> Iterator[Instruction]:
+        """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""
+        region, tiles = self.plan.program.region, {tile.subject: tile for tile in op.inputs}
+        seen: set[str] = set()
+        for source in (
+            s for s in self._streamed() if s.name in names and region.operand_name(s.view) in tiles
+        ):
+            operand = self.writer.sources[source.name]
+            if operand.name not in seen:
+                seen.add(operand.name)
+                slot = self._slot(tiles[region.operand_name(source.view)], step)
+                yield Assign(operand.name, f"{slot}.load({self._layout(source)}){widened(source.view)}")
+
+    def _streamed(self) -> tuple[Source, ...]:
+        region = self.plan.program.region
+        return (*region.streamed_sources, *region.tiles, *region.row_sources)
+
+    def _layout(self, source: Source) -> str:
+        layout = self.writer.layout
+        return layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
+
+    def store(self) -> Iterator[Instruction]:
+        """The outputs of a tile that the loop computes whole."""
+        for output in self.plan.program.region.outputs:
+            yield from stores(self.plan, output, self.writer.operand(output.value), "0")

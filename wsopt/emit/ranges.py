@@ -1,0 +1,40 @@
+"""Which K-blocks a tile looks at, as lines of its kernel: the region's bounds, from the first row to the last."""
+
+from __future__ import annotations
+
+from wsopt.emit.integers import GLUON, Name, maximum, minimum, text
+from wsopt.emit.plan import KernelPlan
+from wsopt.frontend.types import Bound
+from wsopt.program.ranges import splits
+from wsopt.program.tile_order import k_blocks_between
+
+
+def k_block_range(row: str, height: str, first: str, last: str) -> str:
+    """The call that narrows K-blocks from `first` to `last` to those of some rows."""
+    return f"k_block_range({row}, {height}, {first}, {last}, row_extent, stream_extent)"
+
+
+def tile_range(target: str = "begin, whole_begin, whole_end, end") -> str:
+    """The line that says which K-blocks the present tile looks at."""
+    last = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
+    return f"{target} = {k_block_range('row_tile * TILE_ROWS', 'TILE_ROWS', '0', last)}"
+
+
+def range_lines(plan: KernelPlan) -> list[str]:
+    """How each bound narrows the K-blocks of a tile, and those among them in which all elements count."""
+    return [line for bound in plan.program.region.bounds for line in _bound_lines(plan, bound)]
+
+
+def _bound_lines(plan: KernelPlan, bound: Bound) -> list[str]:
+    if not splits(bound):
+        return ["whole_end = 0"]
+    row, last, depth = Name("row"), Name("last_row"), Name("TILE_DEPTH")
+    constant = Name("stream_extent") + -1 if bound == plan.program.bounds.end else bound.constant
+    narrowing = [(bound.row, bound.stream, constant)]
+    begin, end = k_blocks_between(narrowing, row, last, Name("begin"), Name("end"), depth, minimum, maximum)
+    nearest = bound.row * (row if bound.row >= 0 else last) + constant
+    if bound.stream < 0:
+        whole = minimum(Name("whole_end"), maximum(nearest + 1, 0) // depth)
+        return [f"end = {text(end, GLUON)}", f"whole_end = {text(whole, GLUON)}"]
+    whole = maximum(Name("whole_begin"), (maximum(-nearest, 0) + depth + -1) // depth)
+    return [f"begin = {text(begin, GLUON)}", f"whole_begin = {text(whole, GLUON)}"]
