@@ -16,8 +16,6 @@ from wsopt.emit.text import of_slot
 from wsopt.frontend.types import FULL, K_BLOCK, Contraction, Role, Source, View
 from wsopt.graph.types import DType
 from wsopt.lowering.body import arguments, is_scores
-from wsopt.lowering.steps import inner_extent
-from wsopt.perf.costs import product_instructions
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
@@ -139,12 +137,7 @@ class Operations:
 
     def instructions(self, op: TileOp, length: int) -> int:
         """Tensor instructions of a product of so many elements of the contracted axis, 0 for all, a warpgroup."""
-        plan, machine = self.plan, self.plan.verified.machine
-        region, s = plan.program.region, plan.s
-        inner = op.output is not None and op.output.kind is ValueKind.VALUE
-        deep = length or (inner_extent(region, machine) if inner else s.depth)
-        groups = s.consumer_warps // machine.warps_per_warpgroup
-        return product_instructions(s.rows, deep, plan.program.whole.dtype, machine) // groups
+        return op.instructions * length // self.plan.s.depth if length else op.instructions
 
     def register(self, value: ValueId, age: int) -> str:
         """The identifier of a product's result."""

@@ -1,4 +1,4 @@
-"""Regions as frozen data: the part of a graph that becomes one kernel, before it is cut to tiles.
+"""Regions as frozen data: what of a graph becomes one kernel, before it is cut to tiles.
 
 A region has axes, each with a role; views of the graph's tensors along them; the products, reductions and scalar
 statements of its streamed loop; and what follows them.
@@ -44,7 +44,7 @@ class Contraction:
 
 
 class End(StrEnum):
-    """How a loop leaves out elements of K-blocks beyond the end of the streamed axis."""
+    """What keeps a loop's values from counting what K-blocks hold beyond the end of the streamed axis."""
 
     NOTHING = "nothing"
     """It would not count: zeros add nothing to the loop's sums."""
