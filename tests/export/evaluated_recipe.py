@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
 
 from observed_launch import Seen
 
-from wsopt.emit.integers import Integer, evaluate
+from wsopt.emit.integers import Address, Extent, IfOne, Integer, Name, Operation, Operator, Pitch
 from wsopt.emit.recipe import (
     PROCESSORS,
     Check,
@@ -15,6 +16,7 @@ from wsopt.emit.recipe import (
     Message,
     PointerArgument,
     Recipe,
+    Relation,
     ScalarArgument,
     TableArgument,
     TensorMap,
@@ -31,13 +33,50 @@ TORCH_NAMES = {
 }
 
 
+HOLDS: dict[Relation, Callable[[int, int], bool]] = {
+    Relation.EQUAL: operator.eq,
+    Relation.AT_LEAST: operator.ge,
+    Relation.AT_MOST: operator.le,
+    Relation.MULTIPLE: lambda left, right: left % right == 0,
+}
+VALUES: dict[Operator, Callable[[int, int], int]] = {
+    Operator.ADD: operator.add,
+    Operator.MULTIPLY: operator.mul,
+    Operator.FLOOR_DIVIDE: operator.floordiv,
+    Operator.CEIL_DIVIDE: lambda left, right: -(-left // right),
+    Operator.MINIMUM: min,
+    Operator.MAXIMUM: max,
+}
+
+
+def evaluate(value: Integer, tensors: Mapping[str, Seen], names: Mapping[str, int]) -> int:
+    """The value for tensors and names that are known."""
+    match value:
+        case int():
+            return value
+        case Name(name):
+            return names[name]
+        case Extent(tensor, dim):
+            return tensors[tensor].shape[dim]
+        case Pitch(tensor, dim):
+            return tensors[tensor].strides[dim]
+        case Address(tensor):
+            return tensors[tensor].address
+        case Operation(kind, left, right):
+            return VALUES[kind](evaluate(left, tensors, names), evaluate(right, tensors, names))
+        case IfOne(extent, one, other):
+            return evaluate(one if evaluate(extent, tensors, names) == 1 else other, tensors, names)
+        case _:
+            assert_never(value)
+
+
 class Evaluated:
     """A recipe with tensors and a number of processors."""
 
     def __init__(self, recipe: Recipe, tensors: Mapping[str, Seen], processors: int) -> None:
         self.recipe, self.tensors = recipe, tensors
         self.names = {PROCESSORS: processors}
-        self.refusal = self._refused(recipe.tensor_checks)
+        self.refusal = self._refused(recipe.compiled_checks)
         if self.refusal is None:
             for name, value in recipe.names:
                 self.names[name] = self.value(value)
@@ -72,7 +111,7 @@ class Evaluated:
                     "dtype": TORCH_NAMES[argument.dtype],
                     "padding": "zero",
                 }
-            case PointerArgument(_, tensor):
+            case PointerArgument(tensor=tensor):
                 return self.tensors[tensor].address
             case ScalarArgument(_, value):
                 return self.value(value)
@@ -83,7 +122,7 @@ class Evaluated:
 
     def _refused(self, checks: tuple[Check, ...]) -> str | None:
         for check in checks:
-            if not check.relation.holds(self.value(check.left), self.value(check.right)):
+            if not HOLDS[check.relation](self.value(check.left), self.value(check.right)):
                 return self._sentence(check.message)
         return None
 

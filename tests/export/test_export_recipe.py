@@ -11,7 +11,6 @@ from export_kernels import KERNELS, emitted, inputs
 from observed_launch import Seen, observe, shown, table
 
 from wsopt.emit.integers import (
-    CPP,
     GLUON,
     PYTHON,
     Extent,
@@ -25,6 +24,7 @@ from wsopt.emit.integers import (
 )
 from wsopt.emit.recipe import Recipe, ScalarArgument, TableArgument, TensorMap
 from wsopt.emit.recipe_of import launch_recipe
+from wsopt.export.cpp_names import CPP
 
 PROCESSORS = (2, 7, 132)
 
@@ -142,6 +142,59 @@ def test_refuses_what_the_launcher_refuses(name: str) -> None:
     assert refused
 
 
+def empty(array: Any) -> Any:
+    return array[:0]
+
+
+def spread(array: Any) -> Any:
+    """Elements of the last dimension two apart."""
+    return np.repeat(array, 2, axis=-1)[..., ::2]
+
+
+def turned(array: Any) -> Any:
+    """The first two dimensions exchanged in memory."""
+    return np.swapaxes(np.swapaxes(array, 0, 1).copy(), 0, 1)
+
+
+def doubled(array: Any) -> Any:
+    return np.repeat(array, 2, axis=-1)
+
+
+def longer(array: Any) -> Any:
+    return np.concatenate([array, array[:, :1]], axis=1)
+
+
+def moved(array: Any) -> Any:
+    """The same elements, of which the first is the second of its row in memory."""
+    return np.pad(array, ((0, 0), (1, 7)))[:, 1:-7]
+
+
+REFUSALS = [
+    ("biased", "x", empty, "tensor x has no elements: its shape is [0, 264]"),
+    ("biased", "x", spread, "tensor x: dimension 1 has to be contiguous"),
+    ("biased", "b", spread, "tensor b: dimension 0 has to be contiguous"),
+    ("biased", "b", doubled, "tensor b has extents [784], expected [392]"),
+    ("biased", "x", lambda x: x[:, :260], "tensor w has extents [392, 264], expected [392, 260]"),
+    ("biased", "x", moved, "tensor x has to start at a multiple of 16 bytes"),
+    ("scaled", "rows", doubled, "tensor rows: dimension 1 has 2 elements, expected 1"),
+    (
+        "softmax",
+        "x",
+        lambda x: x[:, :504].copy(),
+        "rows have 504 elements: this schedule reduces rows of 512",
+    ),
+    ("gated", "w", lambda w: w[:, :129].copy(), "tensor w: strides have to be multiples of 16 bytes"),
+    ("causal", "q", turned, "tensor q: dimensions 0 and 1 do not lie contiguously"),
+    ("grouped", "q", longer, "tensor q: dimension 1 has to be a multiple of 3"),
+]
+
+
+@pytest.mark.parametrize(("name", "tensor", "change", "sentence"), REFUSALS)
+def test_refuses_with_a_sentence(name: str, tensor: str, change: Any, sentence: str) -> None:
+    (given, *_) = inputs(name)
+    assert refusal_of_the_launcher(name, {**given, tensor: change(given[tensor])}) == sentence
+
+
 @pytest.mark.parametrize("name", ["biased", "lse"])
 def test_refuses_outputs_of_other_extents(name: str) -> None:
     made = recipe(name)
@@ -181,7 +234,7 @@ def test_names_every_tensor_with_its_type(name: str) -> None:
 
 def test_expressions_are_written_for_each_language() -> None:
     rest = add(multiply(-1, Name("row")), floor_divide(multiply(Extent("x", 0), Extent("x", 1)), 4))
-    assert text(rest, PYTHON) == '(-row) + ((tensors["x"].shape[0] * tensors["x"].shape[1]) // 4)'
+    assert text(rest, PYTHON) == "(-row) + ((x.shape[0] * x.shape[1]) // 4)"
     assert text(rest, CPP) == "(-row) + ((tensors.x.shape[0] * tensors.x.shape[1]) / 4)"
     assert text(multiply(ceil_divide(Name("n"), 64), 2), PYTHON) == "triton.cdiv(n, 64) * 2"
     assert text(multiply(Name("a"), floor_divide(Name("b"), 2), 3), CPP) == "a * (b / 2) * 3"

@@ -119,7 +119,7 @@ def test_the_description_says_what_the_recipe_says() -> None:
     assert document["format"] == "wsopt.launch/1"
     assert [one["name"] for one in document["outputs"]] == [one.name for one in recipe.outputs]
     assert [one["name"] for one in document["names"]] == [name for name, _ in recipe.names]
-    assert len(document["tensor_checks"]) == len(recipe.tensor_checks)
+    assert len(document["tensor_checks"]) == len(recipe.compiled_checks)
     assert len(document["checks"]) == len(recipe.checks)
     assert document["kernel"]["grid"] == ["blocks", 1, 1]
     assert document["kernel"]["block"] == [384, 1, 1]

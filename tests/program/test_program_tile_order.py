@@ -9,6 +9,7 @@ import random
 import pytest
 
 from wsopt.program import tile_order
+from wsopt.program.ranges import k_blocks_between
 from wsopt.program.tile_order import deal, k_block_counts, order_table, tiles_together, walk
 
 
@@ -33,7 +34,10 @@ def test_k_blocks_are_those_in_which_an_element_counts(seed: int) -> None:
         last = min(first + tile_rows, rows) - 1
         k_blocks = [range(start, start + depth) for start in range(0, stream, depth)]
         expected.append(sum(counted(bounds, first, last, k_block) for k_block in k_blocks))
-    assert k_block_counts(bounds, rows, stream, tile_rows, depth) == expected
+    found = k_block_counts(
+        rows, tile_rows, lambda row, last: k_blocks_between(bounds, row, last, 0, -(-stream // depth), depth)
+    )
+    assert found == expected
 
 
 def test_the_last_rounds_go_by_length() -> None:

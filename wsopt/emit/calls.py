@@ -1,4 +1,4 @@
-"""How an emitted kernel is called: the parameters of its `run`, and the names that its launcher knows."""
+"""How an emitted kernel is called: the parameters of its `run`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 _TAKEN = frozenset({"out", "unused"})
 
 
-def calls(inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
+def calls(inputs: Sequence[str]) -> dict[str, Any]:
     """What the template says of calls. Inputs are parameters of `run`, unless one's name can be none."""
     named = not any(keyword.iskeyword(name) or name.startswith("_") or name in _TAKEN for name in inputs)
     parameters = list(inputs) if named else [f"tensor_{number}" for number, _ in enumerate(inputs)]
@@ -19,17 +19,9 @@ def calls(inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
     else:
         run = "*, out=None, **tensors" if takes_out else "**tensors"
     return {
-        "inputs": inputs,
         "named_inputs": named,
         "safe_inputs": parameters,
         "parameters_of_inputs": ", ".join(parameters),
         "takes_out": takes_out,
         "run_parameters": run,
-        "input_names": _strings(inputs),
-        "output_names": _strings(outputs),
     }
-
-
-def _strings(names: Sequence[str]) -> str:
-    """The items of a tuple of strings, as Python text."""
-    return " ".join(f'"{name}",' for name in names)

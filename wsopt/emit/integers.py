@@ -1,15 +1,14 @@
-"""Integer expressions of a launch: built from the plan, evaluated, and written as Python, C++ and JSON.
+"""Integer expressions of a launch: built from the plan, and written in a language.
 
 All values are integers. Operands of the two divisions are never negative, divisors are at least 1.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 
 class Operator(StrEnum):
@@ -107,33 +106,7 @@ def _own(term: Term) -> Expression:
     return term
 
 
-class Tensor(Protocol):
-    """What an expression asks of a tensor; strides are in elements."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents."""
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Strides in elements."""
-
-    @property
-    def address(self) -> int:
-        """Where the first element lies, in bytes."""
-
-
-_VALUES: Mapping[Operator, Callable[[int, int], int]] = {
-    Operator.ADD: operator.add,
-    Operator.MULTIPLY: operator.mul,
-    Operator.FLOOR_DIVIDE: operator.floordiv,
-    Operator.CEIL_DIVIDE: lambda left, right: -(-left // right),
-    Operator.MINIMUM: min,
-    Operator.MAXIMUM: max,
-}
 _PYTHON = {Operator.ADD: " + ", Operator.MULTIPLY: " * ", Operator.FLOOR_DIVIDE: " // "}
-_CPP = {Operator.ADD: " + ", Operator.MULTIPLY: " * ", Operator.FLOOR_DIVIDE: " / "}
-_CALLS = {Operator.CEIL_DIVIDE: "ceil_divide", Operator.MINIMUM: "minimum", Operator.MAXIMUM: "maximum"}
 _PYTHON_CALLS = {Operator.CEIL_DIVIDE: "triton.cdiv", Operator.MINIMUM: "min", Operator.MAXIMUM: "max"}
 
 
@@ -181,25 +154,26 @@ def maximum(left: Integer, right: Integer) -> Integer:
     return Operation(Operator.MAXIMUM, left, right)
 
 
-def evaluate(value: Integer, tensors: Mapping[str, Tensor], names: Mapping[str, int]) -> int:
-    """The value for tensors and names that are known."""
+def if_one(extent: Integer, one: Integer, other: Integer) -> Integer:
+    """`one` for an extent of one element, else `other`."""
+    if isinstance(extent, int):
+        return one if extent == 1 else other
+    return IfOne(extent, one, other)
+
+
+def rewritten(value: Integer, tensors: Mapping[str, str], known: Mapping[Integer, Name]) -> Integer:
+    """The expression with other names for its tensors, and with names for the parts of it that are `known`."""
+    if value in known:
+        return known[value]
     match value:
-        case int():
-            return value
-        case Name(name):
-            return names[name]
-        case Extent(tensor, dim):
-            return tensors[tensor].shape[dim]
-        case Pitch(tensor, dim):
-            return tensors[tensor].strides[dim]
-        case Address(tensor):
-            return tensors[tensor].address
+        case Extent(tensor) | Pitch(tensor) | Address(tensor):
+            return replace(value, tensor=tensors[tensor])
         case Operation(kind, left, right):
-            return _VALUES[kind](evaluate(left, tensors, names), evaluate(right, tensors, names))
+            return Operation(kind, rewritten(left, tensors, known), rewritten(right, tensors, known))
         case IfOne(extent, one, other):
-            return evaluate(one if evaluate(extent, tensors, names) == 1 else other, tensors, names)
+            return IfOne(*(rewritten(part, tensors, known) for part in (extent, one, other)))
         case _:
-            assert_never(value)
+            return value
 
 
 def names_in(value: Integer) -> frozenset[str]:
@@ -213,27 +187,6 @@ def names_in(value: Integer) -> frozenset[str]:
             return names_in(extent) | names_in(one) | names_in(other)
         case _:
             return frozenset()
-
-
-def data(value: Integer) -> Any:
-    """JSON: a number, a name as a string, else an array that begins with what it is."""
-    match value:
-        case int():
-            return value
-        case Name(name):
-            return name
-        case Extent(tensor, dim):
-            return ["extent", tensor, dim]
-        case Pitch(tensor, dim):
-            return ["stride", tensor, dim]
-        case Address(tensor):
-            return ["address", tensor]
-        case Operation(kind, left, right):
-            return [kind.value, data(left), data(right)]
-        case IfOne(extent, one, other):
-            return ["if_one", data(extent), data(one), data(other)]
-        case _:
-            assert_never(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,22 +204,14 @@ class Language:
 
 
 PYTHON = Language(
-    'tensors["{tensor}"].shape[{dim}]',
-    'tensors["{tensor}"].stride({dim})',
-    'tensors["{tensor}"].data_ptr()',
+    "{tensor}.shape[{dim}]",
+    "{tensor}.stride({dim})",
+    "{tensor}.data_ptr()",
     _PYTHON,
     _PYTHON_CALLS,
     "({one} if {extent} == 1 else {other})",
 )
 GLUON = replace(PYTHON, calls={Operator.MINIMUM: "gl.minimum", Operator.MAXIMUM: "gl.maximum"})
-CPP = Language(
-    "tensors.{tensor}.shape[{dim}]",
-    "tensors.{tensor}.strides[{dim}]",
-    "static_cast<int64_t>(tensors.{tensor}.data)",
-    _CPP,
-    _CALLS,
-    "({extent} == 1 ? {one} : {other})",
-)
 
 
 def text(value: Integer, language: Language) -> str:

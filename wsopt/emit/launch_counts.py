@@ -1,7 +1,6 @@
 """Counts of a launch, and what a schedule needs of the extents: expressions that every launcher is written from.
 
-They become lines of kernel.py here, and a part of the launch recipe (`recipe_of.py`), from which the C++ launcher is
-written.
+They are a part of the launch recipe (`recipe_of.py`).
 """
 
 from __future__ import annotations
@@ -9,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.consumer import Consumer
-from wsopt.emit.integers import PYTHON, Integer, Name, add, ceil_divide, minimum, multiply, text
+from wsopt.emit.integers import Integer, Name, add, ceil_divide, minimum, multiply
 from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import BLOCKS, PROCESSORS, Check, Message, Relation
 from wsopt.frontend.types import Role
 from wsopt.lowering.steps import inner_extent
-
-_SIGNS = {Relation.EQUAL: "==", Relation.AT_LEAST: ">=", Relation.AT_MOST: "<="}
 
 
 def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
@@ -62,19 +59,3 @@ def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
                 f"multiple of {s.depth}")  # fmt: skip
         least = add(stream, s.depth - s.tail)
         yield Check(multiply(Name("k_iterations"), s.depth), Relation.AT_LEAST, least, told)
-
-
-def count_lines(plan: KernelPlan) -> tuple[str, ...]:
-    """The counts as lines of kernel.py."""
-    return tuple(f"{name} = {text(value, PYTHON)}" for name, value in counts(plan))
-
-
-def check_lines(plan: KernelPlan) -> tuple[str, ...]:
-    """The checks as lines of kernel.py."""
-    return tuple(_line(check) for check in schedule_checks(plan))
-
-
-def _line(check: Check) -> str:
-    left, right = text(check.left, PYTHON), text(check.right, PYTHON)
-    told = "".join(f"{{{part.name}}}" if isinstance(part, Name) else str(part) for part in check.message)
-    return f'_expect({left} {_SIGNS[check.relation]} {right}, {"f" if "{" in told else ""}"{told}")'

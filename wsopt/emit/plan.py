@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from wsopt.emit.addresses import RowArgument, VectorArgument, contiguous_place, stride_arguments
+from wsopt.emit.addresses import RowArgument, VectorArgument, stride_arguments
 from wsopt.emit.channels import Barrier, Channel, box_buffer
-from wsopt.emit.extents import parts_text
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staged_by_tile, staging
-from wsopt.emit.tensors import SIGNATURE, TORCH, Box, make_box, row_box
+from wsopt.emit.tensors import Box, make_box, row_box
 from wsopt.frontend.types import FULL, Reduction, Role, View
 from wsopt.lowering.body import BEFORE, BodyItem, arguments
 from wsopt.lowering.steps import inner_extent
@@ -44,28 +43,6 @@ class Ring:
     def slot_bytes(self) -> int:
         """Bytes that arrive at a slot's barrier."""
         return sum(box.nbytes * per_slot for box, per_slot in self.boxes)
-
-
-@dataclass(frozen=True, slots=True)
-class TensorRead:
-    """How the launcher reads one input: its dimensions merged as `dims` says, and what each extent is.
-
-    `strides` are the kernel's arguments (dimension, name) of a tensor that is read by address; `box` that of
-    one that TMA moves, whose last dimension has to be contiguous; `near` is the axis that has to be contiguous
-    where threads read it. `parts` says which dimensions are split.
-    """
-
-    name: str
-    tensor: str
-    dtype: str
-    dims: tuple[tuple[int, ...], ...]
-    rank: int
-    extents: tuple[str, ...]
-    strides: tuple[tuple[int, str], ...]
-    box: Box | None
-    parts: str
-    view: View
-    near: int | None
 
 
 @dataclass(slots=True)
@@ -353,53 +330,6 @@ class KernelPlan:
         column = () if self.streams_rows else ("column_extent",)
         counted = ("stream_extent",) if self.ranged or self.program.region.counts_stream else ()
         return (*self.counts(), "row_extent", *column, *counted)
-
-    def reads(self) -> tuple[TensorRead, ...]:
-        """How the launcher reads the graph's inputs: one entry for each way that one is used."""
-        region = self.program.region
-        found = [self._read(box.name, box.view, box) for box in self.moved()]
-        for source in region.sources:
-            if source.view in region.streams:
-                continue
-            name = self.names(f"read:{source.name}", source.view.tensor)
-            found.append(self._read(name, source.view, self.inputs().get(source.name)))
-        return tuple(found)
-
-    def _read(self, name: str, view: View, box: Box | None) -> TensorRead:
-        extents = tuple(self.extent_names()[role] for role in view.roles)
-        vector = next((v for v in self.vectors().values() if v.pointer == f"{name}_ptr"), None)
-        strides = tuple(
-            (view.roles.index(role), variable) for role, variable in (vector.strides if vector else ())
-        )
-        return TensorRead(
-            name,
-            view.tensor,
-            TORCH[view.dtype],
-            view.origin,
-            view.rank,
-            extents,
-            strides,
-            box,
-            parts_text(view),
-            view,
-            None if box else contiguous_place(view),
-        )
-
-    def signature(self) -> tuple[tuple[str, str], ...]:
-        """The kernel's arguments with Triton's types; descriptors as (block type, layout constant)."""
-        boxes = [*self.moved(), *self.inputs().values(), *self.outputs().values()]
-        found = [
-            (box.descriptor, f'f"tensordesc<{box.signature},{{{box.layout}.value!r}}>"') for box in boxes
-        ]
-        for vector in self.vectors().values():
-            found.append((vector.pointer, f'"*{SIGNATURE[vector.source.view.dtype]}"'))
-            found.extend((name, '"i32"') for _, name in vector.strides)
-        for row in self.row_outputs():
-            found.append((row.pointer, f'"*{SIGNATURE[row.output.view.dtype]}"'))
-            found.extend((name, '"i32"') for _, name in row.strides)
-        found.extend((name, '"i32"') for name in self.sizes())
-        found.extend((name, '"*i32"') for name in self.walk())
-        return tuple(dict.fromkeys(found))
 
 
 def _times(count: str, boxes: int) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from wsopt.emit.integers import GLUON, Name, maximum, minimum, text
 from wsopt.emit.plan import KernelPlan
 from wsopt.frontend.types import Bound
-from wsopt.program.ranges import splits
-from wsopt.program.tile_order import k_blocks_between
+from wsopt.program.ranges import k_blocks_between, splits
 
 
 def k_block_range(row: str, height: str, first: str, last: str) -> str:

@@ -1,7 +1,8 @@
 """What a launch of a kernel needs, as frozen data: checks, tensor maps, scalars, tables, the grid.
 
-A recipe says in expressions of the tensors' extents, strides and addresses what the Python launcher does in
-statements. It is made from the same plan (`recipe_of.py`), and read by `wsopt export`.
+A recipe says in expressions of the tensors' extents, strides and addresses what every launcher does in statements.
+It is made from a kernel's plan (`recipe_of.py`); from it are written the launcher of `kernel.py` (`launcher.py`) and
+what `wsopt export` gives.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from wsopt.emit.integers import Integer
+from wsopt.emit.integers import Address, Integer
 from wsopt.graph.types import DType
 
 Message: TypeAlias = tuple[str | Integer | tuple[Integer, ...], ...]
 """A sentence: text, numbers that are known at run time, and lists of them."""
+
+ALIGNMENT = 16
+"""Bytes that addresses and strides of a tensor map are multiples of (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 PROCESSORS = "processors"
 """The name of the device's number of multiprocessors."""
@@ -34,18 +38,6 @@ class Relation(StrEnum):
     AT_MOST = "at_most"
     MULTIPLE = "multiple_of"
 
-    def holds(self, left: int, right: int) -> bool:
-        """Whether it does."""
-        match self:
-            case Relation.EQUAL:
-                return left == right
-            case Relation.AT_LEAST:
-                return left >= right
-            case Relation.AT_MOST:
-                return left <= right
-            case Relation.MULTIPLE:
-                return left % right == 0
-
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -55,6 +47,12 @@ class Check:
     relation: Relation
     right: Integer
     message: Message
+
+
+def aligned(tensor: str) -> Check:
+    """The tensor starts where a tensor map, or code compiled for aligned addresses, needs it to."""
+    message = (f"tensor {tensor} has to start at a multiple of {ALIGNMENT} bytes",)
+    return Check(Address(tensor), Relation.MULTIPLE, ALIGNMENT, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +70,9 @@ class TensorMap:
     """A tensor map (TMA descriptor): dimensions outermost first, strides in elements, the last one 1.
 
     `block` is the tile of one copy in the kernel's text, `box` what one instruction moves: a copy of a larger tile
-    is several. `swizzle` is in bytes, 0 for none. Element strides are 1, nothing is interleaved, L2 fetches lines of
-    128 bytes, and elements outside the tensor are zeros.
+    is several. `layout` names the constant of the kernel's text for its layout in shared memory; its `swizzle` is in
+    bytes, 0 for none. Element strides are 1, nothing is interleaved, L2 fetches lines of 128 bytes, and elements
+    outside the tensor are zeros.
     """
 
     argument: str
@@ -84,6 +83,7 @@ class TensorMap:
     block: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    layout: str
 
     @property
     def rank(self) -> int:
@@ -97,6 +97,7 @@ class PointerArgument:
 
     argument: str
     tensor: str
+    dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,15 @@ class Recipe:
     arguments: tuple[Argument, ...]
     grid: Integer
     order: DealtOrder | None
+
+    @property
+    def compiled_checks(self) -> tuple[Check, ...]:
+        """The checks of tensors for a kernel that is compiled before its tensors are known.
+
+        What it reads and writes by address, it takes to be as aligned as what TMA moves.
+        """
+        pointers = (one.tensor for one in self.arguments if isinstance(one, PointerArgument))
+        return tuple(dict.fromkeys((*self.tensor_checks, *map(aligned, pointers))))
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:

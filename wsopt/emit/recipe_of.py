@@ -1,10 +1,10 @@
-"""The launch recipe of a verified schedule, from the same plan that the kernel's text is written from."""
+"""The launch recipe of a kernel, from the plan that its device functions are written from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.extents import output_extents
+from wsopt.emit.addresses import RowArgument, VectorArgument
 from wsopt.emit.integers import (
     Extent,
     Integer,
@@ -15,7 +15,7 @@ from wsopt.emit.integers import (
     minimum,
 )
 from wsopt.emit.launch_counts import counts, schedule_checks
-from wsopt.emit.plan import KernelPlan, TensorRead
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import (
     BLOCKS,
     LAST_ROW,
@@ -32,11 +32,11 @@ from wsopt.emit.recipe import (
     TensorMap,
     TensorSpec,
 )
-from wsopt.emit.recipe_views import aligned, axis_extents, axis_strides, map_strides, view_checks
+from wsopt.emit.recipe_views import axis_extents, axis_strides, map_strides, output_extents, view_checks
 from wsopt.emit.tensors import Box
 from wsopt.frontend.types import Output, View
-from wsopt.program.ranges import narrowing
-from wsopt.program.tile_order import ROUNDS_TOGETHER, k_blocks_between
+from wsopt.program.ranges import k_blocks_between, narrowing
+from wsopt.program.tile_order import ROUNDS_TOGETHER
 from wsopt.schedule.verified import VerifiedSchedule
 
 _BOX_EXTENT = 256
@@ -45,22 +45,22 @@ _BOX_EXTENT = 256
 
 def launch_recipe(verified: VerifiedSchedule) -> Recipe:
     """All that a launch of the schedule's kernel needs, as expressions of its tensors."""
-    plan = KernelPlan(verified)
-    reads = plan.reads()
-    names = (*_axes(reads), *counts(plan))
+    return recipe_of(KernelPlan(verified))
+
+
+def recipe_of(plan: KernelPlan) -> Recipe:
+    """The same from the plan that the kernel's text is written from."""
+    views = _views(plan)
+    names = (*_axes(plan, views), *counts(plan))
     return Recipe(
         name=plan.program.region.name,
         symbol="kernel",
-        inputs=_inputs(plan),
+        inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v, _ in views)),
         outputs=tuple(_output(output) for output in plan.program.region.outputs),
-        tensor_checks=tuple(dict.fromkeys(_tensor_checks(plan))),
+        tensor_checks=tuple(dict.fromkeys(_tensor_checks(plan, views))),
         names=names,
-        checks=(
-            *_extent_checks(reads, dict(names)),
-            *schedule_checks(plan),
-            *_output_checks(plan),
-        ),
-        arguments=_arguments(plan, reads),
+        checks=(*_extent_checks(plan, views, dict(names)), *schedule_checks(plan), *_output_checks(plan)),
+        arguments=tuple(_arguments(plan)),
         grid=Name(BLOCKS),
         order=_order(plan) if plan.walk() else None,
     )
@@ -70,50 +70,45 @@ def launch_recipe(verified: VerifiedSchedule) -> Recipe:
 
 
 def _views(plan: KernelPlan) -> list[tuple[View, bool]]:
-    """How every input is read, and whether TMA moves it."""
-    views = [(box.view, True) for box in (*plan.moved(), *plan.inputs().values())]
-    return views + [(vector.source.view, False) for vector in plan.vectors().values()]
-
-
-def _inputs(plan: KernelPlan) -> tuple[TensorSpec, ...]:
-    return tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v, _ in _views(plan)))
+    """Every way in which an input is read, and whether TMA moves it: what the loop streams, then other sources."""
+    read, copied = plan.vectors(), plan.inputs()
+    rest = [source for source in plan.program.region.sources if source.name in copied or source.name in read]
+    return [*((box.view, True) for box in plan.moved()), *((one.view, one.name in copied) for one in rest)]
 
 
 def _output(output: Output) -> TensorSpec:
     return TensorSpec(output.name, output.view.dtype, output.view.rank, output_extents(output))
 
 
-def _tensor_checks(plan: KernelPlan) -> Iterator[Check]:
-    for view, copied in _views(plan):
+def _tensor_checks(plan: KernelPlan, views: list[tuple[View, bool]]) -> Iterator[Check]:
+    for view, copied in views:
         yield from view_checks(view, view.tensor, copied=copied)
-    boxes = plan.outputs()
     for output in plan.program.region.outputs:
-        yield from view_checks(output.view, output.name, copied=output.name in boxes)
-    # What is read and written by address is compiled for addresses that TMA could take as well.
-    yield from (aligned(vector.source.view.tensor) for vector in plan.vectors().values())
-    yield from (aligned(row.output.name) for row in plan.row_outputs())
+        yield from view_checks(output.view, output.name, copied=output.name in plan.outputs())
 
 
 # --- extents ---------------------------------------------------------------------------------
 
 
-def _axes(reads: tuple[TensorRead, ...]) -> tuple[tuple[str, Integer], ...]:
+def _axes(plan: KernelPlan, views: list[tuple[View, bool]]) -> tuple[tuple[str, Integer], ...]:
     """Every axis with its extent, as the first tensor that has it says."""
     found: dict[str, Integer] = {}
-    for read in reads:
-        for name, extent in zip(read.extents, axis_extents(read.view, read.tensor), strict=True):
-            found.setdefault(name, extent)
+    for view, _ in views:
+        for role, extent in zip(view.roles, axis_extents(view, view.tensor), strict=True):
+            found.setdefault(plan.extent_names()[role], extent)
     return tuple(found.items())
 
 
 # --- checks ---------------------------------------------------------------------------------------------
 
 
-def _extent_checks(reads: tuple[TensorRead, ...], names: dict[str, Integer]) -> Iterator[Check]:
+def _extent_checks(
+    plan: KernelPlan, views: list[tuple[View, bool]], names: dict[str, Integer]
+) -> Iterator[Check]:
     """All inputs have the same extent along an axis; `names` says which of them gave it."""
-    for read in reads:
-        expected = tuple(Name(name) for name in read.extents)
-        for check in _equal(read.tensor, axis_extents(read.view, read.tensor), expected):
+    for view, _ in views:
+        expected = tuple(Name(plan.extent_names()[role]) for role in view.roles)
+        for check in _equal(view.tensor, axis_extents(view, view.tensor), expected):
             if isinstance(check.right, Name) and names[check.right.name] != check.left:
                 yield check
 
@@ -135,32 +130,24 @@ def _equal(tensor: str, given: tuple[Integer, ...], expected: tuple[Integer, ...
 # --- arguments ------------------------------------------------------------------------------------------
 
 
-def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> tuple[Argument, ...]:
-    """The kernel's arguments in the order of its signature."""
-    found: dict[str, Argument] = {name: TableArgument(name) for name in _table(plan)}
-    for read in reads:
-        if read.box is not None:
-            found[read.box.descriptor] = _tensor_map(read.box, read.tensor)
-        else:
-            found |= _by_address(f"{read.name}_ptr", read.tensor, read.view, read.strides)
-    for output, box in plan.outputs().items():
-        found[box.descriptor] = _tensor_map(box, output)
+def _arguments(plan: KernelPlan) -> Iterator[Argument]:
+    """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
+    for box in (*plan.moved(), *plan.inputs().values()):
+        yield _tensor_map(box, box.view.tensor)
+    for name, box in plan.outputs().items():
+        yield _tensor_map(box, name)
+    for vector in plan.vectors().values():
+        yield from _by_address(vector, vector.source.view.tensor, vector.source.view)
     for row in plan.row_outputs():
-        places = tuple((row.output.view.roles.index(role), name) for role, name in row.strides)
-        found |= _by_address(row.pointer, row.output.name, row.output.view, places)
-    return tuple(found.get(name) or ScalarArgument(name, Name(name)) for name, _ in plan.signature())
+        yield from _by_address(row, row.output.name, row.output.view)
+    yield from (ScalarArgument(name, Name(name)) for name in plan.sizes())
+    yield from map(TableArgument, plan.walk())
 
 
-def _table(plan: KernelPlan) -> tuple[str, ...]:
-    return plan.walk()
-
-
-def _by_address(
-    pointer: str, tensor: str, view: View, strides: tuple[tuple[int, str], ...]
-) -> dict[str, Argument]:
+def _by_address(argument: VectorArgument | RowArgument, tensor: str, view: View) -> Iterator[Argument]:
     steps = axis_strides(view, tensor)
-    found: dict[str, Argument] = {pointer: PointerArgument(pointer, tensor)}
-    return found | {name: ScalarArgument(name, steps[place]) for place, name in strides}
+    yield PointerArgument(argument.pointer, tensor, view.dtype)
+    yield from (ScalarArgument(name, steps[view.roles.index(role)]) for role, name in argument.strides)
 
 
 def _tensor_map(box: Box, tensor: str) -> TensorMap:
@@ -169,7 +156,15 @@ def _tensor_map(box: Box, tensor: str) -> TensorMap:
         extents = (*extents[:-1], floor_divide(extents[-1], box.fold), box.fold)
         strides = (*strides[:-1], box.fold, 1)
     return TensorMap(
-        box.descriptor, tensor, box.view.dtype, extents, strides, box.shape, _copied_box(box), box.swizzle
+        box.descriptor,
+        tensor,
+        box.view.dtype,
+        extents,
+        strides,
+        box.shape,
+        _copied_box(box),
+        box.swizzle,
+        box.layout,
     )
 
 

@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from wsopt.emit.addresses import contiguous_place
-from wsopt.emit.integers import Address, Extent, IfOne, Integer, Pitch, floor_divide, multiply
-from wsopt.emit.recipe import Check, Message, Relation
-from wsopt.frontend.types import View
-
-ALIGNMENT = 16
-"""Bytes that addresses and strides of a tensor map are multiples of (CUDA driver API, cuTensorMapEncodeTiled)."""
+from wsopt.emit.integers import Extent, Integer, Pitch, floor_divide, if_one, multiply
+from wsopt.emit.recipe import ALIGNMENT, Check, Message, Relation, aligned
+from wsopt.frontend.types import Output, Share, View
 
 
 def axis_extents(view: View, tensor: str) -> tuple[Integer, ...]:
@@ -27,30 +24,44 @@ def axis_strides(view: View, tensor: str) -> tuple[Integer, ...]:
 
 
 def map_strides(view: View, tensor: str) -> tuple[Integer, ...]:
-    """The same for a tensor map: along one element, where a stride may be anything, one that TMA takes."""
-    extents, strides = axis_extents(view, tensor), axis_strides(view, tensor)
-    least = [ALIGNMENT] * (len(strides) - 1) + [1]
-    return tuple(IfOne(*each) for each in zip(extents, least, strides, strict=True))
+    """The strides of a tensor map: along one element, where the tensor's may be anything, one that TMA takes."""
+    outer = zip(axis_extents(view, tensor)[:-1], axis_strides(view, tensor)[:-1], strict=True)
+    return (*(if_one(extent, ALIGNMENT, stride) for extent, stride in outer), 1)
+
+
+def output_extents(output: Output) -> tuple[Integer, ...]:
+    """Every extent of an output as an expression of the inputs' extents at run time."""
+    return tuple(_output_extent(dim) for dim in output.shape)
+
+
+def _output_extent(dim: tuple[str, int] | tuple[Share | int, ...] | int) -> Integer:
+    match dim:
+        case int():
+            return dim
+        case (str(tensor), int(place)):
+            return Extent(tensor, place)
+        case _:
+            return multiply(*(_factor(one) for one in dim if not isinstance(one, str)))
+
+
+def _factor(one: Share | int) -> Integer:
+    return one if isinstance(one, int) else floor_divide(Extent(one.tensor, one.dim), one.divisor)
 
 
 def view_checks(view: View, tensor: str, *, copied: bool) -> Iterator[Check]:
     """What has to hold for a tensor that is seen so; `copied` for one that TMA moves."""
-    yield _elements(tensor, view.rank)
+    if view.rank:
+        yield _elements(tensor, view.rank)
     merged = {dim for group in view.origin for dim in group}
     yield from (_alone(tensor, dim) for dim in range(view.rank) if dim not in merged)
     for place, group in enumerate(view.origin):
         yield from _merged(tensor, group)
         yield from _split(tensor, group, _part(view, place))
+    near = len(view.origin) - 1 if copied else contiguous_place(view)
+    if near is not None:
+        yield _near(view, tensor, near)
     if copied:
         yield from _copied(view, tensor)
-    else:
-        yield from _near(view, tensor)
-
-
-def aligned(tensor: str) -> Check:
-    """The tensor starts where the kernel was told that it does."""
-    message = (f"tensor {tensor} has to start at a multiple of {ALIGNMENT} bytes",)
-    return Check(Address(tensor), Relation.MULTIPLE, ALIGNMENT, message)
 
 
 def _part(view: View, place: int) -> tuple[int, int]:
@@ -58,9 +69,11 @@ def _part(view: View, place: int) -> tuple[int, int]:
 
 
 def _extent(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Integer:
-    take, step = part
-    whole = floor_divide(multiply(*(Extent(tensor, dim) for dim in group)), step)
-    return multiply(floor_divide(whole, _outer(tensor, group, step)), take) if take else whole
+    """Elements along an axis that is a part of merged dimensions: `take` of the first, each `step`-th of the last."""
+    (take, step), inner = part, tuple(Extent(tensor, dim) for dim in group[1:])
+    if not take:
+        return floor_divide(multiply(Extent(tensor, group[0]), *inner), step)
+    return multiply(take, floor_divide(multiply(*inner), step)) if inner else take
 
 
 def _outer(tensor: str, group: tuple[int, ...], step: int) -> Integer:
@@ -84,7 +97,9 @@ def _merged(tensor: str, group: tuple[int, ...]) -> Iterator[Check]:
     for outer, inner in pairwise(group):
         apart = multiply(Extent(tensor, inner), Pitch(tensor, inner))
         message = (f"tensor {tensor}: dimensions {outer} and {inner} do not lie contiguously",)
-        yield Check(IfOne(Extent(tensor, outer), apart, Pitch(tensor, outer)), Relation.EQUAL, apart, message)
+        yield Check(
+            if_one(Extent(tensor, outer), apart, Pitch(tensor, outer)), Relation.EQUAL, apart, message
+        )
 
 
 def _split(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Iterator[Check]:
@@ -97,20 +112,15 @@ def _split(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Iterat
         yield Check(_outer(tensor, group, step), Relation.MULTIPLE, take, message)
 
 
-def _near(view: View, tensor: str) -> Iterator[Check]:
-    """The axis whose stride the kernel is not told."""
-    place = contiguous_place(view)
-    if place is not None:
-        apart = IfOne(axis_extents(view, tensor)[place], 1, axis_strides(view, tensor)[place])
-        message = (f"tensor {tensor}: dimension {view.origin[place][-1]} has to be contiguous",)
-        yield Check(apart, Relation.EQUAL, 1, message)
+def _near(view: View, tensor: str, place: int) -> Check:
+    """The axis whose stride neither the kernel nor a tensor map is told."""
+    apart = if_one(axis_extents(view, tensor)[place], 1, axis_strides(view, tensor)[place])
+    message = (f"tensor {tensor}: dimension {view.origin[place][-1]} has to be contiguous",)
+    return Check(apart, Relation.EQUAL, 1, message)
 
 
 def _copied(view: View, tensor: str) -> Iterator[Check]:
-    *outer, last = map_strides(view, tensor)
-    message = (f"tensor {tensor}: dimension {view.origin[-1][-1]} has to be contiguous",)
-    yield Check(last, Relation.EQUAL, 1, message)
-    for stride in outer:
+    for stride in map_strides(view, tensor)[:-1]:
         message = (f"tensor {tensor}: strides have to be multiples of {ALIGNMENT} bytes",)
         yield Check(multiply(stride, view.dtype.bits // 8), Relation.MULTIPLE, ALIGNMENT, message)
     yield aligned(tensor)

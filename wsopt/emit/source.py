@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import text
-from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.called import called, numbers
-from wsopt.emit.calls import calls
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
 from wsopt.emit.consumer import Consumer
-from wsopt.emit.extents import extent_texts, parts_text
 from wsopt.emit.functions import functions, grid_parameters, partitions
-from wsopt.emit.launch_counts import check_lines, count_lines
-from wsopt.emit.plan import KernelPlan, TensorRead
+from wsopt.emit.launcher import launcher_context
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.ranges import range_lines
-from wsopt.emit.tensors import TORCH, Box
-from wsopt.frontend.types import Output
-from wsopt.program.ranges import narrowing
-from wsopt.runtime.text import launcher_text, tile_order_text
+from wsopt.emit.recipe_of import recipe_of
 from wsopt.schedule.verified import VerifiedSchedule
 
 
@@ -29,64 +22,6 @@ def printable_lines(foreign: str) -> list[str]:
     """Foreign text as lines that can stand in a comment and cannot end it."""
     lines = foreign.splitlines()
     return ["".join(c if c.isprintable() else " " for c in line) for line in lines]
-
-
-@dataclass(frozen=True, slots=True)
-class OutputText:
-    """What the launcher says of one output."""
-
-    name: str
-    tensor: str
-    dtype: str
-    shape: tuple[str, ...]
-    dims: tuple[tuple[int, ...], ...]
-    rank: int
-    box: Box | None
-    parts: str
-    near: int | None
-
-
-def _output(plan: KernelPlan, output: Output) -> OutputText:
-    shape = extent_texts(output)
-    box = plan.outputs().get(output.name)
-    view = output.view
-    name = plan.names(f"written:{output.name}", output.name)
-    return OutputText(
-        name,
-        output.name,
-        TORCH[view.dtype],
-        shape,
-        view.origin,
-        view.rank,
-        box,
-        parts_text(view),
-        None if box else contiguous_place(view),
-    )
-
-
-def _extents(plan: KernelPlan) -> list[tuple[str, str, int]]:
-    """For every extent the first tensor read that has it."""
-    found: dict[str, tuple[str, int]] = {}
-    for read in plan.reads():
-        for dim, extent in enumerate(read.extents):
-            found.setdefault(extent, (read.name, dim))
-    return [(name, read, dim) for name, (read, dim) in found.items()]
-
-
-def _arguments(plan: KernelPlan, reads: tuple[TensorRead, ...]) -> list[str]:
-    """What is passed for each of the kernel's arguments."""
-    values: dict[str, str] = {"order_ptr": "order"}
-    for row in plan.row_outputs():
-        name = row.pointer.removesuffix("_ptr")
-        values[row.pointer] = f'outputs["{row.output.name}"]'
-        values |= {
-            stride: f"{name}_strides[{row.output.view.roles.index(role)}]" for role, stride in row.strides
-        }
-    for read in reads:
-        values[f"{read.name}_ptr"] = f'tensors["{read.tensor}"]'
-        for dim, name in read.strides:
-            values[name] = f"{read.name}_strides[{dim}]"
-    return [values.get(name, name) for name, _ in plan.signature()]
 
 
 def _summary(plan: KernelPlan) -> str:
@@ -118,6 +53,9 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "longest_last": plan.longest_last,
     }
     return {
+        "name": plan.program.whole.name,
+        "summary": _summary(plan),
+        "doc": printable_lines(plan.program.whole.doc),
         **called(names),
         "constants": [*constants(plan), *numbers(names)],
         "boxes": [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()],
@@ -125,7 +63,7 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "operand_layout": plan.ranged,
         "uses_products": not plan.streams_rows,
         "consumer_warps": s.consumer_warps,
-        "mma_k": 256 // plan.program.region.operand_dtype.bits,
+        "mma_k": 256 // plan.program.whole.dtype.bits,
         "pieces": s.pieces,
         "grid": grid,
         "ranges": ranges if plan.ranged else None,
@@ -139,44 +77,12 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
     }
 
 
-def _launcher(plan: KernelPlan) -> dict[str, Any]:
-    """How the kernel is called."""
-    region, s, reads = plan.program.region, plan.s, plan.reads()
-    outputs = [_output(plan, output) for output in region.outputs]
-    inputs_read = list(dict.fromkeys(read.tensor for read in reads))
-    dealt = bool(plan.walk())
-    return {
-        "name": region.name,
-        "summary": _summary(plan),
-        "doc": printable_lines(region.doc),
-        "folds": any(box.fold for box in (*plan.moved(), *plan.outputs().values())),
-        "tile_order": tile_order_text() if dealt else "",
-        "bounds": narrowing(plan.program.bounds),
-        "longest_last": plan.longest_last,
-        "persistent": s.persistent,
-        "sizes": ", ".join(f'"{name}"' for name, kind in plan.signature() if kind == '"i32"'),
-        "parameters": [name for name, _ in plan.signature()],
-        "signature": plan.signature(),
-        "reads": reads,
-        "extents": _extents(plan),
-        "outputs": outputs,
-        "tile_rows": s.tile_rows,
-        "tile_depth": s.depth,
-        "counts": count_lines(plan),
-        "checks": check_lines(plan),
-        "arguments": _arguments(plan, reads),
-        "splits": any(read.parts for read in reads) or any(output.parts for output in outputs),
-        "returns": ", ".join(output.tensor for output in outputs),
-        "launcher": launcher_text(),
-        **calls(inputs_read, [output.tensor for output in outputs]),
-    }
-
-
 def emit(verified: VerifiedSchedule) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
     plan = KernelPlan(verified)
     template = text.environment().get_template("kernel.py.jinja")
-    return template.render(kernel=_device(plan) | _launcher(plan), version=__version__)
+    launch = launcher_context(recipe_of(plan))
+    return template.render(kernel=_device(plan), launch=launch, version=__version__)
 
 
 def expected_wgmma(verified: VerifiedSchedule) -> int:

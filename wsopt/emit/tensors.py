@@ -90,11 +90,6 @@ class Box:
         return GLUON[self.view.dtype]
 
     @property
-    def signature(self) -> str:
-        """Triton's signature of the descriptor's block type, without the layout."""
-        return f"{SIGNATURE[self.view.dtype]}[{', '.join(map(str, self.shape))}]"
-
-    @property
     def flat(self) -> tuple[int, ...]:
         """The box as a matrix or vector: without its batch dimensions, with a folded one whole."""
         inner = (self.shape[-2] * self.shape[-1],) if self.fold else self.shape[-1:]

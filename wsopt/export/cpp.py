@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import text as emitted
-from wsopt.emit.integers import CPP, Address, Extent, IfOne, Integer, Operation, Pitch, names_in, text
+from wsopt.emit.integers import Integer, Operation, names_in, rewritten, text
 from wsopt.emit.recipe import (
     LAST_ROW,
     ROW,
@@ -23,7 +23,7 @@ from wsopt.emit.recipe import (
     TensorSpec,
 )
 from wsopt.export.binary import Binary
-from wsopt.export.cpp_names import field_names, sentence
+from wsopt.export.cpp_names import CPP, field_names, sentence
 from wsopt.export.layout import ELEMENT_TYPES, Content, Parameter
 
 _ENUMERATORS = {dtype: f"WSOPT_{dtype.name}" for dtype in ELEMENT_TYPES}
@@ -56,7 +56,7 @@ class CppWriter:
             "inputs": inputs,
             "outputs": outputs,
             "tensors": [*inputs, *outputs],
-            "tensor_checks": [self._check(one) for one in recipe.tensor_checks],
+            "tensor_checks": [self._check(one) for one in recipe.compiled_checks],
             "names": [(name, self.write(value)) for name, value in recipe.names],
             "checks": [self._check(one) for one in recipe.checks],
             "maps": self._maps(),
@@ -70,19 +70,7 @@ class CppWriter:
 
     def write(self, value: Integer) -> str:
         """An expression as C++."""
-        return text(self._named(value), CPP)
-
-    def _named(self, value: Integer) -> Integer:
-        """The expression with the fields' names for the tensors'."""
-        match value:
-            case Extent(tensor) | Pitch(tensor) | Address(tensor):
-                return replace(value, tensor=self.fields[tensor])
-            case Operation(_, left, right):
-                return replace(value, left=self._named(left), right=self._named(right))
-            case IfOne(extent, one, other):
-                return IfOne(self._named(extent), self._named(one), self._named(other))
-            case _:
-                return value
+        return text(rewritten(value, self.fields, {}), CPP)
 
     def _tensor(self, tensor: TensorSpec) -> dict[str, Any]:
         return {

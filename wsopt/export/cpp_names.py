@@ -1,12 +1,22 @@
-"""C++ text of names and sentences: fields of a struct, string literals with numbers in them."""
+"""C++ text of names, expressions and sentences: fields of a struct, string literals with numbers in them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
 
-from wsopt.emit.integers import Integer
+from wsopt.emit.integers import Integer, Language, Operator
 from wsopt.emit.recipe import Message
+
+CPP = Language(
+    "tensors.{tensor}.shape[{dim}]",
+    "tensors.{tensor}.strides[{dim}]",
+    "static_cast<int64_t>(tensors.{tensor}.data)",
+    {Operator.ADD: " + ", Operator.MULTIPLY: " * ", Operator.FLOOR_DIVIDE: " / "},
+    {Operator.CEIL_DIVIDE: "ceil_divide", Operator.MINIMUM: "minimum", Operator.MAXIMUM: "maximum"},
+    "({extent} == 1 ? {one} : {other})",
+)
+"""How C++ writes an expression of tensors that are fields of a struct, by functions of the launcher's own."""
 
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, assert_never
 
 from wsopt import __version__
-from wsopt.emit.integers import Integer, data
+from wsopt.emit.integers import Address, Extent, IfOne, Integer, Name, Operation, Pitch
 from wsopt.emit.recipe import Check, DealtOrder, Message, PointerArgument, Recipe, TensorMap, TensorSpec
 from wsopt.export.binary import Binary
 from wsopt.export.layout import ELEMENT_TYPES, Parameter
@@ -24,7 +24,7 @@ def launch_document(recipe: Recipe, binary: Binary, parameters: tuple[Parameter,
         "kernel": _kernel(recipe, binary),
         "inputs": [_tensor(one) for one in recipe.inputs],
         "outputs": [{**_tensor(one), "shape": [data(n) for n in one.shape]} for one in recipe.outputs],
-        "tensor_checks": [_check(one) for one in recipe.tensor_checks],
+        "tensor_checks": [_check(one) for one in recipe.compiled_checks],
         "names": [{"name": name, "value": data(value)} for name, value in recipe.names],
         "checks": [_check(one) for one in recipe.checks],
         "tensor_maps": [_tensor_map(one) for one in recipe.maps],
@@ -70,6 +70,27 @@ def _check(check: Check) -> dict[str, Any]:
         "right": data(check.right),
         "message": _message(check.message),
     }
+
+
+def data(value: Integer) -> Any:
+    """JSON: a number, a name as a string, else an array that begins with what it is."""
+    match value:
+        case int():
+            return value
+        case Name(name):
+            return name
+        case Extent(tensor, dim):
+            return ["extent", tensor, dim]
+        case Pitch(tensor, dim):
+            return ["stride", tensor, dim]
+        case Address(tensor):
+            return ["address", tensor]
+        case Operation(kind, left, right):
+            return [kind.value, data(left), data(right)]
+        case IfOne(extent, one, other):
+            return ["if_one", data(extent), data(one), data(other)]
+        case _:
+            assert_never(value)
 
 
 def _message(message: Message) -> list[Any]:

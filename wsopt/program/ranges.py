@@ -6,8 +6,9 @@ K-block out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wsopt.program.tile_order import k_block_counts
 from wsopt.program.types import Structure
@@ -37,9 +38,33 @@ def splits(bound: Bound) -> bool:
 
 
 def narrowing(bounds: Bounds) -> tuple[tuple[int, int, int], ...]:
-    """The bounds that leave K-blocks out, as `tile_order` takes them: row, stream, constant."""
+    """The bounds that leave K-blocks out, as triples: row, stream, constant."""
     found = (bound for bound in bounds.every if splits(bound) and bound != bounds.end)
     return tuple((bound.row, bound.stream, bound.constant) for bound in found)
+
+
+def k_blocks_between(
+    bounds: Iterable[tuple[Any, int, Any]],
+    first: Any,
+    last: Any,
+    begin: Any,
+    end: Any,
+    depth: Any,
+    least: Callable[[Any, Any], Any] = min,
+    most: Callable[[Any, Any], Any] = max,
+) -> tuple[Any, Any]:
+    """Begin and end of the K-blocks, out of [begin, end), in which any element counts for rows `first` to `last`.
+
+    The end is not above the begin where none counts. Arguments may also be expressions of run-time values, given with
+    their minimum and maximum as `least` and `most`.
+    """
+    for row, stream, constant in bounds:
+        furthest = row * (last if row >= 0 else first) + constant
+        if stream < 0:
+            end = least(end, most(furthest + depth, 0) // depth)
+        else:
+            begin = most(begin, most(-furthest, 0) // depth)
+    return begin, end
 
 
 def k_iteration_counts(bounds: Bounds, s: Structure) -> tuple[int, ...]:
@@ -49,7 +74,12 @@ def k_iteration_counts(bounds: Bounds, s: Structure) -> tuple[int, ...]:
 
 def _counts(bounds: Bounds, rows: int, depth: int) -> tuple[int, ...]:
     """K-blocks of each `rows` rows."""
-    return tuple(k_block_counts(narrowing(bounds), bounds.rows, bounds.stream, rows, depth))
+    narrowed, k_blocks = narrowing(bounds), -(-bounds.stream // depth)
+
+    def between(row: int, last_row: int) -> tuple[int, int]:
+        return k_blocks_between(narrowed, row, last_row, 0, k_blocks, depth)
+
+    return tuple(k_block_counts(bounds.rows, rows, between))
 
 
 def longest_last(counts: Sequence[int]) -> bool:

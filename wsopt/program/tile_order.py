@@ -1,8 +1,7 @@
 """The order in which blocks take tiles whose loops differ in length: in the model, and in every launcher.
 
 The text of this file below its imports stands in every emitted kernel.py that deals tiles out; it therefore imports
-nothing of the package. Bounds are triples (row, stream, constant): element j of the streamed axis counts for row i
-only where row * i + stream * j + constant >= 0, with stream = 1 or -1.
+nothing of the package.
 """
 
 import heapq
@@ -12,29 +11,11 @@ ROUNDS_TOGETHER = 3  # the tiles of so many last rounds of blocks are ordered by
 OVERHEAD_K_BLOCKS = 1  # what a tile takes outside its loop, in K-blocks
 
 
-def k_blocks_between(
-    bounds: Any, first: Any, last: Any, begin: Any, end: Any, depth: Any, least: Any = min, most: Any = max
-) -> tuple[Any, Any]:
-    """Begin and end of the K-blocks, out of [begin, end), in which any element counts for rows `first` to `last`.
-
-    The end is not above the begin where none counts. Arguments may also be expressions of run-time values, given with
-    their minimum and maximum as `least` and `most`.
-    """
-    for row, stream, constant in bounds:
-        furthest = row * (last if row >= 0 else first) + constant
-        if stream < 0:
-            end = least(end, most(furthest + depth, 0) // depth)
-        else:
-            begin = most(begin, most(-furthest, 0) // depth)
-    return begin, end
-
-
-def k_block_counts(bounds: Any, row_extent: int, stream_extent: int, tile_rows: int, depth: int) -> list[int]:
-    """K-blocks of every tile of rows, from the first row on."""
-    whole = (0, -(-stream_extent // depth))
+def k_block_counts(row_extent: int, tile_rows: int, between: Any) -> list[int]:
+    """K-blocks of every tile of rows, from the first row on; `between(row, last_row)` is where they begin and end."""
     counts = []
-    for first in range(0, row_extent, tile_rows):
-        begin, end = k_blocks_between(bounds, first, min(first + tile_rows, row_extent) - 1, *whole, depth)
+    for row in range(0, row_extent, tile_rows):
+        begin, end = between(row, min(row + tile_rows, row_extent) - 1)
         counts.append(max(end - begin, 0))
     return counts
 

@@ -28,6 +28,16 @@ def _expect(condition: Any, message: str) -> None:
         raise ValueError(message)
 
 
+def _typed(tensors: dict[str, Any], expected: dict[str, tuple[Any, int]]) -> list[Any]:
+    """The expected tensors in order, each of its type and number of dimensions."""
+    for name, (dtype, rank) in expected.items():
+        _expect(name in tensors, f"tensor {name} is missing; expected {', '.join(expected)}")
+        found, dims = tensors[name].dtype, len(tensors[name].shape)
+        _expect(found == dtype, f"tensor {name} is {found}, expected {dtype}")
+        _expect(dims == rank, f"tensor {name} has {dims} dimensions, expected {rank}")
+    return [tensors[name] for name in expected]
+
+
 def _keep(cache: dict[Any, Any], limit: int, key: Any, value: Any) -> None:
     """Put a value into a bounded cache. Called with the lock held, since it walks the cache."""
     while len(cache) >= limit:
