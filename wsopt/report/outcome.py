@@ -1,4 +1,4 @@
-"""What a schedule comes to, for people: predicted time by its parts, what binds, and the certificate."""
+"""Sections on the result: predicted time by its parts, the limits that bind, and the certificate."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def _bounds(verified: VerifiedSchedule) -> list[tuple[str, str, str]]:
 
 
 def _roof(verified: VerifiedSchedule) -> str:
-    """What the roofline bound comes from: the compulsory bytes, or else arithmetic."""
+    """Cause of the roofline bound in words: the compulsory bytes, or else arithmetic."""
     nbytes_us = verified.program.whole.needed_bytes / verified.machine.dram_sustained_bandwidth * 1e6
     return "the compulsory bytes" if nbytes_us >= verified.schedule.prediction.roofline_us else "arithmetic"
 
 
 def binding_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
-    """What limits the initiation interval, the whole kernel, and what the last round leaves idle."""
+    """Section on limits: of the initiation interval, of the whole kernel, and what the tail wave leaves idle."""
     schedule = verified.schedule
     limits, kernel = ii_limits(verified), kernel_limits(verified)
     rows = [(part.name, f"{part.amount:,.0f}", percent(part.amount / schedule.ii, 0)) for part in limits]
@@ -162,7 +162,7 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
 
 
 def _rejected_lines(rejected: Sequence[Rejected], width: int) -> list[str]:
-    """What was solved and is no kernel, since the compiler rejects it."""
+    """Lines on schedules that were solved and then rejected by the compiler."""
     if not rejected:
         return []
     lines = ["", "Solved, and rejected by the compiler:"]

@@ -1,4 +1,4 @@
-"""What a schedule does, in sentences that follow from its times and roles alone.
+"""A schedule's overlaps in sentences, which follow from its times and roles alone.
 
 Which product is under way while its warpgroup computes something else, which warpgroups compute while another
 fills the tensor core, what is issued before what is waited for, and where the tensor core is left idle.
@@ -70,7 +70,7 @@ def _own(verified: VerifiedSchedule, consumer: int, kinds: Sequence[OpKind]) -> 
 
 
 def _does(verified: VerifiedSchedule, op: TileOp) -> str:
-    """What an operation of arithmetic is, by the graph's values."""
+    """Words for an operation of arithmetic, by the graph's names."""
     if op.kind is OpKind.RESCALE:
         return f"the rescaling of {operand(op)}"
     if op.kind is OpKind.ACCUMULATE:
@@ -105,7 +105,7 @@ def _same_warpgroup(verified: VerifiedSchedule, consumer: int) -> Iterator[str]:
 
 
 def _kind(verified: VerifiedSchedule) -> str:
-    """What a consumer is."""
+    """The word for a consumer: a warpgroup if it is one."""
     one = verified.program.structure.consumer_warps == verified.machine.warps_per_warpgroup
     return "warpgroup" if one else "consumer"
 
@@ -159,7 +159,7 @@ def tensor_shares(verified: VerifiedSchedule) -> tuple[float, ...]:
 
 
 def _together(verified: VerifiedSchedule) -> Iterator[str]:
-    """What the warpgroups of a block are to each other."""
+    """Sentences on how the warpgroups of a block share the work."""
     p, s = verified.program, verified.program.structure
     if s.sharing is Sharing.TURNS:
         loop = p.passes * verified.schedule.ii
@@ -229,7 +229,7 @@ def _on_the_way(verified: VerifiedSchedule, depth: int) -> Iterator[str]:
 
 
 def sentences(verified: VerifiedSchedule) -> tuple[str, ...]:
-    """What a schedule does. Consumers that do the same are told of once."""
+    """Sentences on a schedule. Consumers that do the same are told of once."""
     if verified.program.iteration is Iteration.TILE:
         return _streamed(verified)
     told: dict[tuple[str, ...], list[int]] = {}
@@ -268,7 +268,7 @@ def _runner_up(verified: VerifiedSchedule, certificate: Certificate) -> Iterator
 
 
 def differences(ours: Structure, theirs: Structure) -> list[str]:
-    """What another structure has instead of ours, field by field."""
+    """Fields in which another structure differs from ours, in words."""
     own, others = structure_fields(ours), structure_fields(theirs)
     return [
         f"{name.replace('_', ' ')} {_said(others[name])} instead of {_said(own[name])}"
@@ -298,7 +298,7 @@ def _told(verified: VerifiedSchedule) -> dict[str, Any]:
 
 
 def runner_up_text(verified: VerifiedSchedule, other: VerifiedSchedule | None, *, width: int = 100) -> str:
-    """The same for people; ends in a newline."""
+    """`runner_up_data` as text; ends in a newline."""
     found = runner_up_data(verified, other)
     lines: list[str] = []
     for name in ("winner", "runner_up"):

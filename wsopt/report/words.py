@@ -1,4 +1,4 @@
-"""Names for what a schedule is made of: units, operations and their short keys, what a pass does in words."""
+"""Words for the parts of a schedule: units, operations with their short keys, and the passes of a loop."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _legend(op: TileOp, program: TileProgram) -> str:
 
 
 def _arithmetic(op: TileOp) -> str:
-    """What a phase of a loop's arithmetic comes down to: its reductions, or how many operations it is."""
+    """Words for a phase of a loop's arithmetic: its reductions, or its number of operations."""
     if not op.items:
         return "read the rows"
     reductions = (item for item in op.items if isinstance(item, Reduction))
@@ -131,7 +131,7 @@ def iteration(lag: int) -> str:
 
 
 def does(named: NamedOp, program: TileProgram) -> str:
-    """What an operation does in a pass of the loop, with its iteration."""
+    """Words for an operation in a pass of the loop, with its iteration."""
     when = iteration(named.stage) + _k_block(named.op, program)
     match named.op.kind:
         case OpKind.TMA_LOAD:

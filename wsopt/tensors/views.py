@@ -10,7 +10,7 @@ from wsopt.graph.types import DType
 
 
 class Role(StrEnum):
-    """What an axis is to the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
+    """Role of an axis in the kernel: tiled over the grid (batch, group, row, column), streamed by the loop, or
     held whole (inner: what a product in the loop contracts that does not stream).
 
     `group` is a second batch axis, along which some tensors are broadcast: query heads that share keys.
@@ -94,7 +94,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an input's dimension has left at run time when `divisor` elements of it are split off inside."""
+    """Run-time extent of an axis: an input's dimension divided by the `divisor` elements of its inner axes."""
 
     tensor: str
     dim: int
