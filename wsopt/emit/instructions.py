@@ -126,10 +126,12 @@ class TurnPass(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Zero(Instruction):
-    """Clear sums."""
+    """Clear what products add to: a tile of a consumer's rows by so many columns."""
 
     macro: ClassVar[str] = "zero"
     target: str
+    columns: str
+    layout: str
 
 
 @dataclass(frozen=True, slots=True)

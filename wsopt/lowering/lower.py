@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
-from wsopt.lowering.body import arguments
 from wsopt.lowering.counts import lane_sums
 from wsopt.lowering.cut import Cut, Ring, cut, load_of, tile_id
 from wsopt.lowering.steps import cost_of_copy, spans_of, stationary, steps_of
@@ -77,8 +76,7 @@ def _epilogue(region: Region) -> Epilogue:
     in_loop = not region.contractions
     return Epilogue(
         items=() if in_loop else region.statements,
-        full=region.full_sources,
-        vectors=tuple(x for x in region.sources if x.spans != FULL and x not in region.streamed_sources),
+        sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
         outputs=region.outputs,
         held=bool(region.contractions) and not region.body,
     )
@@ -121,7 +119,7 @@ def _row_values(region: Region, loop: Cut) -> int:
     makers = {item.name: op.id for op in loop.ops for item in op.items if op.consumer == 0}
     carried = {i.name for i in region.body if isinstance(i, Reduction)}
     for op in (op for op in loop.ops if op.consumer == 0):
-        read = {name for item in op.items for name in arguments(item)}
+        read = {name for item in op.items for name in item.reads}
         read |= {value.subject for value in op.inputs if value.kind is ValueKind.VALUE}
         carried |= {name for name in read if makers.get(name, op.id) != op.id}
     return sum(spans_of(region, name) == frozenset({Role.ROW}) for name in carried)

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from wsopt.graph.types import DType
-from wsopt.tensors.views import Role, View
+from wsopt.tensors.views import OUTER, Role, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,11 @@ class Member:
     shape: tuple[int, ...]
     copies: int
     by_rows: bool
+
+    def extent(self, role: Role) -> int:
+        """Elements of one copy along an axis; 1 for an axis that it does not have."""
+        roles = (one for one in self.view.roles if one not in OUTER)
+        return dict(zip(roles, self.shape, strict=True)).get(role, 1)
 
     @property
     def copy_bytes(self) -> int:

@@ -17,11 +17,8 @@ from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import Output, Role, Source
-
-Item = Statement | Reduction
-"""What arithmetic is made of."""
+from wsopt.tensors.statements import Item as Item
+from wsopt.tensors.views import FULL, Output, Role, Source
 
 _UNBOUNDED = Bounds((), 1, 1)
 
@@ -183,15 +180,24 @@ class EpilogueCost:
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What follows a tile's loop: `items`, which read whole tiles (`full`) and `vectors`, and `outputs`. Where the
+    """What follows a tile's loop: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
     loop stores them itself there are no items. Vectors are `held` from the loop's start on, or loaded by each piece.
     """
 
     items: tuple[Item, ...]
-    full: tuple[Source, ...]
-    vectors: tuple[Source, ...]
+    sources: tuple[Source, ...]
     outputs: tuple[Output, ...]
     held: bool
+
+    @property
+    def full(self) -> tuple[Source, ...]:
+        """The sources of whole tiles, which TMA brings."""
+        return tuple(source for source in self.sources if source.spans == FULL)
+
+    @property
+    def vectors(self) -> tuple[Source, ...]:
+        """The sources that are rows, columns or scalars, which are read by address."""
+        return tuple(source for source in self.sources if source.spans != FULL)
 
     @property
     def tile_outputs(self) -> tuple[Output, ...]:
