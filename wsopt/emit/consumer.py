@@ -202,20 +202,23 @@ class Consumer:
             lines = []
         if not plan.streams_rows:
             older = older_values(operations) if plan.ranged else ()
-            lines.append(text.write([*self._zeros(), *operations.writer.starts(older)]))
+            results, sums = self._zeros()
+            lines.append(text.write([*results, *operations.writer.starts(older), *sums]))
             self.called |= operations.writer.called
             lines.append(text.write(operations.vectors()))
         return [line for line in lines if line]
 
-    def _zeros(self) -> list[Instruction]:
-        """What is added to before a product has overwritten it: sums of partial sums; all where K-blocks are few."""
-        plan, found = self.plan, list[Instruction]()
+    def _zeros(self) -> tuple[list[Instruction], list[Instruction]]:
+        """What is added to before a product has overwritten it: values where K-blocks are few, and sums there and of
+        partial sums.
+        """
+        plan, results, sums = self.plan, list[Instruction](), list[Instruction]()
         for value in (v.id for v in plan.program.values if v.consumer == 0):
             if value.kind is ValueKind.SUM and (plan.ranged or plan.program.adds_partials):
-                found.append(Zero(plan.value(value.subject), "TILE_COLUMNS", "SUM_LAYOUT"))
+                sums.append(Zero(plan.value(value.subject), "TILE_COLUMNS", "SUM_LAYOUT"))
             if value.kind is ValueKind.VALUE and value.subject in self.operations.writer.results:
-                found.append(Zero(plan.value(value.subject), "TILE_DEPTH", plan.loop_layout))
-        return found
+                results.append(Zero(plan.value(value.subject), "TILE_DEPTH", plan.loop_layout))
+        return results, sums
 
     def _loops(self) -> list[str]:
         """The loops, with what goes on before, under and after them."""
