@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
+from wsopt.entries import Table
 from wsopt.errors import CheckError
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.pace import iteration_pace
-from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram, Unit
+from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram
+from wsopt.program.units import UNITS
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
@@ -58,8 +60,8 @@ def _overlap(a: int, size_a: int, b: int, size_b: int, ii: int) -> bool:
 
 def _units(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """No two operations hold a unit at once, modulo II."""
-    for unit in Unit:
-        held = [(op.id, cycles) for op in program.loop for held, cycles in op.held if held is unit]
+    for unit in UNITS:
+        held = [(op.id, cycles) for op in program.loop for held, cycles in op.held if held == unit]
         if sum(cycles for _, cycles in held) > schedule.ii:
             yield f"{unit} is asked for {sum(c for _, c in held)} cycles of an II of {schedule.ii}"
         for (one, first), (other, second) in combinations(held, 2):
@@ -291,6 +293,18 @@ CHECKS: tuple[Check, ...] = (
 """Every check; the first has to pass before the others have anything to look at."""
 
 
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property that schedules are to have besides, and what is wrong with one that lacks it."""
+
+    name: str
+    check: Check
+
+
+PROPERTIES: Table[Property] = Table("property of schedules")
+"""The properties that were added, by name."""
+
+
 def faults(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> list[str]:
     """Everything that is wrong with a schedule, each with its numbers; empty if it is right.
 
@@ -299,7 +313,8 @@ def faults(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
     found = list(_placement(schedule, program, machine, margin))
     if found:
         return found
-    return [fault for check in CHECKS for fault in check(schedule, program, machine, margin)]
+    checks = (*CHECKS, *(one.check for one in PROPERTIES.values()))
+    return [fault for check in checks for fault in check(schedule, program, machine, margin)]
 
 
 def verify(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> VerifiedSchedule:

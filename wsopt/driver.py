@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsopt.build import Build
 from wsopt.cache import BuildCache, build_key, cache_folder
+from wsopt.entries import extended
 from wsopt.folder import machine_text, schedule_text
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
@@ -67,6 +68,7 @@ def builds(
     require_target(machine)
     region = find_region(graph)
     require_triton("compiling a kernel")
+    use_cache = use_cache and not extended()
     cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), keep)
     found = cache.get(key) if use_cache else None
     if found is None:

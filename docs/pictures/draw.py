@@ -19,13 +19,14 @@ from pathlib import Path
 
 from wsopt.candidates import Contest
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import Reduction, Statement
 from wsopt.graph.parse import load_graph
 from wsopt.machine import load_machine
-from wsopt.program.program import OpKind, Unit
+from wsopt.program.ids import OpKind
+from wsopt.program.program import Item, Unit
 from wsopt.report.words import NamedOp, named_ops, operand
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.statements import Reduction, Statement
 
 INTERVALS = 2
 """How many initiation intervals are drawn."""
@@ -146,7 +147,7 @@ def _words(named: NamedOp, verified: VerifiedSchedule) -> str:
         case OpKind.RESCALE:
             return "rescale {}"
         case OpKind.ELEMENTWISE:
-            return _arithmetic_words(op.items, verified) + " {}"
+            return _arithmetic_words(op.items) + " {}"
         case OpKind.ACCUMULATE:
             return "add sums {}"
         case OpKind.TMA_LOAD:
@@ -156,13 +157,13 @@ def _words(named: NamedOp, verified: VerifiedSchedule) -> str:
             return operand(op) + " {}"
 
 
-def _arithmetic_words(items: Sequence[str], verified: VerifiedSchedule) -> str:
+def _arithmetic_words(items: Sequence[Item]) -> str:
     """The exponentials and reductions of a phase of arithmetic; else how many operations it has."""
     found = []
-    for item in verified.program.region.body:
-        if item.name in items and isinstance(item, Statement) and item.primitive.startswith("exp"):
+    for item in items:
+        if isinstance(item, Statement) and item.primitive.startswith("exp"):
             found.append(item.primitive)
-        if item.name in items and isinstance(item, Reduction):
+        if isinstance(item, Reduction):
             found.append(f"row {item.kind}")
     return ", ".join(dict.fromkeys(found)) or f"{len(items)} operations"
 

@@ -25,6 +25,7 @@ from wsopt.program.program import Epilogue, EpilogueCost, Iteration, TileOp, Til
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
 from wsopt.program.types import Structure, column_role, row_role
+from wsopt.program.units import with_units
 from wsopt.tensors.statements import Reduction
 from wsopt.tensors.views import FULL, Role
 
@@ -161,7 +162,7 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
         unmasked=region.unmasked,
         streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
     )
-    return _priced(program, rings, machine)
+    return with_units(_priced(program, rings, machine), machine)
 
 
 def _epilogue_cost(region: Region, after: Epilogue, s: Structure, machine: Machine) -> EpilogueCost:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from wsopt.program.program import TileProgram, Unit
+from wsopt.program.program import TileProgram
+from wsopt.program.units import UNITS
 
 
-def held_cycles(program: TileProgram) -> dict[Unit, int]:
+def held_cycles(program: TileProgram) -> dict[str, int]:
     """Cycles an iteration for which each unit is held."""
-    return {unit: sum(c for op in program.loop for held, c in op.held if held is unit) for unit in Unit}
+    return {unit: sum(c for op in program.loop for held, c in op.held if held == unit) for unit in UNITS}
 
 
 def issue_cycles(program: TileProgram) -> dict[int, int]:

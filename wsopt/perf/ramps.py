@@ -88,7 +88,7 @@ def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps | None:
     steady = last = loop_pace(demand, machine, slots)
     if last_demand != demand:
         last = loop_pace(last_demand, machine, slots)
-    units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.TMA]
+    units = [cycles for unit, cycles in held_cycles(program).items() if unit != Unit.TMA]
     product = max(*units, *issue_cycles(program).values())
     least = math.ceil(s.copies * steady.k_block)
     return Ramps(

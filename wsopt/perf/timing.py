@@ -119,7 +119,7 @@ def _chain(program: TileProgram) -> int:
 
 def sm_interval(program: TileProgram) -> float:
     """Cycles an iteration for which the SM itself is busy: its units and its consumers, device memory left out."""
-    units = [cycles for unit, cycles in held_cycles(program).items() if unit is not Unit.MEMORY]
+    units = [cycles for unit, cycles in held_cycles(program).items() if unit != Unit.MEMORY]
     return max(*units, *issue_cycles(program).values())
 
 

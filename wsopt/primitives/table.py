@@ -6,13 +6,13 @@ another in `tests/primitives`.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from wsopt.entries import Table
 from wsopt.primitives.types import NAN_RULE, Comparison, Family, Primitive
 
 Facts = dict[str, Any]
@@ -168,9 +168,8 @@ _ENTRIES: tuple[Primitive, ...] = (
     _place("inside_stream", Family.INSIDE, iadd=1, compare=1),
     _place("inside_column", Family.INSIDE, compare=1),
 )
-_TABLE = {entry.name: entry for entry in _ENTRIES}
 
-PRIMITIVES: Mapping[str, Primitive] = MappingProxyType(_TABLE)
+PRIMITIVES = Table("primitive", *_ENTRIES)
 """Every primitive by name. Values of a loop that are none (products, reductions, tensors) are not in it."""
 
 
@@ -186,20 +185,8 @@ def comparison_of(name: str) -> Comparison | None:
     return None if found is None else found.comparison
 
 
-@contextlib.contextmanager
-def added(*primitives: Primitive) -> Iterator[None]:
-    """More primitives while the context lasts, in this process. ValueError for a name that is taken."""
-    names = [primitive.name for primitive in primitives]
-    taken = [name for name in names if name in _TABLE]
-    if taken or len(set(names)) < len(names):
-        raise ValueError(f"there is a primitive {', '.join(taken or names)} already")
-    _TABLE.update(zip(names, primitives, strict=True))
-    try:
-        yield
-    finally:
-        for name in names:
-            del _TABLE[name]
-
+added = PRIMITIVES.added
+"""More primitives while the context lasts, in this process."""
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ _UNBOUNDED = Bounds((), 1, 1)
 
 
 class Unit(StrEnum):
-    """What tile operations of a block compete for, besides the issue slots of their partition."""
+    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
 
     TENSOR = "tensor"
     TMA = "tma"
@@ -85,7 +85,7 @@ class TileOp:
     issue: int
     busy: int
     latency: int
-    pipes: tuple[tuple[Unit, int], ...] = ()
+    pipes: tuple[tuple[str, int], ...] = ()
     items: tuple[Item, ...] = ()
     instructions: int = 0
 
@@ -111,9 +111,9 @@ class TileOp:
         return (self.id.subject,) if product else tuple(item.name for item in self.items)
 
     @property
-    def held(self) -> tuple[tuple[Unit, int], ...]:
+    def held(self) -> tuple[tuple[str, int], ...]:
         """Every unit that the operation holds, with the cycles."""
-        own = ((self.unit, self.busy),) if self.unit is not None else ()
+        own: tuple[tuple[str, int], ...] = ((self.unit, self.busy),) if self.unit is not None else ()
         return tuple((unit, cycles) for unit, cycles in own + self.pipes if cycles)
 
 

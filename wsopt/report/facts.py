@@ -13,9 +13,10 @@ from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.perf.held import held_cycles
 from wsopt.perf.ring import ring_bound, slot_lifetime
 from wsopt.program.ids import OpId
-from wsopt.program.program import RingPlan, TileOp, Unit
+from wsopt.program.program import RingPlan, TileOp
 from wsopt.program.types import Structure
-from wsopt.report.words import operand, unit_words
+from wsopt.program.units import UNITS
+from wsopt.report.words import operand
 from wsopt.schedule import budget
 from wsopt.schedule.types import Partition, PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -181,7 +182,7 @@ def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     )
 
 
-def unit_load(verified: VerifiedSchedule, unit: Unit) -> int:
+def unit_load(verified: VerifiedSchedule, unit: str) -> int:
     """Cycles of one II for which a unit is held."""
     return held_cycles(verified.program)[unit]
 
@@ -189,7 +190,7 @@ def unit_load(verified: VerifiedSchedule, unit: Unit) -> int:
 def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
     """Lower bounds of II by cause, in cycles; largest first."""
     program, schedule = verified.program, verified.schedule
-    found = [Part(unit_words(unit), unit_load(verified, unit)) for unit in Unit]
+    found = [Part(entry.words, unit_load(verified, unit)) for unit, entry in UNITS.items()]
     for partition in schedule.partitions:
         issue = sum(program.named(placed.op).issue for placed in schedule.of(partition.name))
         found.append(Part(f"issue of {partition.name}", issue))

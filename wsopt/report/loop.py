@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.perf.stores import tile_stores
-from wsopt.program.program import Iteration, OpKind, Unit
+from wsopt.program.program import Iteration, OpKind
 from wsopt.program.types import Sharing
+from wsopt.program.units import UNITS
 from wsopt.report.facts import RingFacts, ring_facts
 from wsopt.report.gantt import Bar, Row, chart
 from wsopt.report.layout import counted, joined, percent, table, wrapped
-from wsopt.report.words import NamedOp, does, named_ops, unit_words
+from wsopt.report.words import NamedOp, does, named_ops
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import Partition, PartitionRole
@@ -28,10 +29,10 @@ def chart_rows(verified: VerifiedSchedule) -> tuple[Row, ...]:
     ops = named_ops(verified)
     rows = [
         Row(
-            unit_words(unit),
-            tuple(_bar(one, cycles) for one in ops for held, cycles in one.op.held if held is unit),
+            entry.words,
+            tuple(_bar(one, cycles) for one in ops for held, cycles in one.op.held if held == unit),
         )
-        for unit in Unit
+        for unit, entry in UNITS.items()
     ]
     for partition in verified.schedule.partitions:
         own = (one for one in ops if one.placed.partition == partition.name and one.op.issue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from wsopt.program.program import OpKind, TileOp, TileProgram, Unit
+from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing
 from wsopt.report.layout import clean
 from wsopt.schedule.passes import in_pass
@@ -42,27 +42,6 @@ class NamedOp:
     def label(self) -> str:
         """Key and stage, as on a bar of the chart."""
         return f"{self.key}·{self.stage}"
-
-
-def unit_words(unit: Unit) -> str:
-    """A unit in words."""
-    match unit:
-        case Unit.TENSOR:
-            return "tensor core"
-        case Unit.TMA:
-            return "TMA path"
-        case Unit.ALU:
-            return "ALU"
-        case Unit.FMA:
-            return "FMA pipe"
-        case Unit.MUFU:
-            return "MUFU pipe"
-        case Unit.SHARED:
-            return "shared memory"
-        case Unit.MEMORY:
-            return "device memory"
-        case _:
-            assert_never(unit)
 
 
 def operand(op: TileOp) -> str:

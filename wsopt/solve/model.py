@@ -17,9 +17,10 @@ from wsopt.perf import timing
 from wsopt.perf.pace import iteration_pace
 from wsopt.perf.ring import slot_lifetime
 from wsopt.program.ids import OpId, OpKind
-from wsopt.program.program import Live, RingPlan, TileOp, TileProgram, Unit
+from wsopt.program.program import Live, RingPlan, TileOp, TileProgram
+from wsopt.program.units import UNITS
 from wsopt.schedule import budget
-from wsopt.solve import emitter
+from wsopt.solve import emitter, families
 from wsopt.solve.bound import ii_bounds, max_depth
 from wsopt.solve.objective import time
 from wsopt.solve.variables import Model, placement, variables
@@ -91,8 +92,8 @@ def _meet_copies(program: TileProgram) -> bool:
 
 def _units(m: Model) -> None:
     """No two operations hold a unit at once, modulo II."""
-    for unit in Unit:
-        held = [(op, cycles) for op in m.program.loop for name, cycles in op.held if name is unit]
+    for unit in UNITS:
+        held = [(op, cycles) for op in m.program.loop for name, cycles in op.held if name == unit]
         m.cp.add_no_overlap([i for op, cycles in held for i in _circular(m, op, m.t(cycles), None, unit)])
 
 
@@ -250,6 +251,6 @@ def build(
     model = Model(
         program, machine, margin, interval or ii_bounds(program, machine), enough_stages(program, machine)
     )
-    for family in FAMILIES:
+    for family in (*FAMILIES, *(added.constrain for added in families.FAMILIES.values())):
         family(model)
     return model

@@ -18,6 +18,7 @@ from wsopt.schedule.types import Schedule
 from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible
 from wsopt.solve.emitter import stretches
+from wsopt.solve.families import FAMILIES
 from wsopt.solve.floor import floor_of_time
 from wsopt.solve.intervals import Least, least_interval
 from wsopt.solve.model import build
@@ -108,7 +109,7 @@ class _Optimum:
         Where a loop computes values, units and rings keep it from taking less than some interval, and an II below
         that is the tighter order among equals.
         """
-        steady = stretches(self.program)
+        steady = stretches(self.program) and all(family.steady for family in FAMILIES.values())
         if self.program.work is None:
             return least_interval(self._probe, low, most, unit, steady=steady)
 
