@@ -185,6 +185,7 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
     """emitter.v1: loads on the loader, a slot's in one stage, slots in order; a pass for every stage;
     partials stay within a pass.
     """
+    loaders = {p.name for p in schedule.partitions if p.role is PartitionRole.LOADER}
     for plan in program.rings:
         yield from _slots_in_order(schedule, program, plan)
         for copy in range(program.structure.copies):
@@ -193,7 +194,7 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
             if len(stages) > 1:
                 yield f"emitter.v1: the loads of K-block {copy} of {plan.name} are in stages {sorted(stages)}"
         for load in plan.loads:
-            if not schedule.place(load).partition.startswith(PartitionRole.LOADER):
+            if schedule.place(load).partition not in loaders:
                 yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
     yield from _one_program(schedule, program)
     spare = program.k_iterations - bool(program.structure.tail)
@@ -220,12 +221,8 @@ def _one_program(schedule: Schedule, program: TileProgram) -> Faults:
     """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
     if not program.of(OpKind.ELEMENTWISE):
         return
-    shifts: dict[int, set[int]] = {}
-    for op in program.loop:
-        if op.consumer is not None:
-            later = schedule.start(op.id) - schedule.start(replace(op.id, instance=0))
-            shifts.setdefault(op.consumer, set()).add(later)
-    for consumer, found in shifts.items():
+    for consumer, own in program.by_consumer.items():
+        found = {schedule.start(op.id) - schedule.start(replace(op.id, instance=0)) for op in own}
         if len(found) > 1:
             yield f"emitter.v1: operations of consumer {consumer} come {sorted(found)} after the first's"
 

@@ -13,11 +13,7 @@ def held_cycles(program: TileProgram) -> dict[str, int]:
 
 def issue_cycles(program: TileProgram) -> dict[int, int]:
     """Cycles an iteration for which each consumer's own thread is held."""
-    issue: dict[int, int] = {}
-    for op in program.loop:
-        if op.consumer is not None:
-            issue[op.consumer] = issue.get(op.consumer, 0) + op.issue
-    return issue
+    return {consumer: sum(op.issue for op in own) for consumer, own in program.by_consumer.items()}
 
 
 def norm(parts: tuple[float, ...], knee: float) -> float:

@@ -299,6 +299,12 @@ class TileProgram:
         return tuple(op for op in self.ops if op.kind is kind)
 
     @property
+    def by_consumer(self) -> dict[int, tuple[TileOp, ...]]:
+        """The operations of each consumer."""
+        consumers = dict.fromkeys(op.consumer for op in self.ops if op.consumer is not None)
+        return {one: tuple(op for op in self.ops if op.consumer == one) for one in consumers}
+
+    @property
     def passes(self) -> float:
         """Iterations of a tile in units of a whole one: a last K-block that ends early is a part of one."""
         s = self.structure

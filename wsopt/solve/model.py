@@ -72,12 +72,8 @@ def consumers_in_turn(m: Model) -> None:
     of the gaps between them round the II none is longer than the one from the last to the first: named from
     the consumer after the longest gap on, they hand their slots back sooner.
     """
-    products: dict[int, OpId] = {}
     first = OpKind.MMA if m.program.whole.products else OpKind.ELEMENTWISE
-    for op in m.program.loop:
-        if op.kind is first and op.consumer is not None:
-            products.setdefault(op.consumer, op.id)
-    names = [products[consumer] for consumer in sorted(products)]
+    names = [next(op.id for op in own if op.kind is first) for own in m.program.by_consumer.values()]
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[one] <= m.start[other])
     if not m.program.computes_with_products or _meet_copies(m.program) or len(names) < 2:
@@ -207,11 +203,9 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     placement,
     emitter.loads_apart,
     emitter.slot_in_step,
-    emitter.enough_k_iterations,
-    emitter.one_overlap,
+    emitter.few_overlaps,
     emitter.one_program,
-    emitter.partials_stay,
-    emitter.tile_at_once,
+    emitter.within_a_pass,
     _dependences,
     _symmetry,
     _units,
@@ -227,8 +221,7 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
 CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
     placement,
-    emitter.enough_k_iterations,
-    emitter.one_overlap,
+    emitter.few_overlaps,
     emitter.one_program,
     _dependences,
     consumers_in_turn,

@@ -52,8 +52,8 @@ class Model:
     @property
     def partitions(self) -> tuple[str, ...]:
         """Names of the block's partitions that take part in the loop's model."""
-        consumers = len({op.consumer for op in self.program.loop if op.consumer is not None})
-        return (*(f"{PartitionRole.CONSUMER}{c}" for c in range(consumers)), f"{PartitionRole.LOADER}0")
+        consumers = (f"{PartitionRole.CONSUMER}{c}" for c in self.program.by_consumer)
+        return (*consumers, f"{PartitionRole.LOADER}0")
 
 
 def variables(m: Model) -> None:
