@@ -241,3 +241,11 @@ class Loop:
     steady: tuple[Instruction, ...]
     drain: tuple[Instruction, ...]
     called: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Added(Instruction):
+    """The lines of an operation of a kind that was added."""
+
+    macro: ClassVar[str] = "added"
+    lines: str

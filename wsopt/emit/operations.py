@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
-from wsopt.emit.instructions import Assign, Instruction
+from wsopt.emit.instructions import Added, Assign, Instruction
 from wsopt.emit.plan import KernelPlan, Ring
 from wsopt.emit.stores import stores
 from wsopt.emit.tensors import GLUON, Box, tile_view, zero
-from wsopt.emit.text import of_slot
+from wsopt.emit.text import environment, of_slot
 from wsopt.graph.types import DType
+from wsopt.lowering.kinds import KINDS
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
@@ -226,6 +227,11 @@ class Operations:
     def _layout(self, source: Source) -> str:
         layout = self.writer.layout
         return layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
+
+    def added(self, op: TileOp, step: str) -> Instruction:
+        """An operation of a kind that was added."""
+        template = environment().from_string(KINDS[op.id.subject].text)
+        return Added(template.render(tiles=[self._slot(tile, step) for tile in op.inputs]))
 
     def store(self) -> Iterator[Instruction]:
         """The outputs of a tile that the loop computes whole."""

@@ -11,6 +11,7 @@ from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.lowering.counts import lane_sums
 from wsopt.lowering.cut import Cut, Ring, cut, load_of, tile_id
+from wsopt.lowering.kinds import with_kinds
 from wsopt.lowering.steps import cost_of_copy, spans_of, stationary, steps_of
 from wsopt.machine.types import Machine
 from wsopt.perf import costs
@@ -129,7 +130,8 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """Cut a region to a structure. Costs are in cycles of `machine`."""
     grid = grid_of(region, s)
     rings, steps = steps_of(region, s, machine, grid.tiles)
-    loop, after, whole = cut(rings, steps, s), _epilogue(region), whole_of(region)
+    loop = cut(rings, with_kinds(steps, region, s, machine), s)
+    after, whole = _epilogue(region), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))
