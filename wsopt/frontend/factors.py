@@ -6,10 +6,11 @@ cast stands between (GRAPH.md, 'What a compiler may change').
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Flow, Rewriter, Value
+from wsopt.frontend.values import Rewriter, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
 
@@ -119,6 +120,22 @@ class _FactorMover(Rewriter):
         return make("mul", total, factor)
 
 
-def move_factors(flow: Flow) -> Flow:
-    """An equal flow in which every factor that is constant along the stream stands after the sums over it."""
-    return _FactorMover(flow).run()
+def move_factors(draft: Draft) -> Draft:
+    """An equal draft in which every factor that is constant along the stream stands after the sums over it."""
+    return replace(draft, flow=_FactorMover(draft.flow).run())
+
+
+@dataclass(slots=True)
+class _Reciprocals(Rewriter):
+    """Divides once a row instead of once an element."""
+
+    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+        if value.primitive == "div" and self.pool.streams(args[0]) and not self.pool.streams(args[1]):
+            inverse = self.pool.make("div", (1.0, args[1]), DType.F32, value.node)
+            return self.pool.make("mul", (args[0], inverse), DType.F32, value.node)
+        return self.copy(value, args)
+
+
+def divide_by_rows(draft: Draft) -> Draft:
+    """An equal draft with divisions by a row's value as multiplications with its reciprocal."""
+    return replace(draft, flow=_Reciprocals(draft.flow).run())

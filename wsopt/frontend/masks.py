@@ -7,16 +7,16 @@ one of them excludes, it is a bound of the loop: K-blocks outside are skipped, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.affine import Bounds, bounds_of, condition_bounds, conjuncts, every_row_counts
 from wsopt.frontend.algebra import is_number
+from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
 from wsopt.frontend.values import SINKS, Flow, Pool, Rewriter, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
-from wsopt.tensors.views import Bound
+from wsopt.tensors.views import Bound, Role
 
 HUGE = 1e9
 """A score of minus this or less has no weight beside any other: exp of the difference is zero in f32."""
@@ -70,17 +70,17 @@ def _scores(flow: Flow) -> frozenset[str]:
     return frozenset(found)
 
 
-def replace_huge_numbers(flow: Flow, rows: int, stream: int) -> Flow:
-    """An equal flow with -inf in place of huge negative scores, where the two are equal.
+def replace_huge_numbers(draft: Draft) -> Draft:
+    """An equal draft with -inf in place of huge negative scores, where the two are equal.
 
     It is not in a row of nothing but such scores, whose softmax is even; so every row has to have an element
     that all conditions leave in.
     """
-    pool, scores = flow.pool, _scores(flow)
+    flow, pool, scores = draft.flow, draft.flow.pool, _scores(draft.flow)
     choices = [(name, value) for name, value in flow.live() if value.primitive == "where"]
     masks = [(name, value) for name, value in choices if any(map(_is_low, value.args[1:]))]
     if not any(_is_huge(a) for _, value in masks for a in value.args[1:]):
-        return flow
+        return draft
     bounds: set[Bound] = set()
     for name, value in masks:
         condition, _, y = value.args
@@ -88,9 +88,11 @@ def replace_huge_numbers(flow: Flow, rows: int, stream: int) -> Flow:
             condition = pool.make("logical_not", (condition,), DType.BOOL, value.node)
         found = [bounds_of(pool, part) for part in conjuncts(pool, condition)]
         if name not in scores or None in found:
-            return flow
+            return draft
         bounds.update(b for part in found for b in part or ())
-    return _HugeMasks(flow).run() if every_row_counts(bounds, rows, stream) else flow
+    if not every_row_counts(bounds, draft.axes.extent(Role.ROW), draft.axes.extent(Role.STREAM)):
+        return draft
+    return replace(draft, flow=_HugeMasks(flow).run(), full_rows=True)
 
 
 # --- what counts ----------------------------------------------------------------------------------------
@@ -197,7 +199,8 @@ class _MaskSplitter(Rewriter):
         return self.pool.make("where", (whole, x, y), value.dtype, value.node)
 
 
-def split_masks(flow: Flow, bounds: Iterable[Bound]) -> tuple[Flow, dict[str, Term]]:
-    """An equal flow, and the value of each choice by the loop's bounds where those bounds hold."""
-    splitter = _MaskSplitter(flow, bounds=frozenset(bounds))
-    return splitter.run(), splitter.unmasked
+def bound_loop(draft: Draft) -> Draft:
+    """An equal draft with the bounds of its loop, and the value of each choice by them where they hold."""
+    bounds = loop_bounds(draft.flow)
+    splitter = _MaskSplitter(draft.flow, bounds=frozenset(bounds))
+    return replace(draft, flow=splitter.run(), bounds=bounds, unmasked=splitter.unmasked)

@@ -12,9 +12,11 @@ from itertools import compress
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.axes import Dim
 from wsopt.graph.types import DType
 from wsopt.tensors.views import Role, View
+
+Dim = tuple[str, int]
+"""An axis: a tensor (a node's name, or `node:operand` for the use of an input) and the index of its dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,10 @@ class RawView:
             origin=tuple(compress(self.origin, kept)),
             parts=tuple(compress(self.parts, kept)),
         )
+
+    def atoms(self, dim: int) -> tuple[Dim, ...]:
+        """The axes that a dimension of the tensor is made of, outer ones first."""
+        return tuple(axis for axis, origin in zip(self.axes, self.origin, strict=True) if origin == dim)
 
 
 _WHOLE = (0, 1)

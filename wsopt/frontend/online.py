@@ -8,12 +8,13 @@ always what it would be had the last r been known from the start.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.algebra import is_number
+from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Flow, Pool, Rewriter, Value, reachable
+from wsopt.frontend.values import Pool, Rewriter, Value, reachable
 from wsopt.graph.types import DType
 
 Shifts = tuple[str, ...]
@@ -233,10 +234,9 @@ class _Onliner(Rewriter):
         return self.copy(value, (change,))
 
 
-def make_online(flow: Flow) -> Flow:
-    """An equal flow whose sums need one pass: each `contract` and `reduce_sum` with its rescale factor, if
-    any.
+def make_online(draft: Draft) -> Draft:
+    """An equal draft whose sums need one pass: each `contract` and `reduce_sum` with its rescale factor, if any.
 
     Raises LoweringError where a value of the loop depends on a reduction that only the whole axis gives.
     """
-    return _Onliner(flow).run()
+    return replace(draft, flow=_Onliner(draft.flow).run())

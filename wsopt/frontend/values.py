@@ -6,7 +6,7 @@ copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -140,8 +140,8 @@ class Flow:
         return ((name, value) for name, value in self.pool.values.items() if name in wanted)
 
 
-def reachable(pool: Pool, terms: Iterable[Term], *, through_sinks: bool = True) -> frozenset[str]:
-    """Names of all values that terms depend on, and their own; without `through_sinks` no further than the sinks."""
+def reachable(pool: Pool, terms: Iterable[Term], *, ends: Container[str] = ()) -> frozenset[str]:
+    """Names of all values that terms depend on, and their own; no further than primitives that are `ends`."""
     found: set[str] = set()
     waiting = [term for term in terms if isinstance(term, str)]
     while waiting:
@@ -150,7 +150,7 @@ def reachable(pool: Pool, terms: Iterable[Term], *, through_sinks: bool = True) 
             continue
         found.add(name)
         value = pool[name]
-        if through_sinks or value.primitive not in SINKS:
+        if value.primitive not in ends:
             waiting.extend(a for a in value.args if isinstance(a, str))
     return frozenset(found)
 

@@ -1,0 +1,256 @@
+"""The graph's nodes as values: every operation as primitives on tensors, products and reductions.
+
+Nothing is rewritten for one pass over the loop: a maximum is still of the whole axis, and a sum is divided by where
+the graph says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
+from wsopt.frontend.algebra import SHORT, leave_alone, simplify, simplify_short
+from wsopt.frontend.axes import Axes
+from wsopt.frontend.draft import Draft
+from wsopt.frontend.expand import Term
+from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
+from wsopt.frontend.merge import Dim, RawView
+from wsopt.frontend.nodes import SOURCES, narrow_nodes, pointwise
+from wsopt.frontend.values import Flow, Pool
+from wsopt.graph.ops import OPS, CostClass
+from wsopt.graph.types import DType, Node
+from wsopt.tensors.views import K_BLOCK, Role
+
+_KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects the values of a graph's nodes, and the tensors that they read, by use."""
+
+    axes: Axes
+    pool: Pool
+    values: dict[str, Term] = field(default_factory=dict)
+    raw: dict[str, RawView] = field(default_factory=dict)
+    spans: dict[str, frozenset[Role]] = field(default_factory=dict)
+    narrow: frozenset[str] = frozenset()
+
+
+def _source(reader: _Reader, node: Node, operand: int) -> Term:
+    """An input that elementwise operations read; one for each tensor and layout."""
+    axes, use = reader.axes, f"{node.name}:{operand}"
+    view = axes.raw_view(use)
+    if view.dtype not in SOURCES:
+        raise LoweringError(
+            f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
+            f"{remedies.source_type(SOURCES)}"
+        )
+    for axis, extent, origin in zip(view.axes, view.extents, view.origin, strict=True):
+        if extent > 1 and axes.roles.get(axis) in (None, Role.INNER):
+            beside = "the products beside it" if axes.kind is Kind.PRODUCTS else "what is computed with it"
+            raise LoweringError(f"node {node.name}: axis {origin} of {view.tensor} is no axis of {beside}")
+    kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}
+    view = _without_ones(view, kept.union(axes.singles if axes.kind is Kind.PRODUCTS else ()))
+    use = next((known for known, raw in reader.raw.items() if known in reader.spans and raw == view), use)
+    reader.raw[use] = view
+    reader.spans[use] = _KERNEL_AXES & {axes.roles.get(axis) for axis in view.axes}
+    dtype = DType.F32 if view.dtype.is_float else view.dtype
+    return reader.pool.make("source", (), dtype, node.name, (use, 0), reader.spans[use])
+
+
+def _without_ones(view: RawView, kept: Container[Dim]) -> RawView:
+    """The view less dimensions of extent one, along which a tensor is broadcast.
+
+    Of axes that are `kept` the products have one element as well: those may have more at run time.
+    """
+    pairs = zip(view.axes, view.extents, strict=True)
+    return view.along([extent > 1 or axis in kept for axis, extent in pairs])
+
+
+def _term(reader: _Reader, node: Node, operand: int) -> Term:
+    name = node.inputs[operand]
+    if not isinstance(name, str):
+        return name
+    return (
+        _source(reader, node, operand)
+        if f"{node.name}:{operand}" in reader.axes.paths
+        else reader.values[name]
+    )
+
+
+def _product(reader: _Reader, node: Node) -> Term:
+    if node.name not in reader.axes.sums:
+        for operand in (0, 1):
+            reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand}")
+        return reader.pool.make("product", (), DType.F32, node.name, (node.name, 0))
+    left = _term(reader, node, 0)
+    reader.raw[f"{node.name}:1"] = reader.axes.raw_view(f"{node.name}:1")
+    if reader.pool.spans(left) != K_BLOCK:
+        raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
+    return reader.pool.make("contract", (left,), DType.F32, node.name, (node.name, 0))
+
+
+def _iota(reader: _Reader, node: Node) -> Term:
+    """The index along a dimension, put together from those along its atoms.
+
+    Along an axis of one element it is zero, unless the kernel has that axis: there may be more at run time.
+    """
+    index: Term = 0
+    dim, plain = node.attr("axis", int), reader.axes.kind is Kind.PRODUCTS
+    for atom in reader.axes.atoms(node.name, dim):
+        role, extent = reader.axes.roles.get(atom), reader.axes.extents[atom]
+        if extent == 1 and role not in _KERNEL_AXES and not plain:
+            continue
+        if role in (None, Role.INNER):
+            where = "a product" if plain else f"the kernel (axis {dim})"
+            raise LoweringError(f"node {node.name}: the iota counts along no axis of {where}")
+        spans = frozenset({role} & set(_KERNEL_AXES))
+        here = reader.pool.make(f"iota_{role}", (), DType.I32, node.name, atom, spans)
+        if index == 0:
+            index = here
+        else:
+            scaled = reader.pool.make("mul", (index, extent), DType.I32, node.name)
+            index = reader.pool.make("add", (scaled, here), DType.I32, node.name)
+    return index
+
+
+def _reduced_extent(reader: _Reader, node: Node) -> int | None:
+    """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
+    use = reader.axes.use(node, 0)
+    dim = len(reader.axes.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
+    roles = set(reader.axes.axis_roles(use, dim)) - {None}
+    if roles == {reader.pool.along}:
+        return reader.axes.shapes[use][dim]
+    if reader.axes.shapes[use][dim] == 1:
+        return None
+    what = f"a {'/'.join(sorted(str(r) for r in roles))} axis" if roles else "no axis of the products"
+    kind = "streamed" if reader.pool.along is Role.STREAM else str(reader.pool.along)
+    raise LoweringError(
+        f"node {node.name}: {node.op} along axis {dim} of {reader.axes.title(use)}, which is {what}; "
+        f"only the {kind} axis is reduced in a kernel"
+    )
+
+
+def _reduction(reader: _Reader, node: Node) -> Term:
+    pool, x, extent = reader.pool, _term(reader, node, 0), _reduced_extent(reader, node)
+    op = node.op.removeprefix("reduce_")
+    if extent is None:
+        return x
+    if node.type.dtype is DType.I32:
+        raise LoweringError(f"node {node.name}: {node.op} of i32 is not lowered; cast to f32 first")
+    if not pool.streams(x):
+        if op != "sum":
+            return x
+        return pool.make("mul", (_extent(pool, node, extent), x), DType.F32, node.name)
+    if Role.ROW not in pool.spans(x):
+        raise LoweringError(
+            f"node {node.name}: {node.op} of what is the same in every row; compute it before, and make it an input"
+        )
+    if op == "min":
+        return _negated(pool, pool.make("reduce_max", (_negated(pool, x, node),), DType.F32, node.name), node)
+    total = pool.make("reduce_max" if op == "max" else "reduce_sum", (x,), DType.F32, node.name)
+    return _over_extent(reader, node, total, extent) if op == "mean" else total
+
+
+def _extent(pool: Pool, node: Node, extent: int) -> Term:
+    """Length of the reduced axis: a number for whole rows, which a kernel knows; an extent for a streamed axis."""
+    if pool.along is not Role.STREAM:
+        return float(extent)
+    whole = pool.make("extent_stream", (), DType.I32, node.name, spans=frozenset())
+    return pool.make("round_f32", (whole,), DType.F32, node.name)
+
+
+def _over_extent(reader: _Reader, node: Node, total: Term, extent: int) -> Term:
+    """The mean: a sum divided by the number of its elements."""
+    length = _extent(reader.pool, node, extent)
+    if isinstance(length, str):
+        return reader.pool.make("div", (total, length), DType.F32, node.name)
+    return reader.pool.make("mul", (total, 1.0 / length), DType.F32, node.name)
+
+
+def _negated(pool: Pool, x: Term, node: Node) -> Term:
+    return pool.make("neg", (x,), DType.F32, node.name)
+
+
+def _softmax(reader: _Reader, node: Node) -> Term:
+    """exp(x - max) over its sum; a sum of zero, which a row of -inf has, gives zeros."""
+    pool, x = reader.pool, _term(reader, node, 0)
+    if _reduced_extent(reader, node) is None or not pool.streams(x):
+        raise LoweringError(
+            f"node {node.name}: softmax of what is the same along its axis; compute it before, and make it an input"
+        )
+
+    def make(primitive: str, *args: Term, dtype: DType = DType.F32) -> Term:
+        return pool.make(primitive, args, dtype, node.name)
+
+    peak = make("reduce_max", x)
+    if pool.along is not Role.STREAM:  # `online` makes running maxima safe; -inf - -inf is nan
+        peak = make("where", make("equal", peak, -math.inf, dtype=DType.BOOL), 0.0, peak)
+    weights = make("exp", make("sub", x, peak))
+    total = make("reduce_sum", weights)
+    nothing = make("equal", total, 0.0, dtype=DType.BOOL)
+    return make("div", weights, make("where", nothing, 1.0, total))
+
+
+def _norm(reader: _Reader, node: Node) -> Term:
+    """x over the root of its mean square, for layer_norm after its mean; times the weight, plus the bias."""
+    pool, extent = reader.pool, _reduced_extent(reader, node)
+    x, *vectors = (_term(reader, node, operand) for operand in range(len(node.inputs)))
+    if extent is None or not pool.streams(x):
+        raise LoweringError(
+            f"node {node.name}: {node.op} of what is the same along its axis; compute it before, and make it an input"
+        )
+
+    def make(primitive: str, *args: Term) -> Term:
+        return pool.make(primitive, args, DType.F32, node.name)
+
+    def mean(term: Term) -> Term:
+        return _over_extent(reader, node, make("reduce_sum", term), extent)
+
+    if node.op == "layer_norm":
+        x = make("sub", x, mean(x))
+    power = make("add", mean(make("mul", x, x)), node.attr("eps", float))
+    result = make("mul", x, make("rsqrt", power))
+    for primitive, vector in zip(("mul", "add"), vectors, strict=False):
+        result = make(primitive, result, vector)
+    return result
+
+
+def _visit(reader: _Reader, node: Node) -> Term:
+    if node.op == "matmul":
+        return _product(reader, node)
+    if node.op in VIEWS:
+        return _term(reader, node, 0)
+    if node.op == "iota":
+        return _iota(reader, node)
+    if node.op == "softmax":
+        return _softmax(reader, node)
+    if node.op in NORMS:
+        return _norm(reader, node)
+    if OPS[node.op].cost is CostClass.REDUCTION:
+        return _reduction(reader, node)
+    if is_pointwise(node):
+        return pointwise(
+            node,
+            tuple(_term(reader, node, operand) for operand in range(len(node.inputs))),
+            lambda primitive, terms, dtype: reader.pool.make(primitive, terms, dtype, node.name),
+            approximate=node.name in reader.narrow,
+        )
+    raise LoweringError(f"node {node.name}: {node.op} is not lowered beside a chain of products")
+
+
+def translate(axes: Axes) -> Draft:
+    """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
+    plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
+    longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
+    rules = leave_alone if plain else simplify_short if longest <= SHORT else simplify
+    reader = _Reader(axes, Pool(rules, along=along))
+    reader.narrow = narrow_nodes(axes.graph, axes.live, exponents=plain)
+    for node in axes.live:
+        if not (node.op in VIEWS and input_path(axes.graph, node.name)):
+            reader.values[node.name] = _visit(reader, node)
+    outputs = tuple(reader.values[name] for name in axes.graph.outputs)
+    return Draft(axes, reader.raw, Flow(reader.pool, outputs))
