@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
+from wsopt.machine.cost import InstructionMix
+from wsopt.program.counts import Counts
 from wsopt.program.facts import Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
@@ -24,6 +26,7 @@ Item = Statement | Reduction
 """What arithmetic is made of."""
 
 _UNBOUNDED = Bounds((), 1, 1)
+_NO_INSTRUCTIONS = InstructionMix()
 
 
 class Unit(StrEnum):
@@ -71,7 +74,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class TileOp:
-    """One operation on tiles.
+    """One operation on tiles, with `counts` of what it takes, and their price on a machine.
 
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
     the operation starts. `pipes` are further units with the cycles that they are held; `items` what an operation
@@ -81,12 +84,13 @@ class TileOp:
     id: OpId
     inputs: tuple[ValueId, ...]
     output: ValueId | None
-    unit: Unit | None
-    issue: int
-    busy: int
-    latency: int
-    pipes: tuple[tuple[str, int], ...] = ()
+    counts: Counts
     items: tuple[Item, ...] = ()
+    unit: Unit | None = None
+    issue: int = 0
+    busy: int = 0
+    latency: int = 0
+    pipes: tuple[tuple[str, int], ...] = ()
     instructions: int = 0
 
     @property
@@ -184,7 +188,9 @@ class EpilogueCost:
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """What follows a tile's loop: `items`, which read whole tiles (`full`) and `vectors`, and `outputs`. Where the
-    loop stores them itself there are no items. Vectors are `held` from the loop's start on, or loaded by each piece.
+    loop stores them itself there are no items. Vectors are `held` from the loop's start on; where each piece loads
+    some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
+    are too few to count.
     """
 
     items: tuple[Item, ...]
@@ -192,6 +198,8 @@ class Epilogue:
     vectors: tuple[Source, ...]
     outputs: tuple[Output, ...]
     held: bool
+    late: bool = False
+    mix: InstructionMix = _NO_INSTRUCTIONS
 
     @property
     def tile_outputs(self) -> tuple[Output, ...]:
@@ -239,7 +247,6 @@ class TileProgram:
     structure: Structure
     grid: TileGrid
     iteration: Iteration
-    grain: int
     k_iterations: int
     tiles: int
     values: tuple[Value, ...]
@@ -247,10 +254,11 @@ class TileProgram:
     edges: tuple[Edge, ...]
     rings: tuple[RingPlan, ...]
     after: Epilogue
-    epilogue: EpilogueCost
     accumulator_registers: int
     tile_l2_bytes: int
     dram_bytes: int
+    epilogue: EpilogueCost = EpilogueCost(0, 0, 0, 0, 0, 0)
+    grain: int = 1
     live: tuple[Live, ...] = ()
     stationary: tuple[Member, ...] = ()
     stationary_bytes: int = 0
