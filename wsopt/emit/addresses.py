@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wsopt.frontend.types import Output, Role, Source, View
+from wsopt.tensors.views import Output, Role, Source, View
 
 Strides = tuple[tuple[Role, str], ...]
 """The strides of a tensor that are arguments of the kernel; the one that is missing is one."""

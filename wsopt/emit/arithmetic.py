@@ -13,10 +13,10 @@ from wsopt.emit import choices, roundings
 from wsopt.emit.expressions import Operand, broadcast, chosen_in_f32, expression, helpers, in_f32, number
 from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.tensors import GLUON
-from wsopt.frontend.types import Contraction, Reduction, Role, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.lowering.body import BEFORE, BodyItem, arguments
 from wsopt.program.types import Structure
+from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
+from wsopt.tensors.views import Role
 
 Age = Callable[[str], int]
 """How many times a value has been made again since it was made for the present iteration."""
@@ -33,12 +33,13 @@ class Arithmetic:
     `items` are all that have a name in the scope, `sources` what is known besides, as operands; `name` gives the
     identifier of a value of an age. Whole tiles span `tile` and lie in `layout`. Under `asynchronous` products
     choices and roundings are written so that ptxas leaves them where they are. Reductions that are `carried` run on
-    from iteration to iteration; those `apart` are kept by each thread for its own columns. `unmasked` has for each
+    from iteration to iteration; those `apart` are kept by each thread for its own columns. Products leave `results`
+    and are `fed` values from registers; those, and what else is `wanted`, are read outside. `unmasked` has for each
     value its alternative where no mask is at work. What the text calls of the kernel's own functions is noted in
     `called`.
     """
 
-    items: tuple[BodyItem, ...]
+    items: tuple[Item, ...]
     s: Structure
     name: Callable[[str, int], str]
     sources: Mapping[str, Operand]
@@ -46,6 +47,8 @@ class Arithmetic:
     layout: str
     asynchronous: bool
     wanted: frozenset[str]
+    results: frozenset[str] = frozenset()
+    fed: frozenset[str] = frozenset()
     carried: bool = True
     apart: frozenset[str] = frozenset()
     unmasked: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +56,7 @@ class Arithmetic:
 
     # --- what is there ----------------------------------------------------------------------------------
 
-    def item(self, name: str) -> BodyItem:
+    def item(self, name: str) -> Item:
         """The item of this name."""
         return next(item for item in self.items if item.name == name.removesuffix(BEFORE))
 
@@ -61,6 +64,8 @@ class Arithmetic:
         """A value as the kernel holds it."""
         if name in self.sources:
             return self.sources[name]
+        if name in self.results:
+            return Operand(self.name(name, age), self.tile, DType.F32)
         item = self.item(name)
         spans = ROW if isinstance(item, Reduction) else item.spans
         dtype = item.dtype if isinstance(item, Statement) else DType.F32
@@ -69,7 +74,7 @@ class Arithmetic:
     def left_over(self, items: tuple[str, ...]) -> tuple[str, ...]:
         """The values of some items that others read."""
         readers = [item for item in self.items if item.name not in items]
-        outside = {a for item in readers for a in arguments(item)}
+        outside = {a for item in readers for a in item.reads} | self.wanted
         return tuple(name for name in items if name in outside)
 
     def _alias(self, *, masked: bool) -> Mapping[str, str]:
@@ -81,7 +86,7 @@ class Arithmetic:
         """
         alias, found = self._alias(masked=masked), set[str]()
         known = {item.name for item in self.items}
-        wanted = [*self.wanted, *(i.name for i in self.items if isinstance(i, Contraction))]
+        wanted = list(self.wanted)
         wanted += [i.name for i in self.items if isinstance(i, Reduction) and self.carried]
         while wanted:
             name = wanted.pop().removesuffix(BEFORE)
@@ -92,17 +97,17 @@ class Arithmetic:
                 wanted.extend(self.read(self.item(name)))
         return found
 
-    def read(self, item: BodyItem) -> Iterator[str]:
+    def read(self, item: Item) -> Iterator[str]:
         """The values that an item's text names: a choice by comparisons names their operands."""
         compared = self._compared(item)
         if not compared:
-            yield from arguments(item)
+            yield from item.reads
             return
         assert isinstance(item, Statement)
         named = [*item.args[1:], *(a for one in compared for a in (one.left, one.right))]
         yield from (a for a in named if isinstance(a, str))
 
-    def _compared(self, item: BodyItem) -> tuple[choices.Comparison, ...]:
+    def _compared(self, item: Item) -> tuple[choices.Comparison, ...]:
         """The comparisons by which elements of a tile are chosen, where they are of whole numbers."""
         if not self.asynchronous:
             return ()
@@ -111,7 +116,7 @@ class Arithmetic:
             item, known.get, lambda name: self.operand(name).dtype is DType.I32, self.tile
         )
 
-    def names_places(self, item: BodyItem) -> bool:
+    def names_places(self, item: Item) -> bool:
         """Whether an item's text names the places of a K-block's elements."""
         own = isinstance(item, Statement) and item.primitive in ("iota_stream", "inside_stream")
         return own or any(one.left is None for one in self._compared(item))
@@ -161,23 +166,21 @@ class Arithmetic:
         end = ("gl.expand_dims(places, 0)", "stream_extent")
         return choices.choice(compared, chosen, other, written, end)
 
-    def operand_key(self, product: Contraction) -> str:
-        """The name under which a product's left operand is known in registers."""
-        return f"{product.left}$operand"
+    def fed_name(self, value: str, age: int = 0) -> str:
+        """The identifier of a value in the registers that feed a product."""
+        return self.name(f"{value}$operand", age)
 
     def _register_operand(self, item: Statement) -> Iterator[Instruction]:
-        for product in self.items:
-            if isinstance(product, Contraction) and product.left == item.name:
-                text = f"gl.convert_layout({self.name(item.name, 0)}, OPERAND_LAYOUT)"
-                yield Assign(self.name(self.operand_key(product), 0), text)
-                return
+        if item.name in self.fed:
+            text = f"gl.convert_layout({self.name(item.name, 0)}, OPERAND_LAYOUT)"
+            yield Assign(self.fed_name(item.name), text)
 
     def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[Instruction]:
         name, value = self.name(item.name, 0), in_f32(operand(item.value))
         if not self.carried:
             yield Assign(name, f"gl.{item.kind}({value}, axis=1)")
             return
-        if any(item.name + BEFORE in arguments(other) for other in self.items):
+        if any(item.name + BEFORE in other.reads for other in self.items):
             yield Assign(self.name(item.name + BEFORE, 0), name)
         factor = None if item.rescale is None else operand(item.rescale).name
         if item.kind == "max":
@@ -190,33 +193,33 @@ class Arithmetic:
             kept = name if factor is None else f"{name} * {factor}"
             yield Assign(name, f"{kept} + gl.sum({value}, axis=1)")
 
-    def rescale(self, product: Contraction, age: Age) -> Instruction:
+    def rescale(self, sums: str, rescale: str, age: Age) -> Instruction:
         """Multiply a product's sums by the factor of each row."""
-        rescale = product.rescale or ""
-        factor, name = self.operand(rescale, age(rescale)).name, self.name(product.name, 0)
+        factor, name = self.operand(rescale, age(rescale)).name, self.name(sums, 0)
         rows = f"gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT))"
         return Assign(name, f"{name} * gl.expand_dims({rows}, 1)")
 
     # --- what the loop carries --------------------------------------------------------------------------
 
     def starts(self, older: tuple[str, ...] = ()) -> tuple[Instruction, ...]:
-        """What the loop carries, before its first iteration; values that are kept as `older` too."""
-        carried: list[tuple[str, BodyItem]] = [
-            (self.name(i.name, 0), i) for i in self.items if isinstance(i, Reduction | Contraction)
+        """What reductions are before the first iteration; values that are kept as `older` too."""
+        starts = [
+            Assign(self.name(i.name, 0), self._start(i)) for i in self.items if isinstance(i, Reduction)
         ]
-        carried += [(self.name(name, 1), self.item(name)) for name in older]
-        return tuple(Assign(name, self._start(item)) for name, item in carried)
+        return (*starts, *(Assign(self.name(name, 1), self._older(name)) for name in older))
 
-    def _start(self, item: BodyItem) -> str:
-        if isinstance(item, Contraction):
-            scores = item.spans == self.tile
-            columns, layout = ("TILE_DEPTH", self.layout) if scores else ("TILE_COLUMNS", "SUM_LAYOUT")
-            return f"gl.zeros([CONSUMER_ROWS, {columns}], gl.float32, {layout})"
-        if isinstance(item, Statement) and Role.STREAM in item.spans:
-            return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[item.dtype]}, {self.layout})"
+    def _start(self, item: Reduction) -> str:
         if item.name in self.apart:
             self.called.add("lane_sums")
-            return f"lane_sums(gl.zeros([CONSUMER_ROWS, TILE_DEPTH], gl.float32, {self.layout}))"
-        start = _STARTS[item.kind] if isinstance(item, Reduction) else "0"
-        dtype = _ZEROS[item.dtype] if isinstance(item, Statement) else "gl.float32"
-        return f"gl.full([CONSUMER_ROWS], {start}, {dtype}, gl.SliceLayout(1, {self.layout}))"
+            return f"lane_sums({self._zeros(DType.F32)})"
+        return self._row(_STARTS[item.kind], DType.F32)
+
+    def _older(self, name: str) -> str:
+        value = self.operand(name)
+        return self._zeros(value.dtype) if Role.STREAM in value.spans else self._row("0", value.dtype)
+
+    def _zeros(self, dtype: DType) -> str:
+        return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[dtype]}, {self.layout})"
+
+    def _row(self, start: str, dtype: DType) -> str:
+        return f"gl.full([CONSUMER_ROWS], {start}, {_ZEROS[dtype]}, gl.SliceLayout(1, {self.layout}))"

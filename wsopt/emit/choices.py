@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from wsopt.frontend.types import K_BLOCK, Role, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.lowering.body import BodyItem
 from wsopt.primitives import PRIMITIVES
+from wsopt.tensors.statements import Item, Scalar, Statement
+from wsopt.tensors.views import Role
 
 INSTRUCTIONS = tuple(entry.comparison.instruction for entry in PRIMITIVES.values() if entry.comparison)
 """The comparisons that a choice is written by, as their instructions name them."""
@@ -37,10 +37,10 @@ def helper(comparison: str) -> str:
 
 
 def comparisons(
-    item: BodyItem,
-    find: Callable[[str], BodyItem | None],
+    item: Item,
+    find: Callable[[str], Item | None],
     whole: Callable[[str], bool],
-    tile: frozenset[Role] = K_BLOCK,
+    tile: frozenset[Role],
 ) -> tuple[Comparison, ...]:
     """The comparisons that all have to hold where a statement chooses its first value; none if it is no such choice
     between elements of a `tile`.
@@ -70,7 +70,7 @@ def choice(
 
 
 def _conjuncts(
-    name: str, find: Callable[[str], BodyItem | None], whole: Callable[[str], bool]
+    name: str, find: Callable[[str], Item | None], whole: Callable[[str], bool]
 ) -> Iterator[Comparison | None]:
     """The comparisons that a condition is made of; None for what is no comparison of whole numbers."""
     item = find(name)

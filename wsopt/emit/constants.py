@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
-from wsopt.frontend.types import Role
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
+from wsopt.tensors.views import Role
 
 Constant = tuple[str, str, str]
 """Name, value, comment."""
@@ -27,8 +27,8 @@ def constants(plan: KernelPlan) -> Iterator[Constant]:
     yield from _channels(plan)
     if plan.column() != "0":
         yield "GROUP", str(s.group), "tile rows that are walked before the next column"
-    if plan.streams_rows or plan.program.region.whole_rows:
-        yield "ROW_LENGTH", str(plan.program.region.extent(Role.COLUMN)), "elements of a row"
+    if plan.reduces_rows:
+        yield "ROW_LENGTH", str(plan.program.whole.extent(Role.COLUMN)), "elements of a row"
     if s.tail:
         yield "TAIL", str(s.tail), "of the last K-block, what products take: the rest is zeros"
     yield from _layouts(plan)
@@ -54,14 +54,14 @@ def _channels(plan: KernelPlan) -> Iterator[Constant]:
 
 def _layouts(plan: KernelPlan) -> Iterator[Constant]:
     """Layouts in registers that no tensor instruction gives."""
-    region, s, machine = plan.program.region, plan.s, plan.verified.machine
+    program, s, machine = plan.program, plan.s, plan.verified.machine
     if plan.streams_rows:
-        bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
+        outputs = (output.view for output in program.after.outputs)
+        bits = widest_bits([*(source.view for source in program.streamed), *outputs])
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
-    if region.beside:
-        bits = widest_bits(tile.view for tile in region.tiles)
-        layout = k_block_layout(bits, s, machine).text()
+    elif program.streamed and not plan.ranged:
+        layout = k_block_layout(widest_bits(x.view for x in program.streamed), s, machine).text()
         yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
     if any(one.along_columns for one in plan.prefetched().values()):
         yield from layout_constants(s, machine)

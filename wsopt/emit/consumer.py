@@ -28,10 +28,12 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.unroll import older_values, unrolled
-from wsopt.frontend.types import FULL, K_BLOCK
+from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.live_loops import LiveLoops, live_loops
+from wsopt.program.program import TileOp
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
+from wsopt.tensors.views import FULL, K_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,10 @@ class Consumer:
     @property
     def operations(self) -> Operations:
         """The operations of the loop."""
-        plan, region = self.plan, self.plan.program.region
+        plan, program = self.plan, self.plan.program
+        products = [op for op in program.of(OpKind.MMA) if op.consumer == 0]
+        fed = {op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE}
+        factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
         writer = Arithmetic(
             items=plan.loop_items(),
             s=plan.s,
@@ -69,10 +74,12 @@ class Consumer:
             tile=FULL if plan.streams_rows else K_BLOCK,
             layout=plan.loop_layout,
             asynchronous=plan.ranged,
-            wanted=frozenset(output.value for output in region.outputs),
+            wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
+            results=frozenset(op.id.subject for op in products if _is_value(op)),
+            fed=frozenset(fed),
             carried=not plan.streams_rows,
             apart=plan.program.lane_sums,
-            unmasked=dict(region.unmasked),
+            unmasked=dict(program.unmasked),
         )
         return Operations(plan, writer)
 
@@ -111,7 +118,7 @@ class Consumer:
         )
         if live.most_whole < (plain.least if overlapped else 1):
             return (Stretch("begin", "end", masked),)
-        has_lower = any(bound.stream > 0 for bound in self.plan.program.region.bounds)
+        has_lower = any(bound.stream > 0 for bound in self.plan.program.bounds.every)
         start, behind = (
             ("whole_begin", "whole_end") if has_lower else ("begin", "gl.maximum(whole_end, begin)")
         )
@@ -195,14 +202,23 @@ class Consumer:
             lines = []
         if not plan.streams_rows:
             older = older_values(operations) if plan.ranged else ()
-            lines.append(text.write([*self._zeros(), *operations.writer.starts(older)]))
+            results, sums = self._zeros()
+            lines.append(text.write([*results, *operations.writer.starts(older), *sums]))
             self.called |= operations.writer.called
             lines.append(text.write(operations.vectors()))
         return [line for line in lines if line]
 
-    def _zeros(self) -> list[Instruction]:
-        """Sums that partial sums are added to start from zero."""
-        return [Zero(self.plan.value(c.name)) for c in self.plan.program.region.contractions if c.promote]
+    def _zeros(self) -> tuple[list[Instruction], list[Instruction]]:
+        """What is added to before a product has overwritten it: values where K-blocks are few, and sums there and of
+        partial sums.
+        """
+        plan, results, sums = self.plan, list[Instruction](), list[Instruction]()
+        for value in (v.id for v in plan.program.values if v.consumer == 0):
+            if value.kind is ValueKind.SUM and (plan.ranged or plan.program.adds_partials):
+                sums.append(Zero(plan.value(value.subject), "TILE_COLUMNS", "SUM_LAYOUT"))
+            if value.kind is ValueKind.VALUE and value.subject in self.operations.writer.results:
+                results.append(Zero(plan.value(value.subject), "TILE_DEPTH", plan.loop_layout))
+        return results, sums
 
     def _loops(self) -> list[str]:
         """The loops, with what goes on before, under and after them."""
@@ -316,11 +332,11 @@ def place_lines(plan: KernelPlan) -> list[str]:
 
 def epilogue_parameters(plan: KernelPlan) -> list[str]:
     """What the function that treats one piece is given."""
-    region, boxes = plan.program.region, plan.inputs().values()
-    counted = ["stream_extent"] if region.counts_stream else []
+    boxes, items = plan.inputs().values(), plan.program.after.items
+    counted = ["stream_extent"] if plan.counts_stream else []
     place = [*plan.outer, "row", "column", "row_extent", "column_extent", "visit", *counted]
     prefetched, vectors = plan.prefetched(), plan.vectors()
-    read = (n for n in vectors if n not in prefetched and n in plan.read_by(region.statements))
+    read = (n for n in vectors if n not in prefetched and n in plan.read_by(items))
     loaded = [one.name for one in prefetched.values()] + [a for n in read for a in vectors[n].arguments]
     refilled = plan.verified.schedule.buffers.inputs < plan.s.pieces
     loaded += [box.descriptor for box in boxes if refilled]
@@ -329,6 +345,11 @@ def epilogue_parameters(plan: KernelPlan) -> list[str]:
     rows = [plan.value(item.name) for item in plan.rows()]
     tensors = [*loaded, *barriers, *plan.stored()]
     return [*plan.sums(), *rows, *tensors, *place, "piece", *plan.staged().parameters()]
+
+
+def _is_value(op: TileOp) -> bool:
+    """Whether a product's result is a value of the loop."""
+    return op.output is not None and op.output.kind is ValueKind.VALUE
 
 
 def _begins_products(loop: Loop) -> bool:

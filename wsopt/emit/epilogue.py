@@ -14,60 +14,52 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.stores import row_store, stores
 from wsopt.emit.tensors import Box, coordinates, tile_view
-from wsopt.frontend.types import FULL, Reduction, Source
 from wsopt.graph.types import DType
 from wsopt.program.types import column_role, row_role
+from wsopt.tensors.views import FULL, Source
 
 
 def piece(plan: KernelPlan, called: set[str]) -> Iterator[Instruction]:
     """All that a consumer does for one piece; notes in `called` what the text calls of the kernel's own functions."""
-    region, known = plan.program.region, results(plan)
+    after, known = plan.program.after, results(plan)
     scope = Names(taken={operand.name for operand in known.values()})
     yield from _reads(plan, scope, known)
+    named = {output.value: output.name for output in after.outputs if output.value not in known}
     writer = Arithmetic(
-        items=region.statements,
+        items=after.items,
         s=plan.s,
-        name=lambda name, age: scope(name, _wish(plan, name)),
+        name=lambda name, age: scope(name, named.get(name, name.replace("$", "_"))),
         sources=known,
         tile=FULL,
         layout="PIECE_LAYOUT",
         asynchronous=True,
-        wanted=frozenset(output.value for output in region.outputs),
+        wanted=frozenset(named),
         carried=False,
         called=called,
     )
-    yield from writer.phase(tuple(item.name for item in region.statements), lambda _: 0, masked=True)
+    yield from writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
     for argument in plan.row_outputs():
         yield row_store(plan, argument, writer.operand(argument.output.value))
-    for output in region.tile_outputs:
+    for output in after.tile_outputs:
         yield from stores(plan, output, writer.operand(output.value), "column")
 
 
 def results(plan: KernelPlan) -> dict[str, Operand]:
     """The loop's results that the epilogue reads, by name: sums, and reductions of rows."""
-    sums = (c.name for c in plan.program.region.contractions if c.spans == FULL)
-    found = {name: Operand(plan.value(name), FULL, DType.F32) for name in sums}
+    found = {name: Operand(plan.value(name), FULL, DType.F32) for name in plan.summed()}
     return found | {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows()}
-
-
-def _wish(plan: KernelPlan, name: str) -> str:
-    """What a value is called: the last of a graph's node as the node is."""
-    node, _, number = name.partition("$")
-    of_node = [one for one in plan.program.region.statements if one.name.partition("$")[0] == node]
-    last = of_node[-1]
-    return node if last.name == name and not isinstance(last, Reduction) else f"{node}_{number}"
 
 
 def _reads(plan: KernelPlan, scope: Names, known: dict[str, Operand]) -> Iterator[Instruction]:
     """Every source of the epilogue; vectors first, so that their latency is behind other work."""
-    region, prefetched, inputs = plan.program.region, plan.prefetched(), plan.inputs()
+    after, prefetched, inputs = plan.program.after, plan.prefetched(), plan.inputs()
     vectors = plan.vectors()
-    for name in (n for n in vectors if n not in prefetched and n in plan.read_by(region.statements)):
+    for name in (n for n in vectors if n not in prefetched and n in plan.read_by(after.items)):
         known[name] = _operand(vectors[name].source, scope)
         yield Assign(known[name].name, _load(plan, vectors[name]))
     for name, one in prefetched.items():
         yield from _prefetched(one, name, scope, known)
-    for source in (source for source in region.sources if source.name in inputs):
+    for source in after.full:
         known[source.name] = _operand(source, scope)
         yield from _full_input(plan, known[source.name].name, inputs[source.name])
 

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 
 from wsopt.emit.tensors import GLUON
-from wsopt.frontend.types import Role, Scalar, Statement
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family
 from wsopt.program.types import Structure, column_role, row_role
+from wsopt.tensors.statements import Scalar, Statement
+from wsopt.tensors.views import Role
 
 
 @dataclass(frozen=True, slots=True)

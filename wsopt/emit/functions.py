@@ -212,7 +212,9 @@ def _carried(plan: KernelPlan) -> list[str]:
         return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
     operations = Consumer(plan).operations
     values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
-    return [text.write([Zero(operations.register(value, 0)) for value in values])]
+    return [
+        text.write([Zero(operations.register(value, 0), "TILE_COLUMNS", "SUM_LAYOUT") for value in values])
+    ]
 
 
 def _store_warp(plan: KernelPlan) -> Function:

@@ -126,10 +126,12 @@ class TurnPass(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Zero(Instruction):
-    """Clear sums."""
+    """Clear what products add to: a tile of a consumer's rows by so many columns."""
 
     macro: ClassVar[str] = "zero"
     target: str
+    columns: str
+    layout: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +241,11 @@ class Loop:
     steady: tuple[Instruction, ...]
     drain: tuple[Instruction, ...]
     called: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Added(Instruction):
+    """The lines of an operation of a kind that was added."""
+
+    macro: ClassVar[str] = "added"
+    lines: str

@@ -12,8 +12,7 @@ from wsopt.emit.integers import Integer, Name, add, ceil_divide, minimum, multip
 from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import BLOCKS, PROCESSORS, Check, Message, Relation
-from wsopt.frontend.types import Role
-from wsopt.lowering.steps import inner_extent
+from wsopt.tensors.views import Role
 
 
 def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
@@ -38,19 +37,20 @@ def tiles(plan: KernelPlan) -> Integer:
 
 def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
     """What the schedule takes for granted of the extents."""
-    s, region = plan.s, plan.program.region
+    s, program = plan.s, plan.program
     column, inner, stream = Name("column_extent"), Name("inner_extent"), Name("stream_extent")
-    if region.whole_rows:
-        length = region.extent(Role.COLUMN)
+    if plan.reduces_rows:
+        length = program.whole.extent(Role.COLUMN)
         told: Message = ("rows have ", column, f" elements: this schedule reduces rows of {length}")
         yield Check(column, Relation.EQUAL, length, told)
-    if plan.ranged:
-        held = inner_extent(region, plan.verified.machine)
+    for member in program.stationary:
+        held = member.extent(Role.INNER)
         told = ("the products have ", column, f" columns: this schedule holds up to {s.columns}")
         yield Check(column, Relation.AT_MOST, s.columns, told)
         told = ("the inner axis has ", inner, f" elements: this schedule holds up to {held}")
         yield Check(inner, Relation.AT_MOST, held, told)
-        yield from mask_checks(region)
+    if plan.ranged:
+        yield from mask_checks(program.bounds)
     elif not plan.streams_rows:
         told = ("the contracted axis is too short for this schedule",)
         yield Check(Name("k_iterations"), Relation.AT_LEAST, Consumer(plan).least, told)

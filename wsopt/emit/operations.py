@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
-from wsopt.emit.instructions import Assign, Instruction
+from wsopt.emit.instructions import Added, Assign, Instruction
 from wsopt.emit.plan import KernelPlan, Ring
 from wsopt.emit.stores import stores
-from wsopt.emit.tensors import GLUON, tile_view, zero
-from wsopt.emit.text import of_slot
-from wsopt.frontend.types import FULL, K_BLOCK, Contraction, Role, Source, View
+from wsopt.emit.tensors import GLUON, Box, tile_view, zero
+from wsopt.emit.text import environment, of_slot
 from wsopt.graph.types import DType
-from wsopt.lowering.body import arguments, is_scores
+from wsopt.lowering.kinds import KINDS
+from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
+from wsopt.tensors.views import Role, Source, View
 
 
 def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
@@ -34,8 +35,8 @@ def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
 
 def sources(plan: KernelPlan) -> dict[str, Operand]:
     """The tensors that the loop's values read, as a consumer knows them in registers."""
-    region, found = plan.program.region, dict[str, Operand]()
-    for source in (*region.sources, *region.tiles):
+    found: dict[str, Operand] = {}
+    for source in (*plan.program.after.vectors, *plan.program.streamed):
         if source.name in plan.loop_reads():
             name = plan.names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
             found[source.name] = Operand(name, source.spans, computed_in(source.view))
@@ -69,65 +70,60 @@ class Operations:
 
     # --- tiles ------------------------------------------------------------------------------------------
 
-    def _view(self, tile: ValueId) -> View:
-        region = self.plan.program.region
-        return next(view for view in region.streams if region.operand_name(view) == tile.subject)
+    def _place(self, tile: ValueId) -> tuple[Ring, Member, Box]:
+        """The ring that a tile comes through, as which of its members, in which box."""
+        for ring in self.plan.rings():
+            for member, (box, _) in zip(ring.plan.members, ring.boxes, strict=True):
+                if member.name == tile.subject:
+                    return ring, member, box
+        raise KeyError(tile)
 
     def ring(self, tile: ValueId) -> Ring:
         """The ring that a tile comes through."""
-        return self.plan.ring_of(self._view(tile))
+        return self._place(tile)[0]
 
     def ring_handed_back(self, op: TileOp) -> Ring:
         """The ring whose slot an operation hands back."""
-        plans = self.plan.program.rings
-        number = next(n for n, ring in enumerate(plans) if op.id in ring.releases)
-        return self.plan.rings()[number]
+        return next(ring for ring in self.plan.rings() if op.id in ring.plan.releases)
 
     def _slot(self, tile: ValueId, step: str) -> str:
         """The expression of a streamed tile as a matrix in its slot: rows, or what its product contracts, first."""
-        plan, view = self.plan, self._view(tile)
-        ring, rows = plan.ring_of(view), row_role(plan.s.swap)
-        box, per_slot = next(one for one in ring.boxes if one[0].view == view)
-        product = next((c for c in plan.program.region.contractions if c.right == view), None)
-        contracted = Role.INNER if product is not None and product.spans == K_BLOCK else Role.STREAM
-        place = of_slot(f"{step} % {ring.depth}", per_slot, "index")
-        return tile_view(f"{box.name}_ring.index({place})", box, rows if rows in view.roles else contracted)
+        ring, member, box = self._place(tile)
+        roles = member.view.roles
+        contracted = Role.INNER if Role.INNER in roles else Role.STREAM
+        place = of_slot(f"{step} % {ring.depth}", member.copies, "index")
+        first = row_role(self.plan.s.swap) if member.by_rows else contracted
+        return tile_view(f"{box.name}_ring.index({place})", box, first)
 
     def _part(self, tile: ValueId, step: str, first: int, length: int) -> str:
         """The same, of `length` elements along the streamed axis from the `first`; all if it is 0."""
         text = self._slot(tile, step)
-        streamed = int(row_role(self.plan.s.swap) in self._view(tile).roles)
         if not length:
             return text
+        streamed = int(self._place(tile)[1].by_rows)
         given = "TAIL" if length == self.plan.s.tail else length
         return f"{text}.slice({first}, {given}, dim={streamed})"
 
     def operands(self, op: TileOp, step: str, age: Age, first: int, length: int) -> tuple[str, str]:
         """The two sides of a product, or of a part of it."""
         left, right = op.inputs
-        return self._left(left, op, step, age, first, length), self._part(right, step, first, length)
+        return self._left(left, step, age, first, length), self._part(right, step, first, length)
 
-    def _left(self, left: ValueId, op: TileOp, step: str, age: Age, first: int, length: int) -> str:
+    def _left(self, left: ValueId, step: str, age: Age, first: int, length: int) -> str:
         if left.kind is ValueKind.TILE:
             return self._part(left, step, first, length)
         if left.kind is ValueKind.VALUE:
-            key = self.writer.operand_key(self._product(op))
-            return self.plan.value(key, age(left.subject))
+            return self.writer.fed_name(left.subject, age(left.subject))
         (box,) = self.plan.stationary_operands()
         place = self.plan.stationary_place("index")
         return tile_view(f"{box.name}_held.index({place})", box, row_role(self.plan.s.swap))
 
     # --- products ---------------------------------------------------------------------------------------
 
-    def _product(self, op: TileOp) -> Contraction:
-        assert op.output is not None, f"{op.id} has a result"
-        subject = op.output.subject
-        return next(c for c in self.plan.program.region.contractions if c.name == subject)
-
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
         """The parts in which a product may be begun and ended."""
-        least = self.plan.verified.machine.mma_k_bytes * 8 // self.plan.program.region.operand_dtype.bits
+        least = self.plan.verified.machine.mma_k_bytes * 8 // self.plan.program.whole.dtype.bits
         return k_block_parts(self.plan.s.depth, least)
 
     @property
@@ -157,25 +153,23 @@ class Operations:
 
     def reads(self, op: TileOp) -> set[str]:
         """The loop's values that an operation reads from others."""
-        if op.kind is OpKind.RESCALE:
-            return {self._product(op).rescale or ""}
-        if op.kind is OpKind.MMA:
-            left = self._product(op).left
-            return {left} if isinstance(left, str) else set()
-        return {a for item in op.items for a in arguments(item) if a not in op.makes}
+        values = {value.subject for value in op.inputs if value.kind is ValueKind.VALUE}
+        return values | {name for item in op.items for name in item.reads if name not in op.makes}
+
+    def _products(self, op: TileOp) -> Iterator[tuple[TileOp, ValueId]]:
+        """The products of an operation's consumer, with their results."""
+        for other in self.plan.program.of(OpKind.MMA):
+            if other.consumer == op.consumer and other.output is not None:
+                yield other, other.output
 
     def products_read(self, op: TileOp) -> tuple[ValueId, ...]:
         """The products whose results arithmetic reads."""
-        known = {item.name for item in self.writer.items if is_scores(item)}
-        found = [a for item in op.items for a in arguments(item) if a in known]
-        return tuple(ValueId(ValueKind.VALUE, name, op.consumer) for name in dict.fromkeys(found))
+        read = {name for item in op.items for name in item.reads} & self.writer.results
+        return tuple(made for _, made in self._products(op) if made.subject in read)
 
     def products_fed(self, op: TileOp) -> tuple[ValueId, ...]:
         """The products whose left operand arithmetic makes."""
-        products = (item for item in self.writer.items if isinstance(item, Contraction))
-        fed = (product for product in products if product.left in op.makes)
-        kinds = {FULL: ValueKind.SUM}
-        return tuple(ValueId(kinds.get(p.spans, ValueKind.VALUE), p.name, op.consumer) for p in fed)
+        return tuple(made for other, made in self._products(op) if self.reads(other) & set(op.makes))
 
     def left_over(self, op: TileOp) -> tuple[str, ...]:
         """The values that arithmetic leaves to other operations."""
@@ -185,12 +179,13 @@ class Operations:
 
     def rescale(self, op: TileOp, age: Age) -> Instruction:
         """Multiply a product's sums by the factor of each row."""
-        return self.writer.rescale(self._product(op), age)
+        (factor,), sums = op.inputs, op.id.subject
+        return self.writer.rescale(sums, factor.subject, age)
 
     def arithmetic(self, op: TileOp, age: Age, step: str, *, masked: bool) -> Iterator[Instruction]:
         """Tiles brought into registers, and what is computed of them."""
         if not op.items:
-            yield from self._reads(op, {source.name for source in self._streamed()}, step)
+            yield from self._reads(op, {source.name for source in self.plan.program.streamed}, step)
             return
         yield from self._vectors(op)
         needed = self.writer.needed(masked=masked)
@@ -213,7 +208,7 @@ class Operations:
         plan, vectors = self.plan, self.plan.vectors()
         for name in sorted(plan.loop_reads() & vectors.keys()):
             spans, inside = vectors[name].source.spans, ""
-            if Role.COLUMN in spans and plan.program.region.extent(Role.COLUMN) != plan.s.columns:
+            if Role.COLUMN in spans and plan.program.whole.extent(Role.COLUMN) != plan.s.columns:
                 inside = "columns < ROW_LENGTH"
             inside = "rows < row_extent" if Role.ROW in spans else inside
             load = load_text(vectors[name], plan.place("rows", "columns"), inside)
@@ -221,26 +216,24 @@ class Operations:
 
     def _reads(self, op: TileOp, names: set[str], step: str) -> Iterator[Instruction]:
         """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""
-        region, tiles = self.plan.program.region, {tile.subject: tile for tile in op.inputs}
-        seen: set[str] = set()
-        for source in (
-            s for s in self._streamed() if s.name in names and region.operand_name(s.view) in tiles
-        ):
+        tiles, seen = {self._place(tile)[1].view: tile for tile in op.inputs}, set[str]()
+        for source in (s for s in self.plan.program.streamed if s.name in names and s.view in tiles):
             operand = self.writer.sources[source.name]
             if operand.name not in seen:
                 seen.add(operand.name)
-                slot = self._slot(tiles[region.operand_name(source.view)], step)
+                slot = self._slot(tiles[source.view], step)
                 yield Assign(operand.name, f"{slot}.load({self._layout(source)}){widened(source.view)}")
-
-    def _streamed(self) -> tuple[Source, ...]:
-        region = self.plan.program.region
-        return (*region.streamed_sources, *region.tiles, *region.row_sources)
 
     def _layout(self, source: Source) -> str:
         layout = self.writer.layout
         return layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
 
+    def added(self, op: TileOp, step: str) -> Instruction:
+        """An operation of a kind that was added."""
+        template = environment().from_string(KINDS[op.id.subject].text)
+        return Added(template.render(tiles=[self._slot(tile, step) for tile in op.inputs]))
+
     def store(self) -> Iterator[Instruction]:
         """The outputs of a tile that the loop computes whole."""
-        for output in self.plan.program.region.outputs:
+        for output in self.plan.program.after.outputs:
             yield from stores(self.plan, output, self.writer.operand(output.value), "0")

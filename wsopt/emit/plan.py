@@ -5,7 +5,7 @@ Everything is derived from a verified schedule and its tile program; nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import RowArgument, VectorArgument, stride_arguments
@@ -14,15 +14,16 @@ from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staged_by_tile, staging
 from wsopt.emit.tensors import Box, make_box, row_box
-from wsopt.frontend.types import FULL, Reduction, Role, View
-from wsopt.lowering.body import BEFORE, BodyItem, arguments
-from wsopt.lowering.steps import inner_extent
 from wsopt.perf.epilogue import Refill, refill
-from wsopt.program.program import TileProgram
+from wsopt.program.facts import Member
+from wsopt.program.ids import ValueKind
+from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
+from wsopt.tensors.views import Role, View
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
 _STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
@@ -37,6 +38,7 @@ class Ring:
     name: str
     depth: str
     nbytes: str
+    plan: RingPlan
     boxes: tuple[tuple[Box, int], ...]
 
     @property
@@ -67,12 +69,12 @@ class KernelPlan:
     @property
     def ranged(self) -> bool:
         """Whether tiles differ in their K-blocks: bounds say which count, and a table deals the tiles out."""
-        return bool(self.program.region.body)
+        return self.program.work is not None
 
     @property
     def streams_rows(self) -> bool:
         """Whether tiles are the iterations of the loop."""
-        return self.program.region.streams_rows
+        return self.program.iteration is Iteration.TILE
 
     @property
     def loop_layout(self) -> str:
@@ -96,7 +98,7 @@ class KernelPlan:
 
     def has(self, role: Role) -> bool:
         """Whether the tiles have this axis."""
-        return any(one is role for one, _ in self.program.region.extents)
+        return any(one is role for one, _ in self.program.whole.extents)
 
     @property
     def outer(self) -> tuple[str, ...]:
@@ -112,7 +114,19 @@ class KernelPlan:
     @property
     def has_masks(self) -> bool:
         """Whether there are K-blocks in which not every element counts."""
-        return bool(self.program.region.bounds)
+        return bool(self.program.bounds.every)
+
+    @property
+    def counts_stream(self) -> bool:
+        """Whether the epilogue reads the extent of the streamed axis."""
+        return any(
+            isinstance(i, Statement) and i.primitive == "extent_stream" for i in self.program.after.items
+        )
+
+    @property
+    def reduces_rows(self) -> bool:
+        """Whether whole rows are reduced, in the loop or after it, so that their length is a constant."""
+        return self.streams_rows or any(isinstance(item, Reduction) for item in self.program.after.items)
 
     @property
     def refill(self) -> Refill:
@@ -121,52 +135,49 @@ class KernelPlan:
 
     # --- tensors that TMA moves -------------------------------------------------------------------------
 
-    def _box(self, kind: str, wish: str, view: View, columns: int) -> Box:
-        """The box of a tensor for tiles of this many accumulator columns; one name for each way it is used."""
-        name, s, region = self.names(f"{kind}:{wish}", wish), self.s, self.program.region
+    def _box(self, kind: str, wish: str, view: View, extents: Mapping[Role, int]) -> Box:
+        """The box of a tensor that takes so many elements along its axes; one name for each way it is used."""
+        name = self.names(f"{kind}:{wish}", wish)
         if self.streams_rows:
-            return row_box(name, view, s.rows, columns, self.verified.machine.tma_box_extent_max)
-        inner = inner_extent(region, self.verified.machine)
-        extents = {row_role(s.swap): s.rows, column_role(s.swap): columns}
-        return make_box(name, view, extents | {Role.STREAM: s.depth, Role.INNER: inner})
+            return row_box(name, view, extents, self.verified.machine.tma_box_extent_max)
+        return make_box(name, view, extents)
 
-    def _streamed(self) -> list[tuple[Box, int]]:
-        """The streamed tensors' boxes; along the accumulator's rows a slot has one for each consumer."""
-        region, s = self.program.region, self.s
-        boxes = [self._box("streamed", region.operand_name(v), v, s.columns) for v in region.streams]
-        return [(box, s.at_once if row_role(s.swap) in box.view.roles else 1) for box in boxes]
+    def _held(self, kind: str, member: Member) -> Box:
+        """The box of a tensor that a ring or the block holds."""
+        extents = {role: member.extent(role) for role in member.view.roles}
+        return self._box(kind, member.name, member.view, extents)
+
+    def _piece(self, kind: str, wish: str, view: View) -> Box:
+        """The box of a tensor for a piece of the epilogue."""
+        s = self.s
+        extents = {row_role(s.swap): s.rows, column_role(s.swap): s.piece_columns}
+        return self._box(kind, wish, view, extents)
 
     def rings(self) -> tuple[Ring, ...]:
         """The rings, each of tensors that are loaded, read and handed back together."""
-        boxes = self._streamed()
-        if len(self.program.rings) == 1:
-            return (Ring("ring", "RING_DEPTH", "RING_BYTES", tuple(boxes)),)
-        return tuple(
-            Ring(f"{box.name}_ring", f"{box.name}_DEPTH", str(box.nbytes * per_slot), ((box, per_slot),))
-            for box, per_slot in boxes
-        )
+        return tuple(map(self._ring, self.program.rings))
 
-    def ring_of(self, view: View) -> Ring:
-        """The ring through which a tensor comes."""
-        return next(ring for ring in self.rings() if any(box.view == view for box, _ in ring.boxes))
+    def _ring(self, plan: RingPlan) -> Ring:
+        boxes = tuple((self._held("streamed", member), member.copies) for member in plan.members)
+        if len(self.program.rings) == 1:
+            return Ring("ring", "RING_DEPTH", "RING_BYTES", plan, boxes)
+        ((box, copies),) = boxes
+        return Ring(f"{box.name}_ring", f"{box.name}_DEPTH", str(box.nbytes * copies), plan, boxes)
 
     def stationary_operands(self) -> tuple[Box, ...]:
         """The tiles that a block holds through its loop, one for each consumer."""
-        views = self.program.region.stationary_operands
-        return tuple(self._box("stationary", view.tensor, view, self.s.columns) for view in views)
+        return tuple(self._held("stationary", member) for member in self.program.stationary)
 
     def inputs(self) -> dict[str, Box]:
         """Full tiles that the epilogue reads, by source."""
-        columns = self.s.piece_columns
         return {
-            source.name: self._box(f"read:{source.name}", source.view.tensor, source.view, columns)
-            for source in self.program.region.full_sources
+            source.name: self._piece(f"read:{source.name}", source.view.tensor, source.view)
+            for source in self.program.after.full
         }
 
     def outputs(self) -> dict[str, Box]:
         """Output tensors, by name."""
-        outputs = self.program.region.tile_outputs
-        return {o.name: self._box("written", o.name, o.view, self.s.piece_columns) for o in outputs}
+        return {o.name: self._piece("written", o.name, o.view) for o in self.program.after.tile_outputs}
 
     def moved(self) -> tuple[Box, ...]:
         """The tensors that TMA brings for the loop: those that stay, then the streamed ones."""
@@ -177,9 +188,7 @@ class KernelPlan:
     def vectors(self) -> dict[str, VectorArgument]:
         """Sources that are rows, columns or scalars, by source, with their stride arguments."""
         found = {}
-        for source in self.program.region.sources:
-            if source.spans == FULL or source in self.program.region.streamed_sources:
-                continue
+        for source in self.program.after.vectors:
             name = self.names(f"read:{source.name}", source.view.tensor)
             found[source.name] = VectorArgument(source, name, stride_arguments(source.view, name))
         return found
@@ -188,16 +197,17 @@ class KernelPlan:
         """Those that a consumer has loaded for its epilogue."""
         return {name: Prefetched(v, self.s) for name, v in self.vectors().items()} if self.prefetches else {}
 
-    def read_by(self, items: tuple[BodyItem, ...]) -> set[str]:
+    def read_by(self, items: tuple[Item, ...]) -> set[str]:
         """The sources that these items read."""
-        names = {name for item in items for name in arguments(item)}
-        region = self.program.region
-        return names & {source.name for source in (*region.sources, *region.tiles)}
+        names = {name for item in items for name in item.reads}
+        program = self.program
+        sources = (*program.after.vectors, *program.after.full, *program.streamed)
+        return names & {source.name for source in sources}
 
     def row_outputs(self) -> tuple[RowArgument, ...]:
         """Outputs of one value a row, with their stride arguments."""
         found = []
-        for output in self.program.region.row_outputs:
+        for output in (one for one in self.program.after.outputs if not one.is_tile):
             name = self.names(f"written:{output.name}", output.name)
             found.append(RowArgument(output, name, stride_arguments(output.view, name)))
         return tuple(found)
@@ -261,7 +271,12 @@ class KernelPlan:
 
     def sums(self) -> tuple[str, ...]:
         """The accumulators that the epilogue reads, in the order of its arguments."""
-        return tuple(self.value(c.name) for c in self.program.region.contractions if c.spans == FULL)
+        return tuple(self.value(name) for name in self.summed())
+
+    def summed(self) -> tuple[str, ...]:
+        """The products whose sums the loop leaves."""
+        values = (value.id for value in self.program.values if value.consumer == 0)
+        return tuple(one.subject for one in values if one.kind is ValueKind.SUM)
 
     def place(self, row: str, column: str) -> dict[Role, str]:
         """Where a tile lies, by axis of the graph."""
@@ -275,10 +290,10 @@ class KernelPlan:
         origin = [] if self.ranged or self.streams_rows else ["column"]
         return " + ".join([*origin, *([f"{piece} * PIECE_COLUMNS"] if piece else [])]) or "0"
 
-    def loop_items(self) -> tuple[BodyItem, ...]:
+    def loop_items(self) -> tuple[Item, ...]:
         """What a consumer computes in its loop."""
-        region = self.program.region
-        return region.statements if self.streams_rows else region.body or region.beside
+        own = (item for op in self.program.loop if op.consumer == 0 for item in op.items)
+        return tuple(dict.fromkeys(own))
 
     def loop_reads(self) -> set[str]:
         """The sources that the loop's values read."""
@@ -286,8 +301,8 @@ class KernelPlan:
 
     def rows(self) -> tuple[Reduction, ...]:
         """The loop's reductions that the epilogue reads."""
-        region = self.program.region
-        names = {a for s in region.statements for a in arguments(s)} | {o.value for o in region.outputs}
+        after = self.program.after
+        names = {name for item in after.items for name in item.reads} | {o.value for o in after.outputs}
         return tuple(i for i in self.loop_items() if isinstance(i, Reduction) and i.name in names)
 
     def stationary_place(self, consumer: str) -> str:
@@ -303,7 +318,7 @@ class KernelPlan:
         return [*addresses, *(box.descriptor for box in boxes)]
 
     def extent_names(self) -> dict[Role, str]:
-        """What the launcher calls the extents of the region's axes."""
+        """What the launcher calls the extents of the axes."""
         s = self.s
         return {
             row_role(s.swap): "row_extent",
@@ -328,7 +343,7 @@ class KernelPlan:
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents, and what follows from them."""
         column = () if self.streams_rows else ("column_extent",)
-        counted = ("stream_extent",) if self.ranged or self.program.region.counts_stream else ()
+        counted = ("stream_extent",) if self.ranged or self.counts_stream else ()
         return (*self.counts(), "row_extent", *column, *counted)
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from wsopt.emit.addresses import VectorArgument
 from wsopt.emit.channels import Buffer
 from wsopt.emit.tensors import GLUON, zero
-from wsopt.frontend.types import Role
 from wsopt.machine.types import Machine
 from wsopt.program.types import Structure, column_role, row_role
+from wsopt.tensors.views import Role
 
 ROWS = "row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, PIECE_LAYOUT))"
 COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"

@@ -1,11 +1,11 @@
-"""Which K-blocks a tile looks at, as lines of its kernel: the region's bounds, from the first row to the last."""
+"""Which K-blocks a tile looks at, as lines of its kernel: the loop's bounds, from the first row to the last."""
 
 from __future__ import annotations
 
 from wsopt.emit.integers import GLUON, Name, maximum, minimum, text
 from wsopt.emit.plan import KernelPlan
-from wsopt.frontend.types import Bound
 from wsopt.program.ranges import k_blocks_between, splits
+from wsopt.tensors.views import Bound
 
 
 def k_block_range(row: str, height: str, first: str, last: str) -> str:
@@ -21,7 +21,7 @@ def tile_range(target: str = "begin, whole_begin, whole_end, end") -> str:
 
 def range_lines(plan: KernelPlan) -> list[str]:
     """How each bound narrows the K-blocks of a tile, and those among them in which all elements count."""
-    return [line for bound in plan.program.region.bounds for line in _bound_lines(plan, bound)]
+    return [line for bound in plan.program.bounds.every for line in _bound_lines(plan, bound)]
 
 
 def _bound_lines(plan: KernelPlan, bound: Bound) -> list[str]:

@@ -34,10 +34,10 @@ from wsopt.emit.recipe import (
 )
 from wsopt.emit.recipe_views import axis_extents, axis_strides, map_strides, output_extents, view_checks
 from wsopt.emit.tensors import Box
-from wsopt.frontend.types import Output, View
 from wsopt.program.ranges import k_blocks_between, narrowing
 from wsopt.program.tile_order import ROUNDS_TOGETHER
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.views import Output, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -53,10 +53,10 @@ def recipe_of(plan: KernelPlan) -> Recipe:
     views = _views(plan)
     names = (*_axes(plan, views), *counts(plan))
     return Recipe(
-        name=plan.program.region.name,
+        name=plan.program.whole.name,
         symbol="kernel",
         inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v, _ in views)),
-        outputs=tuple(_output(output) for output in plan.program.region.outputs),
+        outputs=tuple(_output(output) for output in plan.program.after.outputs),
         tensor_checks=tuple(dict.fromkeys(_tensor_checks(plan, views))),
         names=names,
         checks=(*_extent_checks(plan, views, dict(names)), *schedule_checks(plan), *_output_checks(plan)),
@@ -71,9 +71,8 @@ def recipe_of(plan: KernelPlan) -> Recipe:
 
 def _views(plan: KernelPlan) -> list[tuple[View, bool]]:
     """Every way in which an input is read, and whether TMA moves it: what the loop streams, then other sources."""
-    read, copied = plan.vectors(), plan.inputs()
-    rest = [source for source in plan.program.region.sources if source.name in copied or source.name in read]
-    return [*((box.view, True) for box in plan.moved()), *((one.view, one.name in copied) for one in rest)]
+    rest = ((source.view, source.name in plan.inputs()) for source in plan.program.after.sources)
+    return [*((box.view, True) for box in plan.moved()), *rest]
 
 
 def _output(output: Output) -> TensorSpec:
@@ -83,7 +82,7 @@ def _output(output: Output) -> TensorSpec:
 def _tensor_checks(plan: KernelPlan, views: list[tuple[View, bool]]) -> Iterator[Check]:
     for view, copied in views:
         yield from view_checks(view, view.tensor, copied=copied)
-    for output in plan.program.region.outputs:
+    for output in plan.program.after.outputs:
         yield from view_checks(output.view, output.name, copied=output.name in plan.outputs())
 
 
@@ -115,7 +114,7 @@ def _extent_checks(
 
 def _output_checks(plan: KernelPlan) -> Iterator[Check]:
     """Outputs have the extents that the inputs give them."""
-    for output in plan.program.region.outputs:
+    for output in plan.program.after.outputs:
         given = tuple(Extent(output.name, dim) for dim in range(output.view.rank))
         yield from _equal(output.name, given, output_extents(output))
 

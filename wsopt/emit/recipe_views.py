@@ -8,7 +8,7 @@ from itertools import pairwise
 from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.integers import Extent, Integer, Pitch, floor_divide, if_one, multiply
 from wsopt.emit.recipe import ALIGNMENT, Check, Message, Relation, aligned
-from wsopt.frontend.types import Output, Share, View
+from wsopt.tensors.views import Output, Share, View
 
 
 def axis_extents(view: View, tensor: str) -> tuple[Integer, ...]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wsopt.emit.expressions import Operand
-from wsopt.frontend.types import Contraction, Scalar, Statement
 from wsopt.graph.types import DType
-from wsopt.lowering.body import BodyItem, arguments
+from wsopt.tensors.statements import Item, Scalar, Statement
 
 ROUNDINGS = {DType.F16: "f16", DType.BF16: "bf16"}
 """The types that are rounded to two elements at a time, with their instruction's name."""
@@ -22,7 +21,7 @@ def helper(name: str) -> str:
     return f"round_{name}"
 
 
-def rounding(item: Statement, operands: Sequence[Operand | Scalar], others: Iterable[BodyItem]) -> str | None:
+def rounding(item: Statement, operands: Sequence[Operand | Scalar], others: Iterable[Item]) -> str | None:
     """The function that rounds, if a statement rounds a tile of f32 that one of the `others` computes with."""
     name = item.primitive.removeprefix("round_")
     if name not in ROUNDINGS.values() or len(item.spans) < 2:
@@ -30,5 +29,5 @@ def rounding(item: Statement, operands: Sequence[Operand | Scalar], others: Iter
     (operand,) = operands
     if not isinstance(operand, Operand) or operand.dtype is not DType.F32:
         return None
-    read = any(item.name in arguments(other) for other in others if not isinstance(other, Contraction))
+    read = any(item.name in other.reads for other in others)
     return helper(name) if read else None

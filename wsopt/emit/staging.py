@@ -107,7 +107,7 @@ def _pools(
 ) -> dict[Kind | str, Pool]:
     """Staging buffers by kind, without kinds that need none."""
     counts, found = staging_buffers(program, buffers), dict[Kind | str, Pool]()
-    for output in program.region.tile_outputs:
+    for output in program.after.tile_outputs:
         box, one = outputs[output.name], kind(output.view)
         if counts[one] and one not in found:
             same = sum(pool.box.view.dtype is box.view.dtype for pool in found.values())

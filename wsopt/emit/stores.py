@@ -17,9 +17,9 @@ from wsopt.emit.instructions import (
 )
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, coordinates, tile_view
-from wsopt.frontend.types import Output
 from wsopt.graph.types import DType
 from wsopt.program.types import row_role
+from wsopt.tensors.views import Output
 
 
 def _rounded(operand: Operand, dtype: DType) -> str:

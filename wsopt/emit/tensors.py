@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wsopt.frontend.types import OUTER, Role, View
 from wsopt.graph.types import DType
+from wsopt.tensors.views import OUTER, Role, View
 
 TORCH = {
     DType.F32: "torch.float32",
@@ -97,7 +98,7 @@ class Box:
         return tuple(extent for role, extent in zip(self.view.roles, whole, strict=True) if role not in OUTER)
 
 
-def make_box(name: str, view: View, extents: dict[Role, int]) -> Box:
+def make_box(name: str, view: View, extents: Mapping[Role, int]) -> Box:
     """The box of a view that takes `extents` elements along its axes, one along batch and group."""
     shape = tuple(1 if role in OUTER else extents[role] for role in view.roles)
     inner = shape[-1] * view.dtype.bits // 8
@@ -106,9 +107,9 @@ def make_box(name: str, view: View, extents: dict[Role, int]) -> Box:
     return Box(name, view, shape, swizzle)
 
 
-def row_box(name: str, view: View, rows: int, columns: int, most: int) -> Box:
-    """The box of `rows` whole rows, not swizzled. Where it can be one copy, rows are folded into parts of `most`."""
-    outer = tuple(1 if role in OUTER else rows for role in view.roles[:-1])
+def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Box:
+    """The same for whole rows, not swizzled. Where that makes them one copy, rows are folded into parts of `most`."""
+    *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
     fold = most if columns > most and view.extents[-1] % most == 0 else 0
     inner = (columns // fold, fold) if fold else (columns,)
     return Box(name, view, (*outer, *inner), 0, fold)

@@ -154,6 +154,9 @@ class _Unroller:
                 yield self.operations.rescale(op, self._age(iteration))
             case OpKind.TMA_STORE:
                 yield from self.operations.store()
+            case OpKind.ADDED:
+                yield from self._meet(op, step)
+                yield self.operations.added(op, step)
             case _:
                 raise AssertionError(f"{op.kind} is not a consumer's")
 

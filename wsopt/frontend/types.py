@@ -42,6 +42,12 @@ class Contraction:
     spans: frozenset[Role] = FULL
     rescale: str | None = None
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the loop's values among its operands."""
+        names = (self.left if isinstance(self.left, str) else None, self.rescale)
+        return tuple(name for name in names if name is not None)
+
 
 class End(StrEnum):
     """What keeps a loop's values from counting what K-blocks hold beyond the end of the streamed axis."""

@@ -7,20 +7,6 @@ from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK
 
 BodyItem = Statement | Reduction | Contraction
-BEFORE = ".before"
-"""What the name of a reduction ends in where its value before the K-block is meant."""
-
-
-def arguments(item: BodyItem) -> tuple[str, ...]:
-    """The names that an item of the body reads, tensors left out."""
-    if isinstance(item, Statement):
-        return tuple(a for a in item.args if isinstance(a, str))
-    names = (
-        (item.left if isinstance(item.left, str) else None,)
-        if isinstance(item, Contraction)
-        else (item.value,)
-    )
-    return tuple(name for name in (*names, item.rescale) if name is not None)
 
 
 def is_scores(item: BodyItem) -> bool:

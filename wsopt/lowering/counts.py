@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from wsopt.lowering.body import BEFORE, BodyItem, arguments
+from wsopt.lowering.body import BodyItem
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.primitives import PRIMITIVES, Family, family_of
@@ -14,7 +14,7 @@ from wsopt.program.counts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
-from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.statements import BEFORE, Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Role, Source, View
 
 _SPECIAL = ("exp2", "rsqrt", "div", "sqrt", "log2")
@@ -54,7 +54,7 @@ def lane_sums(body: Sequence[BodyItem], s: Structure, machine: Machine) -> froze
     """
     if s.rows * machine.warps_per_warpgroup < machine.mma_rows * s.consumer_warps or s.depth % QUAD_COLUMNS:
         return frozenset()
-    read = {name.removesuffix(BEFORE) for item in body for name in arguments(item)}
+    read = {name.removesuffix(BEFORE) for item in body for name in item.reads}
     sums = (item.name for item in body if isinstance(item, Reduction) and item.kind == "sum")
     return frozenset(name for name in sums if name not in read)
 
@@ -63,7 +63,7 @@ def _fused(item: Statement, every: Sequence[BodyItem], *, sums: bool) -> bool:
     """Whether a multiplication becomes part of the one addition that reads it, or `sums` of one too."""
     if item.primitive != "mul":
         return False
-    readers = [other for other in every if item.name in arguments(other)]
+    readers = [other for other in every if item.name in other.reads]
     if len(readers) != 1:
         return False
     (reader,) = readers
@@ -74,7 +74,7 @@ def _fused(item: Statement, every: Sequence[BodyItem], *, sums: bool) -> bool:
 
 def _read(items: Sequence[Item], sources: Sequence[Source]) -> list[Source]:
     """The sources that items read."""
-    names = {name for item in items for name in arguments(item)}
+    names = {name for item in items for name in item.reads}
     return [source for source in sources if source.name in names]
 
 

@@ -7,9 +7,9 @@ import math
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
-from wsopt.lowering.body import arguments
 from wsopt.lowering.counts import element_mix, lane_sums
 from wsopt.lowering.cut import Cut, cut
+from wsopt.lowering.kinds import with_kinds
 from wsopt.lowering.steps import spans_of, stationary, steps_of
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
@@ -67,8 +67,7 @@ def _epilogue(region: Region) -> Epilogue:
     in_loop = not region.contractions
     return Epilogue(
         items=() if in_loop else region.statements,
-        full=region.full_sources,
-        vectors=tuple(x for x in region.sources if x.spans != FULL and x not in region.streamed_sources),
+        sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
         outputs=region.outputs,
         held=bool(region.contractions) and not region.body,
         mix=InstructionMix()
@@ -116,7 +115,7 @@ def _row_values(region: Region, loop: Cut) -> int:
     makers = {item.name: op.id for op in loop.ops for item in op.items if op.consumer == 0}
     carried = {i.name for i in region.body if isinstance(i, Reduction)}
     for op in (op for op in loop.ops if op.consumer == 0):
-        read = {name for item in op.items for name in arguments(item)}
+        read = {name for item in op.items for name in item.reads}
         read |= {value.subject for value in op.inputs if value.kind is ValueKind.VALUE}
         carried |= {name for name in read if makers.get(name, op.id) != op.id}
     return sum(spans_of(region, name) == frozenset({Role.ROW}) for name in carried)
@@ -126,7 +125,8 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
     grid = grid_of(region, s)
     rings, steps = steps_of(region, s, machine, grid.tiles)
-    loop, after, whole = cut(rings, steps, s), _epilogue(region), whole_of(region)
+    loop = cut(rings, with_kinds(steps, region, s, machine), s)
+    after, whole = _epilogue(region), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wsopt.lowering.body import BodyItem, arguments, is_scores, is_sums
+from wsopt.lowering.body import BodyItem, is_scores, is_sums
 from wsopt.program.program import Item
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import Role
@@ -21,7 +21,7 @@ def body_levels(body: Sequence[BodyItem]) -> dict[str, int]:
     late: set[str] = set()
     rows: set[str] = set()
     for item in body:
-        names = [name for name in arguments(item) if name in level]
+        names = [name for name in item.reads if name in level]
         tile = is_scores(item) or (isinstance(item, Statement) and Role.STREAM in item.spans)
         level[item.name] = max((level[n] + (n in late or (tile and n in rows)) for n in names), default=0)
         if is_scores(item):
@@ -36,7 +36,7 @@ def body_levels(body: Sequence[BodyItem]) -> dict[str, int]:
 
 
 def _users(item: BodyItem, every: Iterable[BodyItem], level: dict[str, int]) -> list[int]:
-    return [level[user.name] for user in every if item.name in arguments(user) and not is_sums(user)]
+    return [level[user.name] for user in every if item.name in user.reads and not is_sums(user)]
 
 
 def row_phases(items: Sequence[Item]) -> tuple[tuple[Item, ...], ...]:
@@ -47,7 +47,7 @@ def row_phases(items: Sequence[Item]) -> tuple[tuple[Item, ...], ...]:
     level: dict[str, int] = {}
     late: set[str] = set()
     for item in items:
-        level[item.name] = max((level[n] + (n in late) for n in arguments(item) if n in level), default=0)
+        level[item.name] = max((level[n] + (n in late) for n in item.reads if n in level), default=0)
         if isinstance(item, Reduction):
             late.add(item.name)
     for item in reversed(items):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.types import Contraction, Region
-from wsopt.lowering.body import BEFORE, BodyItem, arguments, is_scores
+from wsopt.lowering.body import BodyItem, is_scores
 from wsopt.lowering.counts import beside_products, k_block_phase, lane_sums, row_phase
 from wsopt.lowering.cut import Held, Load, Ring, Step, When
 from wsopt.lowering.phases import body_levels, row_phases
@@ -20,7 +20,7 @@ from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 from wsopt.program.types import Structure, column_role, row_role
-from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.statements import BEFORE, Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...]]
@@ -162,7 +162,7 @@ class _Maker:
             part.arithmetic, region.body, region.streamed_sources, self.s,
             lane_sums(region.body, self.s, self.machine),
         )  # fmt: skip
-        read = {n for item in part.items for n in arguments(item)}
+        read = {n for item in part.items for n in item.reads}
         views = dict.fromkeys(source.view for source in region.streamed_sources if source.name in read)
         tiles = tuple((ValueKind.TILE, region.operand_name(view)) for view in views)
         made = (ValueKind.VALUE, name)
@@ -273,7 +273,7 @@ class _Part:
             return (self.product.rescale or "",)
         if self.kind is OpKind.MMA:
             return (self.product.left,) if isinstance(self.product.left, str) else ()
-        names = itertools.chain.from_iterable(map(arguments, self.items))
+        names = itertools.chain.from_iterable(item.reads for item in self.items)
         return tuple(name for name in names if not name.endswith(BEFORE))
 
 
@@ -308,7 +308,7 @@ def held_between(
                 made[item.name] = (number, item.dtype.bits)
     found = []
     for name, (number, bits) in made.items():
-        readers = [n for n, phase in enumerate(phases) if any(name in arguments(item) for item in phase)]
+        readers = [n for n, phase in enumerate(phases) if any(name in item.reads for item in phase)]
         stored = any(output.value == name for output in outputs)
         last = max([*readers, *([len(phases)] if stored else [])], default=number)
         if last > number:

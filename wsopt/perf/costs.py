@@ -7,7 +7,6 @@ that these functions read stands in the machine's file with its source.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import assert_never
 
 from wsopt.graph.types import DType
@@ -18,6 +17,7 @@ from wsopt.program.counts import (
     Arithmetic,
     Beside,
     Copy,
+    Cost,
     Counts,
     Product,
     Promotion,
@@ -27,7 +27,7 @@ from wsopt.program.counts import (
     RowReduction,
     Store,
 )
-from wsopt.program.program import Unit
+from wsopt.program.ids import Unit
 from wsopt.program.types import Structure
 
 _SWIZZLE_BYTES = 128
@@ -39,23 +39,6 @@ TILE_GRAIN = 4
 
 PROMOTION = InstructionMix({"add": 1})
 """What adding a partial sum takes, an element."""
-
-Pipes = tuple[tuple[Unit, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Cycles of an operation: `issue` of its thread, `busy` of its `unit`, `latency` until its result is there, and
-    those of further units; `instructions` of the tensor core, a warpgroup.
-    """
-
-    issue: int
-    latency: int
-    unit: Unit | None = None
-    busy: int = 0
-    pipes: Pipes = ()
-    instructions: int = 0
-
 
 # --- copies ---------------------------------------------------------------------------------------------
 
@@ -108,6 +91,8 @@ def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) ->
 def cost(counts: Counts, machine: Machine, clock_mhz: float | None = None) -> Cost:
     """What an operation takes of a machine; its copies at the sustained clock, if no other is given."""
     match counts:
+        case Cost():
+            return counts
         case Copy():
             return _copy(counts, machine, clock_mhz)
         case Release():
@@ -142,7 +127,7 @@ def _groups(warps: int, machine: Machine) -> int:
 
 def _copy(copy: Copy, machine: Machine, clock_mhz: float | None) -> Cost:
     """A TMA copy: its first bytes come after a while, then it holds the way for all of its lines' bytes."""
-    latency, pipes = machine.latency, Pipes()
+    latency, pipes = machine.latency, tuple[tuple[Unit, int], ...]()
     if copy.from_memory:
         busy, first = load_cycles(copy.from_memory, machine), latency.tma_load_dram
         pipes = ((Unit.MEMORY, memory_cycles(copy.from_memory, copy.tiles, machine)),)

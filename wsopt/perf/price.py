@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from wsopt.lowering.lower import Cuttable, unpriced
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import TILE_GRAIN, Cost, cost
+from wsopt.perf.costs import TILE_GRAIN, cost
 from wsopt.perf.demand import dram_bytes, k_block_demand, last_demand, ring_slots
 from wsopt.perf.epilogue_cost import epilogue_cost
 from wsopt.perf.pace import loop_pace
-from wsopt.program.counts import Copy, Counts
+from wsopt.program.counts import Copy, Cost, Counts
 from wsopt.program.program import EpilogueCost, Iteration, TileOp, TileProgram
 from wsopt.program.types import Structure
 from wsopt.program.units import with_units

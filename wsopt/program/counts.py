@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
+from wsopt.program.ids import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +121,19 @@ class Beside:
     rows: int
 
 
-Counts = Copy | Release | Store | Product | Promotion | Rescale | Read | Arithmetic | Beside
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Cycles of an operation: `issue` of its thread, `busy` of its `unit`, `latency` until its result is there, and
+    those of further units; `instructions` of the tensor core, a warpgroup. Every count has its cost on a machine; an
+    operation of an added kind may give it at once.
+    """
+
+    issue: int
+    latency: int
+    unit: Unit | None = None
+    busy: int = 0
+    pipes: tuple[tuple[Unit, int], ...] = ()
+    instructions: int = 0
+
+
+Counts = Copy | Release | Store | Product | Promotion | Rescale | Read | Arithmetic | Beside | Cost

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from wsopt.graph.types import DType
 from wsopt.program.counts import Copy
-from wsopt.tensors.views import Role, View
+from wsopt.tensors.views import OUTER, Role, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,11 @@ class Member:
         width = self.view.dtype.bits // 8
         pitch = self.view.strides[-2] if rows else columns
         return Copy(math.prod(rows), columns * width, pitch * width)
+
+    def extent(self, role: Role) -> int:
+        """Elements of one copy along an axis; 1 for an axis that it does not have."""
+        roles = (one for one in self.view.roles if one not in OUTER)
+        return dict(zip(roles, self.shape, strict=True)).get(role, 1)
 
     @property
     def copy_bytes(self) -> int:

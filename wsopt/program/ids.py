@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class OpKind(StrEnum):
-    """The closed set of tile operations."""
+    """The closed set of tile operations; what is ADDED to it is named by its subject (`lowering/kinds.py`)."""
 
     TMA_LOAD = "tma_load"
     MMA = "mma"
@@ -22,6 +22,19 @@ class OpKind(StrEnum):
     RESCALE = "rescale"
     EPILOGUE = "epilogue"
     TMA_STORE = "tma_store"
+    ADDED = "added"
+
+
+class Unit(StrEnum):
+    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
+
+    TENSOR = "tensor"
+    TMA = "tma"
+    ALU = "alu"
+    FMA = "fma"
+    MUFU = "mufu"
+    SHARED = "shared"
+    MEMORY = "memory"
 
 
 class ValueKind(StrEnum):
@@ -41,6 +54,7 @@ _WORDS = {
     OpKind.ACCUMULATE: "add",
     OpKind.ELEMENTWISE: "",
     OpKind.TMA_STORE: "store",
+    OpKind.ADDED: "",
 }
 """What a kind is called in an operation's text, where that is not its own name."""
 

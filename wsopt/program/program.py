@@ -17,28 +17,14 @@ from wsopt.program.counts import Counts
 from wsopt.program.facts import Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
+from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import Output, Role, Source
-
-Item = Statement | Reduction
-"""What arithmetic is made of."""
+from wsopt.tensors.statements import Item as Item
+from wsopt.tensors.views import FULL, Output, Role, Source
 
 _UNBOUNDED = Bounds((), 1, 1)
 _NO_INSTRUCTIONS = InstructionMix()
-
-
-class Unit(StrEnum):
-    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
-
-    TENSOR = "tensor"
-    TMA = "tma"
-    ALU = "alu"
-    FMA = "fma"
-    MUFU = "mufu"
-    SHARED = "shared"
-    MEMORY = "memory"
 
 
 ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
@@ -187,19 +173,28 @@ class EpilogueCost:
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What follows a tile's loop: `items`, which read whole tiles (`full`) and `vectors`, and `outputs`. Where the
+    """What follows a tile's loop: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
     loop stores them itself there are no items. Vectors are `held` from the loop's start on; where each piece loads
     some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
     are too few to count.
     """
 
     items: tuple[Item, ...]
-    full: tuple[Source, ...]
-    vectors: tuple[Source, ...]
+    sources: tuple[Source, ...]
     outputs: tuple[Output, ...]
     held: bool
     late: bool = False
     mix: InstructionMix = _NO_INSTRUCTIONS
+
+    @property
+    def full(self) -> tuple[Source, ...]:
+        """The sources of whole tiles, which TMA brings."""
+        return tuple(source for source in self.sources if source.spans == FULL)
+
+    @property
+    def vectors(self) -> tuple[Source, ...]:
+        """The sources that are rows, columns or scalars, which are read by address."""
+        return tuple(source for source in self.sources if source.spans != FULL)
 
     @property
     def tile_outputs(self) -> tuple[Output, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
+from wsopt.lowering.kinds import KINDS
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing
 from wsopt.report.layout import clean
@@ -22,6 +23,7 @@ _LETTERS = {
     OpKind.ELEMENTWISE: "C",
     OpKind.RESCALE: "S",
     OpKind.TMA_STORE: "W",
+    OpKind.ADDED: "X",
 }
 
 
@@ -105,6 +107,8 @@ def _legend(op: TileOp, program: TileProgram) -> str:
             return f"stage and store the rows{whose}"
         case OpKind.EPILOGUE:
             return f"epilogue{whose}"
+        case OpKind.ADDED:
+            return f"{KINDS[op.id.subject].words}{whose}"
         case _:
             assert_never(op.kind)
 
@@ -152,5 +156,7 @@ def does(named: NamedOp, program: TileProgram) -> str:
             return f"stage and store the rows of {when}"
         case OpKind.EPILOGUE:
             return f"epilogue of {when}"
+        case OpKind.ADDED:
+            return f"{KINDS[named.op.id.subject].words} of {when}"
         case _:
             assert_never(named.op.kind)

@@ -9,6 +9,9 @@ from wsopt.tensors.views import Role
 
 Scalar = int | float
 
+BEFORE = ".before"
+"""What the name of a reduction ends in where its value before the K-block is meant."""
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -24,6 +27,11 @@ class Statement:
     spans: frozenset[Role]
     dtype: DType
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names among its operands."""
+        return tuple(arg for arg in self.args if isinstance(arg, str))
+
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
@@ -38,3 +46,12 @@ class Reduction:
     kind: str
     value: str
     rescale: str | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of what it reduces and is rescaled by."""
+        return (self.value,) if self.rescale is None else (self.value, self.rescale)
+
+
+Item = Statement | Reduction
+"""What arithmetic is made of."""
