@@ -147,7 +147,7 @@ def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
         ops=(*loads, *_consumer(0), *_consumer(1)),
         edges=tuple(edges),
         rings=(ring,),
-        after=Epilogue((), (), (), whole.outputs, held=True),
+        after=Epilogue((), (), whole.outputs, held=True),
         epilogue=EpilogueCost(400, 500, 8192, 0, 16, 2),
         accumulator_registers=64,
         tile_l2_bytes=8 * ring.slot_bytes,

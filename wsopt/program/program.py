@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.program.counts import Counts
@@ -226,7 +226,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class TileProgram:
-    """What a block does, with its costs. Nothing is scheduled yet.
+    """What a block does, with its costs. Nothing is scheduled yet. `region` is what it was cut from: only the front
+    end and the lowering look inside.
 
     `grain` is how many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
     in the steady state and in the last round of tiles, where rings of products keep a pace of their own; else None.
@@ -237,7 +238,7 @@ class TileProgram:
     where they hold. `streamed` are the sources that the loop's items read from rings.
     """
 
-    region: Region
+    region: Any
     whole: Whole
     structure: Structure
     grid: TileGrid
