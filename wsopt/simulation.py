@@ -15,13 +15,13 @@ import numpy as np
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
 from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError
-from wsopt.frontend.region import streams_rows
 from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.interpret.strategy import processors
 from wsopt.lowering.reduced import beyond, further, reaching, reduced
+from wsopt.program.program import Iteration
 from wsopt.schedule.verified import VerifiedSchedule
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
@@ -115,7 +115,7 @@ def _runs(
     graph: Graph, verified: VerifiedSchedule, seeds: int, complete: Callable[[], bool]
 ) -> Iterator[Run]:
     """The runs of a simulation, those for lines that no other has run only until it is complete."""
-    k_blocks, structure = _k_blocks(graph, verified), verified.program.structure
+    k_blocks, structure = _k_blocks(verified), verified.program.structure
     yield Run(reduced(graph, structure, k_blocks), seeds)
     far = reaching(graph, structure, k_blocks)
     if far is not None:
@@ -130,15 +130,15 @@ def _runs(
 
 def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph]:
     """Other extents of a graph whose outputs are no numbers at its own either: nothing is to be compared there."""
-    k_blocks, structure = _k_blocks(graph, verified), verified.program.structure
+    k_blocks, structure = _k_blocks(verified), verified.program.structure
     if not _has_numbers(reduced(graph, structure, k_blocks)):
         yield from further(graph, structure, max(k_blocks, covering_k_blocks(verified)))
 
 
-def _k_blocks(graph: Graph, verified: VerifiedSchedule) -> int:
+def _k_blocks(verified: VerifiedSchedule) -> int:
     """K-blocks of the first run: enough to go round the ring."""
     slots = max(count for _, count in verified.schedule.rings)
-    return (slots if streams_rows(graph) else min(slots, 4)) + 1
+    return (slots if verified.program.iteration is Iteration.TILE else min(slots, 4)) + 1
 
 
 def _has_numbers(graph: Graph) -> bool:

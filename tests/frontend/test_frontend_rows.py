@@ -14,12 +14,12 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
-from wsopt.lowering.lower import lower
 from wsopt.lowering.phases import row_phases
 from wsopt.lowering.reduced import reduced
 from wsopt.lowering.steps import held_between
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import Unit
 from wsopt.program.row_layout import RowLayout, row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure

@@ -12,13 +12,13 @@ from tile_graphs import plain
 
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf import costs
 from wsopt.perf.contention import contended_interval
 from wsopt.perf.demand import ring_slots
 from wsopt.perf.held import held_cycles
 from wsopt.perf.pace import iteration_pace, loop_pace, path_cycles
+from wsopt.perf.price import lower
 from wsopt.perf.timing import fixed_parts
 from wsopt.program.program import Demand, TileProgram
 from wsopt.program.types import Sharing, Structure

@@ -11,9 +11,9 @@ from schedule_examples import MARGIN, Example
 from wsopt.checker import faults
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine, load_machine
 from wsopt.perf import timing
+from wsopt.perf.price import lower
 from wsopt.program.program import OpKind
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers, Schedule

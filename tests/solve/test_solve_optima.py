@@ -13,10 +13,10 @@ from solve_examples import MARGIN, Times, hand_made, region, structure, with_dep
 
 from wsopt.checker import verify
 from wsopt.errors import CheckError
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.pace import iteration_pace
+from wsopt.perf.price import lower
 from wsopt.perf.ring import slot_lifetime
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.schedule import budget

@@ -11,18 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.graph.types import DType
-from wsopt.tensors.statements import Reduction as Reduction
-from wsopt.tensors.statements import Scalar as Scalar
-from wsopt.tensors.statements import Statement as Statement
-from wsopt.tensors.views import FULL as FULL
-from wsopt.tensors.views import K_BLOCK as K_BLOCK
-from wsopt.tensors.views import OUTER as OUTER
-from wsopt.tensors.views import Bound as Bound
-from wsopt.tensors.views import Output as Output
-from wsopt.tensors.views import Role as Role
-from wsopt.tensors.views import Share as Share
-from wsopt.tensors.views import Source as Source
-from wsopt.tensors.views import View as View
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import FULL, Bound, Output, Role, Source, View
 
 
 @dataclass(frozen=True, slots=True)

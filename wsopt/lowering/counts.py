@@ -4,13 +4,13 @@ products.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from wsopt.lowering.body import BodyItem
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import Arithmetic, RowReduction
-from wsopt.perf.pipes import element_mix, statement_mix
+from wsopt.primitives import PRIMITIVES, Family, family_of
+from wsopt.program.counts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
@@ -20,6 +20,30 @@ from wsopt.tensors.views import FULL, K_BLOCK, Role, Source, View
 _SPECIAL = ("exp2", "rsqrt", "div", "sqrt", "log2")
 QUAD_COLUMNS = 8
 """Columns of a run in which each of the four threads that share a row has two."""
+
+
+def statement_mix(item: Statement) -> InstructionMix:
+    """Instructions an element of a statement."""
+    return InstructionMix(PRIMITIVES[item.primitive].mix)
+
+
+def element_mix(
+    items: Iterable[Statement | Reduction],
+    spans: frozenset[Role],
+    fused: Callable[[Statement], bool] = lambda item: False,
+) -> InstructionMix:
+    """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
+
+    Rounding takes two elements at a time; what spans fewer axes is too little to count.
+    """
+    mix = InstructionMix()
+    for item in items:
+        if isinstance(item, Reduction):
+            mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
+        elif item.spans == spans and not fused(item):
+            pairs = 0.5 if family_of(item.primitive) is Family.ROUNDING else 1.0
+            mix = mix + statement_mix(item) * pairs
+    return mix
 
 
 def lane_sums(body: Sequence[BodyItem], s: Structure, machine: Machine) -> frozenset[str]:
@@ -96,9 +120,7 @@ def row_phase(
     )
 
 
-def beside_products(
-    items: Sequence[Item], views: Sequence[View], s: Structure, layout: RowLayout
-) -> Arithmetic:
+def beside_products(items: Sequence[Item], views: Sequence[View], s: Structure, layout: RowLayout) -> Beside:
     """What a consumer computes from its rows' tiles of a K-block, whose 16-bit numbers become f32 first."""
     mix = InstructionMix({"logic": 1}) * float(len(views))
     for item in items:
@@ -107,4 +129,5 @@ def beside_products(
         elif item.spans == K_BLOCK:
             mix = mix + statement_mix(item)
     reductions = tuple(RowReduction(i.kind, layout.lanes[1]) for i in items if isinstance(i, Reduction))
-    return Arithmetic(mix, s.rows * s.depth, len(items), 0, reductions)
+    nbytes = sum(s.rows * s.depth * view.dtype.bits // 8 for view in views)
+    return Beside(Arithmetic(mix, s.rows * s.depth, len(items), 0, reductions), nbytes, s.rows)

@@ -14,11 +14,10 @@ from wsopt.lowering.counts import beside_products, k_block_phase, lane_sums, row
 from wsopt.lowering.cut import Held, Load, Ring, Step, When
 from wsopt.lowering.phases import body_levels, row_phases
 from wsopt.machine.types import Machine
-from wsopt.perf import costs
-from wsopt.perf.costs import Cost
+from wsopt.program.counts import Product, Promotion, Read, Release, Rescale, Store
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueKind
-from wsopt.program.program import Item, Unit
+from wsopt.program.program import Item
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.statements import BEFORE, Reduction, Statement
@@ -55,14 +54,12 @@ class _Maker:
         return Member(view, name, shape, s.at_once if by_rows else 1, by_rows)
 
     def load(self, member: Member, shape: tuple[int, ...], consumer: int | None) -> Load:
-        """A copy from L2 that all of its lines' bytes hold up."""
-        busy = costs.load_cycles(costs.box_lines(shape, member, self.machine), self.machine)
-        first = self.machine.first_bytes(self.machine.latency.tma_load_l2)
-        return Load(member, consumer, shape, costs.copy_cost(busy, first, self.machine))
+        """A copy from L2."""
+        return Load(member, consumer, shape, member.box(shape))
 
     def release(self, subject: str = "", *, meets: bool = False) -> Step:
         """Handing back a slot of a ring."""
-        return Step(OpKind.RELEASE, subject, costs.release_cost(self.machine, meets=meets))
+        return Step(OpKind.RELEASE, subject, Release(meets))
 
     # --- products ---------------------------------------------------------------------------------------
 
@@ -80,32 +77,40 @@ class _Maker:
 
     def _product(self, product: Contraction) -> Iterator[Step]:
         """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
-        region, s, machine, name = self.region, self.s, self.machine, product.name
+        region, s, name = self.region, self.s, product.name
         sides = (product.right, product.left) if s.swap else (product.left, product.right)
         tiles = tuple((ValueKind.TILE, region.operand_name(side)) for side in sides if isinstance(side, View))
         partial, total, shape = (ValueKind.PARTIAL, name), (ValueKind.SUM, name), (s.rows, s.columns)
-        cost = costs.mma_cost(region.operand_dtype, s, machine, len(region.contractions))
+        counts = Product(
+            s.rows, s.columns, s.depth, region.operand_dtype, s.consumer_warps,
+            s.at_once * len(region.contractions),
+        )  # fmt: skip
         if not product.promote:
-            yield Step(OpKind.MMA, name, cost, tiles, total, shape)
+            yield Step(OpKind.MMA, name, counts, tiles, total, shape)
             return
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
         added = ((OpKind.ACCUMULATE, name, When.AGAIN),)
-        yield Step(OpKind.MMA, name, cost, tiles, partial, shape, added)
+        yield Step(OpKind.MMA, name, counts, tiles, partial, shape, added)
         after = ((OpKind.MMA, name, When.SAME), (OpKind.ACCUMULATE, name, When.BEFORE))
-        cost = costs.promotion_cost(s, machine)
-        yield Step(OpKind.ACCUMULATE, name, cost, (partial, total), total, shape, after)
+        yield Step(
+            OpKind.ACCUMULATE,
+            name,
+            Promotion(s.rows * s.columns, s.consumer_warps),
+            (partial, total),
+            total,
+            shape,
+            after,
+        )
 
     def _beside(self) -> Step:
         """What a consumer computes from its operands' tiles; K-block after K-block adds to it."""
         region, s = self.region, self.s
         views = tuple(dict.fromkeys(tile.view for tile in region.tiles))
         layout = k_block_layout(widest_bits(views), s, self.machine)
-        nbytes = sum(s.rows * s.depth * view.dtype.bits // 8 for view in views)
         work = beside_products(region.beside, views, s, layout)
-        cost = costs.beside_cost(work, nbytes, s.rows, self.machine)
         tiles = tuple((ValueKind.TILE, region.operand_name(view)) for view in views)
         after = ((OpKind.ELEMENTWISE, "beside", When.BEFORE),)
-        return Step(OpKind.ELEMENTWISE, "beside", cost, tiles, after=after, items=region.beside)
+        return Step(OpKind.ELEMENTWISE, "beside", work, tiles, after=after, items=region.beside)
 
     # --- values of the loop -----------------------------------------------------------------------------
 
@@ -141,8 +146,8 @@ class _Maker:
             sums = (ValueKind.SUM, name)
             after.append((OpKind.MMA, name, When.BEFORE))
             factor = ((ValueKind.VALUE, part.product.rescale or ""),)
-            cost = costs.rescale_cost(self.s, self.machine)
-            return Step(part.kind, name, cost, factor, sums, after=tuple(after))
+            counts = Rescale(self.s.rows * self.s.columns)
+            return Step(part.kind, name, counts, factor, sums, after=tuple(after))
         # A product reads its left operand's registers until it ends: they are not made again before.
         fed = [p for p in parts if p.kind is OpKind.MMA and p.product.left in {i.name for i in part.items}]
         after += [(OpKind.MMA, p.name, When.BEFORE) for p in fed]
@@ -160,8 +165,8 @@ class _Maker:
         read = {n for item in part.items for n in item.reads}
         views = dict.fromkeys(source.view for source in region.streamed_sources if source.name in read)
         tiles = tuple((ValueKind.TILE, region.operand_name(view)) for view in views)
-        cost, made = costs.arithmetic_cost(work, self.s, self.machine), (ValueKind.VALUE, name)
-        return Step(part.kind, name, cost, tiles, made, None, tuple(after), part.arithmetic, holds)
+        made = (ValueKind.VALUE, name)
+        return Step(part.kind, name, work, tiles, made, None, tuple(after), part.arithmetic, holds)
 
     def _value_product(
         self,
@@ -174,11 +179,11 @@ class _Maker:
         registers = isinstance(left, str)
         scores = is_scores(product)
         columns, deep = (s.depth, inner_extent(region, self.machine)) if scores else (s.columns, s.depth)
-        cost = costs.product_cost(s, columns, deep, region.operand_dtype, self.machine, registers=registers)
+        counts = Product(s.rows, columns, deep, region.operand_dtype, s.consumer_warps, 0, registers)
         first = (ValueKind.VALUE, left) if isinstance(left, str) else (ValueKind.STATIONARY, left.tensor)
         inputs = (first, (ValueKind.TILE, region.operand_name(product.right)))
         made = (ValueKind.VALUE if scores else ValueKind.SUM, product.name)
-        return Step(OpKind.MMA, product.name, cost, inputs, made, (s.rows, columns), after, (), holds)
+        return Step(OpKind.MMA, product.name, counts, inputs, made, (s.rows, columns), after, (), holds)
 
     def _holds(self, part: _Part, parts: Sequence[_Part]) -> Iterator[Held]:
         """Values of a K-block that one step leaves to later ones."""
@@ -206,16 +211,15 @@ class _Maker:
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine)
         names = [(OpKind.ELEMENTWISE, "read")]
         narrow = sum(view.dtype.bits == 16 for view in region.operands)
-        cost = costs.read_cost(sum(m.copy_bytes for m in members), narrow * s.rows * s.columns, machine)
+        counts = Read(sum(m.copy_bytes for m in members), narrow * s.rows * s.columns)
         tiles = tuple((ValueKind.TILE, member.name) for member in members)
-        steps = [Step(*names[0], cost, tiles), self.release()]
+        steps = [Step(*names[0], counts, tiles), self.release()]
         phases = row_phases(region.statements)
         for number, items in enumerate(phases, 1):
             work = row_phase(items, region.statements, region.sources, s, layout)
-            cost = costs.arithmetic_cost(work, s, machine)
             after = ((*names[-1], When.SAME),)
             names.append((OpKind.ELEMENTWISE, f"phase{number}"))
-            steps.append(Step(*names[-1], cost, after=after, items=items))
+            steps.append(Step(*names[-1], work, after=after, items=items))
         steps.append(self._store((*names[-1], When.SAME)))
         names.append((OpKind.TMA_STORE, ""))
         held = held_between(region.row_sources, phases, region.outputs)
@@ -227,10 +231,8 @@ class _Maker:
 
     def _row_load(self, member: Member, consumer: int) -> Load:
         """One consumer's rows of a tensor, from device memory."""
-        nbytes, machine = self._copied(member.copy_bytes), self.machine
-        pipes = ((Unit.MEMORY, costs.memory_cycles(nbytes, self.tiles, machine)),)
-        busy, first = costs.load_cycles(nbytes, machine), machine.latency.tma_load_dram
-        return Load(member, consumer, member.shape, costs.copy_cost(busy, first, machine, pipes))
+        box, nbytes = member.box(member.shape), self._copied(member.copy_bytes)
+        return Load(member, consumer, member.shape, replace(box, from_memory=nbytes, tiles=self.tiles))
 
     def _copied(self, nbytes: int) -> int:
         """Bytes of a tile's that are copied: nothing is, beyond the end of a row."""
@@ -240,8 +242,8 @@ class _Maker:
         views = [output.view for output in self.region.outputs]
         sizes = [self.s.rows * self.s.columns * view.dtype.bits // 8 for view in views]
         copied = sum(map(self._copied, sizes))
-        cost = costs.store_cost(copied, sum(sizes), len(views), self.tiles, self.machine)
-        return Step(OpKind.TMA_STORE, "", cost, after=(after,))
+        counts = Store(len(views), sum(sizes), copied, self.tiles)
+        return Step(OpKind.TMA_STORE, "", counts, after=(after,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,13 +322,6 @@ def steps_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Step
     if region.body:
         return maker.values()
     return maker.products() if region.contractions else maker.rows()
-
-
-def cost_of_copy(load: Load, machine: Machine, clock_mhz: float) -> Cost:
-    """What a copy costs where the power limit leaves another clock."""
-    busy = costs.load_cycles(costs.box_lines(load.shape, load.member, machine), machine, clock_mhz)
-    first = machine.first_bytes(machine.latency.tma_load_l2)
-    return costs.copy_cost(busy, first, machine)
 
 
 def stationary(region: Region, s: Structure, machine: Machine) -> Iterator[Member]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import PROMOTION, box_lines, mma_cycles
+from wsopt.perf.costs import PROMOTION, copy_lines, mma_cycles
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, TileProgram
@@ -70,7 +70,7 @@ def _members(program: TileProgram) -> Iterator[Member]:
 def _lines(program: TileProgram, machine: Machine, *, by_rows: bool | None = None) -> float:
     """Bytes of L2 lines that one K-block of a block touches: of all tensors, or of those along rows, or columns."""
     asked = (m for m in _members(program) if by_rows in (None, m.by_rows))
-    return sum(box_lines(member.shape, member, machine) * member.copies for member in asked)
+    return sum(copy_lines(member.box(member.shape), machine) * member.copies for member in asked)
 
 
 def _promotion_cycles(program: TileProgram, machine: Machine) -> float:
@@ -156,7 +156,7 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
     total = 0.0
     for member in _members(program):
         pitch = member.view.strides[-2] * member.view.dtype.bits // 8
-        straddled = box_lines(member.shape, member, machine) if pitch % machine.l2_line_bytes else 0.0
+        straddled = copy_lines(member.box(member.shape), machine) if pitch % machine.l2_line_bytes else 0.0
         tile = max(member.copy_bytes, straddled)
         total += height * member.copies * tile if member.by_rows else across * tile
     return math.ceil(total / machine.sms_per_gpc)

@@ -25,6 +25,18 @@ class OpKind(StrEnum):
     ADDED = "added"
 
 
+class Unit(StrEnum):
+    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
+
+    TENSOR = "tensor"
+    TMA = "tma"
+    ALU = "alu"
+    FMA = "fma"
+    MUFU = "mufu"
+    SHARED = "shared"
+    MEMORY = "memory"
+
+
 class ValueKind(StrEnum):
     """What a tile is: a copy of a tensor's, which a slot of a ring or the block holds; partial sums, sums, or values
     in a consumer's registers.

@@ -9,30 +9,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
+from wsopt.machine.cost import InstructionMix
+from wsopt.program.counts import Counts
 from wsopt.program.facts import Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
+from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
 from wsopt.tensors.statements import Item as Item
 from wsopt.tensors.views import FULL, Output, Role, Source
 
 _UNBOUNDED = Bounds((), 1, 1)
-
-
-class Unit(StrEnum):
-    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
-
-    TENSOR = "tensor"
-    TMA = "tma"
-    ALU = "alu"
-    FMA = "fma"
-    MUFU = "mufu"
-    SHARED = "shared"
-    MEMORY = "memory"
+_NO_INSTRUCTIONS = InstructionMix()
 
 
 ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
@@ -68,7 +60,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class TileOp:
-    """One operation on tiles.
+    """One operation on tiles, with `counts` of what it takes, and their price on a machine.
 
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
     the operation starts. `pipes` are further units with the cycles that they are held; `items` what an operation
@@ -78,12 +70,13 @@ class TileOp:
     id: OpId
     inputs: tuple[ValueId, ...]
     output: ValueId | None
-    unit: Unit | None
-    issue: int
-    busy: int
-    latency: int
-    pipes: tuple[tuple[str, int], ...] = ()
+    counts: Counts
     items: tuple[Item, ...] = ()
+    unit: Unit | None = None
+    issue: int = 0
+    busy: int = 0
+    latency: int = 0
+    pipes: tuple[tuple[str, int], ...] = ()
     instructions: int = 0
 
     @property
@@ -181,13 +174,17 @@ class EpilogueCost:
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """What follows a tile's loop: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
-    loop stores them itself there are no items. Vectors are `held` from the loop's start on, or loaded by each piece.
+    loop stores them itself there are no items. Vectors are `held` from the loop's start on; where each piece loads
+    some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
+    are too few to count.
     """
 
     items: tuple[Item, ...]
     sources: tuple[Source, ...]
     outputs: tuple[Output, ...]
     held: bool
+    late: bool = False
+    mix: InstructionMix = _NO_INSTRUCTIONS
 
     @property
     def full(self) -> tuple[Source, ...]:
@@ -229,7 +226,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class TileProgram:
-    """What a block does, with its costs. Nothing is scheduled yet.
+    """What a block does, with its costs. Nothing is scheduled yet. `region` is what it was cut from: only the front
+    end and the lowering look inside.
 
     `grain` is how many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
     in the steady state and in the last round of tiles, where rings of products keep a pace of their own; else None.
@@ -240,12 +238,11 @@ class TileProgram:
     where they hold. `streamed` are the sources that the loop's items read from rings.
     """
 
-    region: Region
+    region: Any
     whole: Whole
     structure: Structure
     grid: TileGrid
     iteration: Iteration
-    grain: int
     k_iterations: int
     tiles: int
     values: tuple[Value, ...]
@@ -253,10 +250,11 @@ class TileProgram:
     edges: tuple[Edge, ...]
     rings: tuple[RingPlan, ...]
     after: Epilogue
-    epilogue: EpilogueCost
     accumulator_registers: int
     tile_l2_bytes: int
     dram_bytes: int
+    epilogue: EpilogueCost = EpilogueCost(0, 0, 0, 0, 0, 0)
+    grain: int = 1
     live: tuple[Live, ...] = ()
     stationary: tuple[Member, ...] = ()
     stationary_bytes: int = 0

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, UndecidedError
-from wsopt.lowering.lower import Cuttable, lower
+from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
