@@ -18,6 +18,7 @@ from wsopt.interpret.storage import TensorDescriptor
 
 GLUON = "triton.experimental.gluon"
 HOPPER = f"{GLUON}.language.nvidia.hopper"
+BLACKWELL = f"{GLUON}.language.nvidia.blackwell"
 
 
 class StandIn(ModuleType):
@@ -74,6 +75,9 @@ def _modules(machine: Machine) -> dict[str, ModuleType]:
         HOPPER: language.hopper(machine),
         f"{HOPPER}.tma": language.tma(machine),
         f"{HOPPER}.mbarrier": language.mbarrier(machine),
+        BLACKWELL: language.blackwell(machine),
+        f"{BLACKWELL}.tma": language.tma(machine),
+        f"{BLACKWELL}.mbarrier": language.mbarrier(machine),
         f"{GLUON}.language.extra": {},
         f"{GLUON}.language.extra.libdevice": mathematics.libdevice(),
         f"{GLUON}.nvidia": {},
