@@ -144,6 +144,8 @@ def copy_lines(copy: Copy, machine: Machine) -> float:
 
 def _release(release: Release, machine: Machine) -> Cost:
     latency = machine.latency
+    if release.by_commit:
+        return Cost(0, math.ceil(latency.mbarrier_wake))
     issue = latency.barrier + latency.mbarrier_arrive if release.meets else latency.mbarrier_arrive
     return Cost(math.ceil(issue), math.ceil(latency.mbarrier_wake))
 

@@ -116,6 +116,9 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     have = budget.consumer_registers(s, machine)
     if need > have:
         return f"registers: a consumer needs {need} a thread, it can have {have}"
+    if program.tensor_columns > machine.tensor_memory_columns:
+        have = machine.tensor_memory_columns
+        return f"tensor memory: {program.tensor_columns} columns, a block has {have}"
     warps = budget.launched_warps(s, machine)
     if warps > machine.max_warps_per_block:
         return f"warps: {warps}, a block has at most {machine.max_warps_per_block}"
@@ -144,7 +147,8 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     """
     fixed = timing.fixed_parts(program, machine)
     ends = [epilogues(program, machine, b) for b in budget.buffer_options(program)]
-    least_ends = Epilogues(min(e.each for e in ends), min(e.last for e in ends))
+    under = any(e.under for e in ends)
+    least_ends = Epilogues(min(e.each for e in ends), min(e.last for e in ends), under)
     contended = contended_interval(program, machine, max_depths(program, machine))
     ii = max(least, ii_lower_bound(program, machine), contended)
     ramp = most_ahead(program, machine, ii)
