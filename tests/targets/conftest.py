@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from wsopt.machine import Machine, load_machine
@@ -11,4 +9,4 @@ from wsopt.machine import Machine, load_machine
 
 @pytest.fixture(scope="session")
 def b200() -> Machine:
-    return replace(load_machine("b200"), emit_target="sm_100", refusal=None)
+    return load_machine("b200")

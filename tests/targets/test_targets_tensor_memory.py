@@ -23,14 +23,17 @@ from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Space, Structure
 from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole, Schedule
+from wsopt.solve.bound import infeasible
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search
 
 MARGIN = 24
 
 
-def cut(region: Region, machine: Machine, columns: int = 256, pieces: int = 2) -> TileProgram:
-    s = Structure(128, columns, 64, 1, 4, Sharing.ROWS, persistent=True, swap=False, pieces=pieces, group=4)
+def cut(region: Region, machine: Machine, columns: int = 256, consumers: int = 1) -> TileProgram:
+    s = Structure(
+        128, columns, 64, consumers, 4, Sharing.ROWS, persistent=True, swap=False, pieces=2, group=4
+    )
     return lower(region, s, machine)
 
 
@@ -48,8 +51,8 @@ def schedule(program: TileProgram, b200: Machine) -> Schedule:
 
 def test_structures_are_what_the_target_has(b200: Machine) -> None:
     found = list(structures(plain(8192, 8192, 520), b200))
-    assert {(s.rows, s.consumers, s.consumer_warps) for s in found} == {(128, 1, 4)}
-    assert all(s.persistent and not s.swap and not s.tail for s in found)
+    assert {(s.rows, s.consumers, s.consumer_warps) for s in found} == {(128, 1, 4), (128, 2, 4)}
+    assert all(s.persistent and not s.swap and not s.tail and s.sharing is Sharing.ROWS for s in found)
 
 
 def test_sums_are_in_tensor_memory_and_a_piece_of_them_in_registers(program: TileProgram) -> None:
@@ -58,9 +61,19 @@ def test_sums_are_in_tensor_memory_and_a_piece_of_them_in_registers(program: Til
     assert (program.tensor_columns, program.sum_sets, program.accumulator_registers) == (256, (1, 2), 128)
 
 
-def test_two_products_keep_two_sets_of_fewer_columns(b200: Machine) -> None:
-    assert cut(gated(512, 512, 128), b200).sum_sets == (1,)
-    assert cut(gated(512, 512, 128), b200, 128).sum_sets == (1, 2)
+def test_two_products_or_consumers_keep_two_sets_of_fewer_columns(b200: Machine) -> None:
+    for two in (
+        lambda n: cut(gated(512, 512, 128), b200, n),
+        lambda n: cut(plain(512, 512, 128), b200, n, 2),
+    ):
+        assert (two(256).tensor_columns, two(256).sum_sets) == (512, (1,))
+        assert (two(128).tensor_columns, two(128).sum_sets) == (256, (1, 2))
+
+
+def test_columns_are_a_budget(b200: Machine) -> None:
+    small = replace(b200, tensor_memory_columns=128)
+    told = infeasible(cut(plain(512, 512, 128), small), small, MARGIN)
+    assert told == "tensor memory: 256 columns, a block has 128"
 
 
 def test_a_warp_of_its_own_issues_products_and_commits(schedule: Schedule, program: TileProgram) -> None:

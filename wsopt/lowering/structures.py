@@ -186,8 +186,8 @@ def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
     return size if size < depth else 0
 
 
-def _sharings(consumers: int) -> tuple[Sharing, ...]:
-    return (Sharing.ROWS,) if consumers == 1 else (Sharing.ROWS, Sharing.TURNS)
+def _sharings(consumers: int, target: Target) -> tuple[Sharing, ...]:
+    return (Sharing.ROWS, Sharing.TURNS) if consumers > 1 and target.turns else (Sharing.ROWS,)
 
 
 def _warps(target: Target, machine: Machine) -> tuple[int, ...]:
@@ -271,7 +271,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
             _warps(target, machine),
         ):
             for sharing, persistent, pieces, group, copies in itertools.product(
-                _sharings(consumers),
+                _sharings(consumers, target),
                 (True, False) if target.single else (True,),
                 _PIECES,
                 _GROUPS,

@@ -31,10 +31,11 @@ class Target:
 
     `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
     warpgroups of one; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
-    the next. With `swaps` operands may change sides, with `single` a block may have one tile, with `tails` a product
-    may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
-    added up, `reduces` whether rows of operands or of outputs are reduced. A kernel imports `names` from Gluon's
-    `module`.
+    the next. With `swaps` operands may change sides, with `single` a block may have one tile, with `turns` consumers
+    may work in ping-pong, with `tails` a product may end early in its K-block. `loops` are the kinds of loops that it
+    has; `promotes` is whether partial sums are added up, `reduces` whether rows of operands or of outputs are
+    reduced. A kernel imports `names` from Gluon's `module`, and `product_names` if it has products. `validated`:
+    whether predictions of its kernels were held against measurements.
     """
 
     architecture: str
@@ -46,18 +47,24 @@ class Target:
     sum_sets: tuple[int, ...]
     swaps: bool
     single: bool
+    turns: bool
     tails: bool
     promotes: bool
     reduces: bool
     loops: frozenset[LoopKind]
     module: str
     names: tuple[str, ...]
+    product_names: tuple[str, ...]
+    validated: bool
 
     def __post_init__(self) -> None:
         """A set of sums in registers is the consumer's own."""
         assert self.sums is Sums.TENSOR_MEMORY or self.sum_sets == (1,)
         assert LoopKind.PRODUCTS in self.loops
-        assert list(self.names) == sorted(self.names, key=lambda name: (name.islower(), name))
+
+    def imports(self, *, products: bool) -> list[str]:
+        """What a kernel imports from the module, in the order in which it says so."""
+        return sorted(self.names + self.product_names * products, key=lambda name: (name.islower(), name))
 
     @property
     def own_issuer(self) -> bool:

@@ -16,12 +16,15 @@ HOPPER = Target(
     sum_sets=(1,),
     swaps=True,
     single=True,
+    turns=True,
     tails=True,
     promotes=True,
     reduces=True,
     loops=frozenset(LoopKind),
     module="hopper",
-    names=("fence_async_shared", "mbarrier", "tma", "warpgroup_mma", "warpgroup_mma_wait"),
+    names=("fence_async_shared", "mbarrier", "tma"),
+    product_names=("warpgroup_mma", "warpgroup_mma_wait"),
+    validated=True,
 )
 
 BLACKWELL = Target(
@@ -29,25 +32,20 @@ BLACKWELL = Target(
     title="Blackwell",
     sums=Sums.TENSOR_MEMORY,
     consumer_rows=(128,),
-    consumers=(1,),
+    consumers=(1, 2),
     warpgroups=(1,),
     sum_sets=(1, 2),
     swaps=False,
     single=False,
+    turns=False,
     tails=False,
     promotes=False,
     reduces=False,
     loops=frozenset({LoopKind.PRODUCTS}),
     module="blackwell",
-    names=(
-        "TensorMemoryLayout",
-        "allocate_tensor_memory",
-        "fence_async_shared",
-        "mbarrier",
-        "tcgen05_commit",
-        "tcgen05_mma",
-        "tma",
-    ),
+    names=("fence_async_shared", "mbarrier", "tma"),
+    product_names=("TensorMemoryLayout", "allocate_tensor_memory", "tcgen05_commit", "tcgen05_mma"),
+    validated=False,
 )
 """A thin one: its roles are fixed, and its loops have products alone."""
 
