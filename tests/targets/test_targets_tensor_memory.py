@@ -23,7 +23,7 @@ from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Space, Structure
 from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole, Schedule
-from wsopt.solve.bound import infeasible
+from wsopt.solve.bound import ii_lower_bound, infeasible, lower_bound_us, max_depth
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search
 
@@ -94,6 +94,17 @@ def test_two_sets_of_sums_hide_the_epilogue(schedule: Schedule, program: TilePro
 
     assert schedule.buffers.sums == 2
     assert microseconds(2) < microseconds(1)
+
+
+@pytest.mark.parametrize("extents", [(8192, 8192, 512), (2048, 4096, 256), (256, 512, 512)])
+def test_no_choice_of_buffers_is_faster_than_the_bound(extents: tuple[int, int, int], b200: Machine) -> None:
+    for consumers in (1, 2):
+        program = cut(plain(*extents), b200, 128, consumers)
+        low = ii_lower_bound(program, b200)
+        bound = lower_bound_us(program, b200)
+        for option in budget.buffer_options(program):
+            for slots in range(1, max_depth(program, b200) + 1):
+                assert predict(program, b200, low, option, [slots]).microseconds >= bound - 1e-9
 
 
 def test_one_set_is_enough_for_one_tile_a_block(b200: Machine) -> None:
