@@ -7,12 +7,14 @@ import os
 import subprocess
 from collections import Counter
 
+import emit_builds as builds
 import pytest
 import targets_kernels as kernels
-from emit_builds import small_case
+from emit_builds import graph_of, small_case
 from emit_mutants import SEEDS, survives, survivors
 from targets_kernels import OTHERS, PROBLEMS, ROOT, SMALL
 
+import wsopt
 from wsopt.codegen import verdict
 from wsopt.emit.source import expectation
 from wsopt.interpret import Mutant, mutants
@@ -88,6 +90,17 @@ def test_another_compiler_does_so_too(other_triton: str) -> None:
             "early_arrivals",
         ):
             assert other[figure] == getattr(mine, figure), (problem, figure)
+
+
+@pytest.mark.solver
+@pytest.mark.compiler
+def test_from_graph_to_report() -> None:
+    found = wsopt.compile(graph_of(builds.gated, "gated"), machine="b200", use_cache=False)
+    assert (found.summary["machine"], found.summary["status"], found.summary["gap"]) == ("b200", "optimal", 0)
+    assert found.summary["verified"]["interpreter"]["seeds"] == 20
+    report = found.report.replace("\n", " ")
+    assert "Predicted only: all times are the model's, and no kernel for sm_100 was measured" in report
+    assert "Tensor memory: " in report
 
 
 # --- mutants --------------------------------------------------------------------------------------------
