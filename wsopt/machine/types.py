@@ -102,11 +102,11 @@ class Latency:
 
     `tma_load_l2` and `tma_load_dram` are of one box of `TMA_PROBE_BYTES`, its bytes included.
     `mbarrier_wake` is from the arrival that completes a phase to the wake-up of a sleeping waiter,
-    `mbarrier_wait` a wait that succeeds at once; `wgmma_issue` is what one tensor instruction holds its
-    warpgroup for, `wgmma_latency` what a result takes beyond the time in the tensor core; `barrier` is a
+    `mbarrier_wait` a wait that succeeds at once; `mma_issue` is what one tensor instruction holds its
+    warpgroup for, `mma_latency` what a result takes beyond the time in the tensor core; `barrier` is a
     named barrier, `fence` the fence between ordinary and asynchronous accesses to shared memory.
     `mbarrier_arrive` is what an arrival holds its partition for, the barrier of its warps included;
-    `wgmma_latency_registers` is `wgmma_latency` with the left operand in registers; `special` is a dependent
+    `mma_latency_registers` is `mma_latency` with the left operand in registers; `special` is a dependent
     instruction of the MUFU pipe, exp2 for instance.
     """
 
@@ -116,9 +116,9 @@ class Latency:
     mbarrier_wake: Cycles
     mbarrier_wait: Cycles
     mbarrier_arrive: Cycles
-    wgmma_issue: Cycles
-    wgmma_latency: Cycles
-    wgmma_latency_registers: Cycles
+    mma_issue: Cycles
+    mma_latency: Cycles
+    mma_latency_registers: Cycles
     smem_load: Cycles
     smem_store: Cycles
     shuffle: Cycles

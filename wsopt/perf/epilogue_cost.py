@@ -81,7 +81,7 @@ def _cycles(after: Epilogue, s: Structure, machine: Machine, contention: int, ar
     stored = [staging_cycles(output.view, s, machine, contention) for output in after.tile_outputs]
     piece += sum(stored) + len(stored) * machine.tma_store_box_cycles
     starts = (machine.tile_start[f"row_{i.kind}"] for i in after.items if isinstance(i, Reduction))
-    once += latency.wgmma_latency + s.rows / TILE_ROWS * sum(starts)
+    once += latency.mma_latency + s.rows / TILE_ROWS * sum(starts)
     return math.ceil(arithmetic + s.pieces * piece + once)
 
 
