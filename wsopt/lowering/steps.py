@@ -19,7 +19,8 @@ from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
-from wsopt.program.types import Structure, column_role, row_role
+from wsopt.program.types import Space, Structure, column_role, row_role
+from wsopt.targets import Sums, target_of
 from wsopt.tensors.statements import BEFORE, Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View
 
@@ -58,8 +59,9 @@ class _Maker:
         return Load(member, consumer, shape, member.box(shape))
 
     def release(self, subject: str = "", *, meets: bool = False) -> Step:
-        """Handing back a slot of a ring."""
-        return Step(OpKind.RELEASE, subject, Release(meets))
+        """Handing back a slot of a ring; where products are committed, the tensor core does it."""
+        committed = target_of(self.machine).own_issuer
+        return Step(OpKind.RELEASE, subject, Release(meets and not committed, committed))
 
     # --- products ---------------------------------------------------------------------------------------
 
@@ -86,7 +88,9 @@ class _Maker:
             s.at_once * len(region.contractions),
         )  # fmt: skip
         if not product.promote:
-            yield Step(OpKind.MMA, name, counts, tiles, total, shape)
+            in_registers = target_of(self.machine).sums is Sums.REGISTERS
+            space = Space.REGISTERS if in_registers else Space.TENSOR
+            yield Step(OpKind.MMA, name, counts, tiles, total, shape, space=space)
             return
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
         added = ((OpKind.ACCUMULATE, name, When.AGAIN),)
