@@ -20,7 +20,7 @@ from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 from wsopt.program.types import Structure, column_role, row_role
-from wsopt.tensors.statements import BEFORE, Reduction, Statement
+from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...]]
@@ -53,27 +53,19 @@ class _Maker:
         name = self.region.operand_name(view) if streams else view.tensor
         return Member(view, name, shape, s.at_once if by_rows else 1, by_rows)
 
-    def load(self, member: Member, shape: tuple[int, ...], consumer: int | None) -> Load:
-        """A copy from L2."""
-        return Load(member, consumer, shape, member.box(shape))
-
-    def release(self, subject: str = "", *, meets: bool = False) -> Step:
-        """Handing back a slot of a ring."""
-        return Step(OpKind.RELEASE, subject, Release(meets))
-
     # --- products ---------------------------------------------------------------------------------------
 
     def products(self) -> Steps:
         """A loop of products, and of what is computed from their operands beside them: one ring for all."""
         loads = [
-            self.load(member, member.shape, consumer)
+            Load(member, consumer, member.shape, member.box(member.shape))
             for member in map(self.member, self.region.operands)
             for consumer in (range(self.s.at_once) if member.by_rows else (None,))
         ]
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        return (Ring("ring", "", tuple(loads)),), (*steps, self.release(meets=True))
+        return (Ring("ring", "", tuple(loads)),), (*steps, Step(OpKind.RELEASE, "", Release(meets=True)))
 
     def _product(self, product: Contraction) -> Iterator[Step]:
         """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
@@ -119,8 +111,10 @@ class _Maker:
         rings, steps = list[Ring](), self._value_steps()
         for member in map(self.member, self.region.streams):
             shape = slot_shape(member)
-            rings.append(Ring(f"{member.name}_ring", member.name, (self.load(member, shape, None),)))
-        return tuple(rings), (*steps, *(self.release(ring.subject) for ring in rings))
+            load = Load(member, None, shape, member.box(shape))
+            rings.append(Ring(f"{member.name}_ring", member.name, (load,)))
+        back = (Step(OpKind.RELEASE, ring.subject, Release(meets=False)) for ring in rings)
+        return tuple(rings), (*steps, *back)
 
     def _value_steps(self) -> list[Step]:
         body, found = self.region.body, list[tuple[int, int, OpKind, str, tuple[BodyItem, ...]]]()
@@ -189,7 +183,7 @@ class _Maker:
         """Values of a K-block that one step leaves to later ones."""
         for item in part.items:
             readers = [p for p in parts if p is not part and item.name in p.needs]
-            if readers and spans_of(self.region, item.name) == K_BLOCK:
+            if readers and spans_of(item) == K_BLOCK:
                 bits = item.dtype.bits if isinstance(item, Statement) else 32
                 to_the_end = any(p.kind is OpKind.MMA for p in readers)
                 names = tuple((p.kind, p.name) for p in readers)
@@ -213,7 +207,7 @@ class _Maker:
         narrow = sum(view.dtype.bits == 16 for view in region.operands)
         counts = Read(sum(m.copy_bytes for m in members), narrow * s.rows * s.columns)
         tiles = tuple((ValueKind.TILE, member.name) for member in members)
-        steps = [Step(*names[0], counts, tiles), self.release()]
+        steps = [Step(*names[0], counts, tiles), Step(OpKind.RELEASE, "", Release(meets=False))]
         phases = row_phases(region.statements)
         for number, items in enumerate(phases, 1):
             work = row_phase(items, region.statements, region.sources, s, layout)
@@ -268,13 +262,12 @@ class _Part:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The loop values that it reads, those before the K-block left out."""
+        """The names of values that it reads."""
         if self.kind is OpKind.RESCALE:
             return (self.product.rescale or "",)
         if self.kind is OpKind.MMA:
             return (self.product.left,) if isinstance(self.product.left, str) else ()
-        names = itertools.chain.from_iterable(item.reads for item in self.items)
-        return tuple(name for name in names if not name.endswith(BEFORE))
+        return tuple(itertools.chain.from_iterable(item.reads for item in self.items))
 
 
 def slot_shape(member: Member) -> tuple[int, ...]:
@@ -286,12 +279,9 @@ def slot_shape(member: Member) -> tuple[int, ...]:
     )
 
 
-def spans_of(region: Region, name: str) -> frozenset[Role]:
+def spans_of(item: BodyItem) -> frozenset[Role]:
     """The axes that a value of the loop varies along."""
-    for item in region.body:
-        if item.name == name.removesuffix(BEFORE):
-            return frozenset({Role.ROW}) if isinstance(item, Reduction) else item.spans
-    return next(source.spans for source in region.sources if source.name == name)
+    return frozenset({Role.ROW}) if isinstance(item, Reduction) else item.spans
 
 
 def held_between(
