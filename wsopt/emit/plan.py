@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit.addresses import RowArgument, VectorArgument, stride_arguments
+from wsopt.emit.addresses import ByAddress
 from wsopt.emit.channels import Barrier, Channel, box_buffer
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
@@ -23,7 +23,7 @@ from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
-from wsopt.tensors.views import Role, View
+from wsopt.tensors.views import Output, Role, Source, View
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
 _STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
@@ -185,12 +185,12 @@ class KernelPlan:
 
     # --- tensors that are read and written by address ---------------------------------------------------
 
-    def vectors(self) -> dict[str, VectorArgument]:
+    def vectors(self) -> dict[str, ByAddress[Source]]:
         """Sources that are rows, columns or scalars, by source, with their stride arguments."""
         found = {}
         for source in self.program.after.vectors:
             name = self.names(f"read:{source.name}", source.view.tensor)
-            found[source.name] = VectorArgument(source, name, stride_arguments(source.view, name))
+            found[source.name] = ByAddress(source, name)
         return found
 
     def prefetched(self) -> dict[str, Prefetched]:
@@ -204,12 +204,12 @@ class KernelPlan:
         sources = (*program.after.vectors, *program.after.full, *program.streamed)
         return names & {source.name for source in sources}
 
-    def row_outputs(self) -> tuple[RowArgument, ...]:
+    def row_outputs(self) -> tuple[ByAddress[Output], ...]:
         """Outputs of one value a row, with their stride arguments."""
         found = []
         for output in (one for one in self.program.after.outputs if not one.is_tile):
             name = self.names(f"written:{output.name}", output.name)
-            found.append(RowArgument(output, name, stride_arguments(output.view, name)))
+            found.append(ByAddress(output, name))
         return tuple(found)
 
     # --- channels ---------------------------------------------------------------------------------------
