@@ -20,7 +20,6 @@ class OpKind(StrEnum):
     ACCUMULATE = "accumulate"
     ELEMENTWISE = "elementwise"
     RESCALE = "rescale"
-    EPILOGUE = "epilogue"
     TMA_STORE = "tma_store"
     ADDED = "added"
 
