@@ -13,9 +13,8 @@ from tile_graphs import plain
 from wsopt.frontend.region import find_region
 from wsopt.machine import Machine
 from wsopt.perf.contention import contended_interval, iteration_energy
-from wsopt.perf.held import held_cycles, issue_cycles
+from wsopt.perf.held import held_cycles, issue_cycles, slot_lifetime
 from wsopt.perf.price import lower
-from wsopt.perf.ring import slot_lifetime
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing, Structure
 

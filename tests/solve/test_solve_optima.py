@@ -15,9 +15,9 @@ from wsopt.checker import verify
 from wsopt.errors import CheckError
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.held import slot_lifetime
 from wsopt.perf.pace import iteration_pace
 from wsopt.perf.price import lower
-from wsopt.perf.ring import slot_lifetime
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.schedule import budget
 from wsopt.schedule.types import Schedule

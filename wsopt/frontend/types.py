@@ -88,16 +88,6 @@ class Region:
         return not self.contractions
 
     @property
-    def computes_values(self) -> bool:
-        """Whether consumers do arithmetic in the loop: then all run one program."""
-        return bool(self.body or self.beside) or self.streams_rows
-
-    @property
-    def counts_stream(self) -> bool:
-        """Whether the epilogue reads the extent of the streamed axis."""
-        return any(getattr(item, "primitive", "") == "extent_stream" for item in self.statements)
-
-    @property
     def whole_rows(self) -> bool:
         """Whether rows of a tile are reduced, so that a tile has to have all columns."""
         return any(isinstance(item, Reduction) for item in self.statements)

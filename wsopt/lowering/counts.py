@@ -54,9 +54,9 @@ def lane_sums(body: Sequence[BodyItem], s: Structure, machine: Machine) -> froze
     """
     if s.rows * machine.warps_per_warpgroup < machine.mma_rows * s.consumer_warps or s.depth % QUAD_COLUMNS:
         return frozenset()
-    read = {name.removesuffix(BEFORE) for item in body for name in item.reads}
+    read = {name for item in body for name in item.reads}
     sums = (item.name for item in body if isinstance(item, Reduction) and item.kind == "sum")
-    return frozenset(name for name in sums if name not in read)
+    return frozenset(name for name in sums if not read & {name, name + BEFORE})
 
 
 def _fused(item: Statement, every: Sequence[BodyItem], *, sums: bool) -> bool:

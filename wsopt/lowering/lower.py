@@ -125,7 +125,7 @@ def _row_values(region: Region, loop: Cut) -> int:
         read = {name for item in op.items for name in item.reads}
         read |= {value.subject for value in op.inputs if value.kind is ValueKind.VALUE}
         carried |= {name for name in read if makers.get(name, op.id) != op.id}
-    return sum(spans_of(region, name) == frozenset({Role.ROW}) for name in carried)
+    return sum(spans_of(item) == frozenset({Role.ROW}) for item in region.body if item.name in carried)
 
 
 def _sum_sets(loop: Cut, machine: Machine) -> tuple[int, ...]:

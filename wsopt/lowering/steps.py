@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from wsopt.program.program import Item
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.statements import BEFORE, Reduction, Statement
+from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...]]
@@ -54,28 +53,21 @@ class _Maker:
         name = self.region.operand_name(view) if streams else view.tensor
         return Member(view, name, shape, s.at_once if by_rows else 1, by_rows)
 
-    def load(self, member: Member, shape: tuple[int, ...], consumer: int | None) -> Load:
-        """A copy from L2."""
-        return Load(member, consumer, shape, member.box(shape))
-
-    def release(self, subject: str = "", *, meets: bool = False) -> Step:
-        """Handing back a slot of a ring; where products are committed, the tensor core does it."""
-        committed = target_of(self.machine).own_issuer
-        return Step(OpKind.RELEASE, subject, Release(meets and not committed, committed))
-
     # --- products ---------------------------------------------------------------------------------------
 
     def products(self) -> Steps:
         """A loop of products, and of what is computed from their operands beside them: one ring for all."""
         loads = [
-            self.load(member, member.shape, consumer)
+            Load(member, consumer, member.shape, member.box(member.shape))
             for member in map(self.member, self.region.operands)
             for consumer in (range(self.s.at_once) if member.by_rows else (None,))
         ]
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        return (Ring("ring", "", tuple(loads)),), (*steps, self.release(meets=True))
+        committed = target_of(self.machine).own_issuer  # then the tensor core hands a slot back
+        back = Step(OpKind.RELEASE, "", Release(not committed, committed))
+        return (Ring("ring", "", tuple(loads)),), (*steps, back)
 
     def _product(self, product: Contraction) -> Iterator[Step]:
         """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
@@ -123,8 +115,10 @@ class _Maker:
         rings, steps = list[Ring](), self._value_steps()
         for member in map(self.member, self.region.streams):
             shape = slot_shape(member)
-            rings.append(Ring(f"{member.name}_ring", member.name, (self.load(member, shape, None),)))
-        return tuple(rings), (*steps, *(self.release(ring.subject) for ring in rings))
+            load = Load(member, None, shape, member.box(shape))
+            rings.append(Ring(f"{member.name}_ring", member.name, (load,)))
+        back = (Step(OpKind.RELEASE, ring.subject, Release(meets=False)) for ring in rings)
+        return tuple(rings), (*steps, *back)
 
     def _value_steps(self) -> list[Step]:
         body, found = self.region.body, list[tuple[int, int, OpKind, str, tuple[BodyItem, ...]]]()
@@ -138,7 +132,7 @@ class _Maker:
             if item.rescale is not None:
                 found.append((last, 0, OpKind.RESCALE, item.name, (item,)))
             found.append((last, 1, OpKind.MMA, item.name, (item,)))
-        ordered = [_Part(*one[2:]) for one in sorted(found, key=lambda one: one[:2])]
+        ordered = [_part(*one[2:]) for one in sorted(found, key=lambda one: one[:2])]
         return [self._value_step(part, ordered) for part in ordered]
 
     def _value_step(self, part: _Part, parts: Sequence[_Part]) -> Step:
@@ -155,7 +149,7 @@ class _Maker:
         # A product reads its left operand's registers until it ends: they are not made again before.
         fed = [p for p in parts if p.kind is OpKind.MMA and p.product.left in {i.name for i in part.items}]
         after += [(OpKind.MMA, p.name, When.BEFORE) for p in fed]
-        holds = tuple(self._holds(part, parts))
+        holds = tuple(self._holds(part, parts, self.s.depth))
         if part.kind is OpKind.MMA:
             if part.product.rescale is not None:
                 after.append((OpKind.RESCALE, name, When.SAME))
@@ -189,49 +183,57 @@ class _Maker:
         made = (ValueKind.VALUE if scores else ValueKind.SUM, product.name)
         return Step(OpKind.MMA, product.name, counts, inputs, made, (s.rows, columns), after, (), holds)
 
-    def _holds(self, part: _Part, parts: Sequence[_Part]) -> Iterator[Held]:
-        """Values of a K-block that one step leaves to later ones."""
-        for item in part.items:
-            readers = [p for p in parts if p is not part and item.name in p.needs]
-            if readers and spans_of(self.region, item.name) == K_BLOCK:
-                bits = item.dtype.bits if isinstance(item, Statement) else 32
-                to_the_end = any(p.kind is OpKind.MMA for p in readers)
-                names = tuple((p.kind, p.name) for p in readers)
-                yield Held(item.name, names, self._registers(self.s.depth, bits), to_the_end)
-
-    def _registers(self, columns: int, bits: int) -> int:
-        """Registers a thread of a consumer's tile of so many columns."""
+    def _holds(self, part: _Part, parts: Sequence[_Part], columns: int) -> Iterator[Held]:
+        """Tiles of so many columns that one step leaves to later ones, which read them in order or side by side."""
         threads = self.s.consumer_warps * self.machine.threads_per_warp
-        return math.ceil(self.s.rows * columns * max(bits, 16) / 32 / threads)
+        for name, bits in part.leaves:
+            readers = [p for p in parts if p is not part and name in p.needs]
+            if readers:
+                registers = math.ceil(self.s.rows * columns * max(bits, 16) / 32 / threads)
+                to_the_end = any(p.kind is OpKind.MMA for p in readers)
+                names = tuple((p.kind, p.name) for p in (readers if self.region.body else readers[-1:]))
+                yield Held(name, names, registers, to_the_end)
 
     # --- whole rows -------------------------------------------------------------------------------------
 
     def rows(self) -> Steps:
         """A loop whose iterations are tiles of whole rows: read, computed in phases, and stored."""
-        region, s, machine = self.region, self.s, self.machine
+        region, s = self.region, self.s
         members = [self.member(view) for view in region.operands]
         loads = tuple(self._row_load(m, consumer) for consumer in range(s.consumers) for m in members)
+        parts = self._row_parts()
+        steps = [self._row_step(part, parts, members) for part in parts]
+        back = Step(OpKind.RELEASE, "", Release(meets=False))
+        return (Ring("ring", "", loads),), (steps[0], back, *steps[1:])
+
+    def _row_parts(self) -> list[_Part]:
+        """Reading, which converts to f32 once, the phases, and storing."""
+        region = self.region
+        read = tuple((source.name, 32) for source in region.row_sources)
+        phases = [
+            _part(OpKind.ELEMENTWISE, f"phase{number}", items)
+            for number, items in enumerate(row_phases(region.statements), 1)
+        ]
+        stored = tuple(output.value for output in region.outputs)
+        first, last = _Part(OpKind.ELEMENTWISE, "read", (), (), read), _Part(OpKind.TMA_STORE, "", (), stored)
+        return [first, *phases, last]
+
+    def _row_step(self, part: _Part, parts: Sequence[_Part], members: Sequence[Member]) -> Step:
+        """A step of a tile of rows, after the one before it."""
+        region, s, place = self.region, self.s, parts.index(part)
+        after = tuple((p.kind, p.name, When.SAME) for p in parts[max(0, place - 1) : place])
+        holds = tuple(self._holds(part, parts, s.columns))
+        if not place:
+            narrow = sum(member.view.dtype.bits == 16 for member in members)
+            counts = Read(sum(m.copy_bytes for m in members), narrow * s.rows * s.columns)
+            tiles = tuple((ValueKind.TILE, member.name) for member in members)
+            return Step(part.kind, part.name, counts, tiles, holds=holds)
+        if part.kind is OpKind.TMA_STORE:
+            return Step(part.kind, part.name, self._store(), after=after)
         bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
-        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine)
-        names = [(OpKind.ELEMENTWISE, "read")]
-        narrow = sum(view.dtype.bits == 16 for view in region.operands)
-        counts = Read(sum(m.copy_bytes for m in members), narrow * s.rows * s.columns)
-        tiles = tuple((ValueKind.TILE, member.name) for member in members)
-        steps = [Step(*names[0], counts, tiles), self.release()]
-        phases = row_phases(region.statements)
-        for number, items in enumerate(phases, 1):
-            work = row_phase(items, region.statements, region.sources, s, layout)
-            after = ((*names[-1], When.SAME),)
-            names.append((OpKind.ELEMENTWISE, f"phase{number}"))
-            steps.append(Step(*names[-1], work, after=after, items=items))
-        steps.append(self._store((*names[-1], When.SAME)))
-        names.append((OpKind.TMA_STORE, ""))
-        held = held_between(region.row_sources, phases, region.outputs)
-        for name, made, last, bits in held:
-            place = next(at for at, step in enumerate(steps) if (step.kind, step.subject) == names[made + 1])
-            kept = Held(name, (names[last + 1],), self._registers(s.columns, bits))
-            steps[place] = replace(steps[place], holds=(*steps[place].holds, kept))
-        return (Ring("ring", "", loads),), tuple(steps)
+        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, self.machine)
+        work = row_phase(part.arithmetic, region.statements, region.sources, s, layout)
+        return Step(part.kind, part.name, work, after=after, items=part.arithmetic, holds=holds)
 
     def _row_load(self, member: Member, consumer: int) -> Load:
         """One consumer's rows of a tensor, from device memory."""
@@ -242,21 +244,23 @@ class _Maker:
         """Bytes of a tile's that are copied: nothing is, beyond the end of a row."""
         return round(nbytes * min(1.0, self.region.extent(Role.COLUMN) / self.s.columns))
 
-    def _store(self, after: tuple[OpKind, str, When]) -> Step:
+    def _store(self) -> Store:
         views = [output.view for output in self.region.outputs]
         sizes = [self.s.rows * self.s.columns * view.dtype.bits // 8 for view in views]
-        copied = sum(map(self._copied, sizes))
-        counts = Store(len(views), sum(sizes), copied, self.tiles)
-        return Step(OpKind.TMA_STORE, "", counts, after=(after,))
+        return Store(len(views), sum(sizes), sum(map(self._copied, sizes)), self.tiles)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A product, a phase or a rescaling of a loop that computes values, before it is a step."""
+    """A product, a phase, a rescaling, a read or a store, before it is a step: the values that it `needs`, by name,
+    and the tiles that it `leaves` in registers, with their bits.
+    """
 
     kind: OpKind
     name: str
     items: tuple[BodyItem, ...]
+    needs: tuple[str, ...]
+    leaves: tuple[tuple[str, int], ...] = ()
 
     @property
     def product(self) -> Contraction:
@@ -270,15 +274,19 @@ class _Part:
         """The items of a phase."""
         return tuple(item for item in self.items if not isinstance(item, Contraction))
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The loop values that it reads, those before the K-block left out."""
-        if self.kind is OpKind.RESCALE:
-            return (self.product.rescale or "",)
-        if self.kind is OpKind.MMA:
-            return (self.product.left,) if isinstance(self.product.left, str) else ()
-        names = itertools.chain.from_iterable(item.reads for item in self.items)
-        return tuple(name for name in names if not name.endswith(BEFORE))
+
+def _part(kind: OpKind, name: str, items: tuple[BodyItem, ...]) -> _Part:
+    """The part of a loop that computes these items, or rescales the sums of one."""
+    needs, leaves = list[str](), list[tuple[str, int]]()
+    for item in items:
+        if isinstance(item, Contraction):
+            feeds = item.rescale if kind is OpKind.RESCALE else item.left
+            needs += [feeds] if isinstance(feeds, str) else []
+        else:
+            needs += item.reads
+        if is_scores(item) or (isinstance(item, Statement) and item.spans in (K_BLOCK, FULL)):
+            leaves.append((item.name, item.dtype.bits if isinstance(item, Statement) else 32))
+    return _Part(kind, name, items, tuple(needs), tuple(leaves))
 
 
 def slot_shape(member: Member) -> tuple[int, ...]:
@@ -290,12 +298,9 @@ def slot_shape(member: Member) -> tuple[int, ...]:
     )
 
 
-def spans_of(region: Region, name: str) -> frozenset[Role]:
+def spans_of(item: BodyItem) -> frozenset[Role]:
     """The axes that a value of the loop varies along."""
-    for item in region.body:
-        if item.name == name.removesuffix(BEFORE):
-            return frozenset({Role.ROW}) if isinstance(item, Reduction) else item.spans
-    return next(source.spans for source in region.sources if source.name == name)
+    return frozenset({Role.ROW}) if isinstance(item, Reduction) else item.spans
 
 
 def held_between(

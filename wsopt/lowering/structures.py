@@ -134,16 +134,9 @@ def _whole_slots(region: Region, depth: int) -> bool:
 
 def _column_extents(region: Region, machine: Machine, swap: bool) -> tuple[int, ...]:
     """Powers of two up to what one instruction takes, and no more than the extent needs."""
-    extent = region.extent(column_role(swap))
-    least = 16 if swap else 64
-    sizes = []
-    size = least
-    while size <= machine.mma_columns_max:
-        sizes.append(size)
-        if size >= extent:
-            break
-        size *= 2
-    return tuple(sizes)
+    extent, least = region.extent(column_role(swap)), 16 if swap else 64
+    sizes = [least << n for n in range((machine.mma_columns_max // least).bit_length())]
+    return tuple(size for size in sizes if size == least or size < 2 * extent)
 
 
 def _depths(region: Region) -> tuple[int, ...]:

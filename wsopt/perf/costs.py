@@ -12,7 +12,7 @@ from typing import assert_never
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.pipes import PIPES, pipe_cycles
+from wsopt.machine.types import Unit as MachineUnit
 from wsopt.program.counts import (
     Arithmetic,
     Beside,
@@ -36,6 +36,9 @@ _MEASURED_EXCHANGES = 2
 
 TILE_GRAIN = 4
 """Cycles of one unit of the model's time where an iteration is a tile, whose intervals have some thousand."""
+
+_PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
+"""The units of the model that are pipes of the arithmetic."""
 
 PROMOTION = InstructionMix({"add": 1})
 """What adding a partial sum takes, an element."""
@@ -221,7 +224,7 @@ def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
     """A phase holds its consumer for its busiest pipe's time after the starts of its reductions; beside other
     consumers it holds each pipe for its share.
     """
-    alone, contended = pipe_cycles(work.mix, work.elements, machine)
+    alone, contended = _pipe_cycles(work.mix, work.elements, machine)
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     traffic = work.vectors * 2 / machine.shared_memory_bytes_per_cycle
     busiest = max(*alone.values(), work.mix.instructions * work.elements / slots, traffic, 0.0)
@@ -235,6 +238,20 @@ def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
     cycles = math.ceil(busiest + starts + chain + reading)
     pipes = tuple((pipe, math.ceil(held)) for pipe, held in sorted(contended.items()))
     return Cost(cycles, cycles, pipes=pipes)
+
+
+def _pipe_cycles(
+    mix: InstructionMix, elements: int, machine: Machine
+) -> tuple[dict[Unit, float], dict[Unit, float]]:
+    """Cycles of each pipe for a mix on so many elements: of one warpgroup alone, and where all keep at it."""
+    alone: dict[Unit, float] = {}
+    contended: dict[Unit, float] = {}
+    for kind, count in mix.items():
+        pipe = _PIPES.get(machine.scalar_unit[kind])
+        if pipe is not None:
+            alone[pipe] = alone.get(pipe, 0.0) + count * elements / machine.scalar_alone[kind]
+            contended[pipe] = contended.get(pipe, 0.0) + count * elements / machine.scalar[kind]
+    return alone, contended
 
 
 def _start(reduction: RowReduction, machine: Machine) -> float:
@@ -286,7 +303,7 @@ def _beside(beside: Beside, machine: Machine) -> Cost:
         starts += math.log2(one.lanes) * machine.latency.shuffle
         starts += beside.rows * one.lanes * math.log2(one.lanes) / shuffles
     units = unit_cycles(machine, work.mix, work.elements)
-    pipes = {PIPES[unit]: math.ceil(cycles) for unit, cycles in units.items() if unit in PIPES}
+    pipes = {_PIPES[unit]: math.ceil(cycles) for unit, cycles in units.items() if unit in _PIPES}
     shared = _shared_cycles(beside.nbytes, machine)
     chain = machine.latency.smem_load + machine.latency.arithmetic * work.statements
     cycles = math.ceil(max(*pipes.values(), shared, 0) + starts + chain)

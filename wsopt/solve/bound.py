@@ -9,10 +9,9 @@ from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.held import held_cycles, issue_cycles
+from wsopt.perf.held import held_cycles, issue_cycles, releases, ring_bound
 from wsopt.perf.pace import iteration_pace
 from wsopt.perf.ramps import Ramps, ramps
-from wsopt.perf.ring import releases, ring_bound
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget
 

@@ -234,8 +234,9 @@ class Search:
 
 
 def live_set(program: TileProgram) -> Structure:
-    """One structure for all with the same tiles in registers: walks do not matter for them, and of K-blocks and
-    pieces of the epilogue only those in which the loop, or what follows it, has its tiles.
+    """Key of a structure's register demand: structures with equal keys spill alike.
+
+    Rasterization order is left out, and where arithmetic waits for products the epilogue's subtiles, else the depth.
     """
     structure = replace(program.structure, group=0, persistent=True)
     return replace(structure, pieces=1) if program.computes_with_products else replace(structure, depth=0)
