@@ -52,6 +52,11 @@ def test_rooms_know_rooms_to_their_left_alone(imports: list[Import]) -> None:
     assert against(imports, [VERSION, *ORDER], "wsopt") == []
 
 
+def test_regions_are_looked_into_by_the_front_end_and_the_lowering_alone(imports: list[Import]) -> None:
+    rooms = {room(one.importer) for one in imports if one.imported.startswith("wsopt.frontend.types")}
+    assert rooms == {"frontend", "lowering"}
+
+
 def test_libraries_are_imported_in_their_rooms_alone(imports: list[Import]) -> None:
     assert astray(imports, HOMES) == []
     used = {(i.imported.partition(".")[0], room(i.importer)) for i in imports}

@@ -17,10 +17,10 @@ from wsopt.frontend.record import region_data, work_data
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine.check import cross_faults
 from wsopt.machine.types import Machine
+from wsopt.perf.price import lower
 from wsopt.report.simulated import Verified
 from wsopt.report.tuned import Tuned
 from wsopt.schedule.certificate import Certificate

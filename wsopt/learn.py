@@ -22,10 +22,11 @@ from wsopt.emit.source import emit
 from wsopt.errors import WsoptError
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
-from wsopt.lowering.lower import Cuttable, lower
+from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.report.facts import structure_fields

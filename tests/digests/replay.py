@@ -33,9 +33,9 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph, parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
-from wsopt.lowering.lower import lower
 from wsopt.machine import load_machine
 from wsopt.perf import timing
+from wsopt.perf.price import lower
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 

@@ -13,7 +13,6 @@ from emit_builds import Emitted, build, case, graph_of, lets_the_next_kernel_in_
 from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_wgmma
 from wsopt.errors import CheckError
-from wsopt.frontend.types import Role
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret.host import HostTensor
 from wsopt.interpret.machine import Machine
@@ -24,6 +23,7 @@ from wsopt.program.tile_order import numbered, tiles_together, walk
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import PartitionRole
 from wsopt.simulation import simulate
+from wsopt.tensors.views import Role
 
 SEEDS = 20
 MASKS = ("full", "causal", "window", "limit")

@@ -20,7 +20,7 @@ from wsopt.codegen.aot import compile_kernel
 from wsopt.emit import unroll
 from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
-from wsopt.lowering.lower import lower
+from wsopt.perf.price import lower
 from wsopt.report.sentences import sentences, tensor_shares, unders
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp

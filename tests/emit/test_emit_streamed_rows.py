@@ -18,8 +18,8 @@ from wsopt.errors import InfeasibleError
 from wsopt.frontend.region import find_region
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Mutant, mutants
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
+from wsopt.perf.price import lower
 from wsopt.program.types import Sharing, Structure
 from wsopt.solve.bound import infeasible
 from wsopt.solve.search import Search

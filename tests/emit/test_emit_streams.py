@@ -20,9 +20,9 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import Graph
 from wsopt.interpret import mutants
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
+from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.budget import MOST_SLOTS

@@ -17,9 +17,9 @@ from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.cut import Step, When
 from wsopt.lowering.kinds import KINDS, KindEntry
-from wsopt.lowering.lower import lower
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import Cost
+from wsopt.perf.price import lower
+from wsopt.program.counts import Cost
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Unit
 from wsopt.program.types import Structure

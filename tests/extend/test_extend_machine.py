@@ -11,8 +11,8 @@ from wsopt.checker import faults
 from wsopt.driver import build
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine, load_machine
+from wsopt.perf.price import lower
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.search import Search
 

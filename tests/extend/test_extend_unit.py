@@ -12,8 +12,8 @@ from wsopt import driver
 from wsopt.cache import BuildCache
 from wsopt.checker import faults
 from wsopt.codegen.aot import compile_kernel
-from wsopt.lowering.lower import lower
 from wsopt.machine.types import Machine
+from wsopt.perf.price import lower
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileOp, TileProgram
 from wsopt.program.units import UNITS, UnitEntry

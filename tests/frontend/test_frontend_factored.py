@@ -13,9 +13,9 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Contraction
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import OpKind
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.statements import Reduction, Statement

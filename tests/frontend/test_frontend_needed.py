@@ -14,8 +14,8 @@ from attention_graphs import Score, Sizes, attention
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops, row_range
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
-from wsopt.lowering.lower import lower
 from wsopt.machine.load import load_machine
+from wsopt.perf.price import lower
 from wsopt.perf.timing import roofline_us
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import Bound

@@ -14,12 +14,11 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.parse import load_graph
-from wsopt.lowering.lower import lower
 from wsopt.lowering.phases import row_phases
 from wsopt.lowering.reduced import reduced
-from wsopt.lowering.steps import held_between
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import Unit
 from wsopt.program.row_layout import RowLayout, row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure
@@ -51,16 +50,18 @@ def widest(region: Region) -> int:
     return widest_bits([*region.operands, *(output.view for output in region.outputs)])
 
 
-def test_phases_end_in_reductions() -> None:
+def test_phases_end_in_reductions(h200: Machine) -> None:
     region = region_of(softmax)
     phases = row_phases(region.statements)
     assert [[i.kind for i in phase if isinstance(i, Reduction)] for phase in phases] == [["max"], ["sum"], []]
-    held = {
-        name: (made, last) for name, made, last, _ in held_between(region.row_sources, phases, region.outputs)
-    }
+    live = [tile for tile in lower(region, CUT, h200).live if tile.consumer == 0]
+    held = {tile.value.subject: (str(tile.maker), *map(str, tile.readers)) for tile in live}
     exponentials = next(s.name for s in region.statements if getattr(s, "primitive", "") == "exp2")
-    rounded = region.outputs[0].value
-    assert held == {region.row_sources[0].name: (-1, 1), exponentials: (1, 2), rounded: (2, 3)}
+    assert held == {
+        region.row_sources[0].name: ("read@0", "phase2@0"),
+        exponentials: ("phase2@0", "phase3@0"),
+        region.outputs[0].value: ("phase3@0", "store@0"),
+    }
 
 
 def test_rows_that_end_within_a_tile_are_left_out_of_reductions() -> None:

@@ -17,9 +17,9 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import Graph
 from wsopt.interpret import execute
-from wsopt.lowering.lower import lower
 from wsopt.lowering.reduced import reduced
 from wsopt.machine import Machine, load_machine
+from wsopt.perf.price import lower
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.simulation import TOLERANCE

@@ -11,11 +11,10 @@ from attention_graphs import Sizes, attention
 from tile_graphs import plain
 
 from wsopt.frontend.region import find_region
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf.contention import contended_interval, iteration_energy
-from wsopt.perf.held import held_cycles, issue_cycles
-from wsopt.perf.ring import slot_lifetime
+from wsopt.perf.held import held_cycles, issue_cycles, slot_lifetime
+from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing, Structure
 

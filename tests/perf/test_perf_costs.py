@@ -9,10 +9,11 @@ from tile_graphs import plain, product, region_of
 
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
-from wsopt.lowering.lower import lower
+from wsopt.lowering.counts import element_mix
 from wsopt.machine import InstructionMix, Machine
 from wsopt.perf import costs, demand
-from wsopt.perf.pipes import element_mix
+from wsopt.perf.price import lower
+from wsopt.program.counts import Product
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import FULL
 
@@ -34,6 +35,10 @@ def card(h200: Machine) -> Machine:
     )
 
 
+def issued(dtype: DType, s: Structure, card: Machine) -> int:
+    return costs.instructions(Product(s.rows, s.columns, s.depth, dtype, s.consumer_warps), card)
+
+
 def test_products_take_their_multiply_adds(card: Machine) -> None:
     assert costs.mma_cycles(DType.BF16, CUT, card) == 64 * 128 * 64 // 2048
     assert costs.mma_cycles(DType.F8E4M3, CUT, card) == 64 * 128 * 64 // 4096
@@ -43,9 +48,9 @@ def test_products_take_their_multiply_adds(card: Machine) -> None:
 
 
 def test_a_product_is_issued_by_instructions_of_32_bytes(card: Machine) -> None:
-    assert costs.mma_instructions(DType.BF16, CUT, card) == 64 * 2 // 32
-    assert costs.mma_instructions(DType.BF16, replace(CUT, rows=128), card) == 2 * 64 * 2 // 32
-    assert costs.mma_instructions(DType.F8E4M3, CUT, card) == 64 // 32
+    assert issued(DType.BF16, CUT, card) == 64 * 2 // 32
+    assert issued(DType.BF16, replace(CUT, rows=128), card) == 2 * 64 * 2 // 32
+    assert issued(DType.F8E4M3, CUT, card) == 64 // 32
 
 
 def test_copies_share_the_path_from_l2(card: Machine) -> None:

@@ -10,12 +10,11 @@ from attention_graphs import attention
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
-from wsopt.lowering.body import BEFORE
 from wsopt.lowering.counts import k_block_phase, lane_sums
 from wsopt.machine import Machine
-from wsopt.perf.costs import arithmetic_cost
+from wsopt.perf.costs import cost
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.statements import BEFORE, Reduction, Statement
 from wsopt.tensors.views import Role
 
 CUT = Structure(64, 64, 64, 1, 4, Sharing.ROWS, False, False, 1, 1)
@@ -51,7 +50,7 @@ def test_two_exchanges_are_saved(h200: Machine) -> None:
     body = find_region(attention()).body
     (denominator,) = sums(find_region(attention()))
     apart, together = (
-        arithmetic_cost(k_block_phase((denominator,), body, (), CUT, which), CUT, h200)
+        cost(k_block_phase((denominator,), body, (), CUT, which), h200)
         for which in (frozenset({denominator.name}), frozenset[str]())
     )
     assert apart.pipes == together.pipes

@@ -8,9 +8,9 @@ import pytest
 from tile_graphs import plain
 
 from wsopt.frontend.types import Region
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf.pace import loop_pace, path_cycles
+from wsopt.perf.price import lower
 from wsopt.program.program import Demand
 from wsopt.program.types import Sharing, Structure
 

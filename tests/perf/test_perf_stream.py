@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 from tile_graphs import region_of
 
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.costs import TILE_GRAIN
-from wsopt.perf.held import held_cycles
+from wsopt.perf.held import held_cycles, slot_lifetime
 from wsopt.perf.pace import iteration_pace
-from wsopt.perf.ring import slot_lifetime
+from wsopt.perf.price import lower
 from wsopt.perf.stream import bytes_on_the_way, stream_pace
 from wsopt.program.program import TileProgram, Unit
 

@@ -13,9 +13,9 @@ from tile_graphs import extents, gated, plain, product, region_of
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import column_role, row_role, structures
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing, Space, Structure
 from wsopt.tensors.views import Role

@@ -11,6 +11,7 @@ from wsopt.graph.types import DType
 from wsopt.lowering.lower import grid_of, whole_of
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
+from wsopt.program.counts import Copy, Product, Release
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import (
     Edge,
@@ -29,6 +30,7 @@ from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Plac
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
 from wsopt.tensors.views import Output, Role, View
 
+PRODUCT = Product(64, 128, 64, DType.BF16, 4, 2)
 GOLDENS = Path(__file__).parent / "goldens"
 _NAMES = {Role.ROW: 0, Role.COLUMN: 1, Role.STREAM: 2}
 
@@ -94,7 +96,7 @@ def machine() -> Machine:
 
 def _load(tile: ValueId, nbytes: int) -> TileOp:
     busy = nbytes // 128
-    return TileOp(_load_of(tile), (), tile, Unit.TMA, 20, busy, 600 + busy)
+    return TileOp(_load_of(tile), (), tile, Copy(64, 128, 1024), (), Unit.TMA, 20, busy, 600 + busy)
 
 
 def _load_of(tile: ValueId) -> OpId:
@@ -114,8 +116,8 @@ def _consumer(index: int) -> tuple[TileOp, TileOp]:
     tiles = (_tile("a", index), _tile("b"))
     total = ValueId(ValueKind.SUM, "product", index)
     return (
-        TileOp(product(index), tiles, total, Unit.TENSOR, 50, 256, 600),
-        TileOp(OpId(OpKind.RELEASE, "", index), (total,), None, None, 30, 0, 60),
+        TileOp(product(index), tiles, total, PRODUCT, (), Unit.TENSOR, 50, 256, 600),
+        TileOp(OpId(OpKind.RELEASE, "", index), (total,), None, Release(meets=True), (), None, 30, 0, 60),
     )
 
 
@@ -139,14 +141,13 @@ def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
         structure=STRUCTURE,
         grid=grid_of(whole, STRUCTURE),
         iteration=Iteration.K_BLOCKS,
-        grain=1,
         k_iterations=8,
         tiles=128,
         values=values,
         ops=(*loads, *_consumer(0), *_consumer(1)),
         edges=tuple(edges),
         rings=(ring,),
-        after=Epilogue((), (), (), whole.outputs, held=True),
+        after=Epilogue((), (), whole.outputs, held=True),
         epilogue=EpilogueCost(400, 500, 8192, 0, 16, 2),
         accumulator_registers=64,
         tile_l2_bytes=8 * ring.slot_bytes,

@@ -8,6 +8,7 @@ import pytest
 from report_examples import CERTIFICATE, STRUCTURE, product, program, schedule, verified
 
 from wsopt.perf.epilogue import epilogue_cycles
+from wsopt.program.counts import Promotion
 from wsopt.program.program import Edge, EpilogueCost, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.sentences import differences, sentences, tensor_shares, unders, words_section
@@ -21,7 +22,10 @@ def moved(**places: tuple[int, int]) -> VerifiedSchedule:
     are moved to the stage and cycle that are given by name, in both consumers alike.
     """
     base, p = schedule(), program()
-    adds = tuple(TileOp(product(c, OpKind.ACCUMULATE), (), None, Unit.ALU, 200, 200, 200) for c in (0, 1))
+    adds = tuple(
+        TileOp(product(c, OpKind.ACCUMULATE), (), None, Promotion(64 * 128, 4), (), Unit.ALU, 200, 200, 200)
+        for c in (0, 1)
+    )
     edges = (*p.edges, *(Edge(product(c), product(c, OpKind.ACCUMULATE), 0) for c in (0, 1)))
     p = dataclasses.replace(p, ops=(*p.ops, *adds), edges=edges)
     at = {"product": (2, 0), "add": (3, 100), "release": (4, 0)} | places

@@ -10,8 +10,8 @@ from wsopt.checker import faults
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget

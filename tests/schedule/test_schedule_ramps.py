@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from schedule_examples import region, structure
 
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf import timing
 from wsopt.perf.epilogue import Epilogues
 from wsopt.perf.pace import iteration_pace
+from wsopt.perf.price import lower
 from wsopt.perf.ramps import Line, Ramps, ramps
 from wsopt.program.program import EpilogueCost, TileProgram
 from wsopt.program.types import Sharing

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import EpilogueCost, OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget

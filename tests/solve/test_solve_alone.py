@@ -14,8 +14,8 @@ from ortools.sat.python import cp_model
 from solve_examples import MARGIN, attention, region, structure
 
 from wsopt.checker import faults, verify
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.ids import OpId
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Structure

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from solve_examples import MARGIN, attention, structure
 
-from wsopt.lowering.lower import lower
 from wsopt.machine import Machine
 from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
+from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.solve import optimum
 from wsopt.solve.floor import floor_of_time

@@ -13,11 +13,11 @@ from solve_examples import MARGIN, Times, hand_made, region, structure, with_dep
 
 from wsopt.checker import verify
 from wsopt.errors import CheckError
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.held import slot_lifetime
 from wsopt.perf.pace import iteration_pace
-from wsopt.perf.ring import slot_lifetime
+from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.schedule import budget
 from wsopt.schedule.types import Schedule
@@ -42,7 +42,7 @@ def card(h200: Machine) -> Machine:
     With one slot its loops keep a pace just over 13 cycles: two of the copy, one of the tensor core, 2 * 5 of
     hand-overs.
     """
-    free = dict.fromkeys(("tma_load_l2", "wgmma_latency", "barrier", "mbarrier_wait"), 0.0)
+    free = dict.fromkeys(("tma_load_l2", "mma_latency", "barrier", "mbarrier_wait"), 0.0)
     return replace(
         h200,
         sm_count=1,

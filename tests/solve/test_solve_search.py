@@ -13,9 +13,9 @@ from solve_examples import MARGIN, gated, region, structure
 from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, UndecidedError
 from wsopt.frontend.types import Region
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.solve import bound, optimum, search

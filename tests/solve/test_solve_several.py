@@ -14,9 +14,9 @@ from solve_examples import MARGIN, Times, gated, hand_made, region, structure
 
 from wsopt.checker import verify
 from wsopt.frontend.types import Region
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.schedule.types import Schedule
 from wsopt.solve import orders, search

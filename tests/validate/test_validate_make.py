@@ -11,8 +11,8 @@ from wsopt.errors import InputError, RequirementError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.serialize import graph_to_json
-from wsopt.lowering.lower import lower
 from wsopt.machine.load import load_machine
+from wsopt.perf.price import lower
 from wsopt.perf.timing import predict
 from wsopt.program.types import Sharing, Structure
 from wsopt.solve.optimum import solve

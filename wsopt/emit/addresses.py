@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from wsopt.tensors.views import Output, Role, Source, View
 
@@ -11,18 +12,28 @@ Strides = tuple[tuple[Role, str], ...]
 """The strides of a tensor that are arguments of the kernel; the one that is missing is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class VectorArgument:
-    """A source that is loaded by address: what its arguments are named by, and the strides among them."""
+T = TypeVar("T", Source, Output)
 
-    source: Source
+
+@dataclass(frozen=True, slots=True)
+class ByAddress(Generic[T]):
+    """A source that threads load, or an output of one value a row that they store; `name` begins its arguments."""
+
+    of: T
     name: str
-    strides: Strides
 
     @property
     def pointer(self) -> str:
         """The kernel's argument for its address."""
         return f"{self.name}_ptr"
+
+    @property
+    def strides(self) -> Strides:
+        """The strides that are passed."""
+        view, near = self.of.view, contiguous_place(self.of.view)
+        return tuple(
+            (role, f"{self.name}_{role}_stride") for place, role in enumerate(view.roles) if place != near
+        )
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -31,30 +42,11 @@ class VectorArgument:
 
     def at(self, index: Mapping[Role, str]) -> str:
         """The addresses of the elements at these places along the axes."""
-        return _address(self.pointer, self.source.view, self.strides, index)
-
-
-@dataclass(frozen=True, slots=True)
-class RowArgument:
-    """An output of one value a row: what its arguments are named by, and the strides among them."""
-
-    output: Output
-    name: str
-    strides: Strides
-
-    @property
-    def pointer(self) -> str:
-        """The kernel's argument for its address."""
-        return f"{self.name}_ptr"
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The kernel's arguments for it."""
-        return (self.pointer, *(name for _, name in self.strides))
-
-    def at(self, index: Mapping[Role, str]) -> str:
-        """The addresses of the rows at these places along the axes."""
-        return _address(self.pointer, self.output.view, self.strides, index)
+        known, view = dict(self.strides), self.of.view
+        terms: list[str] = [
+            f"{index[role]} * {known[role]}" if role in known else index[role] for role in view.roles
+        ]
+        return " + ".join([self.pointer, *terms])
 
 
 def contiguous_place(view: View) -> int | None:
@@ -64,15 +56,3 @@ def contiguous_place(view: View) -> int | None:
     beside an axis of one element, but have another where that has more.
     """
     return next((place for place in reversed(range(len(view.strides))) if view.strides[place] == 1), None)
-
-
-def stride_arguments(view: View, name: str) -> Strides:
-    """The strides that are passed for a tensor known as `name`."""
-    near = contiguous_place(view)
-    return tuple((role, f"{name}_{role}_stride") for place, role in enumerate(view.roles) if place != near)
-
-
-def _address(pointer: str, view: View, strides: Strides, index: Mapping[Role, str]) -> str:
-    known = dict(strides)
-    terms = [f"{index[role]} * {known[role]}" if role in known else index[role] for role in view.roles]
-    return " + ".join([pointer, *terms])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.addresses import VectorArgument
+from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Assign, Instruction, Refill, WaitPhase
@@ -39,7 +39,7 @@ def piece(plan: KernelPlan, called: set[str]) -> Iterator[Instruction]:
     )
     yield from writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
     for argument in plan.row_outputs():
-        yield row_store(plan, argument, writer.operand(argument.output.value))
+        yield row_store(plan, argument, writer.operand(argument.of.value))
     for output in after.tile_outputs:
         yield from stores(plan, output, writer.operand(output.value), "column")
 
@@ -55,7 +55,7 @@ def _reads(plan: KernelPlan, scope: Names, known: dict[str, Operand]) -> Iterato
     after, prefetched, inputs = plan.program.after, plan.prefetched(), plan.inputs()
     vectors = plan.vectors()
     for name in (n for n in vectors if n not in prefetched and n in plan.read_by(after.items)):
-        known[name] = _operand(vectors[name].source, scope)
+        known[name] = _operand(vectors[name].of, scope)
         yield Assign(known[name].name, _load(plan, vectors[name]))
     for name, one in prefetched.items():
         yield from _prefetched(one, name, scope, known)
@@ -69,9 +69,9 @@ def _operand(source: Source, scope: Names) -> Operand:
     return Operand(name, source.spans, computed_in(source.view))
 
 
-def _load(plan: KernelPlan, vector: VectorArgument) -> str:
+def _load(plan: KernelPlan, vector: ByAddress[Source]) -> str:
     """A row, column or scalar, loaded by address and masked at the tensor's end."""
-    swap, spans = plan.s.swap, vector.source.spans
+    swap, spans = plan.s.swap, vector.of.spans
     inside = "columns < column_extent" if column_role(swap) in spans else ""
     inside = "rows < row_extent" if row_role(swap) in spans else inside
     return load_text(vector, plan.place("rows", "columns"), inside)
@@ -81,10 +81,10 @@ def _prefetched(
     one: Prefetched, source: str, scope: Names, known: dict[str, Operand]
 ) -> Iterator[Instruction]:
     """What the consumer has loaded before: in registers, or in shared memory by columns."""
-    view, value = one.vector.source.view, one.value + widened(one.vector.source.view)
-    known[source] = Operand(one.name, one.vector.source.spans, computed_in(view))
+    view, value = one.vector.of.view, one.value + widened(one.vector.of.view)
+    known[source] = Operand(one.name, one.vector.of.spans, computed_in(view))
     if value != one.name:
-        known[source] = _operand(one.vector.source, scope)
+        known[source] = _operand(one.vector.of, scope)
         yield Assign(known[source].name, value)
 
 

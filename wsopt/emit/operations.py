@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wsopt.emit.addresses import VectorArgument
+from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Added, Assign, Instruction
@@ -54,19 +54,20 @@ def widened(view: View) -> str:
     return "" if view.dtype is wanted else f".to({GLUON[wanted]})"
 
 
-def load_text(vector: VectorArgument, index: dict[Role, str], inside: str) -> str:
+def load_text(vector: ByAddress[Source], index: dict[Role, str], inside: str) -> str:
     """The load of a vector or scalar by address, in the type that is computed with; masked where not `inside`."""
-    view = vector.source.view
+    view = vector.of.view
     mask = f", mask={inside}, other={zero(view.dtype)}" if inside else ""
     return f"gl.load({vector.at(index)}{mask}){widened(view)}"
 
 
 @dataclass(slots=True)
 class Operations:
-    """The operations of one consumer's loop, whose arithmetic `writer` writes."""
+    """The operations of one consumer's loop, whose arithmetic `writer` writes; `index` is the consumer's number."""
 
     plan: KernelPlan
     writer: Arithmetic
+    index: str = "index"
 
     # --- tiles ------------------------------------------------------------------------------------------
 
@@ -91,7 +92,7 @@ class Operations:
         ring, member, box = self._place(tile)
         roles = member.view.roles
         contracted = Role.INNER if Role.INNER in roles else Role.STREAM
-        place = of_slot(f"{step} % {ring.depth}", member.copies, "index")
+        place = of_slot(f"{step} % {ring.depth}", member.copies, self.index)
         first = row_role(self.plan.s.swap) if member.by_rows else contracted
         return tile_view(f"{box.name}_ring.index({place})", box, first)
 
@@ -207,7 +208,7 @@ class Operations:
         """The loads of the vectors and scalars that the loop's values read."""
         plan, vectors = self.plan, self.plan.vectors()
         for name in sorted(plan.loop_reads() & vectors.keys()):
-            spans, inside = vectors[name].source.spans, ""
+            spans, inside = vectors[name].of.spans, ""
             if Role.COLUMN in spans and plan.program.whole.extent(Role.COLUMN) != plan.s.columns:
                 inside = "columns < ROW_LENGTH"
             inside = "rows < row_extent" if Role.ROW in spans else inside

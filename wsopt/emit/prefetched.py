@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wsopt.emit.addresses import VectorArgument
+from wsopt.emit.addresses import ByAddress
 from wsopt.emit.channels import Buffer
 from wsopt.emit.tensors import GLUON, zero
 from wsopt.machine.types import Machine
 from wsopt.program.types import Structure, column_role, row_role
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import Role, Source
 
 ROWS = "row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, PIECE_LAYOUT))"
 COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"
@@ -25,7 +25,7 @@ COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"
 class Prefetched:
     """A vector or scalar that a consumer has from the start of a tile's loop to its epilogue."""
 
-    vector: VectorArgument
+    vector: ByAddress[Source]
     structure: Structure
 
     @property
@@ -36,12 +36,12 @@ class Prefetched:
     @property
     def along_columns(self) -> bool:
         """Whether it varies along the accumulator's columns."""
-        return column_role(self.structure.swap) in self.vector.source.spans
+        return column_role(self.structure.swap) in self.vector.of.spans
 
     @property
     def along_rows(self) -> bool:
         """Whether it varies along the accumulator's rows."""
-        return row_role(self.structure.swap) in self.vector.source.spans
+        return row_role(self.structure.swap) in self.vector.of.spans
 
     @property
     def loaded(self) -> str:
@@ -51,7 +51,7 @@ class Prefetched:
     def load(self, places: Mapping[Role, str]) -> str:
         """The line that loads it; nothing is computed with it, so that nothing waits for it."""
         side = "columns < column_extent" if self.along_columns else "rows < row_extent"
-        other = zero(self.vector.source.view.dtype)
+        other = zero(self.vector.of.view.dtype)
         mask = f", mask={side}, other={other}" if self.along_columns or self.along_rows else ""
         return f"{self.loaded} = gl.load({self.vector.at(places)}{mask})"
 
@@ -66,7 +66,7 @@ class Prefetched:
     @property
     def buffer(self) -> Buffer:
         """The shared memory that it goes through."""
-        return Buffer(self.name, GLUON[self.vector.source.view.dtype], ("TILE_COLUMNS",), "PREFETCHED_LAYOUT")
+        return Buffer(self.name, GLUON[self.vector.of.view.dtype], ("TILE_COLUMNS",), "PREFETCHED_LAYOUT")
 
 
 def load_lines(prefetched: Iterable[Prefetched], places: Mapping[Role, str]) -> list[str]:

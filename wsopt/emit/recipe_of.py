@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.addresses import RowArgument, VectorArgument
+from wsopt.emit.addresses import ByAddress
 from wsopt.emit.integers import (
     Extent,
     Integer,
@@ -37,7 +37,7 @@ from wsopt.emit.tensors import Box
 from wsopt.program.ranges import k_blocks_between, narrowing
 from wsopt.program.tile_order import ROUNDS_TOGETHER
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import Output, View
+from wsopt.tensors.views import Output, Source, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -81,9 +81,9 @@ def _output(output: Output) -> TensorSpec:
 
 def _tensor_checks(plan: KernelPlan, views: list[tuple[View, bool]]) -> Iterator[Check]:
     for view, copied in views:
-        yield from view_checks(view, view.tensor, copied=copied)
+        yield from view_checks(view, copied=copied)
     for output in plan.program.after.outputs:
-        yield from view_checks(output.view, output.name, copied=output.name in plan.outputs())
+        yield from view_checks(output.view, copied=output.name in plan.outputs())
 
 
 # --- extents ---------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def _axes(plan: KernelPlan, views: list[tuple[View, bool]]) -> tuple[tuple[str, 
     """Every axis with its extent, as the first tensor that has it says."""
     found: dict[str, Integer] = {}
     for view, _ in views:
-        for role, extent in zip(view.roles, axis_extents(view, view.tensor), strict=True):
+        for role, extent in zip(view.roles, axis_extents(view), strict=True):
             found.setdefault(plan.extent_names()[role], extent)
     return tuple(found.items())
 
@@ -107,7 +107,7 @@ def _extent_checks(
     """All inputs have the same extent along an axis; `names` says which of them gave it."""
     for view, _ in views:
         expected = tuple(Name(plan.extent_names()[role]) for role in view.roles)
-        for check in _equal(view.tensor, axis_extents(view, view.tensor), expected):
+        for check in _equal(view.tensor, axis_extents(view), expected):
             if isinstance(check.right, Name) and names[check.right.name] != check.left:
                 yield check
 
@@ -131,32 +131,29 @@ def _equal(tensor: str, given: tuple[Integer, ...], expected: tuple[Integer, ...
 
 def _arguments(plan: KernelPlan) -> Iterator[Argument]:
     """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
-    for box in (*plan.moved(), *plan.inputs().values()):
-        yield _tensor_map(box, box.view.tensor)
-    for name, box in plan.outputs().items():
-        yield _tensor_map(box, name)
-    for vector in plan.vectors().values():
-        yield from _by_address(vector, vector.source.view.tensor, vector.source.view)
-    for row in plan.row_outputs():
-        yield from _by_address(row, row.output.name, row.output.view)
+    yield from map(_tensor_map, (*plan.moved(), *plan.inputs().values(), *plan.outputs().values()))
+    for source in plan.vectors().values():
+        yield from _by_address(source)
+    for output in plan.row_outputs():
+        yield from _by_address(output)
     yield from (ScalarArgument(name, Name(name)) for name in plan.sizes())
     yield from map(TableArgument, plan.walk())
 
 
-def _by_address(argument: VectorArgument | RowArgument, tensor: str, view: View) -> Iterator[Argument]:
-    steps = axis_strides(view, tensor)
-    yield PointerArgument(argument.pointer, tensor, view.dtype)
-    yield from (ScalarArgument(name, steps[view.roles.index(role)]) for role, name in argument.strides)
+def _by_address(one: ByAddress[Source] | ByAddress[Output]) -> Iterator[Argument]:
+    view, steps = one.of.view, axis_strides(one.of.view)
+    yield PointerArgument(one.pointer, view.tensor, view.dtype)
+    yield from (ScalarArgument(name, steps[view.roles.index(role)]) for role, name in one.strides)
 
 
-def _tensor_map(box: Box, tensor: str) -> TensorMap:
-    extents, strides = axis_extents(box.view, tensor), map_strides(box.view, tensor)
+def _tensor_map(box: Box) -> TensorMap:
+    extents, strides = axis_extents(box.view), map_strides(box.view)
     if box.fold:  # the last dimension in parts of so many elements
         extents = (*extents[:-1], floor_divide(extents[-1], box.fold), box.fold)
         strides = (*strides[:-1], box.fold, 1)
     return TensorMap(
         box.descriptor,
-        tensor,
+        box.view.tensor,
         box.view.dtype,
         extents,
         strides,

@@ -11,21 +11,22 @@ from wsopt.emit.recipe import ALIGNMENT, Check, Message, Relation, aligned
 from wsopt.tensors.views import Output, Share, View
 
 
-def axis_extents(view: View, tensor: str) -> tuple[Integer, ...]:
-    """Elements of `tensor` along each axis of its view."""
-    return tuple(_extent(tensor, group, _part(view, place)) for place, group in enumerate(view.origin))
+def axis_extents(view: View) -> tuple[Integer, ...]:
+    """Elements of a view's tensor along each of its axes."""
+    return tuple(_extent(view.tensor, group, _part(view, place)) for place, group in enumerate(view.origin))
 
 
-def axis_strides(view: View, tensor: str) -> tuple[Integer, ...]:
-    """Elements of `tensor` between neighbours along each axis of its view."""
+def axis_strides(view: View) -> tuple[Integer, ...]:
+    """Elements of a view's tensor between neighbours along each of its axes."""
+    steps = (_part(view, place)[1] for place in range(len(view.origin)))
     return tuple(
-        multiply(Pitch(tensor, group[-1]), _part(view, place)[1]) for place, group in enumerate(view.origin)
+        multiply(Pitch(view.tensor, group[-1]), step) for group, step in zip(view.origin, steps, strict=True)
     )
 
 
-def map_strides(view: View, tensor: str) -> tuple[Integer, ...]:
+def map_strides(view: View) -> tuple[Integer, ...]:
     """The strides of a tensor map: along one element, where the tensor's may be anything, one that TMA takes."""
-    outer = zip(axis_extents(view, tensor)[:-1], axis_strides(view, tensor)[:-1], strict=True)
+    outer = zip(axis_extents(view)[:-1], axis_strides(view)[:-1], strict=True)
     return (*(if_one(extent, ALIGNMENT, stride) for extent, stride in outer), 1)
 
 
@@ -48,8 +49,9 @@ def _factor(one: Share | int) -> Integer:
     return one if isinstance(one, int) else floor_divide(Extent(one.tensor, one.dim), one.divisor)
 
 
-def view_checks(view: View, tensor: str, *, copied: bool) -> Iterator[Check]:
+def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
     """What has to hold for a tensor that is seen so; `copied` for one that TMA moves."""
+    tensor = view.tensor
     if view.rank:
         yield _elements(tensor, view.rank)
     merged = {dim for group in view.origin for dim in group}
@@ -59,9 +61,9 @@ def view_checks(view: View, tensor: str, *, copied: bool) -> Iterator[Check]:
         yield from _split(tensor, group, _part(view, place))
     near = len(view.origin) - 1 if copied else contiguous_place(view)
     if near is not None:
-        yield _near(view, tensor, near)
+        yield _near(view, near)
     if copied:
-        yield from _copied(view, tensor)
+        yield from _copied(view)
 
 
 def _part(view: View, place: int) -> tuple[int, int]:
@@ -112,15 +114,15 @@ def _split(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Iterat
         yield Check(_outer(tensor, group, step), Relation.MULTIPLE, take, message)
 
 
-def _near(view: View, tensor: str, place: int) -> Check:
+def _near(view: View, place: int) -> Check:
     """The axis whose stride neither the kernel nor a tensor map is told."""
-    apart = if_one(axis_extents(view, tensor)[place], 1, axis_strides(view, tensor)[place])
-    message = (f"tensor {tensor}: dimension {view.origin[place][-1]} has to be contiguous",)
+    apart = if_one(axis_extents(view)[place], 1, axis_strides(view)[place])
+    message = (f"tensor {view.tensor}: dimension {view.origin[place][-1]} has to be contiguous",)
     return Check(apart, Relation.EQUAL, 1, message)
 
 
-def _copied(view: View, tensor: str) -> Iterator[Check]:
-    for stride in map_strides(view, tensor)[:-1]:
-        message = (f"tensor {tensor}: strides have to be multiples of {ALIGNMENT} bytes",)
+def _copied(view: View) -> Iterator[Check]:
+    for stride in map_strides(view)[:-1]:
+        message = (f"tensor {view.tensor}: strides have to be multiples of {ALIGNMENT} bytes",)
         yield Check(multiply(stride, view.dtype.bits // 8), Relation.MULTIPLE, ALIGNMENT, message)
-    yield aligned(tensor)
+    yield aligned(view.tensor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.addresses import RowArgument
+from wsopt.emit.addresses import ByAddress
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import (
     Instruction,
@@ -42,8 +42,8 @@ def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> I
     yield TmaStore(staged.box.descriptor, place, staged.buffer)
 
 
-def row_store(plan: KernelPlan, argument: RowArgument, operand: Operand) -> Instruction:
+def row_store(plan: KernelPlan, argument: ByAddress[Output], operand: Operand) -> Instruction:
     """An output of one value a row, which the first piece stores by address."""
-    value = _rounded(operand, argument.output.view.dtype)
+    value = _rounded(operand, argument.of.view.dtype)
     address = argument.at(plan.place("rows", "columns"))
     return RowStore(address, value, "rows < row_extent", plan.s.pieces == 1)

@@ -12,7 +12,7 @@ consumer computes beside its products: what is left of one would come late, behi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -57,10 +57,26 @@ def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]
     """The operations of the first consumer in program order; all consumers do the same."""
     placed = in_pass(verified, f"{PartitionRole.CONSUMER}0")
     if overlapped:
-        return tuple(_Slot(verified.program.named(p.op), p.stage) for p in placed)
+        return _returns_at_once(_Slot(verified.program.named(p.op), p.stage) for p in placed)
     ii = verified.schedule.ii
     alone = sorted(placed, key=lambda p: (p.stage * ii + p.cycle, p.op))
-    return tuple(_Slot(verified.program.named(p.op), 0) for p in alone)
+    return _returns_at_once(_Slot(verified.program.named(p.op), 0) for p in alone)
+
+
+def _returns_at_once(order: Iterable[_Slot]) -> tuple[_Slot, ...]:
+    """The same with slots that only a read has to leave, which ends when it is issued, handed back right behind it:
+    whatever the schedule puts between the two, nothing waits for it.
+    """
+    found: list[_Slot] = []
+    reads: list[int] = []
+    for slot in order:
+        if slot.op.kind is OpKind.RELEASE and not slot.op.inputs and reads:
+            found.insert(reads[-1] + 1, slot)
+        else:
+            if slot.op.kind is OpKind.ELEMENTWISE and not slot.op.items:
+                reads.append(len(found))
+            found.append(slot)
+    return tuple(found)
 
 
 @dataclass(slots=True)

@@ -11,18 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.graph.types import DType
-from wsopt.tensors.statements import Reduction as Reduction
-from wsopt.tensors.statements import Scalar as Scalar
-from wsopt.tensors.statements import Statement as Statement
-from wsopt.tensors.views import FULL as FULL
-from wsopt.tensors.views import K_BLOCK as K_BLOCK
-from wsopt.tensors.views import OUTER as OUTER
-from wsopt.tensors.views import Bound as Bound
-from wsopt.tensors.views import Output as Output
-from wsopt.tensors.views import Role as Role
-from wsopt.tensors.views import Share as Share
-from wsopt.tensors.views import Source as Source
-from wsopt.tensors.views import View as View
+from wsopt.tensors.statements import Reduction, Statement
+from wsopt.tensors.views import FULL, Bound, Output, Role, Source, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +86,6 @@ class Region:
     def streams_rows(self) -> bool:
         """Whether there is no product: whole rows of the tensors stream through the block."""
         return not self.contractions
-
-    @property
-    def computes_values(self) -> bool:
-        """Whether consumers do arithmetic in the loop: then all run one program."""
-        return bool(self.body or self.beside) or self.streams_rows
-
-    @property
-    def counts_stream(self) -> bool:
-        """Whether the epilogue reads the extent of the streamed axis."""
-        return any(getattr(item, "primitive", "") == "extent_stream" for item in self.statements)
 
     @property
     def whole_rows(self) -> bool:

@@ -4,13 +4,13 @@ products.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from wsopt.lowering.body import BodyItem
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import Arithmetic, RowReduction
-from wsopt.perf.pipes import element_mix, statement_mix
+from wsopt.primitives import PRIMITIVES, Family, family_of
+from wsopt.program.counts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
@@ -22,6 +22,30 @@ QUAD_COLUMNS = 8
 """Columns of a run in which each of the four threads that share a row has two."""
 
 
+def statement_mix(item: Statement) -> InstructionMix:
+    """Instructions an element of a statement."""
+    return InstructionMix(PRIMITIVES[item.primitive].mix)
+
+
+def element_mix(
+    items: Iterable[Statement | Reduction],
+    spans: frozenset[Role],
+    fused: Callable[[Statement], bool] = lambda item: False,
+) -> InstructionMix:
+    """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
+
+    Rounding takes two elements at a time; what spans fewer axes is too little to count.
+    """
+    mix = InstructionMix()
+    for item in items:
+        if isinstance(item, Reduction):
+            mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
+        elif item.spans == spans and not fused(item):
+            pairs = 0.5 if family_of(item.primitive) is Family.ROUNDING else 1.0
+            mix = mix + statement_mix(item) * pairs
+    return mix
+
+
 def lane_sums(body: Sequence[BodyItem], s: Structure, machine: Machine) -> frozenset[str]:
     """The sums of a loop that stay with the threads that hold a K-block's columns, until the loop is over.
 
@@ -30,9 +54,9 @@ def lane_sums(body: Sequence[BodyItem], s: Structure, machine: Machine) -> froze
     """
     if s.rows * machine.warps_per_warpgroup < machine.mma_rows * s.consumer_warps or s.depth % QUAD_COLUMNS:
         return frozenset()
-    read = {name.removesuffix(BEFORE) for item in body for name in item.reads}
+    read = {name for item in body for name in item.reads}
     sums = (item.name for item in body if isinstance(item, Reduction) and item.kind == "sum")
-    return frozenset(name for name in sums if name not in read)
+    return frozenset(name for name in sums if not read & {name, name + BEFORE})
 
 
 def _fused(item: Statement, every: Sequence[BodyItem], *, sums: bool) -> bool:
@@ -96,9 +120,7 @@ def row_phase(
     )
 
 
-def beside_products(
-    items: Sequence[Item], views: Sequence[View], s: Structure, layout: RowLayout
-) -> Arithmetic:
+def beside_products(items: Sequence[Item], views: Sequence[View], s: Structure, layout: RowLayout) -> Beside:
     """What a consumer computes from its rows' tiles of a K-block, whose 16-bit numbers become f32 first."""
     mix = InstructionMix({"logic": 1}) * float(len(views))
     for item in items:
@@ -107,4 +129,5 @@ def beside_products(
         elif item.spans == K_BLOCK:
             mix = mix + statement_mix(item)
     reductions = tuple(RowReduction(i.kind, layout.lanes[1]) for i in items if isinstance(i, Reduction))
-    return Arithmetic(mix, s.rows * s.depth, len(items), 0, reductions)
+    nbytes = sum(s.rows * s.depth * view.dtype.bits // 8 for view in views)
+    return Beside(Arithmetic(mix, s.rows * s.depth, len(items), 0, reductions), nbytes, s.rows)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from wsopt.graph.types import DType
-from wsopt.perf.costs import Cost
+from wsopt.program.counts import Copy, Counts
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, Item, Live, RingPlan, TileOp, Value
@@ -39,19 +39,20 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a consumer does: `inputs` and `output` by kind and subject, `shape` of what a product makes, and the steps
-    `after` which it comes, by kind, subject and K-block.
+    """What a consumer does: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
+    that it is in, and the steps `after` which it comes, by kind, subject and K-block.
     """
 
     kind: OpKind
     subject: str
-    cost: Cost
+    counts: Counts
     inputs: tuple[tuple[ValueKind, str], ...] = ()
     output: tuple[ValueKind, str] | None = None
     shape: tuple[int, ...] | None = None
     after: tuple[tuple[OpKind, str, When], ...] = ()
     items: tuple[Item, ...] = ()
     holds: tuple[Held, ...] = ()
+    space: Space = Space.REGISTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Load:
     member: Member
     consumer: int | None
     shape: tuple[int, ...]
-    cost: Cost
+    counts: Copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
         for load in loads:
             tile = tile_id(load.member, load.consumer, copy)
             values.append(Value(tile, load.shape, load.member.view.dtype, Space.SHARED))
-            ops.append(_op(load_of(tile), (), tile, load.cost))
+            ops.append(TileOp(load_of(tile), (), tile, load.counts))
     edges = list[Edge]()
     for consumer in range(s.at_once):
         for copy in range(s.copies):
@@ -121,33 +122,12 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
                 op = _of_step(step, consumer, copy, own)
                 if step.shape is not None and all(value.id != op.output for value in values):
                     assert op.output is not None, "what has a shape is a value"
-                    values.append(Value(op.output, step.shape, DType.F32, Space.REGISTERS))
+                    values.append(Value(op.output, step.shape, DType.F32, step.space))
                 ops.append(op)
                 edges += _edges(op, step, s.copies)
     released, back = _releases(rings, ops)
     live = (tile for consumer in range(s.at_once) for tile in _live(steps, consumer))
     return Cut(tuple(values), tuple(released), tuple(edges + back), tuple(_plans(rings, ops)), tuple(live))
-
-
-def _op(
-    one: OpId,
-    inputs: tuple[ValueId, ...],
-    output: ValueId | None,
-    cost: Cost,
-    items: tuple[Item, ...] = (),
-) -> TileOp:
-    return TileOp(
-        one,
-        inputs,
-        output,
-        cost.unit,
-        cost.issue,
-        cost.busy,
-        cost.latency,
-        cost.pipes,
-        items,
-        cost.instructions,
-    )
 
 
 def _of_step(step: Step, consumer: int, copy: int, own: set[str]) -> TileOp:
@@ -158,7 +138,7 @@ def _of_step(step: Step, consumer: int, copy: int, own: set[str]) -> TileOp:
 
     inputs = tuple(value(*one) for one in step.inputs)
     output = None if step.output is None else value(*step.output)
-    return _op(OpId(step.kind, step.subject, consumer, copy), inputs, output, step.cost, step.items)
+    return TileOp(OpId(step.kind, step.subject, consumer, copy), inputs, output, step.counts, step.items)
 
 
 def _edges(op: TileOp, step: Step, copies: int) -> Iterator[Edge]:

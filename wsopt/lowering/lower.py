@@ -1,39 +1,30 @@
-"""Cutting a region to a structure: the tile program with its operations, dependences, rings and costs."""
+"""Cutting a region to a structure: the tile program with its operations, dependences, rings and counts."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
-from wsopt.lowering.counts import lane_sums
-from wsopt.lowering.cut import Cut, Ring, cut, load_of, tile_id
+from wsopt.lowering.counts import element_mix, lane_sums
+from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.kinds import with_kinds
-from wsopt.lowering.steps import cost_of_copy, spans_of, stationary, steps_of
+from wsopt.lowering.steps import spans_of, stationary, steps_of
+from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
-from wsopt.perf import costs
-from wsopt.perf.costs import Cost
-from wsopt.perf.demand import dram_bytes, k_block_demand, last_demand, ring_slots
-from wsopt.perf.epilogue_cost import epilogue_cost
-from wsopt.perf.pace import loop_pace
 from wsopt.program.facts import TileGrid, Whole
-from wsopt.program.ids import OpId, ValueKind
-from wsopt.program.program import Epilogue, EpilogueCost, Iteration, TileOp, TileProgram, Work
+from wsopt.program.ids import ValueKind
+from wsopt.program.program import Epilogue, Iteration, TileProgram, Work
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
-from wsopt.program.types import Structure, column_role, row_role
-from wsopt.program.units import with_units
+from wsopt.program.types import Space, Structure, column_role, row_role
+from wsopt.targets import Sums, target_of
 from wsopt.tensors.statements import Reduction
 from wsopt.tensors.views import FULL, Role
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""
-
-_VALUE_GRAIN = 16
-"""Cycles of one unit of the model's time where loops compute values: they have many operations of many cycles."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -72,14 +63,21 @@ def bounds_of(region: Region) -> Bounds:
     return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows)
 
 
-def _epilogue(region: Region) -> Epilogue:
+def _epilogue(region: Region, loop: Cut) -> Epilogue:
     """What follows the loop; where it stores whole rows itself nothing does."""
     in_loop = not region.contractions
+    sums = (value for value in loop.values if value.space is Space.TENSOR and value.consumer == 0)
     return Epilogue(
         items=() if in_loop else region.statements,
         sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
         outputs=region.outputs,
         held=bool(region.contractions) and not region.body,
+        mix=InstructionMix()
+        if in_loop
+        else element_mix(region.statements, FULL)
+        + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
+        late=bool(region.body) and any(source.spans != FULL for source in region.sources),
+        sum_bytes=sum(value.nbytes for value in sums),
     )
 
 
@@ -101,9 +99,13 @@ def _work(bounds: Bounds, s: Structure, machine: Machine, tiles: int) -> Work:
 
 
 def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int:
-    """Registers a thread that sums take through the loop: accumulators, partial sums, and values of rows."""
+    """Registers a thread that sums take through the loop: accumulators, partial sums, and values of rows.
+
+    Of sums in tensor memory a consumer has one epilogue subtile at a time in registers.
+    """
     kinds = (ValueKind.SUM, ValueKind.PARTIAL)
     tiles = sum(value.id.kind in kinds and value.consumer == 0 for value in loop.values)
+    columns = s.columns if target_of(machine).sums is Sums.REGISTERS else s.piece_columns
     threads = s.consumer_warps * machine.threads_per_warp
     if region.body:
         groups = s.consumer_warps // machine.warps_per_warpgroup
@@ -112,7 +114,7 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
     else:
         reductions = sum(isinstance(i, Reduction) for i in region.statements) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
-    return tiles * s.rows * s.columns // threads + rows
+    return tiles * s.rows * columns // threads + rows
 
 
 def _row_values(region: Region, loop: Cut) -> int:
@@ -123,26 +125,32 @@ def _row_values(region: Region, loop: Cut) -> int:
         read = {name for item in op.items for name in item.reads}
         read |= {value.subject for value in op.inputs if value.kind is ValueKind.VALUE}
         carried |= {name for name in read if makers.get(name, op.id) != op.id}
-    return sum(spans_of(region, name) == frozenset({Role.ROW}) for name in carried)
+    return sum(spans_of(item) == frozenset({Role.ROW}) for item in region.body if item.name in carried)
 
 
-def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
-    """Cut a region to a structure. Costs are in cycles of `machine`."""
+def _sum_sets(loop: Cut, machine: Machine) -> tuple[int, ...]:
+    """How many sets of sums a block may keep: of those that the target knows what tensor memory has columns for."""
+    columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
+    have = machine.tensor_memory_columns
+    return tuple(count for count in target_of(machine).sum_sets if count == 1 or count * columns <= have)
+
+
+def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
+    """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
     grid = grid_of(region, s)
     rings, steps = steps_of(region, s, machine, grid.tiles)
     loop = cut(rings, with_kinds(steps, region, s, machine), s)
-    after, whole = _epilogue(region), whole_of(region)
+    after, whole = _epilogue(region, loop), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))
     held = tuple(stationary(region, s, machine))
-    program = TileProgram(
+    return TileProgram(
         region=region,
         whole=whole,
         structure=s,
         grid=grid,
         iteration=Iteration.K_BLOCKS if region.contractions else Iteration.TILE,
-        grain=_VALUE_GRAIN if region.body else 1 if region.contractions else costs.TILE_GRAIN,
         k_iterations=math.ceil(k_blocks / s.copies),
         tiles=grid.tiles,
         values=loop.values,
@@ -150,27 +158,19 @@ def lower(region: Region, s: Structure, machine: Machine) -> TileProgram:
         edges=loop.edges,
         rings=loop.rings,
         after=after,
-        epilogue=_epilogue_cost(region, after, s, machine),
         accumulator_registers=_registers(region, s, machine, loop),
         tile_l2_bytes=_l2_bytes(region, bounds, s, loop),
         dram_bytes=whole.compulsory_bytes,
         live=loop.live,
         stationary=held,
         stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
+        work=_work(bounds, s, machine, grid.tiles) if region.body else None,
         lane_sums=lane_sums(region.body, s, machine),
         bounds=bounds,
         unmasked=region.unmasked,
         streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
+        sum_sets=_sum_sets(loop, machine),
     )
-    return with_units(_priced(program, rings, machine), machine)
-
-
-def _epilogue_cost(region: Region, after: Epilogue, s: Structure, machine: Machine) -> EpilogueCost:
-    if region.contractions:
-        late = any(source.spans != FULL for source in region.sources) and not after.held
-        return epilogue_cost(after, s, machine, late=late)
-    sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in region.outputs]
-    return EpilogueCost(0, 0, sum(sizes), 0, 0, len(sizes))
 
 
 def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
@@ -183,31 +183,3 @@ def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
         return slot * round(sum(counts) / len(counts))
     k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
     return math.ceil((k_blocks - 1 + s.tail / s.depth if s.tail else k_blocks) * slot)
-
-
-def _priced(program: TileProgram, rings: Sequence[Ring], machine: Machine) -> TileProgram:
-    """The program with what depends on all of it: the work of its tiles, or the pace that its ring keeps, and the
-    clock that the power limit leaves its copies.
-    """
-    region, s = program.region, program.structure
-    if region.body:
-        return replace(program, work=_work(program.bounds, s, machine, program.tiles))
-    if not region.contractions:
-        return program
-    program = replace(program, dram_bytes=dram_bytes(program, machine))
-    demand = k_block_demand(program, machine)
-    program = replace(program, demand=demand, last_demand=last_demand(program, demand, machine))
-    clock = loop_pace(demand, machine, ring_slots(program, machine)).clock_mhz
-    prices = {
-        load_of(tile_id(load.member, load.consumer, copy)): cost_of_copy(load, machine, clock)
-        for ring in rings
-        for load in ring.loads
-        for copy in range(s.copies)
-    }
-    return replace(program, ops=tuple(_at(op, prices) for op in program.ops))
-
-
-def _at(op: TileOp, prices: Mapping[OpId, Cost]) -> TileOp:
-    """An operation at its price, if it has another one."""
-    price = prices.get(op.id)
-    return op if price is None else replace(op, busy=price.busy, latency=price.latency)

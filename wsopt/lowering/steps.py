@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +13,14 @@ from wsopt.lowering.counts import beside_products, k_block_phase, lane_sums, row
 from wsopt.lowering.cut import Held, Load, Ring, Step, When
 from wsopt.lowering.phases import body_levels, row_phases
 from wsopt.machine.types import Machine
-from wsopt.perf import costs
-from wsopt.perf.costs import Cost
+from wsopt.program.counts import Product, Promotion, Read, Release, Rescale, Store
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueKind
-from wsopt.program.program import Item, Unit
+from wsopt.program.program import Item
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
-from wsopt.program.types import Structure, column_role, row_role
-from wsopt.tensors.statements import BEFORE, Reduction, Statement
+from wsopt.program.types import Space, Structure, column_role, row_role
+from wsopt.targets import Sums, target_of
+from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...]]
@@ -54,58 +53,60 @@ class _Maker:
         name = self.region.operand_name(view) if streams else view.tensor
         return Member(view, name, shape, s.at_once if by_rows else 1, by_rows)
 
-    def load(self, member: Member, shape: tuple[int, ...], consumer: int | None) -> Load:
-        """A copy from L2 that all of its lines' bytes hold up."""
-        busy = costs.load_cycles(costs.box_lines(shape, member, self.machine), self.machine)
-        first = self.machine.first_bytes(self.machine.latency.tma_load_l2)
-        return Load(member, consumer, shape, costs.copy_cost(busy, first, self.machine))
-
-    def release(self, subject: str = "", *, meets: bool = False) -> Step:
-        """Handing back a slot of a ring."""
-        return Step(OpKind.RELEASE, subject, costs.release_cost(self.machine, meets=meets))
-
     # --- products ---------------------------------------------------------------------------------------
 
     def products(self) -> Steps:
         """A loop of products, and of what is computed from their operands beside them: one ring for all."""
         loads = [
-            self.load(member, member.shape, consumer)
+            Load(member, consumer, member.shape, member.box(member.shape))
             for member in map(self.member, self.region.operands)
             for consumer in (range(self.s.at_once) if member.by_rows else (None,))
         ]
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        return (Ring("ring", "", tuple(loads)),), (*steps, self.release(meets=True))
+        committed = target_of(self.machine).own_issuer  # then the tensor core hands a slot back
+        back = Step(OpKind.RELEASE, "", Release(not committed, committed))
+        return (Ring("ring", "", tuple(loads)),), (*steps, back)
 
     def _product(self, product: Contraction) -> Iterator[Step]:
         """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
-        region, s, machine, name = self.region, self.s, self.machine, product.name
+        region, s, name = self.region, self.s, product.name
         sides = (product.right, product.left) if s.swap else (product.left, product.right)
         tiles = tuple((ValueKind.TILE, region.operand_name(side)) for side in sides if isinstance(side, View))
         partial, total, shape = (ValueKind.PARTIAL, name), (ValueKind.SUM, name), (s.rows, s.columns)
-        cost = costs.mma_cost(region.operand_dtype, s, machine, len(region.contractions))
+        counts = Product(
+            s.rows, s.columns, s.depth, region.operand_dtype, s.consumer_warps,
+            s.at_once * len(region.contractions),
+        )  # fmt: skip
         if not product.promote:
-            yield Step(OpKind.MMA, name, cost, tiles, total, shape)
+            in_registers = target_of(self.machine).sums is Sums.REGISTERS
+            space = Space.REGISTERS if in_registers else Space.TENSOR
+            yield Step(OpKind.MMA, name, counts, tiles, total, shape, space=space)
             return
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
         added = ((OpKind.ACCUMULATE, name, When.AGAIN),)
-        yield Step(OpKind.MMA, name, cost, tiles, partial, shape, added)
+        yield Step(OpKind.MMA, name, counts, tiles, partial, shape, added)
         after = ((OpKind.MMA, name, When.SAME), (OpKind.ACCUMULATE, name, When.BEFORE))
-        cost = costs.promotion_cost(s, machine)
-        yield Step(OpKind.ACCUMULATE, name, cost, (partial, total), total, shape, after)
+        yield Step(
+            OpKind.ACCUMULATE,
+            name,
+            Promotion(s.rows * s.columns, s.consumer_warps),
+            (partial, total),
+            total,
+            shape,
+            after,
+        )
 
     def _beside(self) -> Step:
         """What a consumer computes from its operands' tiles; K-block after K-block adds to it."""
         region, s = self.region, self.s
         views = tuple(dict.fromkeys(tile.view for tile in region.tiles))
         layout = k_block_layout(widest_bits(views), s, self.machine)
-        nbytes = sum(s.rows * s.depth * view.dtype.bits // 8 for view in views)
         work = beside_products(region.beside, views, s, layout)
-        cost = costs.beside_cost(work, nbytes, s.rows, self.machine)
         tiles = tuple((ValueKind.TILE, region.operand_name(view)) for view in views)
         after = ((OpKind.ELEMENTWISE, "beside", When.BEFORE),)
-        return Step(OpKind.ELEMENTWISE, "beside", cost, tiles, after=after, items=region.beside)
+        return Step(OpKind.ELEMENTWISE, "beside", work, tiles, after=after, items=region.beside)
 
     # --- values of the loop -----------------------------------------------------------------------------
 
@@ -114,8 +115,10 @@ class _Maker:
         rings, steps = list[Ring](), self._value_steps()
         for member in map(self.member, self.region.streams):
             shape = slot_shape(member)
-            rings.append(Ring(f"{member.name}_ring", member.name, (self.load(member, shape, None),)))
-        return tuple(rings), (*steps, *(self.release(ring.subject) for ring in rings))
+            load = Load(member, None, shape, member.box(shape))
+            rings.append(Ring(f"{member.name}_ring", member.name, (load,)))
+        back = (Step(OpKind.RELEASE, ring.subject, Release(meets=False)) for ring in rings)
+        return tuple(rings), (*steps, *back)
 
     def _value_steps(self) -> list[Step]:
         body, found = self.region.body, list[tuple[int, int, OpKind, str, tuple[BodyItem, ...]]]()
@@ -129,7 +132,7 @@ class _Maker:
             if item.rescale is not None:
                 found.append((last, 0, OpKind.RESCALE, item.name, (item,)))
             found.append((last, 1, OpKind.MMA, item.name, (item,)))
-        ordered = [_Part(*one[2:]) for one in sorted(found, key=lambda one: one[:2])]
+        ordered = [_part(*one[2:]) for one in sorted(found, key=lambda one: one[:2])]
         return [self._value_step(part, ordered) for part in ordered]
 
     def _value_step(self, part: _Part, parts: Sequence[_Part]) -> Step:
@@ -141,12 +144,12 @@ class _Maker:
             sums = (ValueKind.SUM, name)
             after.append((OpKind.MMA, name, When.BEFORE))
             factor = ((ValueKind.VALUE, part.product.rescale or ""),)
-            cost = costs.rescale_cost(self.s, self.machine)
-            return Step(part.kind, name, cost, factor, sums, after=tuple(after))
+            counts = Rescale(self.s.rows * self.s.columns)
+            return Step(part.kind, name, counts, factor, sums, after=tuple(after))
         # A product reads its left operand's registers until it ends: they are not made again before.
         fed = [p for p in parts if p.kind is OpKind.MMA and p.product.left in {i.name for i in part.items}]
         after += [(OpKind.MMA, p.name, When.BEFORE) for p in fed]
-        holds = tuple(self._holds(part, parts))
+        holds = tuple(self._holds(part, parts, self.s.depth))
         if part.kind is OpKind.MMA:
             if part.product.rescale is not None:
                 after.append((OpKind.RESCALE, name, When.SAME))
@@ -160,8 +163,8 @@ class _Maker:
         read = {n for item in part.items for n in item.reads}
         views = dict.fromkeys(source.view for source in region.streamed_sources if source.name in read)
         tiles = tuple((ValueKind.TILE, region.operand_name(view)) for view in views)
-        cost, made = costs.arithmetic_cost(work, self.s, self.machine), (ValueKind.VALUE, name)
-        return Step(part.kind, name, cost, tiles, made, None, tuple(after), part.arithmetic, holds)
+        made = (ValueKind.VALUE, name)
+        return Step(part.kind, name, work, tiles, made, None, tuple(after), part.arithmetic, holds)
 
     def _value_product(
         self,
@@ -174,83 +177,90 @@ class _Maker:
         registers = isinstance(left, str)
         scores = is_scores(product)
         columns, deep = (s.depth, inner_extent(region, self.machine)) if scores else (s.columns, s.depth)
-        cost = costs.product_cost(s, columns, deep, region.operand_dtype, self.machine, registers=registers)
+        counts = Product(s.rows, columns, deep, region.operand_dtype, s.consumer_warps, 0, registers)
         first = (ValueKind.VALUE, left) if isinstance(left, str) else (ValueKind.STATIONARY, left.tensor)
         inputs = (first, (ValueKind.TILE, region.operand_name(product.right)))
         made = (ValueKind.VALUE if scores else ValueKind.SUM, product.name)
-        return Step(OpKind.MMA, product.name, cost, inputs, made, (s.rows, columns), after, (), holds)
+        return Step(OpKind.MMA, product.name, counts, inputs, made, (s.rows, columns), after, (), holds)
 
-    def _holds(self, part: _Part, parts: Sequence[_Part]) -> Iterator[Held]:
-        """Values of a K-block that one step leaves to later ones."""
-        for item in part.items:
-            readers = [p for p in parts if p is not part and item.name in p.needs]
-            if readers and spans_of(self.region, item.name) == K_BLOCK:
-                bits = item.dtype.bits if isinstance(item, Statement) else 32
-                to_the_end = any(p.kind is OpKind.MMA for p in readers)
-                names = tuple((p.kind, p.name) for p in readers)
-                yield Held(item.name, names, self._registers(self.s.depth, bits), to_the_end)
-
-    def _registers(self, columns: int, bits: int) -> int:
-        """Registers a thread of a consumer's tile of so many columns."""
+    def _holds(self, part: _Part, parts: Sequence[_Part], columns: int) -> Iterator[Held]:
+        """Tiles of so many columns that one step leaves to later ones, which read them in order or side by side."""
         threads = self.s.consumer_warps * self.machine.threads_per_warp
-        return math.ceil(self.s.rows * columns * max(bits, 16) / 32 / threads)
+        for name, bits in part.leaves:
+            readers = [p for p in parts if p is not part and name in p.needs]
+            if readers:
+                registers = math.ceil(self.s.rows * columns * max(bits, 16) / 32 / threads)
+                to_the_end = any(p.kind is OpKind.MMA for p in readers)
+                names = tuple((p.kind, p.name) for p in (readers if self.region.body else readers[-1:]))
+                yield Held(name, names, registers, to_the_end)
 
     # --- whole rows -------------------------------------------------------------------------------------
 
     def rows(self) -> Steps:
         """A loop whose iterations are tiles of whole rows: read, computed in phases, and stored."""
-        region, s, machine = self.region, self.s, self.machine
+        region, s = self.region, self.s
         members = [self.member(view) for view in region.operands]
         loads = tuple(self._row_load(m, consumer) for consumer in range(s.consumers) for m in members)
+        parts = self._row_parts()
+        steps = [self._row_step(part, parts, members) for part in parts]
+        back = Step(OpKind.RELEASE, "", Release(meets=False))
+        return (Ring("ring", "", loads),), (steps[0], back, *steps[1:])
+
+    def _row_parts(self) -> list[_Part]:
+        """Reading, which converts to f32 once, the phases, and storing."""
+        region = self.region
+        read = tuple((source.name, 32) for source in region.row_sources)
+        phases = [
+            _part(OpKind.ELEMENTWISE, f"phase{number}", items)
+            for number, items in enumerate(row_phases(region.statements), 1)
+        ]
+        stored = tuple(output.value for output in region.outputs)
+        first, last = _Part(OpKind.ELEMENTWISE, "read", (), (), read), _Part(OpKind.TMA_STORE, "", (), stored)
+        return [first, *phases, last]
+
+    def _row_step(self, part: _Part, parts: Sequence[_Part], members: Sequence[Member]) -> Step:
+        """A step of a tile of rows, after the one before it."""
+        region, s, place = self.region, self.s, parts.index(part)
+        after = tuple((p.kind, p.name, When.SAME) for p in parts[max(0, place - 1) : place])
+        holds = tuple(self._holds(part, parts, s.columns))
+        if not place:
+            narrow = sum(member.view.dtype.bits == 16 for member in members)
+            counts = Read(sum(m.copy_bytes for m in members), narrow * s.rows * s.columns)
+            tiles = tuple((ValueKind.TILE, member.name) for member in members)
+            return Step(part.kind, part.name, counts, tiles, holds=holds)
+        if part.kind is OpKind.TMA_STORE:
+            return Step(part.kind, part.name, self._store(), after=after)
         bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
-        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine)
-        names = [(OpKind.ELEMENTWISE, "read")]
-        narrow = sum(view.dtype.bits == 16 for view in region.operands)
-        cost = costs.read_cost(sum(m.copy_bytes for m in members), narrow * s.rows * s.columns, machine)
-        tiles = tuple((ValueKind.TILE, member.name) for member in members)
-        steps = [Step(*names[0], cost, tiles), self.release()]
-        phases = row_phases(region.statements)
-        for number, items in enumerate(phases, 1):
-            work = row_phase(items, region.statements, region.sources, s, layout)
-            cost = costs.arithmetic_cost(work, s, machine)
-            after = ((*names[-1], When.SAME),)
-            names.append((OpKind.ELEMENTWISE, f"phase{number}"))
-            steps.append(Step(*names[-1], cost, after=after, items=items))
-        steps.append(self._store((*names[-1], When.SAME)))
-        names.append((OpKind.TMA_STORE, ""))
-        held = held_between(region.row_sources, phases, region.outputs)
-        for name, made, last, bits in held:
-            place = next(at for at, step in enumerate(steps) if (step.kind, step.subject) == names[made + 1])
-            kept = Held(name, (names[last + 1],), self._registers(s.columns, bits))
-            steps[place] = replace(steps[place], holds=(*steps[place].holds, kept))
-        return (Ring("ring", "", loads),), tuple(steps)
+        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, self.machine)
+        work = row_phase(part.arithmetic, region.statements, region.sources, s, layout)
+        return Step(part.kind, part.name, work, after=after, items=part.arithmetic, holds=holds)
 
     def _row_load(self, member: Member, consumer: int) -> Load:
         """One consumer's rows of a tensor, from device memory."""
-        nbytes, machine = self._copied(member.copy_bytes), self.machine
-        pipes = ((Unit.MEMORY, costs.memory_cycles(nbytes, self.tiles, machine)),)
-        busy, first = costs.load_cycles(nbytes, machine), machine.latency.tma_load_dram
-        return Load(member, consumer, member.shape, costs.copy_cost(busy, first, machine, pipes))
+        box, nbytes = member.box(member.shape), self._copied(member.copy_bytes)
+        return Load(member, consumer, member.shape, replace(box, from_memory=nbytes, tiles=self.tiles))
 
     def _copied(self, nbytes: int) -> int:
         """Bytes of a tile's that are copied: nothing is, beyond the end of a row."""
         return round(nbytes * min(1.0, self.region.extent(Role.COLUMN) / self.s.columns))
 
-    def _store(self, after: tuple[OpKind, str, When]) -> Step:
+    def _store(self) -> Store:
         views = [output.view for output in self.region.outputs]
         sizes = [self.s.rows * self.s.columns * view.dtype.bits // 8 for view in views]
-        copied = sum(map(self._copied, sizes))
-        cost = costs.store_cost(copied, sum(sizes), len(views), self.tiles, self.machine)
-        return Step(OpKind.TMA_STORE, "", cost, after=(after,))
+        return Store(len(views), sum(sizes), sum(map(self._copied, sizes)), self.tiles)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A product, a phase or a rescaling of a loop that computes values, before it is a step."""
+    """A product, a phase, a rescaling, a read or a store, before it is a step: the values that it `needs`, by name,
+    and the tiles that it `leaves` in registers, with their bits.
+    """
 
     kind: OpKind
     name: str
     items: tuple[BodyItem, ...]
+    needs: tuple[str, ...]
+    leaves: tuple[tuple[str, int], ...] = ()
 
     @property
     def product(self) -> Contraction:
@@ -264,15 +274,19 @@ class _Part:
         """The items of a phase."""
         return tuple(item for item in self.items if not isinstance(item, Contraction))
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The loop values that it reads, those before the K-block left out."""
-        if self.kind is OpKind.RESCALE:
-            return (self.product.rescale or "",)
-        if self.kind is OpKind.MMA:
-            return (self.product.left,) if isinstance(self.product.left, str) else ()
-        names = itertools.chain.from_iterable(item.reads for item in self.items)
-        return tuple(name for name in names if not name.endswith(BEFORE))
+
+def _part(kind: OpKind, name: str, items: tuple[BodyItem, ...]) -> _Part:
+    """The part of a loop that computes these items, or rescales the sums of one."""
+    needs, leaves = list[str](), list[tuple[str, int]]()
+    for item in items:
+        if isinstance(item, Contraction):
+            feeds = item.rescale if kind is OpKind.RESCALE else item.left
+            needs += [feeds] if isinstance(feeds, str) else []
+        else:
+            needs += item.reads
+        if is_scores(item) or (isinstance(item, Statement) and item.spans in (K_BLOCK, FULL)):
+            leaves.append((item.name, item.dtype.bits if isinstance(item, Statement) else 32))
+    return _Part(kind, name, items, tuple(needs), tuple(leaves))
 
 
 def slot_shape(member: Member) -> tuple[int, ...]:
@@ -284,12 +298,9 @@ def slot_shape(member: Member) -> tuple[int, ...]:
     )
 
 
-def spans_of(region: Region, name: str) -> frozenset[Role]:
+def spans_of(item: BodyItem) -> frozenset[Role]:
     """The axes that a value of the loop varies along."""
-    for item in region.body:
-        if item.name == name.removesuffix(BEFORE):
-            return frozenset({Role.ROW}) if isinstance(item, Reduction) else item.spans
-    return next(source.spans for source in region.sources if source.name == name)
+    return frozenset({Role.ROW}) if isinstance(item, Reduction) else item.spans
 
 
 def held_between(
@@ -320,13 +331,6 @@ def steps_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Step
     if region.body:
         return maker.values()
     return maker.products() if region.contractions else maker.rows()
-
-
-def cost_of_copy(load: Load, machine: Machine, clock_mhz: float) -> Cost:
-    """What a copy costs where the power limit leaves another clock."""
-    busy = costs.load_cycles(costs.box_lines(load.shape, load.member, machine), machine, clock_mhz)
-    first = machine.first_bytes(machine.latency.tma_load_l2)
-    return costs.copy_cost(busy, first, machine)
 
 
 def stationary(region: Region, s: Structure, machine: Machine) -> Iterator[Member]:

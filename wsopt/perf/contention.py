@@ -1,4 +1,4 @@
-"""What a loop whose consumers compute settles at: its interval where units and threads wait; its energy."""
+"""Effective initiation interval of loops with arithmetic: contention for units and threads, and energy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.perf.held import held_cycles, issue_cycles, norm
-from wsopt.perf.ring import ring_bound
+from wsopt.perf.held import held_cycles, issue_cycles, norm, ring_bound
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import ARITHMETIC, OpKind, TileOp, TileProgram, Unit
 

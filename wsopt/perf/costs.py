@@ -1,4 +1,4 @@
-"""What operations cost on a machine, in cycles: one function a kind, from counts of what it does.
+"""Cycles of operations on a machine: one function a kind of counts (`program/counts.py`).
 
 Arithmetic is counted from instruction mixes; waits and hand-overs from the machine's latencies. Every figure
 that these functions read stands in the machine's file with its source.
@@ -7,14 +7,27 @@ that these functions read stands in the machine's file with its source.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import assert_never
 
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.pipes import PIPES, pipe_cycles
-from wsopt.program.facts import Member
-from wsopt.program.program import Unit
+from wsopt.machine.types import Unit as MachineUnit
+from wsopt.program.counts import (
+    Arithmetic,
+    Beside,
+    Copy,
+    Cost,
+    Counts,
+    Product,
+    Promotion,
+    Read,
+    Release,
+    Rescale,
+    RowReduction,
+    Store,
+)
+from wsopt.program.ids import Unit
 from wsopt.program.types import Structure
 
 _SWIZZLE_BYTES = 128
@@ -24,25 +37,11 @@ _MEASURED_EXCHANGES = 2
 TILE_GRAIN = 4
 """Cycles of one unit of the model's time where an iteration is a tile, whose intervals have some thousand."""
 
+_PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
+"""The units of the model that are pipes of the arithmetic."""
+
 PROMOTION = InstructionMix({"add": 1})
 """What adding a partial sum takes, an element."""
-
-Pipes = tuple[tuple[Unit, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Cycles of an operation: `issue` of its thread, `busy` of its `unit`, `latency` until its result is there, and
-    those of further units; `instructions` of the tensor core, a warpgroup.
-    """
-
-    issue: int
-    latency: int
-    unit: Unit | None = None
-    busy: int = 0
-    pipes: Pipes = ()
-    instructions: int = 0
-
 
 # --- copies ---------------------------------------------------------------------------------------------
 
@@ -92,32 +91,74 @@ def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) ->
     return rows * pieces * lines * line
 
 
-def box_lines(shape: tuple[int, ...], member: Member, machine: Machine) -> float:
-    """Bytes of L2 lines that a copy of this shape touches of a tensor."""
-    *rows, columns = shape
-    width = member.view.dtype.bits // 8
-    pitch = member.view.strides[-2] if rows else columns
-    return line_bytes(math.prod(rows), columns * width, pitch * width, machine)
+def cost(counts: Counts, machine: Machine, clock_mhz: float | None = None) -> Cost:
+    """What an operation takes of a machine; its copies at the sustained clock, if no other is given."""
+    match counts:
+        case Cost():
+            return counts
+        case Copy():
+            return _copy(counts, machine, clock_mhz)
+        case Release():
+            return _release(counts, machine)
+        case Store():
+            return _store(counts, machine)
+        case Product():
+            return _shared_product(counts, machine) if counts.sharers else _waited_product(counts, machine)
+        case Promotion():
+            alone = alu_cycles(machine, PROMOTION, counts.elements) / _groups(counts.warps, machine)
+            cycles = math.ceil(alone + machine.latency.arithmetic)
+            return Cost(cycles, cycles, Unit.ALU, cycles)
+        case Rescale():
+            cycles = math.ceil(counts.elements / machine.scalar_alone["mul"] + machine.latency.arithmetic)
+            return Cost(cycles, cycles, pipes=((Unit.FMA, cycles),))
+        case Read():
+            return _read(counts, machine)
+        case Arithmetic():
+            return _arithmetic(counts, machine)
+        case Beside():
+            return _beside(counts, machine)
+        case _:
+            assert_never(counts)
 
 
-def copy_cost(busy: int, first: float, machine: Machine, pipes: Pipes = ()) -> Cost:
-    """A TMA copy, which holds the way for `busy` cycles; its first bytes come after `first`."""
-    return Cost(math.ceil(machine.latency.mbarrier_wait), math.ceil(first) + busy, Unit.TMA, busy, pipes)
+def _groups(warps: int, machine: Machine) -> int:
+    return warps // machine.warps_per_warpgroup
 
 
-def release_cost(machine: Machine, *, meets: bool) -> Cost:
-    """Handing a slot back. Where nothing else has a consumer's warps agree that it was read, they meet first."""
+# --- copies and stores ----------------------------------------------------------------------------------
+
+
+def _copy(copy: Copy, machine: Machine, clock_mhz: float | None) -> Cost:
+    """A TMA copy: its first bytes come after a while, then it holds the way for all of its lines' bytes."""
+    latency, pipes = machine.latency, tuple[tuple[Unit, int], ...]()
+    if copy.from_memory:
+        busy, first = load_cycles(copy.from_memory, machine), latency.tma_load_dram
+        pipes = ((Unit.MEMORY, memory_cycles(copy.from_memory, copy.tiles, machine)),)
+    else:
+        busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
+        first = machine.first_bytes(latency.tma_load_l2)
+    return Cost(math.ceil(latency.mbarrier_wait), math.ceil(first) + busy, Unit.TMA, busy, pipes)
+
+
+def copy_lines(copy: Copy, machine: Machine) -> float:
+    """Bytes of L2 lines that a copy touches."""
+    return line_bytes(copy.rows, copy.row_bytes, copy.pitch_bytes, machine)
+
+
+def _release(release: Release, machine: Machine) -> Cost:
     latency = machine.latency
-    arrive = latency.mbarrier_arrive
-    return Cost(math.ceil(latency.barrier + arrive if meets else arrive), math.ceil(latency.mbarrier_wake))
+    if release.by_commit:
+        return Cost(0, math.ceil(latency.mbarrier_wake))
+    issue = latency.barrier + latency.mbarrier_arrive if release.meets else latency.mbarrier_arrive
+    return Cost(math.ceil(issue), math.ceil(latency.mbarrier_wake))
 
 
-def store_cost(copied: int, staged: int, outputs: int, tiles: int, machine: Machine) -> Cost:
-    """A tile's outputs: `staged` bytes into buffers, of which `copied` go on; the buffers are held until then."""
-    latency, shared = machine.latency, shared_cycles(staged, machine)
-    issue = outputs * (2 * latency.barrier + latency.smem_store + latency.fence) + shared
-    drain = latency.tma_store / 2 + load_cycles(copied, machine)
-    pipes = ((Unit.SHARED, shared), (Unit.MEMORY, memory_cycles(copied, tiles, machine)))
+def _store(store: Store, machine: Machine) -> Cost:
+    """Outputs go into buffers, which are held until their copies have read them."""
+    latency, shared = machine.latency, _shared_cycles(store.staged, machine)
+    issue = store.outputs * (2 * latency.barrier + latency.smem_store + latency.fence) + shared
+    drain = latency.tma_store / 2 + load_cycles(store.copied, machine)
+    pipes = ((Unit.SHARED, shared), (Unit.MEMORY, memory_cycles(store.copied, store.tiles, machine)))
     return Cost(math.ceil(issue), math.ceil(issue + drain), pipes=pipes)
 
 
@@ -125,119 +166,65 @@ def store_cost(copied: int, staged: int, outputs: int, tiles: int, machine: Mach
 
 
 def mma_cycles(dtype: DType, s: Structure, machine: Machine) -> int:
-    """Cycles of the tensor core for one product of one consumer's rows, all columns, one K-block.
+    """Cycles of the tensor core for one product of one consumer's rows, all columns, one K-block."""
+    return _rated_cycles(Product(s.rows, s.columns, s.depth, dtype, s.consumer_warps), machine)
+
+
+def _rated_cycles(product: Product, machine: Machine) -> int:
+    """Cycles of a product at the tensor core's rate.
 
     Two warpgroups in one partition start every product together, and lose a little by it.
     """
-    macs = s.rows * s.columns * s.depth
-    joint = s.consumer_warps > machine.warps_per_warpgroup
-    rate = machine.tensor[dtype.value] * (1 - machine.joint_warpgroups_loss * joint)
-    return math.ceil(macs / rate)
+    joint = product.warps > machine.warps_per_warpgroup
+    rate = machine.tensor[product.dtype.value] * (1 - machine.joint_warpgroups_loss * joint)
+    return math.ceil(product.rows * product.columns * product.deep / rate)
 
 
-def mma_instructions(dtype: DType, s: Structure, machine: Machine) -> int:
-    """Tensor instructions of that product, a warpgroup."""
-    groups = s.consumer_warps // machine.warps_per_warpgroup
-    return product_instructions(s.rows, s.depth, dtype, machine) // groups
+def instructions(product: Product, machine: Machine) -> int:
+    """Tensor instructions of a product, all warpgroups of the partition together."""
+    deep = product.deep * product.dtype.bits // 8 // machine.mma_k_bytes
+    return (product.rows // machine.mma_rows) * deep
 
 
-def mma_cost(dtype: DType, s: Structure, machine: Machine, products: int) -> Cost:
-    """A product of a loop of `products` alone: the tensor core is shared fairly, so that each takes as long as all of
+def _shared_product(product: Product, machine: Machine) -> Cost:
+    """A product of a loop of products alone: the tensor core is shared fairly, so that each takes as long as all of
     its K-block together.
     """
-    latency, busy = machine.latency, mma_cycles(dtype, s, machine)
-    count = mma_instructions(dtype, s, machine)
-    sharers = s.at_once * products
-    return Cost(
-        math.ceil(count * latency.wgmma_issue + latency.mbarrier_wait),
-        math.ceil(latency.mbarrier_wait + latency.fence + busy * sharers + latency.wgmma_latency),
-        Unit.TENSOR,
-        busy,
-        instructions=count,
-    )
+    latency, busy = machine.latency, _rated_cycles(product, machine)
+    count = instructions(product, machine) // _groups(product.warps, machine)
+    issue = math.ceil(count * latency.mma_issue + latency.mbarrier_wait)
+    result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.mma_latency
+    return Cost(issue, math.ceil(result), Unit.TENSOR, busy, instructions=count)
 
 
-def product_cost(
-    s: Structure, columns: int, deep: int, dtype: DType, machine: Machine, *, registers: bool
-) -> Cost:
-    """A product that consumers' arithmetic waits for, or feeds: then its left operand is in `registers`."""
-    count, latency = product_instructions(s.rows, deep, dtype, machine), machine.latency
-    rate = machine.tensor[dtype.value]
-    full = machine.mma_rows * columns * (machine.mma_k_bytes * 8 // dtype.bits) / rate
-    least = machine.mma_least_cycles + columns * machine.mma_least_cycles_per_column
-    busy = math.ceil(max(full, machine.mma_least_cycles_registers if registers else least) * count)
+def _waited_product(product: Product, machine: Machine) -> Cost:
+    """A product that consumers' arithmetic waits for, or feeds: then its left operand is in registers."""
+    count, latency = instructions(product, machine), machine.latency
+    rate = machine.tensor[product.dtype.value]
+    full = machine.mma_rows * product.columns * (machine.mma_k_bytes * 8 // product.dtype.bits) / rate
+    least = machine.mma_least_cycles + product.columns * machine.mma_least_cycles_per_column
+    busy = math.ceil(max(full, machine.mma_least_cycles_registers if product.registers else least) * count)
     # What the queue does not take has to wait, and its consumer with it.
     waiting = max(0.0, count - machine.mma_queue) * busy / count
-    issue = math.ceil(max(count * latency.wgmma_issue, waiting))
-    result = latency.wgmma_latency_registers if registers else latency.wgmma_latency
-    groups = s.consumer_warps // machine.warps_per_warpgroup
+    issue = math.ceil(max(count * latency.mma_issue, waiting))
+    result = latency.mma_latency_registers if product.registers else latency.mma_latency
     return Cost(
         math.ceil(issue + latency.mbarrier_wait),
         math.ceil(busy + result),
         Unit.TENSOR,
         busy,
-        instructions=count // groups,
+        instructions=count // _groups(product.warps, machine),
     )
-
-
-def product_instructions(rows: int, deep: int, dtype: DType, machine: Machine) -> int:
-    """Tensor instructions of a product, all warpgroups of the partition together."""
-    return (rows // machine.mma_rows) * (deep * dtype.bits // 8 // machine.mma_k_bytes)
-
-
-def promotion_cost(s: Structure, machine: Machine) -> Cost:
-    """Adding a K-block's partial sums to the sums."""
-    groups = s.consumer_warps // machine.warps_per_warpgroup
-    alone = alu_cycles(machine, PROMOTION, s.rows * s.columns) / groups
-    cycles = math.ceil(alone + machine.latency.arithmetic)
-    return Cost(cycles, cycles, Unit.ALU, cycles)
-
-
-def rescale_cost(s: Structure, machine: Machine) -> Cost:
-    """Multiplying a consumer's sums by a factor of each row."""
-    cycles = math.ceil(s.rows * s.columns / machine.scalar_alone["mul"] + machine.latency.arithmetic)
-    return Cost(cycles, cycles, pipes=((Unit.FMA, cycles),))
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RowReduction:
-    """A maximum or a sum of each row, which `lanes` threads of a warp share, and `warps` warps. What stays `apart` in
-    the threads is not exchanged.
-    """
-
-    kind: str
-    lanes: int = 4
-    warps: int = 1
-    apart: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """What a run of instructions takes, whose only order is that of its reductions and of its longest chain.
-
-    `mix` is of each of `elements`; the chain has `statements`, of them `special` functions. `waits` for tiles of a
-    ring are told; `tiles` are the bits of those that are read as accumulators lie, `vectors` elements of 16 bits that
-    threads load besides.
-    """
-
-    mix: InstructionMix
-    elements: int
-    statements: int
-    special: int
-    reductions: tuple[RowReduction, ...]
-    waits: int = 0
-    tiles: tuple[int, ...] = ()
-    vectors: float = 0.0
-
-
-def arithmetic_cost(work: Arithmetic, s: Structure, machine: Machine) -> Cost:
+def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
     """A phase holds its consumer for its busiest pipe's time after the starts of its reductions; beside other
     consumers it holds each pipe for its share.
     """
-    alone, contended = pipe_cycles(work.mix, work.elements, machine)
+    alone, contended = _pipe_cycles(work.mix, work.elements, machine)
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     traffic = work.vectors * 2 / machine.shared_memory_bytes_per_cycle
     busiest = max(*alone.values(), work.mix.instructions * work.elements / slots, traffic, 0.0)
@@ -245,12 +232,26 @@ def arithmetic_cost(work: Arithmetic, s: Structure, machine: Machine) -> Cost:
     starts -= _MEASURED_EXCHANGES * machine.latency.shuffle * sum(one.apart for one in work.reductions)
     chain = machine.latency.arithmetic * work.statements + machine.latency.special * work.special
     chain += 2 * machine.latency.smem_load if work.vectors else 0.0
-    reading, ports = _reading(work, s, machine)
+    reading, ports = _reading(work, machine)
     if ports or traffic:
         contended[Unit.SHARED] = ports + traffic
     cycles = math.ceil(busiest + starts + chain + reading)
     pipes = tuple((pipe, math.ceil(held)) for pipe, held in sorted(contended.items()))
     return Cost(cycles, cycles, pipes=pipes)
+
+
+def _pipe_cycles(
+    mix: InstructionMix, elements: int, machine: Machine
+) -> tuple[dict[Unit, float], dict[Unit, float]]:
+    """Cycles of each pipe for a mix on so many elements: of one warpgroup alone, and where all keep at it."""
+    alone: dict[Unit, float] = {}
+    contended: dict[Unit, float] = {}
+    for kind, count in mix.items():
+        pipe = _PIPES.get(machine.scalar_unit[kind])
+        if pipe is not None:
+            alone[pipe] = alone.get(pipe, 0.0) + count * elements / machine.scalar_alone[kind]
+            contended[pipe] = contended.get(pipe, 0.0) + count * elements / machine.scalar[kind]
+    return alone, contended
 
 
 def _start(reduction: RowReduction, machine: Machine) -> float:
@@ -268,13 +269,13 @@ def _start(reduction: RowReduction, machine: Machine) -> float:
     return cycles
 
 
-def _reading(work: Arithmetic, s: Structure, machine: Machine) -> tuple[float, float]:
+def _reading(work: Arithmetic, machine: Machine) -> tuple[float, float]:
     """Cycles in which a phase reads its streamed tiles from shared memory: alone, and of the ports.
 
     Vectors of a ring cost the wait and the latency alone.
     """
     alone = work.waits * (machine.latency.mbarrier_wait + machine.latency.smem_load)
-    contended, columns = 0.0, s.rows / machine.mma_rows * s.depth
+    contended, columns = 0.0, work.elements / machine.mma_rows
     for bits in work.tiles:
         kind = f"shared_load_{max(16, bits)}"
         alone += machine.tile_start[kind] + columns * machine.tile_alone[kind]
@@ -282,30 +283,28 @@ def _reading(work: Arithmetic, s: Structure, machine: Machine) -> tuple[float, f
     return alone, contended
 
 
-def shared_cycles(nbytes: int, machine: Machine) -> int:
+def _shared_cycles(nbytes: int, machine: Machine) -> int:
     """Cycles for which bytes hold the port of shared memory."""
     return math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)
 
 
-def read_cost(nbytes: int, widened: int, machine: Machine) -> Cost:
-    """Reading a tile of whole rows; `widened` elements of 16 bits become f32, one instruction each."""
-    cycles, widening = (
-        shared_cycles(nbytes, machine),
-        math.ceil(widened / machine.scalar_alone["logic"]),
-    )
+def _read(read: Read, machine: Machine) -> Cost:
+    """Numbers of 16 bits become f32 by one instruction each."""
+    cycles = _shared_cycles(read.nbytes, machine)
+    widening = math.ceil(read.widened / machine.scalar_alone["logic"])
     issue = math.ceil(machine.latency.mbarrier_wait + machine.latency.smem_load + max(cycles, widening))
     return Cost(issue, issue, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
 
 
-def beside_cost(work: Arithmetic, nbytes: int, rows: int, machine: Machine) -> Cost:
-    """Arithmetic on a K-block's tile that the tensor core is reading too; its `statements` have the reductions in."""
-    shuffles, starts = machine.scalar_alone["shuffle"], 0.0
+def _beside(beside: Beside, machine: Machine) -> Cost:
+    """Exchanges between threads are instructions of their own here, as many as a row has threads."""
+    work, shuffles, starts = beside.work, machine.scalar_alone["shuffle"], 0.0
     for one in work.reductions:
         starts += math.log2(one.lanes) * machine.latency.shuffle
-        starts += rows * one.lanes * math.log2(one.lanes) / shuffles
+        starts += beside.rows * one.lanes * math.log2(one.lanes) / shuffles
     units = unit_cycles(machine, work.mix, work.elements)
-    pipes = {PIPES[unit]: math.ceil(cycles) for unit, cycles in units.items() if unit in PIPES}
-    shared = shared_cycles(nbytes, machine)
+    pipes = {_PIPES[unit]: math.ceil(cycles) for unit, cycles in units.items() if unit in _PIPES}
+    shared = _shared_cycles(beside.nbytes, machine)
     chain = machine.latency.smem_load + machine.latency.arithmetic * work.statements
     cycles = math.ceil(max(*pipes.values(), shared, 0) + starts + chain)
     return Cost(cycles, cycles, pipes=tuple(sorted(({Unit.SHARED: shared} | pipes).items())))

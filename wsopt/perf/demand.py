@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import PROMOTION, box_lines, mma_cycles
+from wsopt.perf.costs import PROMOTION, copy_lines, mma_cycles
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, TileProgram
@@ -70,7 +70,7 @@ def _members(program: TileProgram) -> Iterator[Member]:
 def _lines(program: TileProgram, machine: Machine, *, by_rows: bool | None = None) -> float:
     """Bytes of L2 lines that one K-block of a block touches: of all tensors, or of those along rows, or columns."""
     asked = (m for m in _members(program) if by_rows in (None, m.by_rows))
-    return sum(box_lines(member.shape, member, machine) * member.copies for member in asked)
+    return sum(copy_lines(member.box(member.shape), machine) * member.copies for member in asked)
 
 
 def _promotion_cycles(program: TileProgram, machine: Machine) -> float:
@@ -96,7 +96,8 @@ def _between(program: TileProgram, machine: Machine) -> float:
     rounds = math.ceil(program.grid.tiles / machine.sm_count)
     first = machine.first_bytes(machine.latency.tma_load_dram)
     once = machine.block_start_cycles + first + machine.latency.tma_store
-    each = cost.together if s.sharing is Sharing.ROWS else 0
+    waits = s.sharing is Sharing.ROWS and not program.tensor_columns
+    each = cost.together if waits else 0
     outside = once + rounds * each if s.persistent else rounds * (once + machine.block_turnover_cycles + each)
     return outside / (rounds * program.k_blocks)
 
@@ -156,7 +157,7 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
     total = 0.0
     for member in _members(program):
         pitch = member.view.strides[-2] * member.view.dtype.bits // 8
-        straddled = box_lines(member.shape, member, machine) if pitch % machine.l2_line_bytes else 0.0
+        straddled = copy_lines(member.box(member.shape), machine) if pitch % machine.l2_line_bytes else 0.0
         tile = max(member.copy_bytes, straddled)
         total += height * member.copies * tile if member.by_rows else across * tile
     return math.ceil(total / machine.sms_per_gpc)

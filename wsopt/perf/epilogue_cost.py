@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 
-from wsopt.machine.cost import InstructionMix, unit_cycles
-from wsopt.machine.types import Machine
+from wsopt.machine.cost import unit_cycles
+from wsopt.machine.types import TILE_ROWS, Machine
 from wsopt.machine.types import Unit as MachineUnit
-from wsopt.perf.pipes import element_mix
 from wsopt.program.program import Epilogue, EpilogueCost
 from wsopt.program.staging import lent_bytes, staged_bytes
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.statements import Reduction
-from wsopt.tensors.views import FULL, View
+from wsopt.tensors.views import View
 
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
 """An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
@@ -21,12 +20,11 @@ _LEAST_BITS = {"store": 8, "load": 16}
 
 
 def _arithmetic(after: Epilogue, s: Structure, machine: Machine) -> float:
-    """Cycles of the epilogue's arithmetic for one consumer alone; what spans rows or columns alone is too little.
+    """Cycles of the epilogue's arithmetic for one consumer alone.
 
     The pipes are added up: with two or three warps a scheduler one does not run under another.
     """
-    mix = element_mix(after.items, FULL) + InstructionMix({"convert": 0.5 * len(after.full)})
-    pipes = unit_cycles(machine, mix, s.rows * s.columns)
+    pipes = unit_cycles(machine, after.mix, s.rows * s.columns)
     pipes.pop(MachineUnit.ISSUE, None)
     return sum(pipes.values())
 
@@ -38,7 +36,7 @@ def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, content
     """
     groups = s.consumer_warps // machine.warps_per_warpgroup
     name = f"shared_{what}_{max(view.dtype.bits, _LEAST_BITS[what])}"
-    columns = s.piece_columns * s.rows / machine.mma_rows / groups * (2 if s.swap else 1)
+    columns = s.piece_columns * s.rows / TILE_ROWS / groups * (2 if s.swap else 1)
     slowest = max(machine.tile_alone[name], contention * groups * machine.tile_crowded[name])
     return machine.tile_start[name] + columns * slowest
 
@@ -65,19 +63,17 @@ def _held_registers(after: Epilogue, s: Structure, machine: Machine) -> int:
     return found
 
 
-def _cycles(
-    after: Epilogue, s: Structure, machine: Machine, contention: int, arithmetic: float, *, late: bool
-) -> int:
+def _cycles(after: Epilogue, s: Structure, machine: Machine, contention: int, arithmetic: float) -> int:
     """Cycles of a consumer's epilogue while `contention` are at theirs: by pieces, and once a tile.
 
     Vectors that are held were loaded before, those along the columns through shared memory, from which a thread reads
-    two neighbours at a time. Where they are `late` their latency shows.
+    two neighbours at a time. Where they come late their latency shows.
     """
     latency, count = machine.latency, len(_column_vectors(after, s))
     threads = s.consumer_warps * machine.threads_per_warp
     reads = contention * threads * s.piece_columns / _COLUMNS_OF_A_MATRIX / machine.scalar["ldst"]
     once = count * (latency.smem_store + latency.barrier)
-    piece = latency.tma_load_l2 / 2 if late else count * (latency.smem_load + reads)
+    piece = latency.tma_load_l2 / 2 if after.late else count * (latency.smem_load + reads)
     piece += sum(
         latency.mbarrier_wait + _moved_cycles("load", source.view, s, machine, contention)
         for source in after.full
@@ -85,20 +81,27 @@ def _cycles(
     stored = [staging_cycles(output.view, s, machine, contention) for output in after.tile_outputs]
     piece += sum(stored) + len(stored) * machine.tma_store_box_cycles
     starts = (machine.tile_start[f"row_{i.kind}"] for i in after.items if isinstance(i, Reduction))
-    once += latency.wgmma_latency + s.rows / machine.mma_rows * sum(starts)
+    once += latency.mma_latency + s.rows / TILE_ROWS * sum(starts)
     return math.ceil(arithmetic + s.pieces * piece + once)
 
 
-def epilogue_cost(after: Epilogue, s: Structure, machine: Machine, *, late: bool = False) -> EpilogueCost:
-    """The epilogue of one consumer's tile; vectors are `late` where each piece loads its own."""
-    alone = _arithmetic(after, s, machine)
+def _sums_cycles(after: Epilogue, s: Structure, machine: Machine) -> float:
+    """Cycles in which a tile's sums come from tensor memory into registers; 0 where they are there already."""
+    if not after.sum_bytes:
+        return 0.0
+    return s.pieces * machine.latency.smem_load + after.sum_bytes / machine.tensor_memory_bytes_per_cycle
+
+
+def epilogue_cost(after: Epilogue, s: Structure, machine: Machine) -> EpilogueCost:
+    """The epilogue of one consumer's tile."""
+    alone = _arithmetic(after, s, machine) + _sums_cycles(after, s, machine)
     threads = s.consumer_warps * machine.threads_per_warp
     piece, full = s.rows * s.piece_columns // threads, len(after.full)
     live = piece * (1 + full) // 2 if s.pieces > 1 or full else piece // 4
     inputs = (s.rows * s.piece_columns * source.view.dtype.bits // 8 for source in after.full)
     return EpilogueCost(
-        alone=_cycles(after, s, machine, 1, alone, late=late),
-        together=_cycles(after, s, machine, s.at_once, alone * s.at_once, late=late),
+        alone=_cycles(after, s, machine, 1, alone),
+        together=_cycles(after, s, machine, s.at_once, alone * s.at_once),
         staged_bytes=staged_bytes(after, s),
         input_bytes=sum(inputs),
         registers=min(live, 64) + _held_registers(after, s, machine),

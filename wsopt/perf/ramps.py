@@ -66,7 +66,7 @@ class Ramps:
         return self if ii >= self.least else replace(self, last=self.least)
 
     def slack(self, passes: float) -> Line:
-        """What a loader gets ahead in an epilogue at most: its slots then feed iterations that are products alone."""
+        """Upper bound on the cycles of loading that the loader can hide under an epilogue, as a line in II."""
         slots = min(passes, self.slots)
         return Line(slots, -slots * self.product)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 
 from wsopt.machine.types import Machine
-from wsopt.perf.held import held_cycles, norm
-from wsopt.perf.ring import slot_lifetime
+from wsopt.perf.held import held_cycles, norm, slot_lifetime
 from wsopt.program.program import TileProgram, Unit
 
 

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 
 from wsopt.graph.types import DType
+from wsopt.program.counts import Copy
 from wsopt.tensors.views import OUTER, Role, View
 
 
@@ -88,6 +89,13 @@ class Member:
     shape: tuple[int, ...]
     copies: int
     by_rows: bool
+
+    def box(self, shape: tuple[int, ...]) -> Copy:
+        """What a copy of this shape takes."""
+        *rows, columns = shape
+        width = self.view.dtype.bits // 8
+        pitch = self.view.strides[-2] if rows else columns
+        return Copy(math.prod(rows), columns * width, pitch * width)
 
     def extent(self, role: Role) -> int:
         """Elements of one copy along an axis; 1 for an axis that it does not have."""

@@ -20,9 +20,20 @@ class OpKind(StrEnum):
     ACCUMULATE = "accumulate"
     ELEMENTWISE = "elementwise"
     RESCALE = "rescale"
-    EPILOGUE = "epilogue"
     TMA_STORE = "tma_store"
     ADDED = "added"
+
+
+class Unit(StrEnum):
+    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
+
+    TENSOR = "tensor"
+    TMA = "tma"
+    ALU = "alu"
+    FMA = "fma"
+    MUFU = "mufu"
+    SHARED = "shared"
+    MEMORY = "memory"
 
 
 class ValueKind(StrEnum):
@@ -37,7 +48,7 @@ class ValueKind(StrEnum):
     VALUE = "value"
 
 
-_WORDS = {
+_WORDS: dict[StrEnum, str] = {
     OpKind.TMA_LOAD: "load",
     OpKind.ACCUMULATE: "add",
     OpKind.ELEMENTWISE: "",
@@ -47,44 +58,36 @@ _WORDS = {
 """What a kind is called in an operation's text, where that is not its own name."""
 
 
-def _text(word: str, subject: str, instance: int | None, k_block: int) -> str:
-    named = ":".join(part for part in (word, subject) if part)
-    return named + (f"@{instance}" if instance is not None else "") + (f"#{k_block}" if k_block else "")
-
-
 @functools.total_ordering
 @dataclass(frozen=True, slots=True)
-class OpId:
-    """An operation: its kind, the tensor, product or phase that it is about (or none), the consumer that it is of or
-    whose rows it is about (None: all), and which K-block of an iteration. Ordered as their texts are.
+class _Id:
+    """What something is, of what, of which consumer (None: of all), and of which K-block of an iteration. Ordered as
+    their texts are.
     """
+
+    kind: StrEnum
+    subject: str
+    instance: int | None = None
+    k_block: int = 0
+
+    def __str__(self) -> str:
+        named = ":".join(part for part in (_WORDS.get(self.kind, self.kind), self.subject) if part)
+        named += f"@{self.instance}" if self.instance is not None else ""
+        return named + (f"#{self.k_block}" if self.k_block else "")
+
+    def __lt__(self, other: _Id) -> bool:
+        return str(self) < str(other)
+
+
+@dataclass(frozen=True, slots=True)
+class OpId(_Id):
+    """An operation: of a kind, on the tensor, product or phase that it is about (or none)."""
 
     kind: OpKind
-    subject: str
-    instance: int | None = None
-    k_block: int = 0
-
-    def __str__(self) -> str:
-        return _text(_WORDS.get(self.kind, self.kind), self.subject, self.instance, self.k_block)
-
-    def __lt__(self, other: OpId) -> bool:
-        return str(self) < str(other)
 
 
-@functools.total_ordering
 @dataclass(frozen=True, slots=True)
-class ValueId:
-    """A tile: what it is, of which tensor, product or item of the loop, of which consumer (None: of all), and of
-    which K-block of an iteration. Ordered as their texts are.
-    """
+class ValueId(_Id):
+    """A tile: what it is, of which tensor, product or item of the loop."""
 
     kind: ValueKind
-    subject: str
-    instance: int | None = None
-    k_block: int = 0
-
-    def __str__(self) -> str:
-        return _text(self.kind, self.subject, self.instance, self.k_block)
-
-    def __lt__(self, other: ValueId) -> bool:
-        return str(self) < str(other)

@@ -9,30 +9,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
+from wsopt.machine.cost import InstructionMix
+from wsopt.program.counts import Counts
 from wsopt.program.facts import Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
+from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
 from wsopt.tensors.statements import Item as Item
 from wsopt.tensors.views import FULL, Output, Role, Source
 
 _UNBOUNDED = Bounds((), 1, 1)
-
-
-class Unit(StrEnum):
-    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
-
-    TENSOR = "tensor"
-    TMA = "tma"
-    ALU = "alu"
-    FMA = "fma"
-    MUFU = "mufu"
-    SHARED = "shared"
-    MEMORY = "memory"
+_NO_INSTRUCTIONS = InstructionMix()
 
 
 ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
@@ -68,7 +60,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class TileOp:
-    """One operation on tiles.
+    """One operation on tiles, with `counts` of what it takes, and their price on a machine.
 
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
     the operation starts. `pipes` are further units with the cycles that they are held; `items` what an operation
@@ -78,12 +70,13 @@ class TileOp:
     id: OpId
     inputs: tuple[ValueId, ...]
     output: ValueId | None
-    unit: Unit | None
-    issue: int
-    busy: int
-    latency: int
-    pipes: tuple[tuple[str, int], ...] = ()
+    counts: Counts
     items: tuple[Item, ...] = ()
+    unit: Unit | None = None
+    issue: int = 0
+    busy: int = 0
+    latency: int = 0
+    pipes: tuple[tuple[str, int], ...] = ()
     instructions: int = 0
 
     @property
@@ -181,13 +174,18 @@ class EpilogueCost:
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """What follows a tile's loop: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
-    loop stores them itself there are no items. Vectors are `held` from the loop's start on, or loaded by each piece.
+    loop stores them itself there are no items. Vectors are `held` from the loop's start on; where each piece loads
+    some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
+    are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory.
     """
 
     items: tuple[Item, ...]
     sources: tuple[Source, ...]
     outputs: tuple[Output, ...]
     held: bool
+    late: bool = False
+    mix: InstructionMix = _NO_INSTRUCTIONS
+    sum_bytes: int = 0
 
     @property
     def full(self) -> tuple[Source, ...]:
@@ -229,7 +227,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class TileProgram:
-    """What a block does, with its costs. Nothing is scheduled yet.
+    """What a block does, with its costs. Nothing is scheduled yet. `region` is what it was cut from: only the front
+    end and the lowering look inside.
 
     `grain` is how many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
     in the steady state and in the last round of tiles, where rings of products keep a pace of their own; else None.
@@ -237,15 +236,15 @@ class TileProgram:
     block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may
     differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
-    where they hold. `streamed` are the sources that the loop's items read from rings.
+    where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
+    sums a block may keep.
     """
 
-    region: Region
+    region: Any
     whole: Whole
     structure: Structure
     grid: TileGrid
     iteration: Iteration
-    grain: int
     k_iterations: int
     tiles: int
     values: tuple[Value, ...]
@@ -253,10 +252,11 @@ class TileProgram:
     edges: tuple[Edge, ...]
     rings: tuple[RingPlan, ...]
     after: Epilogue
-    epilogue: EpilogueCost
     accumulator_registers: int
     tile_l2_bytes: int
     dram_bytes: int
+    epilogue: EpilogueCost = EpilogueCost(0, 0, 0, 0, 0, 0)
+    grain: int = 1
     live: tuple[Live, ...] = ()
     stationary: tuple[Member, ...] = ()
     stationary_bytes: int = 0
@@ -267,6 +267,7 @@ class TileProgram:
     bounds: Bounds = _UNBOUNDED
     unmasked: tuple[tuple[str, str], ...] = ()
     streamed: tuple[Source, ...] = ()
+    sum_sets: tuple[int, ...] = (1,)
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
@@ -303,6 +304,11 @@ class TileProgram:
         """The operations of each consumer."""
         consumers = dict.fromkeys(op.consumer for op in self.ops if op.consumer is not None)
         return {one: tuple(op for op in self.ops if op.consumer == one) for one in consumers}
+
+    @property
+    def tensor_columns(self) -> int:
+        """Columns of tensor memory that one set of its sums takes; 0 where sums are in registers."""
+        return sum(value.shape[1] for value in self.values if value.space is Space.TENSOR)
 
     @property
     def passes(self) -> float:

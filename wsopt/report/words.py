@@ -19,7 +19,6 @@ _LETTERS = {
     OpKind.MMA: "P",
     OpKind.RELEASE: "R",
     OpKind.ACCUMULATE: "A",
-    OpKind.EPILOGUE: "E",
     OpKind.ELEMENTWISE: "C",
     OpKind.RESCALE: "S",
     OpKind.TMA_STORE: "W",
@@ -105,8 +104,6 @@ def _legend(op: TileOp, program: TileProgram) -> str:
             return f"rescale the sums of {operand(op)}{whose}"
         case OpKind.TMA_STORE:
             return f"stage and store the rows{whose}"
-        case OpKind.EPILOGUE:
-            return f"epilogue{whose}"
         case OpKind.ADDED:
             return f"{KINDS[op.id.subject].words}{whose}"
         case _:
@@ -154,8 +151,6 @@ def does(named: NamedOp, program: TileProgram) -> str:
             return f"rescale the sums of {operand(named.op)} for {when}"
         case OpKind.TMA_STORE:
             return f"stage and store the rows of {when}"
-        case OpKind.EPILOGUE:
-            return f"epilogue of {when}"
         case OpKind.ADDED:
             return f"{KINDS[named.op.id.subject].words} of {when}"
         case _:

@@ -9,12 +9,13 @@ has every schedule of the whole one, so its least II is none that the whole mode
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
-from wsopt.program.program import EpilogueCost, TileProgram
+from wsopt.program.program import EpilogueCost, TileOp, TileProgram
 from wsopt.solve.bound import ii_bounds
 from wsopt.solve.emitter import stretches
 from wsopt.solve.intervals import least_interval
@@ -28,24 +29,18 @@ _LIMIT = 4.0
 _ANCHOR = 2
 """The first operation's stage: no other of its consumer is two II or more before or after it."""
 
-_FREE = EpilogueCost(alone=0, together=0, staged_bytes=0, input_bytes=0, registers=0, stores=0)
-
 
 def consumers_alone(program: TileProgram) -> TileProgram:
     """The operations of the consumers, whose tiles are always there.
 
     What the epilogue and the bytes cost is left out too: structures that differ in nothing else are one.
     """
-    ops = tuple(op for op in program.loop if op.consumer is not None)
-    names = {op.id for op in ops}
     return replace(
-        program,
+        _only(program, [op for op in program.ops if op.consumer is not None]),
         structure=replace(program.structure, pieces=1),
         values=(),
-        ops=ops,
-        edges=tuple(e for e in program.edges if e.source in names and e.target in names),
         rings=(),
-        epilogue=_FREE,
+        epilogue=EpilogueCost(0, 0, 0, 0, 0, 0),
         tile_l2_bytes=0,
         dram_bytes=0,
     )
@@ -53,10 +48,15 @@ def consumers_alone(program: TileProgram) -> TileProgram:
 
 def one_consumer(program: TileProgram) -> TileProgram:
     """The first consumer's operations, with the registers that it has beside the others."""
-    ops = tuple(op for op in program.loop if op.consumer == 0)
-    names = {op.id for op in ops}
-    edges = tuple(e for e in program.edges if e.source in names and e.target in names)
-    return replace(program, ops=ops, edges=edges, live=tuple(t for t in program.live if t.consumer == 0))
+    live = tuple(tile for tile in program.live if tile.consumer == 0)
+    return replace(_only(program, program.by_consumer[0]), live=live)
+
+
+def _only(program: TileProgram, ops: Sequence[TileOp]) -> TileProgram:
+    """The program with these of its operations, and the dependences between them."""
+    ids = {op.id for op in ops}
+    edges = tuple(edge for edge in program.edges if edge.source in ids and edge.target in ids)
+    return replace(program, ops=tuple(ops), edges=edges)
 
 
 def consumers_interval(program: TileProgram, machine: Machine, margin: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsopt.checker import verify
-from wsopt.lowering.lower import lower
+from wsopt.perf.price import lower
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.optimum import solve

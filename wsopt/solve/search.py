@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.checker import verify
 from wsopt.errors import InfeasibleError, UndecidedError
-from wsopt.lowering.lower import Cuttable, lower
+from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
@@ -233,8 +234,9 @@ class Search:
 
 
 def live_set(program: TileProgram) -> Structure:
-    """One structure for all with the same tiles in registers: walks do not matter for them, and of K-blocks and
-    pieces of the epilogue only those in which the loop, or what follows it, has its tiles.
+    """Key of a structure's register demand: structures with equal keys spill alike.
+
+    Rasterization order is left out, and where arithmetic waits for products the epilogue's subtiles, else the depth.
     """
     structure = replace(program.structure, group=0, persistent=True)
     return replace(structure, pieces=1) if program.computes_with_products else replace(structure, depth=0)

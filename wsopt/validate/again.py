@@ -8,9 +8,10 @@ from dataclasses import replace
 from wsopt.errors import CheckError
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import parse_graph
-from wsopt.lowering.lower import Cuttable, lower
+from wsopt.lowering.lower import Cuttable
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
+from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget

@@ -12,9 +12,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 
-from wsopt.lowering.lower import Cuttable, lower
+from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
+from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule import budget
