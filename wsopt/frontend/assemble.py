@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
-from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
 from wsopt.frontend.kinds import Kind
-from wsopt.frontend.merge import Dim, RawView, merge_views
+from wsopt.frontend.merge import Dim, Layout, RawView, merge_views
 from wsopt.frontend.nodes import OUTPUTS
 from wsopt.frontend.types import Contraction, Region
-from wsopt.frontend.values import REDUCTIONS, SINKS, Pool, Value, reachable
+from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Pool, Value, reachable
 from wsopt.graph.types import DType, row_major_strides
 from wsopt.tensors.statements import BEFORE, Reduction, Scalar, Statement
-from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source, View
+from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source
 
 _PER_ROW = frozenset({Role.ROW})
 _SHORT_SUMS = (DType.F8E4M3, DType.F8E5M2)
@@ -54,18 +53,9 @@ class _Names:
 # --- tensors --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Memory layout of the region's tensors: views by use and by output, axes after merging, and their extents."""
-
-    views: dict[str, View]
-    roles: dict[Dim, Role]
-    extents: tuple[tuple[Role, int], ...]
-
-
 def _output_view(draft: Draft, name: str, value: Term) -> RawView:
     """View of an output. Raises LoweringError for an output that is neither a tile nor one value a row."""
-    axes, kind, spans = draft.axes, draft.axes.graph.type_of(name), draft.flow.pool.spans(value)
+    axes, kind, spans = draft.axes, draft.axes.graph.type_of(name), draft.pool.spans(value)
     if kind.dtype not in OUTPUTS:
         raise LoweringError(f"output {name} is {kind.dtype.value}; add a cast to a floating-point type")
     if Role.STREAM in spans:
@@ -74,28 +64,27 @@ def _output_view(draft: Draft, name: str, value: Term) -> RawView:
             "be reduced or contracted along it"
         )
     raw = axes.output_view(name, row_major_strides(kind.shape))
-    if spans != FULL and axes.kind is Kind.PRODUCTS and not {axes.roles.get(a) for a in raw.axes} >= FULL:
+    if (
+        spans != FULL
+        and axes.kind is Kind.PRODUCTS
+        and not {axes.roles.get(dim.axis) for dim in raw.dims} >= FULL
+    ):
         raise LoweringError(f"output {name} has not the rows and columns of a product; compute it outside")
     if spans not in ((FULL,) if axes.kind is Kind.PRODUCTS else (FULL, _PER_ROW)):
         raise LoweringError(
             f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
-    if not {axes.roles.get(a) for a, e in zip(raw.axes, raw.extents, strict=True) if e > 1} <= {
-        Role.BATCH,
-        *spans,
-    }:
+    if not {axes.roles.get(dim.axis) for dim in raw.dims if dim.extent > 1} <= {Role.BATCH, *spans}:
         raise LoweringError(f"output {name} repeats its values along an axis; store them once")
-    kept = {None, Role.BATCH, *spans}
-    return raw.along([axes.roles.get(axis) in kept for axis in raw.axes])
+    return raw.along(lambda dim: axes.roles.get(dim.axis) in {None, Role.BATCH, *spans})
 
 
-def _layout(draft: Draft, outputs: Mapping[str, RawView], live: Mapping[str, Value]) -> _Layout:
+def _layout(draft: Draft, outputs: Mapping[str, RawView], live: Mapping[str, Value]) -> Layout:
     """Views of the tensors that live values read; axes along which an index is used are not merged."""
     axes, uses = draft.axes, _uses(live)
-    raws = {**{use: raw for use, raw in draft.raw.items() if use in uses}, **outputs}
     counted = frozenset(v.label for v in live.values() if v.primitive.startswith("iota_"))
-    views, roles, extents = merge_views(
-        list(raws.values()),
+    return merge_views(
+        {**{use: raw for use, raw in draft.raw.items() if use in uses}, **outputs},
         axes.roles,
         axes.batches,
         axes.extents,
@@ -103,7 +92,6 @@ def _layout(draft: Draft, outputs: Mapping[str, RawView], live: Mapping[str, Val
         singles=[axis for axis in axes.singles if axis not in counted],
         groups=axes.kind is not Kind.PRODUCTS,
     )
-    return _Layout(dict(zip(raws, views, strict=True)), roles, extents)
 
 
 def _uses(live: Mapping[str, Value]) -> frozenset[str]:
@@ -114,7 +102,7 @@ def _uses(live: Mapping[str, Value]) -> frozenset[str]:
     )
 
 
-def _shape(draft: Draft, raw: RawView, layout: _Layout) -> tuple[Extent, ...]:
+def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
     """For each dimension of an output an input's dimension of the same axes; else the product of its axes."""
     found: list[Extent] = []
     inputs = [raw for use, raw in draft.raw.items() if use in layout.views]
@@ -147,7 +135,7 @@ class _Assembly:
 
     draft: Draft
     live: dict[str, Value]
-    layout: _Layout
+    layout: Layout
     names: _Names
 
     @property
@@ -165,7 +153,7 @@ class _Assembly:
 
     def loop(self) -> tuple[Item, ...]:
         """The loop's sums and maxima, and every value that they read."""
-        pool, found = self.draft.flow.pool, []
+        pool, found = self.draft.pool, []
         wanted = reachable(pool, [n for n, value in self.live.items() if value.primitive in self._ends])
         for name, value in self.live.items():
             if value.primitive == "before":
@@ -176,7 +164,7 @@ class _Assembly:
 
     def epilogue(self) -> tuple[Statement | Reduction, ...]:
         """What follows on the loop's results; values of the loop that it needs are computed again."""
-        wanted = reachable(self.draft.flow.pool, self.draft.flow.outputs, ends=self._ends)
+        wanted = reachable(self.draft.pool, self.draft.outputs, ends=self._ends)
         found = [
             self._item(name, value)
             for name, value in self.live.items()
@@ -202,7 +190,7 @@ class _Assembly:
                 self.layout.views[key],
                 _shape(self.draft, raw, self.layout),
             )
-            for value, (key, raw) in zip(self.draft.flow.outputs, raws.items(), strict=True)
+            for value, (key, raw) in zip(self.draft.outputs, raws.items(), strict=True)
         )
 
     def _item(self, name: str, value: Value) -> Item:
@@ -238,11 +226,11 @@ class _Assembly:
 
 def assemble(draft: Draft) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
-    graph, live = draft.axes.graph, dict(draft.flow.live())
-    stored = zip(graph.outputs, draft.flow.outputs, strict=True)
+    graph, live = draft.axes.graph, draft.live()
+    stored = zip(graph.outputs, draft.outputs, strict=True)
     outputs = {f"out:{name}": _output_view(draft, name, value) for name, value in stored}
     layout = _layout(draft, outputs, live)
-    assembly = _Assembly(draft, live, layout, _Names(draft.flow.pool))
+    assembly = _Assembly(draft, live, layout, _Names(draft.pool))
     sources, loop = assembly.sources(), assembly.loop()
     pairs = assembly.pairs()
     beside = tuple(item for item in loop if not isinstance(item, Contraction))

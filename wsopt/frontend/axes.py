@@ -16,7 +16,7 @@ from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.kinds import VIEWS, Kind, input_path, is_pointwise, matmul_dims
-from wsopt.frontend.merge import Dim, RawView
+from wsopt.frontend.merge import Dim, RawDim, RawView
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
@@ -96,17 +96,14 @@ class Axes:
         return self._split(name, name, strides, constant=False)
 
     def _split(self, use: str, tensor: str, strides: tuple[int, ...], *, constant: bool) -> RawView:
-        entries = []
+        dims = []
         for dim, stride in enumerate(strides):
-            atoms = self.atoms(use, dim)
-            sizes = [self.extents[atom] for atom in atoms]
-            for place, atom in enumerate(atoms):
-                step = math.prod(sizes[place + 1 :])
-                take = sizes[place] if place else 0
-                entries.append((atom, sizes[place], stride * step, dim, (take, step)))
-        axes, extents, steps, origin, parts = zip(*entries, strict=True) if entries else ((),) * 5
-        dtype = self.graph.type_of(tensor).dtype
-        return RawView(tensor, dtype, constant, axes, extents, steps, origin, len(strides), parts)
+            step = math.prod(self.extents[atom] for atom in self.atoms(use, dim))
+            for place, atom in enumerate(self.atoms(use, dim)):
+                extent = self.extents[atom]
+                step //= extent
+                dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
+        return RawView(tensor, self.graph.type_of(tensor).dtype, constant, len(strides), tuple(dims))
 
 
 # --- relations ------------------------------------------------------------------------------------------

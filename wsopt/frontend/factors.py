@@ -6,11 +6,10 @@ cast stands between (GRAPH.md, 'What a compiler may change').
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Rewriter, Value
+from wsopt.frontend.values import Draft, Rewriter, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
 
@@ -122,7 +121,7 @@ class _FactorMover(Rewriter):
 
 def move_factors(draft: Draft) -> Draft:
     """An equal draft in which every factor that is constant along the stream stands after the sums over it."""
-    return replace(draft, flow=_FactorMover(draft.flow).run())
+    return _FactorMover(draft).run()
 
 
 @dataclass(slots=True)
@@ -138,4 +137,4 @@ class _Reciprocals(Rewriter):
 
 def divide_by_rows(draft: Draft) -> Draft:
     """An equal draft with divisions by a row's value as multiplications with its reciprocal."""
-    return replace(draft, flow=_Reciprocals(draft.flow).run())
+    return _Reciprocals(draft).run()

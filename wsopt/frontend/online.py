@@ -8,13 +8,12 @@ always what it would be had the last r been known from the start.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.algebra import is_number
-from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Pool, Rewriter, Value, reachable
+from wsopt.frontend.values import Draft, Pool, Rewriter, Value, reachable
 from wsopt.graph.types import DType
 
 Shifts = tuple[str, ...]
@@ -68,7 +67,7 @@ class _Onliner(Rewriter):
     shifts: dict[str, Shifts | _Refusal] = field(default_factory=dict)
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
-        old = self.flow.pool
+        old = self.draft.pool
         if old.streams(name):
             self.shifts[name] = self._shifts(name, value)
             if self.shifts[name] != () and self._difference(value) is not None:
@@ -85,7 +84,7 @@ class _Onliner(Rewriter):
     # --- what a value is in proportion to -----------------------------------------------------------
 
     def _shifts(self, name: str, value: Value) -> Shifts | _Refusal:
-        pool = self.flow.pool
+        pool = self.draft.pool
         if not value.needs:
             return ()
         parts = [self._of(a) for a in value.args if isinstance(a, str)]
@@ -108,12 +107,12 @@ class _Onliner(Rewriter):
         return self._refusal(value)
 
     def _of(self, term: Term) -> Shifts | _Refusal:
-        if not isinstance(term, str) or not self.flow.pool.needs(term):
+        if not isinstance(term, str) or not self.draft.pool.needs(term):
             return ()
         if term in self.shifts:
             return self.shifts[term]
-        sink = self._last_need(self.flow.pool.needs(term))
-        return _Refusal(self.flow.pool.node(sink), f"its {self._word(sink)} is complete only after the loop")
+        sink = self._last_need(self.draft.pool.needs(term))
+        return _Refusal(self.draft.pool.node(sink), f"its {self._word(sink)} is complete only after the loop")
 
     def _known(self, term: Term) -> Shifts:
         found = self._of(term)
@@ -127,7 +126,7 @@ class _Onliner(Rewriter):
 
     def _difference(self, value: Value) -> tuple[Term, Term] | None:
         """x and r of exp2(x - r) with a running maximum in r alone."""
-        pool = self.flow.pool
+        pool = self.draft.pool
         if value.primitive != "exp2":
             return None
         args = pool.match(value.args[0], "sub")
@@ -146,7 +145,7 @@ class _Onliner(Rewriter):
         sink = self._last_need(value.needs)
         return _Refusal(
             value.node,
-            f"{value.primitive} of what depends on the {self._word(sink)} of node {self.flow.pool.node(sink)} "
+            f"{value.primitive} of what depends on the {self._word(sink)} of node {self.draft.pool.node(sink)} "
             "is not in proportion to exp(x - max)",
         )
 
@@ -154,13 +153,13 @@ class _Onliner(Rewriter):
         return max(needs, key=lambda name: int(name[1:]))
 
     def _word(self, sink: str) -> str:
-        return {"reduce_max": "maximum", "reduce_sum": "sum"}.get(self.flow.pool[sink].primitive, "product")
+        return {"reduce_max": "maximum", "reduce_sum": "sum"}.get(self.draft.pool[sink].primitive, "product")
 
     def _check_maximum(self, value: Value) -> None:
         if value.needs:
             raise LoweringError(
                 f"node {value.node}: the maximum is of values that depend on a reduction along the same axis "
-                f"(node {self.flow.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
+                f"(node {self.draft.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
             )
 
     # --- rescale factor --------------------------------------------------------------------------------------
@@ -186,23 +185,23 @@ class _Onliner(Rewriter):
         The safe maximum makes that sum zero, which is meant only where the graph itself made its maximum safe; no
         other row's is, for the maximum itself adds one.
         """
-        args = self.flow.pool.match(old, "reduce_sum")
+        args = self.draft.pool.match(old, "reduce_sum")
         found = self._of(args[0]) if args else ()
         if isinstance(found, _Refusal) or not any(map(self._is_unsafe, found)):
             return new
         assert isinstance(old, str), "a sum is no number"
-        value = self.flow.pool[old]
+        value = self.draft.pool[old]
         nothing = self._make("equal", value, new, 0.0, dtype=DType.BOOL)
         return self._make("where", value, nothing, math.nan, new)
 
     def _is_unsafe(self, term: Term) -> bool:
         """Whether a running term may be -inf, as the maximum of a masked row, without a choice that replaces it."""
-        if not isinstance(term, str) or not self.flow.pool.needs(term):
+        if not isinstance(term, str) or not self.draft.pool.needs(term):
             return False
-        value = self.flow.pool[term]
+        value = self.draft.pool[term]
         if value.primitive == "reduce_max":
-            behind = reachable(self.flow.pool, value.args)
-            return any(-math.inf in self.flow.pool[name].args for name in behind)
+            behind = reachable(self.draft.pool, value.args)
+            return any(-math.inf in self.draft.pool[name].args for name in behind)
         return value.primitive != "where" and any(map(self._is_unsafe, value.args))
 
     def _make(self, primitive: str, value: Value, *args: Term, dtype: DType = DType.F32) -> Term:
@@ -214,9 +213,9 @@ class _Onliner(Rewriter):
         Before the first element that counts the maximum is -inf. As it was, it makes the rescale factor zero; now, it
         has to be some number, for -inf - -inf is nan.
         """
-        if not isinstance(term, str) or not self.flow.pool.needs(term):
+        if not isinstance(term, str) or not self.draft.pool.needs(term):
             return self.term(term)
-        value = self.flow.pool[term]
+        value = self.draft.pool[term]
         if value.primitive != "reduce_max":
             if value.primitive == "where":  # made safe by the graph itself
                 return self._with(value.args[2], form)
@@ -239,4 +238,4 @@ def make_online(draft: Draft) -> Draft:
 
     Raises LoweringError where a value of the loop depends on a reduction that only the whole axis gives.
     """
-    return replace(draft, flow=_Onliner(draft.flow).run())
+    return _Onliner(draft).run()

@@ -7,13 +7,12 @@ reduction is computed beside the products from the same K-blocks, and the factor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import REDUCTIONS, Rewriter, Value, reachable
+from wsopt.frontend.values import REDUCTIONS, Draft, Rewriter, Value, reachable
 from wsopt.graph.types import Graph, Node
 from wsopt.tensors.views import Role
 
@@ -21,8 +20,6 @@ from wsopt.tensors.views import Role
 @dataclass(slots=True)
 class _Operands(Rewriter):
     """Rewrites every product as one of a tensor as it lies in memory, with its factors after it."""
-
-    draft: Draft = field(kw_only=True)
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive == "contract":
@@ -80,9 +77,9 @@ def _matmul(graph: Graph, product: Value) -> Node:
 
 def check_reductions(draft: Draft) -> Draft:
     """Refuse what a consumer cannot reduce from its operand's K-blocks alone."""
-    flow, pool = draft.flow, draft.flow.pool
-    sinks = [name for name, value in flow.live() if value.primitive in REDUCTIONS]
-    operands = {value.args[0] for _, value in flow.live() if value.primitive == "contract"}
+    pool, live = draft.pool, draft.live()
+    sinks = [name for name, value in live.items() if value.primitive in REDUCTIONS]
+    operands = {value.args[0] for value in live.values() if value.primitive == "contract"}
     for name in sinks:
         reads = {read: pool[read] for read in pool.values if read in reachable(pool, pool[name].args)}
         for value in reads.values():
@@ -107,4 +104,4 @@ def check_reductions(draft: Draft) -> Draft:
 
 def lay_operands_bare(draft: Draft) -> Draft:
     """An equal draft whose products are of tensors as they lie in memory. Raises LoweringError, naming the node."""
-    return replace(draft, flow=_Operands(draft.flow, draft=draft).run())
+    return _Operands(draft).run()

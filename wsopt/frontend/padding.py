@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.affine import end_is_masked
 from wsopt.frontend.algebra import factor, is_number
-from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.types import End
-from wsopt.frontend.values import SINKS, Rewriter, Value, reachable
+from wsopt.frontend.values import SINKS, Draft, Rewriter, Value, reachable
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
 from wsopt.tensors.views import Bound, Role
@@ -146,25 +145,16 @@ def pad_stream(draft: Draft) -> Draft:
     Where what lies there would count, the end is one more bound of the loop, unless bounds end every row before.
     """
     rows, stream = draft.axes.extent(Role.ROW), draft.axes.extent(Role.STREAM)
-    padder = _Padder(draft.flow)
+    padder = _Padder(draft)
     padded = padder.run()
-    if not padder.unmasked:
-        return replace(draft, flow=padded, unmasked=_renewed(padder, draft))
-    if end_is_masked(draft.bounds, rows, stream):
+    if padder.unmasked and end_is_masked(draft.bounds, rows, stream):
         return replace(draft, end=End.MASKS)
-    return replace(
-        draft,
-        flow=padded,
-        bounds=(*draft.bounds, Bound(0, -1, stream - 1)),
-        unmasked=_renewed(padder, draft) | padder.unmasked,
-        end=End.BOUND,
-    )
-
-
-def _renewed(padder: _Padder, draft: Draft) -> dict[str, Term]:
-    """The pairs of choices and their values where the loop's bounds hold, as the padder has copied them."""
     pairs = draft.unmasked.items()
-    return {str(padder.term(outer)): padder.term(inner) for outer, inner in pairs if outer in padder.new}
+    renewed = {str(padder.term(outer)): padder.term(inner) for outer, inner in pairs if outer in padder.new}
+    if not padder.unmasked:
+        return replace(padded, unmasked=renewed)
+    bounds = (*draft.bounds, Bound(0, -1, stream - 1))
+    return replace(padded, bounds=bounds, unmasked=renewed | padder.unmasked, end=End.BOUND)
 
 
 _LEAST_COLUMNS = 64
@@ -175,4 +165,4 @@ def pad_columns(draft: Draft) -> Draft:
     """An equal draft for tiles whose rows reach beyond the end of the reduced axis."""
     extent = draft.axes.extent(Role.COLUMN)
     least = 1 if draft.axes.kind is Kind.ROWS else _LEAST_COLUMNS
-    return draft if extent == max(pow2(extent), least) else replace(draft, flow=_Padder(draft.flow).run())
+    return draft if extent == max(pow2(extent), least) else _Padder(draft).run()

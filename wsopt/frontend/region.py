@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wsopt.frontend.assemble import assemble
-from wsopt.frontend.draft import Draft
 from wsopt.frontend.factors import divide_by_rows, move_factors
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.masks import bound_loop, replace_huge_numbers
@@ -15,6 +14,7 @@ from wsopt.frontend.padding import pad_columns, pad_stream
 from wsopt.frontend.roles import graph_axes
 from wsopt.frontend.translate import translate
 from wsopt.frontend.types import Region
+from wsopt.frontend.values import Draft
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 

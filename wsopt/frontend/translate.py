@@ -7,19 +7,18 @@ the graph says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.algebra import SHORT, leave_alone, simplify, simplify_short
+from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes
-from wsopt.frontend.draft import Draft
 from wsopt.frontend.expand import Term
 from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
-from wsopt.frontend.merge import Dim, RawView
+from wsopt.frontend.merge import RawView
 from wsopt.frontend.nodes import SOURCES, narrow_nodes, pointwise
-from wsopt.frontend.values import Flow, Pool
+from wsopt.frontend.values import Draft, Pool, Rule
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import K_BLOCK, Role
@@ -48,26 +47,28 @@ def _source(reader: _Reader, node: Node, operand: int) -> Term:
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
             f"{remedies.source_type(SOURCES)}"
         )
-    for axis, extent, origin in zip(view.axes, view.extents, view.origin, strict=True):
-        if extent > 1 and axes.roles.get(axis) in (None, Role.INNER):
+    for dim in view.dims:
+        if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER):
             beside = "the products beside it" if axes.kind is Kind.PRODUCTS else "what is computed with it"
-            raise LoweringError(f"node {node.name}: axis {origin} of {view.tensor} is no axis of {beside}")
-    kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}
-    view = _without_ones(view, kept.union(axes.singles if axes.kind is Kind.PRODUCTS else ()))
+            raise LoweringError(
+                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of {beside}"
+            )
+    view = _without_ones(axes, view)
     use = next((known for known, raw in reader.raw.items() if known in reader.spans and raw == view), use)
     reader.raw[use] = view
-    reader.spans[use] = _KERNEL_AXES & {axes.roles.get(axis) for axis in view.axes}
+    reader.spans[use] = _KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
     dtype = DType.F32 if view.dtype.is_float else view.dtype
     return reader.pool.make("source", (), dtype, node.name, (use, 0), reader.spans[use])
 
 
-def _without_ones(view: RawView, kept: Container[Dim]) -> RawView:
+def _without_ones(axes: Axes, view: RawView) -> RawView:
     """The view less dimensions of extent one, along which a tensor is broadcast.
 
-    Of axes that are `kept` the products have one element as well: those may have more at run time.
+    Of axes that are kept the products have one element as well: those may have more at run time.
     """
-    pairs = zip(view.axes, view.extents, strict=True)
-    return view.along([extent > 1 or axis in kept for axis, extent in pairs])
+    kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}
+    kept.update(axes.singles if axes.kind is Kind.PRODUCTS else ())
+    return view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
 
 
 def _term(reader: _Reader, node: Node, operand: int) -> Term:
@@ -246,11 +247,11 @@ def translate(axes: Axes) -> Draft:
     """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
     plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
-    rules = leave_alone if plain else simplify_short if longest <= SHORT else simplify
+    rules: Mapping[str, Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
     reader = _Reader(axes, Pool(rules, along=along))
     reader.narrow = narrow_nodes(axes.graph, axes.live, exponents=plain)
     for node in axes.live:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)
     outputs = tuple(reader.values[name] for name in axes.graph.outputs)
-    return Draft(axes, reader.raw, Flow(reader.pool, outputs))
+    return Draft(axes, reader.raw, reader.pool, outputs)
