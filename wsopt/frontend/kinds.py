@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from enum import Enum
 
 from wsopt.errors import LoweringError
@@ -72,6 +72,15 @@ def depending(live: tuple[Node, ...], begins: Callable[[Node], bool]) -> frozens
     for node in live:
         if begins(node) or found & set(node.tensors):
             found.add(node.name)
+    return frozenset(found)
+
+
+def feeding(live: tuple[Node, ...], names: Iterable[str]) -> frozenset[str]:
+    """The tensors of these names, and all that they depend on."""
+    found = set(names)
+    for node in reversed(live):
+        if node.name in found:
+            found.update(node.tensors)
     return frozenset(found)
 
 

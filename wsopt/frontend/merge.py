@@ -146,7 +146,7 @@ def merge_views(
 
     Axes that are `counted` stay as they are, for an index along a merged one would be another. `singles` are batch
     axes of one element: those that memory allows to be merged may have any extent at run time. With `groups`
-    a second batch axis may be left, which becomes the group. LoweringError if more batch axes are left than a tile has.
+    a second batch axis may be left, which becomes the group. LoweringError where more are left than a tile has.
     """
 
     def carries(dim: RawDim) -> bool:

@@ -14,7 +14,6 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.algebra import is_number
 from wsopt.frontend.expand import Term
 from wsopt.frontend.values import Draft, Pool, Rewriter, Value, reachable
-from wsopt.graph.types import DType
 
 Shifts = tuple[str, ...]
 """The running terms r that a value is in proportion to exp2(-r) of, sorted; their sum counts."""
@@ -174,9 +173,11 @@ class _Onliner(Rewriter):
             )
         rescale: Term | None = None
         for shift in found:
-            change = self._make("sub", value, self._with(shift, "before"), self._with(shift, "safe"))
-            one = self._make("exp2", value, change)
-            rescale = one if rescale is None else self._make("mul", value, rescale, one)
+            change = self.pool.apply(
+                value.node, "sub", self._with(shift, "before"), self._with(shift, "safe")
+            )
+            one = self.pool.apply(value.node, "exp2", change)
+            rescale = one if rescale is None else self.pool.apply(value.node, "mul", rescale, one)
         return rescale
 
     def _undefined(self, old: Term, new: Term) -> Term:
@@ -191,8 +192,8 @@ class _Onliner(Rewriter):
             return new
         assert isinstance(old, str), "a sum is no number"
         value = self.draft.pool[old]
-        nothing = self._make("equal", value, new, 0.0, dtype=DType.BOOL)
-        return self._make("where", value, nothing, math.nan, new)
+        nothing = self.pool.apply(value.node, "equal", new, 0.0)
+        return self.pool.apply(value.node, "where", nothing, math.nan, new)
 
     def _is_unsafe(self, term: Term) -> bool:
         """Whether a running term may be -inf, as the maximum of a masked row, without a choice that replaces it."""
@@ -203,9 +204,6 @@ class _Onliner(Rewriter):
             behind = reachable(self.draft.pool, value.args)
             return any(-math.inf in self.draft.pool[name].args for name in behind)
         return value.primitive != "where" and any(map(self._is_unsafe, value.args))
-
-    def _make(self, primitive: str, value: Value, *args: Term, dtype: DType = DType.F32) -> Term:
-        return self.pool.make(primitive, args, dtype, value.node)
 
     def _with(self, term: Term, form: str) -> Term:
         """A running term with its maximum as it was before the K-block, or made safe where it is -inf.
@@ -222,14 +220,14 @@ class _Onliner(Rewriter):
             return self.copy(value, tuple(self._with(a, form) for a in value.args))
         maximum = self.term(term)
         if form == "before":
-            return self.pool.make("before", (maximum,), DType.F32, value.node)
-        nothing = self._make("equal", value, maximum, -math.inf, dtype=DType.BOOL)
-        return self._make("where", value, nothing, 0.0, maximum)
+            return self.pool.apply(value.node, "before", maximum)
+        nothing = self.pool.apply(value.node, "equal", maximum, -math.inf)
+        return self.pool.apply(value.node, "where", nothing, 0.0, maximum)
 
     def _safe_exponential(self, value: Value) -> Term:
         found = self._difference(value)
         assert found is not None, "only differences are rewritten"
-        change = self._make("sub", value, self.term(found[0]), self._with(found[1], "safe"))
+        change = self.pool.apply(value.node, "sub", self.term(found[0]), self._with(found[1], "safe"))
         return self.copy(value, (change,))
 
 

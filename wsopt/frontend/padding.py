@@ -62,7 +62,7 @@ class _Padder(Rewriter):
             return self.copy(value, (self._inside(value.args[0], other),))
         along = self.pool.along
         inside = self.pool.make(f"inside_{along}", (), DType.BOOL, value.node, spans=frozenset({along}))
-        chosen = self.pool.make("where", (inside, term, other), DType.F32, value.node)
+        chosen = self.pool.apply(value.node, "where", inside, term, other)
         if isinstance(chosen, str) and self.pool.match(chosen, "where"):
             self.unmasked[chosen] = term
             if other == -math.inf:
@@ -80,8 +80,7 @@ class _Padder(Rewriter):
         if k * scale <= 0:
             return term
         node = self.pool.node(term)
-        first = self.pool.make("mul", (chosen, k / scale), DType.F32, node)
-        return self.pool.make("sub", (first, args[1]), DType.F32, node)
+        return self.pool.apply(node, "sub", self.pool.apply(node, "mul", chosen, k / scale), args[1])
 
     # --- what stands there --------------------------------------------------------------------------
 

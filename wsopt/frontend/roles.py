@@ -17,6 +17,7 @@ from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
     chained_products,
+    feeding,
     input_path,
     is_matmul,
     is_pointwise,
@@ -159,26 +160,17 @@ def _check_depth(axes: Axes) -> None:
     behind: dict[str, str] = {}
     for node in axes.live:
         found = next((behind[name] for name in node.tensors if name in behind), None)
-        if node.op == "matmul" and found is not None:
+        if is_matmul(node) and found is not None:
+            behind_it = feeding(axes.live, [found]) - {found}
+            before = [one.name for one in axes.live if is_matmul(one) and one.name in behind_it]
             raise LoweringError(
                 f"node {node.name}: an operand depends on {found}, which is complete only after the loop; "
-                f"a kernel has one loop: {remedies.computed_before(_products_behind(axes, found))}"
+                f"a kernel has one loop: {remedies.computed_before(before)}"
             )
         if node.name in axes.sums:
             behind[node.name] = node.name
         elif found is not None:
             behind[node.name] = found
-
-
-def _products_behind(axes: Axes, name: str) -> list[str]:
-    """The products that a node depends on."""
-    wanted, found = {name}, []
-    for node in reversed(axes.live):
-        if node.name in wanted:
-            wanted.update(node.tensors)
-            if node.op == "matmul" and node.name != name:
-                found.append(node.name)
-    return found[::-1]
 
 
 def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> None:
@@ -204,12 +196,7 @@ def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> No
 
 def _check_fed(axes: Axes, firsts: list[Node]) -> None:
     """Refuse a product that no product of the loop reads."""
-    wanted: set[str] = set()
-    for node in reversed(axes.live):
-        if node.name in axes.sums:
-            wanted.update(node.tensors[:1])
-        elif node.name in wanted:
-            wanted.update(node.tensors)
+    wanted = feeding(axes.live, [node.tensors[0] for node in axes.live if node.name in axes.sums])
     for node in firsts:
         if node.name not in wanted:
             raise LoweringError(

@@ -7,8 +7,10 @@ the graph says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -32,10 +34,10 @@ class _Reader:
 
     axes: Axes
     pool: Pool
+    narrow: frozenset[str]
     values: dict[str, Term] = field(default_factory=dict)
     raw: dict[str, RawView] = field(default_factory=dict)
     spans: dict[str, frozenset[Role]] = field(default_factory=dict)
-    narrow: frozenset[str] = frozenset()
 
 
 def _source(reader: _Reader, node: Node, operand: int) -> Term:
@@ -83,15 +85,16 @@ def _term(reader: _Reader, node: Node, operand: int) -> Term:
 
 
 def _product(reader: _Reader, node: Node) -> Term:
-    if node.name not in reader.axes.sums:
-        for operand in (0, 1):
-            reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand}")
-        return reader.pool.make("product", (), DType.F32, node.name, (node.name, 0))
-    left = _term(reader, node, 0)
-    reader.raw[f"{node.name}:1"] = reader.axes.raw_view(f"{node.name}:1")
-    if reader.pool.spans(left) != K_BLOCK:
+    """A product: one that is summed over the stream reads a value, one that feeds it reads tensors alone."""
+    summed = node.name in reader.axes.sums
+    args = [_term(reader, node, 0)] if summed else []
+    for operand in range(summed, 2):
+        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand}")
+    if summed and reader.pool.spans(args[0]) != K_BLOCK:
         raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
-    return reader.pool.make("contract", (left,), DType.F32, node.name, (node.name, 0))
+    return reader.pool.make(
+        "contract" if summed else "product", tuple(args), DType.F32, node.name, (node.name, 0)
+    )
 
 
 def _iota(reader: _Reader, node: Node) -> Term:
@@ -135,6 +138,16 @@ def _reduced_extent(reader: _Reader, node: Node) -> int | None:
     )
 
 
+def _varying(reader: _Reader, node: Node) -> tuple[Term, int]:
+    """The operand of a node that reduces and varies along its axis, and the extent of the axis."""
+    x, extent = _term(reader, node, 0), _reduced_extent(reader, node)
+    if extent is None or not reader.pool.streams(x):
+        raise LoweringError(
+            f"node {node.name}: {node.op} of what is the same along its axis; compute it before, and make it an input"
+        )
+    return x, extent
+
+
 def _reduction(reader: _Reader, node: Node) -> Term:
     pool, x, extent = reader.pool, _term(reader, node, 0), _reduced_extent(reader, node)
     op = node.op.removeprefix("reduce_")
@@ -143,103 +156,86 @@ def _reduction(reader: _Reader, node: Node) -> Term:
     if node.type.dtype is DType.I32:
         raise LoweringError(f"node {node.name}: {node.op} of i32 is not lowered; cast to f32 first")
     if not pool.streams(x):
-        if op != "sum":
-            return x
-        return pool.make("mul", (_extent(pool, node, extent), x), DType.F32, node.name)
+        return pool.apply(node.name, "mul", _length(pool, node, extent), x) if op == "sum" else x
     if Role.ROW not in pool.spans(x):
         raise LoweringError(
             f"node {node.name}: {node.op} of what is the same in every row; compute it before, and make it an input"
         )
     if op == "min":
-        return _negated(pool, pool.make("reduce_max", (_negated(pool, x, node),), DType.F32, node.name), node)
-    total = pool.make("reduce_max" if op == "max" else "reduce_sum", (x,), DType.F32, node.name)
-    return _over_extent(reader, node, total, extent) if op == "mean" else total
+        largest = pool.apply(node.name, "reduce_max", pool.apply(node.name, "neg", x))
+        return pool.apply(node.name, "neg", largest)
+    if op == "mean":
+        return _mean(reader, node, x, extent)
+    return pool.apply(node.name, node.op, x)
 
 
-def _extent(pool: Pool, node: Node, extent: int) -> Term:
+def _mean(reader: _Reader, node: Node, x: Term, extent: int) -> Term:
+    total = reader.pool.apply(node.name, "reduce_sum", x)
+    return reader.pool.apply(node.name, "div", total, _length(reader.pool, node, extent))
+
+
+def _length(pool: Pool, node: Node, extent: int) -> Term:
     """Length of the reduced axis: a number for whole rows, which a kernel knows; an extent for a streamed axis."""
     if pool.along is not Role.STREAM:
         return float(extent)
-    whole = pool.make("extent_stream", (), DType.I32, node.name, spans=frozenset())
-    return pool.make("round_f32", (whole,), DType.F32, node.name)
-
-
-def _over_extent(reader: _Reader, node: Node, total: Term, extent: int) -> Term:
-    """The mean: a sum divided by the number of its elements."""
-    length = _extent(reader.pool, node, extent)
-    if isinstance(length, str):
-        return reader.pool.make("div", (total, length), DType.F32, node.name)
-    return reader.pool.make("mul", (total, 1.0 / length), DType.F32, node.name)
-
-
-def _negated(pool: Pool, x: Term, node: Node) -> Term:
-    return pool.make("neg", (x,), DType.F32, node.name)
+    return pool.apply(node.name, "round_f32", pool.make("extent_stream", (), DType.I32, node.name))
 
 
 def _softmax(reader: _Reader, node: Node) -> Term:
     """exp(x - max) over its sum; a sum of zero, which a row of -inf has, gives zeros."""
-    pool, x = reader.pool, _term(reader, node, 0)
-    if _reduced_extent(reader, node) is None or not pool.streams(x):
-        raise LoweringError(
-            f"node {node.name}: softmax of what is the same along its axis; compute it before, and make it an input"
-        )
-
-    def make(primitive: str, *args: Term, dtype: DType = DType.F32) -> Term:
-        return pool.make(primitive, args, dtype, node.name)
-
+    make = partial(reader.pool.apply, node.name)
+    x, _ = _varying(reader, node)
     peak = make("reduce_max", x)
-    if pool.along is not Role.STREAM:  # `online` makes running maxima safe; -inf - -inf is nan
-        peak = make("where", make("equal", peak, -math.inf, dtype=DType.BOOL), 0.0, peak)
+    if reader.pool.along is not Role.STREAM:  # `online` makes running maxima safe; -inf - -inf is nan
+        peak = make("where", make("equal", peak, -math.inf), 0.0, peak)
     weights = make("exp", make("sub", x, peak))
     total = make("reduce_sum", weights)
-    nothing = make("equal", total, 0.0, dtype=DType.BOOL)
-    return make("div", weights, make("where", nothing, 1.0, total))
+    return make("div", weights, make("where", make("equal", total, 0.0), 1.0, total))
 
 
 def _norm(reader: _Reader, node: Node) -> Term:
     """x over the root of its mean square, for layer_norm after its mean; times the weight, plus the bias."""
-    pool, extent = reader.pool, _reduced_extent(reader, node)
-    x, *vectors = (_term(reader, node, operand) for operand in range(len(node.inputs)))
-    if extent is None or not pool.streams(x):
-        raise LoweringError(
-            f"node {node.name}: {node.op} of what is the same along its axis; compute it before, and make it an input"
-        )
-
-    def make(primitive: str, *args: Term) -> Term:
-        return pool.make(primitive, args, DType.F32, node.name)
-
-    def mean(term: Term) -> Term:
-        return _over_extent(reader, node, make("reduce_sum", term), extent)
-
+    make = partial(reader.pool.apply, node.name)
+    x, extent = _varying(reader, node)
+    vectors = [_term(reader, node, operand) for operand in range(1, len(node.inputs))]
     if node.op == "layer_norm":
-        x = make("sub", x, mean(x))
-    power = make("add", mean(make("mul", x, x)), node.attr("eps", float))
-    result = make("mul", x, make("rsqrt", power))
+        x = make("sub", x, _mean(reader, node, x, extent))
+    square = _mean(reader, node, make("mul", x, x), extent)
+    result = make("mul", x, make("rsqrt", make("add", square, node.attr("eps", float))))
     for primitive, vector in zip(("mul", "add"), vectors, strict=False):
         result = make(primitive, result, vector)
     return result
 
 
+def _view(reader: _Reader, node: Node) -> Term:
+    return _term(reader, node, 0)
+
+
+def _pointwise(reader: _Reader, node: Node) -> Term:
+    return pointwise(
+        node,
+        tuple(_term(reader, node, operand) for operand in range(len(node.inputs))),
+        lambda primitive, terms, dtype: reader.pool.make(primitive, terms, dtype, node.name),
+        approximate=node.name in reader.narrow,
+    )
+
+
+_TRANSLATIONS: Mapping[str, Callable[[_Reader, Node], Term]] = MappingProxyType({
+    "matmul": _product,
+    "iota": _iota,
+    "softmax": _softmax,
+    **dict.fromkeys(VIEWS, _view),
+    **dict.fromkeys(NORMS, _norm),
+})  # fmt: skip
+
+
 def _visit(reader: _Reader, node: Node) -> Term:
-    if node.op == "matmul":
-        return _product(reader, node)
-    if node.op in VIEWS:
-        return _term(reader, node, 0)
-    if node.op == "iota":
-        return _iota(reader, node)
-    if node.op == "softmax":
-        return _softmax(reader, node)
-    if node.op in NORMS:
-        return _norm(reader, node)
+    if node.op in _TRANSLATIONS:
+        return _TRANSLATIONS[node.op](reader, node)
     if OPS[node.op].cost is CostClass.REDUCTION:
         return _reduction(reader, node)
     if is_pointwise(node):
-        return pointwise(
-            node,
-            tuple(_term(reader, node, operand) for operand in range(len(node.inputs))),
-            lambda primitive, terms, dtype: reader.pool.make(primitive, terms, dtype, node.name),
-            approximate=node.name in reader.narrow,
-        )
+        return _pointwise(reader, node)
     raise LoweringError(f"node {node.name}: {node.op} is not lowered beside a chain of products")
 
 
@@ -248,8 +244,7 @@ def translate(axes: Axes) -> Draft:
     plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
     rules: Mapping[str, Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
-    reader = _Reader(axes, Pool(rules, along=along))
-    reader.narrow = narrow_nodes(axes.graph, axes.live, exponents=plain)
+    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, axes.live, exponents=plain))
     for node in axes.live:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)

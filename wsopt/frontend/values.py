@@ -15,6 +15,7 @@ from wsopt.frontend.expand import Term
 from wsopt.frontend.merge import RawView
 from wsopt.frontend.types import End
 from wsopt.graph.types import DType
+from wsopt.primitives import comparison_of
 from wsopt.tensors.views import FULL, K_BLOCK, Bound, Role
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
@@ -90,6 +91,10 @@ class Pool:
             self._known[key] = name
             self.values[name] = Value(primitive, args, found, dtype, label, node, needs)
         return self._known[key]
+
+    def apply(self, node: str, primitive: str, *args: Term) -> Term:
+        """The value of an f32 primitive or a comparison on operands, made for a node."""
+        return self.make(primitive, args, DType.BOOL if comparison_of(primitive) else DType.F32, node)
 
     def needs(self, term: Term) -> frozenset[str]:
         """The sinks that a term depends on, itself among them."""
