@@ -51,15 +51,12 @@ def affine(pool: Pool, term: Term) -> _Affine | None:
         case "neg", (x,):
             found = affine(pool, x)
             return found and found.times(-1)
-        case (("add" | "sub"), (x, y)):
+        case (("add" | "sub" | "mul"), (x, y)):
             first, second = affine(pool, x), affine(pool, y)
             if first is None or second is None:
                 return None
-            return first.plus(second.times(1 if value.primitive == "add" else -1))
-        case "mul", (x, y):
-            first, second = affine(pool, x), affine(pool, y)
-            if first is None or second is None:
-                return None
+            if value.primitive != "mul":
+                return first.plus(second.times(1 if value.primitive == "add" else -1))
             if first.fixed:
                 return second.times(first.constant)
             return first.times(second.constant) if second.fixed else None

@@ -75,16 +75,12 @@ def _size(pool: Pool, term: Term) -> float:
     return math.prod(sizes)
 
 
-def _is_small(pool: Pool, off: Term) -> bool:
-    """Whether something of order one may be added before this is: with a large number it would lose its digits.
-
-    `s + (mask - 1) * 1e9` must not become `(s + mask * 1e9) - 1e9`.
-    """
-    return _size(pool, off) <= _LARGE
-
-
 _LARGE = 2.0**10
-"""From here on f32 has less than fourteen bits left for what is of order one, and bf16 keeps eight of them."""
+"""From here on f32 has less than fourteen bits left for what is of order one, and bf16 keeps eight of them.
+
+Something of order one is not added before a number that is larger: it would lose its digits. So
+`s + (mask - 1) * 1e9` must not become `(s + mask * 1e9) - 1e9`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +172,7 @@ def _add(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
         return None
     for x, y in (args, args[::-1]):
         found = _finite_offset(pool, y)
-        if found is not None and pool.streams(x) and _is_small(pool, found.off):
+        if found is not None and pool.streams(x) and _size(pool, found.off) <= _LARGE:
             return found.on(pool, pool.make("add", (x, found.base), dtype, node), node)
     return None
 

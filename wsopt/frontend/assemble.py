@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
+from wsopt.frontend.axes import Dim, RawView
 from wsopt.frontend.expand import Term
-from wsopt.frontend.kinds import Kind
-from wsopt.frontend.merge import Dim, Layout, RawView, merge_views
+from wsopt.frontend.kinds import Kind, producer
+from wsopt.frontend.merge import Layout, merge_views
 from wsopt.frontend.nodes import OUTPUTS
 from wsopt.frontend.types import Contraction, Region
-from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Pool, Value, reachable
+from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Value, reachable
 from wsopt.graph.types import DType, row_major_strides
 from wsopt.tensors.statements import BEFORE, Reduction, Scalar, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source
@@ -24,30 +25,6 @@ _SHORT_SUMS = (DType.F8E4M3, DType.F8E5M2)
 
 Item = Statement | Reduction | Contraction
 Extent = tuple[str, int] | tuple[Share | int, ...] | int
-
-
-@dataclass(slots=True)
-class _Names:
-    """Names of values: the node's with a number; a value that both loop and epilogue compute has two names."""
-
-    pool: Pool
-    counts: Counter[str] = field(default_factory=Counter)
-    known: dict[str, str] = field(default_factory=dict)
-
-    def add(self, name: str) -> str:
-        """A new name for a value: a product has its node's, a source its use's."""
-        value = self.pool[name]
-        if value.primitive in ("product", "contract", "source"):
-            self.known[name] = value.label[0]
-        elif value.primitive == "before":
-            self.known[name] = self.known[str(value.args[0])] + BEFORE
-        else:
-            self.known[name] = f"{value.node}${self.counts[value.node]}"
-            self.counts[value.node] += 1
-        return self.known[name]
-
-    def term(self, term: Term) -> str | Scalar:
-        return self.known[term] if isinstance(term, str) else term
 
 
 # --- tensors --------------------------------------------------------------------------------------------
@@ -79,21 +56,6 @@ def _output_view(draft: Draft, name: str, value: Term) -> RawView:
     return raw.along(lambda dim: axes.roles.get(dim.axis) in {None, Role.BATCH, *spans})
 
 
-def _layout(draft: Draft, outputs: Mapping[str, RawView], live: Mapping[str, Value]) -> Layout:
-    """Views of the tensors that live values read; axes along which an index is used are not merged."""
-    axes, uses = draft.axes, _uses(live)
-    counted = frozenset(v.label for v in live.values() if v.primitive.startswith("iota_"))
-    return merge_views(
-        {**{use: raw for use, raw in draft.raw.items() if use in uses}, **outputs},
-        axes.roles,
-        axes.batches,
-        axes.extents,
-        counted,
-        singles=[axis for axis in axes.singles if axis not in counted],
-        groups=axes.kind is not Kind.PRODUCTS,
-    )
-
-
 def _uses(live: Mapping[str, Value]) -> frozenset[str]:
     """The uses of inputs that live values read."""
     read = {"source": ("",), "contract": (":1",), "product": (":0", ":1")}
@@ -104,18 +66,18 @@ def _uses(live: Mapping[str, Value]) -> frozenset[str]:
 
 def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
     """For each dimension of an output an input's dimension of the same axes; else the product of its axes."""
-    found: list[Extent] = []
     inputs = [raw for use, raw in draft.raw.items() if use in layout.views]
     known = [((raw.tensor, dim), raw.atoms(dim)) for raw in inputs for dim in range(raw.rank)]
     seen = {dim for dims in layout.views[f"out:{raw.tensor}"].origin for dim in dims}
-    for dim in range(raw.rank):
+
+    def extent(dim: int) -> Extent:
         atoms = raw.atoms(dim)
         named = next((place for place, other in known if other == atoms), None)
         if draft.axes.shapes[raw.tensor][dim] == 1 and not (named and dim in seen):
-            found.append(1)
-        else:
-            found.append(named or tuple(_share(draft, atom, known) for atom in atoms))
-    return tuple(found)
+            return 1
+        return named or tuple(_share(draft, atom, known) for atom in atoms)
+
+    return tuple(map(extent, range(raw.rank)))
 
 
 def _share(draft: Draft, atom: Dim, known: list[tuple[tuple[str, int], tuple[Dim, ...]]]) -> Share | int:
@@ -131,22 +93,41 @@ def _share(draft: Draft, atom: Dim, known: list[tuple[tuple[str, int], tuple[Dim
 
 @dataclass(slots=True)
 class _Assembly:
-    """Writes values down as the region's items. `live` are those that outputs depend on."""
+    """Writes values down as the region's items. `live` are those that outputs depend on.
+
+    `names` are the node's with a number; a value that both loop and epilogue compute has two names.
+    """
 
     draft: Draft
     live: dict[str, Value]
     layout: Layout
-    names: _Names
+    counts: Counter[str] = field(default_factory=Counter)
+    names: dict[str, str] = field(default_factory=dict)
 
     @property
     def _ends(self) -> tuple[str, ...]:
         """The primitives that only the end of the loop completes."""
         return SINKS if self.draft.axes.kind.along is Role.STREAM else ("contract",)
 
+    def name(self, name: str, value: Value) -> str:
+        """A new name for a value: a product has its node's, a source its use's."""
+        if value.primitive in ("product", "contract", "source"):
+            self.names[name] = value.label[0]
+        elif value.primitive == "before":
+            self.names[name] = self.names[str(value.args[0])] + BEFORE
+        else:
+            self.names[name] = f"{value.node}${self.counts[value.node]}"
+            self.counts[value.node] += 1
+        return self.names[name]
+
+    def term(self, term: Term) -> str | Scalar:
+        """A term by name, or the number that it is."""
+        return self.names[term] if isinstance(term, str) else term
+
     def sources(self) -> tuple[Source, ...]:
         """The tensors that arithmetic reads."""
         return tuple(
-            Source(self.names.add(name), self.layout.views[value.label[0]], value.spans)
+            Source(self.name(name, value), self.layout.views[value.label[0]], value.spans)
             for name, value in self.live.items()
             if value.primitive == "source"
         )
@@ -157,7 +138,7 @@ class _Assembly:
         wanted = reachable(pool, [n for n, value in self.live.items() if value.primitive in self._ends])
         for name, value in self.live.items():
             if value.primitive == "before":
-                self.names.add(name)
+                self.name(name, value)
             elif name in wanted and value.primitive != "source":
                 found.append(self._item(name, value))
         return tuple(found)
@@ -174,7 +155,7 @@ class _Assembly:
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The pairs of the loop's statements by name; where a number would stand the choice is kept."""
-        names = self.names.known
+        names = self.names
         return tuple(
             (names[outer], names[inner])
             for outer, inner in self.draft.unmasked.items()
@@ -186,7 +167,7 @@ class _Assembly:
         return tuple(
             Output(
                 raw.tensor,
-                str(self.names.term(value)),
+                str(self.term(value)),
                 self.layout.views[key],
                 _shape(self.draft, raw, self.layout),
             )
@@ -195,8 +176,8 @@ class _Assembly:
 
     def _item(self, name: str, value: Value) -> Item:
         """A value as an item of the loop or the epilogue, with a new name."""
-        args = tuple(self.names.term(a) for a in value.args)
-        own, primitive = self.names.add(name), value.primitive
+        args = tuple(self.term(a) for a in value.args)
+        own, primitive = self.name(name, value), value.primitive
         if primitive in ("product", "contract"):
             return self._contraction(value, own, args)
         if primitive in REDUCTIONS:
@@ -219,9 +200,8 @@ class _Assembly:
 
     def _promotes(self, name: str, dtype: DType) -> bool:
         """Whether a product asks for sums in f32 that its tensor instruction does not keep."""
-        node = self.draft.axes.graph.producer(name)
-        assert node is not None, "a product is a node's"
-        return dtype in _SHORT_SUMS and node.attr("accumulate", str) != "fast"
+        accumulate = producer(self.draft.axes.graph, name).attr("accumulate", str)
+        return dtype in _SHORT_SUMS and accumulate != "fast"
 
 
 def assemble(draft: Draft) -> Region:
@@ -229,8 +209,11 @@ def assemble(draft: Draft) -> Region:
     graph, live = draft.axes.graph, draft.live()
     stored = zip(graph.outputs, draft.outputs, strict=True)
     outputs = {f"out:{name}": _output_view(draft, name, value) for name, value in stored}
-    layout = _layout(draft, outputs, live)
-    assembly = _Assembly(draft, live, layout, _Names(draft.pool))
+    uses = _uses(live)
+    read = {use: raw for use, raw in draft.raw.items() if use in uses}
+    counted = {value.label for value in live.values() if value.primitive.startswith("iota_")}
+    layout = merge_views(draft.axes, read | outputs, counted)
+    assembly = _Assembly(draft, live, layout)
     sources, loop = assembly.sources(), assembly.loop()
     pairs = assembly.pairs()
     beside = tuple(item for item in loop if not isinstance(item, Contraction))

@@ -9,18 +9,53 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
-from wsopt.frontend.kinds import VIEWS, Kind, input_path, is_pointwise, matmul_dims
-from wsopt.frontend.merge import Dim, RawDim, RawView
+from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise, matmul_dims, producer
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
-from wsopt.graph.types import Graph, Node
+from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import Role
+
+Dim = tuple[str, int]
+"""An axis: a tensor (a node's name, or `node:operand` for the use of an input) and the index of its dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawDim:
+    """One dimension of a view: one of the tensor's, a part of one, or several, merged. The stride is in elements.
+
+    `origin` are the tensor's dimensions that it stands for, and `part` what of them, as in a View.
+    """
+
+    axis: Dim
+    extent: int
+    stride: int
+    origin: tuple[int, ...]
+    part: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RawView:
+    """A tensor of `rank` dimensions, by axis, before axes are merged."""
+
+    tensor: str
+    dtype: DType
+    constant: bool
+    rank: int
+    dims: tuple[RawDim, ...]
+
+    def along(self, kept: Callable[[RawDim], bool]) -> RawView:
+        """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
+        return replace(self, dims=tuple(filter(kept, self.dims)))
+
+    def atoms(self, dim: int) -> tuple[Dim, ...]:
+        """The axes that a dimension of the tensor is made of, outer ones first."""
+        return tuple(one.axis for one in self.dims if one.origin == (dim,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +109,11 @@ class Axes:
     def axis_roles(self, use: str, dim: int) -> tuple[Role | None, ...]:
         """The roles of a dimension's atoms."""
         return tuple(self.roles.get(atom) for atom in self.atoms(use, dim))
+
+    def reduced(self, node: Node) -> tuple[str, int]:
+        """The operand of a node that reduces, and the dimension that it reduces."""
+        use = self.use(node, 0)
+        return use, len(self.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
 
     def extent(self, role: Role) -> int:
         """Elements along the axis of a role that one axis has."""
@@ -152,9 +192,9 @@ def _add_uses(axes: Axes, node: Node) -> None:
         for index, step in enumerate(path):
             axes.shapes[axes.instance(use, index)] = axes.graph.type_of(step).shape
         for index, step in enumerate(path[:-1]):
-            view = axes.graph.producer(step)
-            assert view is not None, "only views stand before the input"
-            _relate_view(axes, view, axes.instance(use, index + 1), axes.instance(use, index))
+            _relate_view(
+                axes, producer(axes.graph, step), axes.instance(use, index + 1), axes.instance(use, index)
+            )
 
 
 def _align(axes: Axes, node: Node, use: str, kept: int = 0) -> None:
@@ -167,7 +207,7 @@ def _align(axes: Axes, node: Node, use: str, kept: int = 0) -> None:
 
 
 def _relate_reduction(axes: Axes, node: Node) -> None:
-    use, axis = axes.use(node, 0), node.attr("axis", int)
+    use, axis = axes.reduced(node)
     kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
     for position, dim in enumerate(kept):
         target = dim if node.attr("keepdims", bool) else position

@@ -7,7 +7,6 @@ cast stands between (GRAPH.md, 'What a compiler may change').
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
 from wsopt.frontend.expand import Term
 from wsopt.frontend.values import Draft, Rewriter, Value
@@ -103,16 +102,16 @@ class _FactorMover(Rewriter):
 
     def _apply(self, total: Term, split: Split, node: str) -> Term:
         """A sum of the rest, times the factors: one multiplication an element, the rest a row."""
-        make = partial(self.pool.apply, node)
-        factor: Term = 1.0
-        for k in split.over:
-            factor = k if factor == 1.0 else make("mul", factor, k)
-        under: Term = 1.0
-        for k in split.under:
-            under = k if under == 1.0 else make("mul", under, k)
+        factor, under = self._product(split.over, node), self._product(split.under, node)
         if under != 1.0:
-            factor = make("div", factor, under)
-        return total if factor == 1.0 else make("mul", total, factor)
+            factor = self.pool.apply(node, "div", factor, under)
+        return total if factor == 1.0 else self.pool.apply(node, "mul", total, factor)
+
+    def _product(self, terms: tuple[Term, ...], node: str) -> Term:
+        found: Term = 1.0
+        for k in terms:
+            found = k if found == 1.0 else self.pool.apply(node, "mul", found, k)
+        return found
 
 
 def move_factors(draft: Draft) -> Draft:

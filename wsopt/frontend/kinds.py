@@ -66,6 +66,13 @@ def input_path(graph: Graph, name: str, views: Container[str] = VIEWS) -> tuple[
     return tuple(path)
 
 
+def producer(graph: Graph, name: str) -> Node:
+    """The node that computes a tensor which is no input."""
+    node = graph.producer(name)
+    assert node is not None, f"{name} is an input"
+    return node
+
+
 def depending(live: tuple[Node, ...], begins: Callable[[Node], bool]) -> frozenset[str]:
     """The nodes with which something `begins`, and all that depend on them."""
     found: set[str] = set()

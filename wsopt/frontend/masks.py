@@ -122,28 +122,20 @@ def neutral_bounds(draft: Draft, neutral: float) -> dict[str, Bounds]:
 
     for name, value in draft.live().items():
         args = value.args
-        match value.primitive:
-            case "where":
+        match value.primitive, neutral == 0:
+            case "where", _:
                 found[name] = _choice(pool, value, [of(a) for a in args[1:]], neutral)
-            case "mul" if neutral == 0:
+            case ("mul", True) | ("add" | "minimum", False):
                 found[name] = of(args[0]) | of(args[1])
-            case "mul" if _is_positive(args[1]):
+            case ("add" | "sub", True) | ("maximum" | "minimum", _):
+                found[name] = of(args[0]) & of(args[1])
+            case ("div" | "neg" | "abs", True) | ("sub", False):
                 found[name] = of(args[0])
-            case "div" if neutral == 0:
+            case "mul", False if _is_positive(args[1]):
                 found[name] = of(args[0])
-            case "exp2" if neutral == 0 and isinstance(args[0], str):
+            case "exp2", True if isinstance(args[0], str):
                 found[name] = low.get(args[0], frozenset())
-            case "neg" | "abs" if neutral == 0:
-                found[name] = of(args[0])
-            case "add" | "sub" if neutral == 0:
-                found[name] = of(args[0]) & of(args[1])
-            case "sub":
-                found[name] = of(args[0])
-            case "add" | "minimum" if neutral != 0:
-                found[name] = of(args[0]) | of(args[1])
-            case "maximum" | "minimum":
-                found[name] = of(args[0]) & of(args[1])
-            case primitive if family_of(primitive) is Family.ROUNDING:
+            case primitive, _ if family_of(primitive) is Family.ROUNDING:
                 found[name] = of(args[0])
     return {name: bounds for name, bounds in found.items() if bounds}
 
@@ -151,15 +143,13 @@ def neutral_bounds(draft: Draft, neutral: float) -> dict[str, Bounds]:
 def loop_bounds(draft: Draft) -> tuple[Bound, ...]:
     """The bounds outside of which no sum and no maximum of the loop takes anything."""
     zero, low = neutral_bounds(draft, 0.0), neutral_bounds(draft, -math.inf)
-    common: Bounds | None = None
-    for value in draft.live().values():
-        if value.primitive not in SINKS:
-            continue
-        known = low if value.primitive == "reduce_max" else zero
-        (name, *_) = value.args
-        own = known.get(str(name), frozenset())
-        common = own if common is None else common & own
-    return tuple(sorted(common or (), key=lambda b: (b.row, b.stream, b.constant)))
+    found = [
+        (low if value.primitive == "reduce_max" else zero).get(str(value.args[0]), frozenset())
+        for value in draft.live().values()
+        if value.primitive in SINKS
+    ]
+    common = frozenset.intersection(*found) if found else frozenset()
+    return tuple(sorted(common, key=lambda b: (b.row, b.stream, b.constant)))
 
 
 # --- splitting choices ----------------------------------------------------------------------------------

@@ -6,52 +6,16 @@ row axis occur, they occur together and contiguously.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.graph.types import DType
+from wsopt.frontend.axes import Axes, Dim, RawDim, RawView
+from wsopt.frontend.kinds import Kind
 from wsopt.tensors.views import Role, View
 
-Dim = tuple[str, int]
-"""An axis: a tensor (a node's name, or `node:operand` for the use of an input) and the index of its dimension."""
-
-
-@dataclass(frozen=True, slots=True)
-class RawDim:
-    """One dimension of a view: one of the tensor's, a part of one, or several, merged. The stride is in elements.
-
-    `origin` are the tensor's dimensions that it stands for, and `part` what of them, as in a View.
-    """
-
-    axis: Dim
-    extent: int
-    stride: int
-    origin: tuple[int, ...]
-    part: tuple[int, int]
-
-
 _WHOLE = (0, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class RawView:
-    """A tensor of `rank` dimensions, by axis, before axes are merged."""
-
-    tensor: str
-    dtype: DType
-    constant: bool
-    rank: int
-    dims: tuple[RawDim, ...]
-
-    def along(self, kept: Callable[[RawDim], bool]) -> RawView:
-        """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
-        return replace(self, dims=tuple(filter(kept, self.dims)))
-
-    def atoms(self, dim: int) -> tuple[Dim, ...]:
-        """The axes that a dimension of the tensor is made of, outer ones first."""
-        return tuple(one.axis for one in self.dims if one.origin == (dim,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +96,15 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
     )
 
 
-def merge_views(
-    raws: Mapping[str, RawView],
-    roles: Mapping[Dim, Role],
-    batches: Sequence[Dim],
-    extents: Mapping[Dim, int],
-    counted: frozenset[Dim] = frozenset(),
-    *,
-    singles: Sequence[Dim] = (),
-    groups: bool = False,
-) -> Layout:
+def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]) -> Layout:
     """Merge batch axes into each other and into the rows where memory allows it.
 
-    Axes that are `counted` stay as they are, for an index along a merged one would be another. `singles` are batch
-    axes of one element: those that memory allows to be merged may have any extent at run time. With `groups`
-    a second batch axis may be left, which becomes the group. LoweringError where more are left than a tile has.
+    Axes that are `counted` stay as they are, for an index along a merged one would be another. Batch axes of one
+    element that memory allows to be merged may have any extent at run time. Where values are reduced or feed
+    products, a second batch axis may be left, which becomes the group. LoweringError where more are left.
     """
+    roles, groups = axes.roles, axes.kind is not Kind.PRODUCTS
+    singles = [axis for axis in axes.singles if axis not in counted]
 
     def carries(dim: RawDim) -> bool:
         """Dimensions of extent one are broadcast, but for those that TMA has to see and those that are nowhere."""
@@ -155,12 +112,12 @@ def merge_views(
         return wide or dim.axis in singles
 
     views = [raw.along(carries).dims for raw in raws.values()]
-    sizes = dict(extents)
+    sizes = dict(axes.extents)
     row = next(axis for axis, role in roles.items() if role is Role.ROW)
-    left = list(batches)
+    left = list(axes.batches)
     inner: Dim = row
-    for outer in reversed(batches):
-        if not counted & {outer, inner} and _mergeable(views, outer, inner, singles):
+    for outer in reversed(axes.batches):
+        if outer not in counted and inner not in counted and _mergeable(views, outer, inner, singles):
             views = [_merged(dims, outer, inner) for dims in views]
             sizes[inner] *= sizes[outer]
             left.remove(outer)
@@ -172,7 +129,7 @@ def merge_views(
             f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
             f"a kernel takes {'two' if groups else 'one'}: {remedies.ALIKE}"
         )
-    roles = {axis: role for axis, role in roles.items() if axis not in batches or axis in left}
+    roles = {axis: role for axis, role in roles.items() if axis not in axes.batches or axis in left}
     if len(left) > 1:
         roles[_group(left, views, roles)] = Role.GROUP
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}

@@ -66,13 +66,17 @@ class _Onliner(Rewriter):
     shifts: dict[str, Shifts | _Refusal] = field(default_factory=dict)
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
-        old = self.draft.pool
-        if old.streams(name):
-            self.shifts[name] = self._shifts(name, value)
-            if self.shifts[name] != () and self._difference(value) is not None:
-                return self._safe_exponential(value)
-        if value.primitive == "reduce_max":
-            self._check_maximum(value)
+        if self.draft.pool.streams(name):
+            self.shifts[name] = self._shifts(value)
+            found = self._difference(value)
+            if found is not None:
+                change = self.pool.apply(value.node, "sub", self.term(found[0]), self._with(found[1], "safe"))
+                return self.copy(value, (change,))
+        if value.primitive == "reduce_max" and value.needs:
+            raise LoweringError(
+                f"node {value.node}: the maximum is of values that depend on a reduction along the same axis "
+                f"(node {self.draft.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
+            )
         if value.primitive in ("contract", "reduce_sum"):
             rescale = self._rescale(value)
             return self.copy(value, args if rescale is None else (*args, rescale))
@@ -82,15 +86,16 @@ class _Onliner(Rewriter):
 
     # --- what a value is in proportion to -----------------------------------------------------------
 
-    def _shifts(self, name: str, value: Value) -> Shifts | _Refusal:
+    def _shifts(self, value: Value) -> Shifts | _Refusal:
         pool = self.draft.pool
         if not value.needs:
             return ()
         parts = [self._of(a) for a in value.args if isinstance(a, str)]
         refusal = next((part for part in parts if isinstance(part, _Refusal)), None)
         match value.primitive, value.args:
-            case "exp2", (x,):
-                return self._exponential(name, value, x)
+            case "exp2", _:
+                found = self._difference(value)
+                return self._refusal(value) if found is None else (found[1],)
             case _ if refusal is not None:
                 return refusal
             case "mul", (x, y):
@@ -123,7 +128,7 @@ class _Onliner(Rewriter):
         found = {self._known(branch) for branch in branches if not is_number(branch, 0)}
         return found.pop() if len(found) == 1 else self._refusal(value)
 
-    def _difference(self, value: Value) -> tuple[Term, Term] | None:
+    def _difference(self, value: Value) -> tuple[Term, str] | None:
         """x and r of exp2(x - r) with a running maximum in r alone."""
         pool = self.draft.pool
         if value.primitive != "exp2":
@@ -131,14 +136,7 @@ class _Onliner(Rewriter):
         args = pool.match(value.args[0], "sub")
         if args is None or pool.needs(args[0]) or running_maximum(pool, args[1]) is None:
             return None
-        return args[0], args[1]
-
-    def _exponential(self, name: str, value: Value, x: Term) -> Shifts | _Refusal:
-        found = self._difference(value)
-        if found is not None:
-            assert isinstance(found[1], str), "a running term is no number"
-            return (found[1],)
-        return self._refusal(value)
+        return args[0], str(args[1])
 
     def _refusal(self, value: Value) -> _Refusal:
         sink = self._last_need(value.needs)
@@ -153,13 +151,6 @@ class _Onliner(Rewriter):
 
     def _word(self, sink: str) -> str:
         return {"reduce_max": "maximum", "reduce_sum": "sum"}.get(self.draft.pool[sink].primitive, "product")
-
-    def _check_maximum(self, value: Value) -> None:
-        if value.needs:
-            raise LoweringError(
-                f"node {value.node}: the maximum is of values that depend on a reduction along the same axis "
-                f"(node {self.draft.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
-            )
 
     # --- rescale factor --------------------------------------------------------------------------------------
 
@@ -223,12 +214,6 @@ class _Onliner(Rewriter):
             return self.pool.apply(value.node, "before", maximum)
         nothing = self.pool.apply(value.node, "equal", maximum, -math.inf)
         return self.pool.apply(value.node, "where", nothing, 0.0, maximum)
-
-    def _safe_exponential(self, value: Value) -> Term:
-        found = self._difference(value)
-        assert found is not None, "only differences are rewritten"
-        change = self.pool.apply(value.node, "sub", self.term(found[0]), self._with(found[1], "safe"))
-        return self.copy(value, (change,))
 
 
 def make_online(draft: Draft) -> Draft:

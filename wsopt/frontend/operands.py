@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import REDUCTIONS, Draft, Rewriter, Value, reachable
-from wsopt.graph.types import Graph, Node
+from wsopt.frontend.kinds import producer
+from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Rewriter, Value, reachable
+from wsopt.primitives import Family, family_of
 from wsopt.tensors.views import Role
 
 
@@ -27,14 +28,16 @@ class _Operands(Rewriter):
         return self.copy(value, args)
 
     def _operand(self, product: Value, term: Term) -> Term:
-        pool = self.pool
-        kept = term
-        if isinstance(term, str) and pool[term].primitive.startswith("round_"):
-            kept = pool[term].args[0]
+        pool, graph = self.pool, self.draft.axes.graph
+        rounded = isinstance(term, str) and family_of(pool[term].primitive) is Family.ROUNDING
+        kept = pool[term].args[0] if isinstance(term, str) and rounded else term
+        operand = producer(graph, product.node).tensors[0]
         if not isinstance(kept, str) or pool[kept].primitive != "source":
-            raise LoweringError(self._refusal(product, kept))
-        graph, raw = self.draft.axes.graph, self.draft.raw[pool[kept].label[0]]
-        wanted = graph.type_of(_matmul(graph, product).tensors[0]).dtype
+            raise LoweringError(
+                f"node {product.node}: operand 0 of the matmul is computed by {producer(graph, operand).op} node "
+                f"{operand}; {self._reason(operand, kept)}"
+            )
+        raw, wanted = self.draft.raw[pool[kept].label[0]], graph.type_of(operand).dtype
         if raw.dtype is not wanted:
             raise LoweringError(
                 f"node {product.node}: operand 0 of the matmul is {raw.tensor}, which is {raw.dtype.value}; the "
@@ -42,37 +45,19 @@ class _Operands(Rewriter):
             )
         return kept
 
-    def _refusal(self, product: Value, term: Term) -> str:
-        graph = self.draft.axes.graph
-        node = _matmul(graph, product)
-        producer = graph.producer(node.tensors[0])
-        assert producer is not None, "what is an input is a source"
-        why = (
-            "operands have to be inputs of the graph (or transposes of them), their rows scaled at most: "
-            f"{remedies.computed_operand(graph, producer.name)}"
-        )
-        varying = self._varying(term)
-        if varying:
-            why = (
-                f"{varying} varies along the contracted axis, and cannot leave the product as a factor of a row "
-                "does; multiply it into the other operand before the call"
-            )
-        return f"node {node.name}: operand 0 of the matmul is computed by {producer.op} node {producer.name}; {why}"
-
-    def _varying(self, term: Term) -> str:
-        """The tensor that multiplies an operand along the contracted axis, for a refusal; empty if there is none."""
-        args = self.pool.match(term, "mul") if isinstance(term, str) else None
-        for other in args or ():
+    def _reason(self, operand: str, term: Term) -> str:
+        """Why an operand is not a tensor with scaled rows, and what to do: a factor along its columns, if any."""
+        for other in self.pool.match(term, "mul") or ():
             value = self.pool[other] if isinstance(other, str) else None
             if value and value.primitive == "source" and value.spans == frozenset({Role.STREAM}):
-                return self.draft.raw[value.label[0]].tensor
-        return ""
-
-
-def _matmul(graph: Graph, product: Value) -> Node:
-    node = graph.producer(product.label[0])
-    assert node is not None, "a product is a node's"
-    return node
+                return (
+                    f"{self.draft.raw[value.label[0]].tensor} varies along the contracted axis, and cannot leave the "
+                    "product as a factor of a row does; multiply it into the other operand before the call"
+                )
+        return (
+            "operands have to be inputs of the graph (or transposes of them), their rows scaled at most: "
+            f"{remedies.computed_operand(self.draft.axes.graph, operand)}"
+        )
 
 
 def check_reductions(draft: Draft) -> Draft:
@@ -83,7 +68,7 @@ def check_reductions(draft: Draft) -> Draft:
     for name in sinks:
         reads = {read: pool[read] for read in pool.values if read in reachable(pool, pool[name].args)}
         for value in reads.values():
-            if value.primitive in REDUCTIONS or value.primitive == "contract":
+            if value.primitive in SINKS:
                 raise LoweringError(
                     f"node {pool[name].node}: it reduces what depends on the reduction of node {value.node} along "
                     "the same axis; that takes a second pass over the axis"

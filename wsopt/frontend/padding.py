@@ -53,7 +53,7 @@ class _Padder(Rewriter):
             case "reduce_sum":
                 return term if state == 0 else self._inside(term, 0.0)
             case _:  # the other operand of the product is zero there
-                return term if state != _ANY and math.isfinite(_number(state)) else self._inside(term, 0.0)
+                return term if _is_finite(state) else self._inside(term, 0.0)
 
     def _inside(self, term: Term, other: float) -> Term:
         assert isinstance(term, str), "what is summed along the stream is no number"
@@ -108,17 +108,22 @@ class _Padder(Rewriter):
         if family is Family.ROUNDING:
             return states[0]
         if primitive == "mul" and 0.0 in states:
-            return 0.0 if _ANY not in states and all(math.isfinite(_number(s)) for s in states) else _ANY
+            return 0.0 if all(map(_is_finite, states)) else _ANY
         if primitive in ("add", "sub") and states[0] == -math.inf and states[1] == _FINITE:
             return -math.inf
-        if primitive == "mul" and states[0] == -math.inf and is_number(value.args[1]):
-            return -math.inf if _number(states[1]) > 0 else _ANY
+        if (
+            primitive == "mul"
+            and states[0] == -math.inf
+            and isinstance(states[1], float)
+            and is_number(value.args[1])
+        ):
+            return -math.inf if states[1] > 0 else _ANY
         facts = PRIMITIVES[primitive]
         if states == [-math.inf] and facts.at_low is not None:
             return facts.at_low
         if set(states) == {0.0} and facts.at_zero is not None:
             return facts.at_zero
-        if facts.finite and all(math.isfinite(_number(s)) for s in states) and _ANY not in states:
+        if facts.finite and all(map(_is_finite, states)):
             return _FINITE
         return _FINITE if value.dtype in (DType.BOOL, DType.I32) else _ANY
 
@@ -129,13 +134,12 @@ class _Padder(Rewriter):
             return states[1]
         if states[0] == states[1]:
             return states[0]
-        finite = _ANY not in states and all(math.isfinite(_number(s)) for s in states)
-        return _FINITE if finite else _ANY
+        return _FINITE if all(map(_is_finite, states)) else _ANY
 
 
-def _number(state: State) -> float:
-    """The number that a state is; any for one that is only known to be finite."""
-    return state if isinstance(state, float) else 1.0
+def _is_finite(state: State) -> bool:
+    """Whether what stands beyond the end is some finite number."""
+    return math.isfinite(state) if isinstance(state, float) else state == _FINITE
 
 
 def pad_stream(draft: Draft) -> Draft:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from wsopt.frontend.kinds import producer
 from wsopt.graph.types import DType, Graph
 
 ROWS_LAST = "declare every input and output with the reduced axis last, and transpose outside of the graph"
@@ -26,8 +27,7 @@ def source_type(allowed: Iterable[DType]) -> str:
 
 def computed_operand(graph: Graph, name: str) -> str:
     """Remedy for an operand of a matmul that node `name` computes and that would have to be an input."""
-    node = graph.producer(name)
-    assert node is not None, "an input is no computed operand"
+    node = producer(graph, name)
     source = next((tensor for tensor in node.tensors if graph.input(tensor) is not None), None)
     if source is not None and node.op == "cast":
         return f"declare {source} as {node.type.dtype.value}, and cast it before the call"

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.axes import Axes, relate_axes
+from wsopt.frontend.axes import Axes, Dim, relate_axes
 from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
@@ -23,8 +23,8 @@ from wsopt.frontend.kinds import (
     is_pointwise,
     kind_of,
     matmul_dims,
+    producer,
 )
-from wsopt.frontend.merge import Dim
 from wsopt.frontend.nodes import OPERANDS
 from wsopt.frontend.row_axes import assign_rows, one_axis
 from wsopt.graph.needed import live_nodes
@@ -45,27 +45,21 @@ _PLACES: Mapping[Kind, str] = MappingProxyType({
 # --- operands -------------------------------------------------------------------------------------------
 
 
-def _check_operand(graph: Graph, kind: Kind, node: Node, operand: int) -> None:
-    """Refuse a matmul's operand that is computed in the graph."""
-    plain = kind is Kind.PRODUCTS
-    name = node.tensors[operand]
-    if input_path(graph, name, ("transpose",) if plain else VIEWS) is not None:
-        return
-    producer = graph.producer(name)
-    assert producer is not None, "what is no input is computed"
-    raise LoweringError(
-        f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node {producer.name}; "
-        f"it has to be an input of the graph (or a {'' if plain else 'reshape or '}transpose of one): "
-        f"{remedies.computed_operand(graph, producer.name)}"
-    )
-
-
 def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[str, ...]) -> None:
     """Refuse operands of other types than the tensor cores', and computed ones; the left ones of `fed` may be."""
-    allowed = OPERANDS if kind is Kind.PRODUCTS else (DType.F16, DType.BF16)
+    plain = kind is Kind.PRODUCTS
+    views = ("transpose",) if plain else VIEWS
     for node in matmuls:
         for operand in range(node.name in fed, 2):
-            _check_operand(graph, kind, node, operand)
+            name = node.tensors[operand]
+            if input_path(graph, name, views) is None:
+                op = producer(graph, name).op
+                raise LoweringError(
+                    f"node {node.name}: operand {operand} of the matmul is computed by {op} node {name}; it has to "
+                    f"be an input of the graph (or a {' or '.join(views)} of one): "
+                    f"{remedies.computed_operand(graph, name)}"
+                )
+    allowed = OPERANDS if plain else (DType.F16, DType.BF16)
     for node in matmuls:
         dtype = graph.type_of(node.tensors[0]).dtype
         if dtype not in allowed:
@@ -157,20 +151,16 @@ def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
 
 def _check_depth(axes: Axes) -> None:
     """Refuse a product of a sum over the streamed axis: it would need the loop's result."""
-    behind: dict[str, str] = {}
-    for node in axes.live:
-        found = next((behind[name] for name in node.tensors if name in behind), None)
-        if is_matmul(node) and found is not None:
-            behind_it = feeding(axes.live, [found]) - {found}
-            before = [one.name for one in axes.live if is_matmul(one) and one.name in behind_it]
+    for node in filter(is_matmul, axes.live):
+        below = feeding(axes.live, node.tensors)
+        found = next((name for name in axes.sums if name in below), None)
+        if found is not None:
+            wanted = feeding(axes.live, [found]) - {found}
+            before = [one.name for one in axes.live if is_matmul(one) and one.name in wanted]
             raise LoweringError(
                 f"node {node.name}: an operand depends on {found}, which is complete only after the loop; "
                 f"a kernel has one loop: {remedies.computed_before(before)}"
             )
-        if node.name in axes.sums:
-            behind[node.name] = node.name
-        elif found is not None:
-            behind[node.name] = found
 
 
 def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> None:
@@ -205,28 +195,19 @@ def _check_fed(axes: Axes, firsts: list[Node]) -> None:
             )
 
 
-def _join_inner(axes: Axes, firsts: list[Node]) -> None:
-    """Products over equally long inner axes hold the same extent, so their axes may count as one."""
-    inner = [axes.atoms(axes.use(n, 0), matmul_dims(n)[0][1]) for n in firsts]
-    if len({tuple(axes.extents[a] for a in atoms) for atoms in inner}) > 1:
-        names = ", ".join(n.name for n in firsts)
-        raise LoweringError(f"matmuls {names} contract axes of different extents; a kernel holds one")
-    _join(axes, inner)
-
-
 def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
     """Roles of the axes of products that feed products."""
     last = [node for node in matmuls if node.name in axes.sums]
     firsts = [node for node in matmuls if node.name not in axes.sums]
     _check_depth(axes)
-    streams = {axes.atoms(axes.use(n, 1), matmul_dims(n)[1][1]) for n in last}
-    if len(streams) > 1:
+    if len({_contracted(axes, node) for node in last}) > 1:
         raise LoweringError(
             f"matmuls {', '.join(axes.sums)} do not share their streamed axis; a kernel has one: {remedies.OWN_GRAPH}"
         )
     _check_fed(axes, firsts)
     _check_equal(axes, last, MAX_HEAD)
-    _join_inner(axes, firsts)
+    names = ", ".join(node.name for node in firsts)
+    _join(axes, firsts, f"matmuls {names} contract axes of different extents; a kernel holds one")
     for node in last:
         _assign_sum(axes, node)
         use, dim = axes.use(node, 1), matmul_dims(node)[1][0]
@@ -245,7 +226,7 @@ def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
             f"matmuls {', '.join(axes.sums)} have operands of different types; one kernel takes one: "
             f"{remedies.OWN_GRAPH}"
         )
-    _join_streams(axes, matmuls)
+    _join(axes, matmuls, _apart(axes, matmuls, "streamed"))
     for node in matmuls:
         _assign_sum(axes, node)
     if axes.kind is Kind.PRODUCTS:
@@ -258,19 +239,18 @@ def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
         _join_bound(axes)
 
 
-def _join_streams(axes: Axes, matmuls: list[Node]) -> None:
-    """Products over equally long axes can be streamed together."""
-    streams = [axes.atoms(axes.use(n, 1), matmul_dims(n)[1][1]) for n in matmuls]
-    if len({tuple(axes.extents[a] for a in atoms) for atoms in streams}) > 1:
-        raise LoweringError(_apart(axes, matmuls, "streamed"))
-    _join(axes, streams)
+def _join(axes: Axes, matmuls: list[Node], refusal: str) -> None:
+    """Make one of the axes that products contract. Raises LoweringError with the refusal if extents differ."""
+    found = [_contracted(axes, node) for node in matmuls]
+    if len({tuple(axes.extents[a] for a in atoms) for atoms in found}) > 1:
+        raise LoweringError(refusal)
+    for same in zip(*found, strict=True):
+        axes.joined.union(*same)
 
 
-def _join(axes: Axes, found: list[tuple[Dim, ...]]) -> None:
-    """Make one of axes of equal extents, atom by atom."""
-    for atoms in found[1:]:
-        for one, other in zip(found[0], atoms, strict=True):
-            axes.joined.union(one, other)
+def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:
+    """The atoms of the axis that a product contracts."""
+    return axes.atoms(axes.use(node, 1), matmul_dims(node)[1][1])
 
 
 def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from wsopt.errors import LoweringError
-from wsopt.frontend.axes import Axes
-from wsopt.frontend.kinds import NORMS, reduces_rows
-from wsopt.frontend.merge import Dim
-from wsopt.graph.types import Node
+from wsopt.frontend.axes import Axes, Dim
+from wsopt.frontend.kinds import reduces_rows
 from wsopt.tensors.views import Role
-
-
-def _reduced(axes: Axes, node: Node) -> tuple[Dim, ...]:
-    """The atoms of the axis that a node reduces."""
-    use = axes.use(node, 0)
-    dim = len(axes.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
-    return axes.atoms(use, dim)
 
 
 def _column(axes: Axes) -> Dim:
@@ -26,7 +17,7 @@ def _column(axes: Axes) -> Dim:
     found: dict[Dim, str] = {}
     for node in axes.live:
         if reduces_rows(node):
-            atoms = _reduced(axes, node)
+            atoms = axes.atoms(*axes.reduced(node))
             if len(atoms) != 1:
                 raise LoweringError(
                     f"node {node.name}: a reshape merges or splits the axis that is reduced; "
@@ -40,11 +31,9 @@ def _column(axes: Axes) -> Dim:
             "where the axes are neighbours, declare them as one"
         )
     stored = [atom for name in axes.graph.outputs for atom in reversed(_dims(axes, name))]
-    whole = next((axis for axis in stored if one_axis(axes, [*found, axis])), None)
-    same = [*found, *([whole] if whole is not None else [])]
-    for other in same[1:]:
-        axes.joined.union(same[0], other)
-    column: Dim = axes.joined[same[0]]
+    whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
+    axes.joined.union(*found, *whole[:1])
+    column: Dim = axes.joined[next(iter(found))]
     return column
 
 
@@ -60,22 +49,15 @@ def _dims(axes: Axes, use: str) -> list[Dim]:
     return [atom for dim in range(len(axes.shapes[use])) for atom in axes.atoms(use, dim)]
 
 
-def _others(axes: Axes, column: Dim) -> list[Dim]:
-    """The other axes of the nodes, outer ones first, and among them those of one element."""
-    found: dict[Dim, None] = {}
-    for node in sorted(axes.live, key=lambda node: -node.type.rank):
-        for dim in range(node.type.rank):
-            found.update((atom, None) for atom in axes.atoms(node.name, dim))
-    return [axis for axis in found if axis != column]
-
-
 def assign_rows(axes: Axes) -> None:
     """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
 
     Raises LoweringError for reductions along different axes, and for a tensor of a single row.
     """
     column = _column(axes)
-    outer = _others(axes, column)
+    nodes = sorted(axes.live, key=lambda node: -node.type.rank)
+    found = dict.fromkeys(atom for node in nodes for atom in _dims(axes, node.name))
+    outer = [axis for axis in found if axis != column]  # outer ones first, those of one element among them
     others = [axis for axis in outer if axes.extents[axis] > 1]
     if not others:
         raise LoweringError(f"graph {axes.graph.name}: there is one row; a kernel spreads rows over the card")

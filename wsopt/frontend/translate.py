@@ -15,10 +15,9 @@ from types import MappingProxyType
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
-from wsopt.frontend.axes import Axes
+from wsopt.frontend.axes import Axes, RawView
 from wsopt.frontend.expand import Term
 from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
-from wsopt.frontend.merge import RawView
 from wsopt.frontend.nodes import SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.values import Draft, Pool, Rule
 from wsopt.graph.ops import OPS, CostClass
@@ -123,8 +122,7 @@ def _iota(reader: _Reader, node: Node) -> Term:
 
 def _reduced_extent(reader: _Reader, node: Node) -> int | None:
     """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
-    use = reader.axes.use(node, 0)
-    dim = len(reader.axes.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
+    use, dim = reader.axes.reduced(node)
     roles = set(reader.axes.axis_roles(use, dim)) - {None}
     if roles == {reader.pool.along}:
         return reader.axes.shapes[use][dim]

@@ -122,11 +122,6 @@ class Region:
         return tuple(output for output in self.outputs if output.is_tile)
 
     @property
-    def row_outputs(self) -> tuple[Output, ...]:
-        """The outputs of one value a row."""
-        return tuple(output for output in self.outputs if not output.is_tile)
-
-    @property
     def operands(self) -> tuple[View, ...]:
         """The streamed tensors, each once, left ones first."""
         if self.streams_rows:

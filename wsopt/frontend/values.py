@@ -10,9 +10,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from wsopt.frontend.axes import Axes
+from wsopt.frontend.axes import Axes, RawView
 from wsopt.frontend.expand import Term
-from wsopt.frontend.merge import RawView
 from wsopt.frontend.types import End
 from wsopt.graph.types import DType
 from wsopt.primitives import comparison_of

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from wsopt.frontend.axes import Axes
+from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.kinds import Kind
-from wsopt.frontend.merge import Dim
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wsopt.errors import InputError, InternalError
-from wsopt.frontend.axes import Axes
-from wsopt.frontend.merge import Dim
+from wsopt.frontend.axes import Axes, Dim
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, row_major_strides

@@ -93,7 +93,7 @@ def check_operands(region: Region) -> None:
 
 def _check_beside(region: Region) -> None:
     """Raise LoweringError for operands whose rows cannot be read from a K-block, and for one value a row."""
-    for output in region.row_outputs if region.beside else ():
+    for output in (o for o in region.outputs if region.beside and not o.is_tile):
         raise LoweringError(f"output {output.name}: one value a row beside a product is not stored yet")
     for tile in region.tiles:
         if tile.view.roles[-1] is not Role.STREAM:
