@@ -21,7 +21,7 @@ from wsopt.solve.emitter import stretches
 from wsopt.solve.intervals import least_interval
 from wsopt.solve.model import CONSUMER_FAMILIES
 from wsopt.solve.variables import Model
-from wsopt.solve.worker import deterministic, work
+from wsopt.solve.worker import deterministic, solved, work
 
 _LIMIT = 4.0
 """Deterministic time for the bound of one loop: what is proved until then holds."""
@@ -97,6 +97,6 @@ def _has_schedule(
     m.cp.add(m.stage[first] == _ANCHOR)
     m.cp.add(m.cycle[first] == 0)
     solver = deterministic(_LIMIT)
-    status = solver.solve(m.cp)
+    status = solved(solver, m.cp)
     answers = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
     return answers.get(status), work(solver)
