@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from wsopt.codegen.aot import compile_kernel
 from wsopt.codegen.errors import CompileError
-from wsopt.codegen.oracle import Expectation, verdict
-from wsopt.emit.source import emit, expected_wgmma
+from wsopt.codegen.oracle import verdict
+from wsopt.emit.source import emit, expectation
 from wsopt.errors import CheckError, InfeasibleError, WsoptError
 from wsopt.lowering.lower import Cuttable
 from wsopt.machine.types import Machine
@@ -156,5 +156,4 @@ def ask(source: str, verified: VerifiedSchedule) -> Asked:
         compiled = compile_kernel(source, architecture=verified.machine.architecture)
     except CompileError as error:
         return Asked(verified, None, str(error))
-    expectation = Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes)
-    return Asked(verified, compiled, "; ".join(verdict(compiled, expectation)))
+    return Asked(verified, compiled, "; ".join(verdict(compiled, expectation(verified))))

@@ -16,6 +16,7 @@ from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.pace import iteration_pace
 from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram
+from wsopt.program.types import Space
 from wsopt.program.units import UNITS
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole, Schedule
@@ -38,7 +39,7 @@ def _placement(schedule: Schedule, program: TileProgram, machine: Machine, margi
         if not (0 <= placed.cycle < schedule.ii and placed.stage >= 0):
             yield f"{placed.op} at stage {placed.stage} cycle {placed.cycle} is outside an II of {schedule.ii}"
         consumer = program.named(placed.op).consumer
-        if consumer is not None and placed.partition != f"{PartitionRole.CONSUMER}{consumer}":
+        if consumer is not None and placed.partition != budget.issuer(program, consumer):
             yield f"{placed.op} belongs to consumer {consumer} and is on {placed.partition}"
 
 
@@ -128,6 +129,15 @@ def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, m
         yield f"shared memory: {used} bytes, a block has {machine.shared_memory_per_block_bytes}"
 
 
+def _tensor_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """The sets of sums are as many as a block may keep, and fit its tensor memory."""
+    sets, columns = schedule.buffers.sums, sum(v.shape[1] for v in program.values if v.space is Space.TENSOR)
+    if sets < 1 or (sets > 1 and not columns):
+        yield f"{sets} sets of sums, with {columns} columns of tensor memory each"
+    if sets * columns > machine.tensor_memory_columns:
+        yield f"tensor memory: {sets * columns} columns, a block has {machine.tensor_memory_columns}"
+
+
 def _staging(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """Where rows stream, a staging buffer was read before it is written again."""
     for op in program.loop:
@@ -137,7 +147,9 @@ def _staging(schedule: Schedule, program: TileProgram, machine: Machine, margin:
 
 
 def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """As many consumers as the structure says, each of its warps, one loader, and store warps for all or none."""
+    """As many consumers as the structure says, each of its warps, one loader, a warp that issues products where sums
+    are in tensor memory, and store warps for all or none.
+    """
     s = program.structure
     if schedule.structure != s:
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
@@ -149,13 +161,17 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
         yield f"{len(loaders)} loaders"
     elif (loaders[0].index, loaders[0].warps) != (0, budget.LOADER_WARPS):
         yield f"{loaders[0]}, the emitter has loader 0 of {budget.LOADER_WARPS} warps"
+    mma_warps = [(p.index, p.warps) for p in schedule.partitions if p.role is PartitionRole.MMA_WARP]
+    if mma_warps != [(0, budget.MMA_WARPS)] * bool(program.tensor_columns):
+        yield f"warps that issue products {mma_warps}, with sums in {program.tensor_columns} columns of tensor memory"
     store_warps = [(p.index, p.warps) for p in schedule.partitions if p.role is PartitionRole.STORE_WARP]
     asked = s.consumers if schedule.buffers.store_warp else 0
     if store_warps != [(i, budget.STORE_WARPS) for i in range(asked)]:
         yield f"store warps {store_warps} of so many warps, the buffers ask for {asked} of {budget.STORE_WARPS}"
     roles = [p.role for p in schedule.partitions]
     if roles != sorted(roles, key=list(PartitionRole).index):
-        yield f"emitter.v1: partitions are {', '.join(roles)}: consumers first, then the loader, then store warps"
+        order = "consumers first, then the loader, the warp that issues products, store warps"
+        yield f"emitter.v1: partitions are {', '.join(roles)}: {order}"
 
 
 def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -284,6 +300,7 @@ CHECKS: tuple[Check, ...] = (
     _issue,
     _rings,
     _shared_memory,
+    _tensor_memory,
     _staging,
     _registers,
     _live_tiles,

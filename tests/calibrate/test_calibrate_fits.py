@@ -40,7 +40,7 @@ def by_name(document: Document) -> dict[str, Figure]:
         ("mma_least_cycles_per_column", PER_COLUMN),
         ("mma_least_cycles_registers", LEAST_REGISTERS),
         ("mma_queue", 6.0),
-        ("latency.wgmma_latency", LATENCY),
+        ("latency.mma_latency", LATENCY),
         ("latency.mbarrier_wake", 52.0),
         ("latency.mbarrier_wait", 50.0),
         ("latency.smem_store", 6.0),

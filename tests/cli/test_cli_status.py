@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import Compiled, Done, assert_says, product, write, wsopt
+from cli_runs import ROOT, Compiled, Done, assert_says, product, write, wsopt
 
 from wsopt.cli import main
 from wsopt.errors import CheckError, InputError
@@ -128,7 +128,13 @@ def test_a_fault_of_wsopt_is_not_the_inputs(
 
 
 def test_a_card_that_is_not_compiled_for(tmp_path: Path) -> None:
-    assert_says(compile_refused(tmp_path, product(), "--machine", "b200"), 3, "B200", "sm_100")
+    assert_says(compile_refused(tmp_path, product(), "--machine", "rtx_5090"), 3, "RTX 5090", "sm_120")
+
+
+def test_what_a_target_does_not_have_yet(tmp_path: Path) -> None:
+    rows = json.loads((ROOT / "problems" / "softmax_rows.json").read_text(encoding="utf-8"))
+    done = compile_refused(tmp_path, rows, "--machine", "b200")
+    assert_says(done, 3, "Blackwell (sm_100)", "rows that stream without products", "--machine h200")
 
 
 def test_no_structure_fits(tmp_path: Path) -> None:
@@ -141,7 +147,7 @@ def test_no_structure_fits(tmp_path: Path) -> None:
 def test_a_traceback_only_where_asked_for(tmp_path: Path) -> None:
     write(tmp_path, product())
     for arguments in (("--debug", "compile", "graph.json"), ("compile", "graph.json", "--debug")):
-        done = wsopt(tmp_path, *arguments, "--machine", "b200")
+        done = wsopt(tmp_path, *arguments, "--machine", "rtx_5090")
         assert done.returncode != 0
         assert "Traceback" in done.stderr
         assert "LoweringError" in done.stderr

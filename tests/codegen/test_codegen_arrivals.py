@@ -50,7 +50,11 @@ def test_what_is_no_meeting_of_all_does_not_count(meeting: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "access", ["LDS R1, [R2]", "STS.128 [R2], R4", "LDSM.16.M88.4 R4, [R2]", "STSM.16.M88.4 [R2], R4"]
+    "access",
+    [
+        *("LDS R1, [R2]", "STS.128 [R2], R4", "LDSM.16.M88.4 R4, [R2]", "STSM.16.M88.4 [R2], R4"),
+        *("LDTM.x64 R4, tmem[UR5]", "STTM.x32 tmem[UR5], R4"),
+    ],
 )
 def test_an_access_after_the_meeting_is_found(access: str) -> None:
     assert found(between=access) == 1

@@ -39,5 +39,18 @@ def test_the_highest_register_named(instruction: str, registers: int) -> None:
     assert partition_codes(LISTING.format(instruction))[0].registers == registers
 
 
+def test_where_sums_are_in_tensor_memory_the_partition_that_reads_them_counts() -> None:
+    listing = LISTING.replace(
+        "HGMMA.64x128x16.F32.BF16 R24, gdesc[UR240], R24, gsb0", "LDTM.x64 R4, tmem[UR5]"
+    )
+    issues = listing.replace(
+        "MOV R9, R10", "UTCHMMA gdesc[UR10], gdesc[UR20], tmem[UR19], tmem[UR8], idesc[UR9], UPT"
+    )
+    assert partition_codes(issues.format("FADD R67, R4, R5")) == (
+        PartitionCode(True, False, 68),
+        PartitionCode(False, True, 8),
+    )
+
+
 def test_no_partition() -> None:
     assert partition_codes("        /*0000*/                   EXIT ;") == ()

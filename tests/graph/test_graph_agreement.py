@@ -510,3 +510,18 @@ def test_what_an_exponential_loses_below_the_least_normal_number() -> None:
         flushed[0, 1] = lost[0, 3] = 0
         assert referee.agreement(name, flushed).accepted
         assert not referee.agreement(name, lost).accepted
+
+
+def test_a_mask_s_huge_number_leaves_no_doubt() -> None:
+    """The error of -1e30 is large, but no number so low has an exponential of more than zero."""
+
+    def masked(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (4, 8), "f32")
+        kept = g.less_equal(g.iota((1, 8), axis=1), g.iota((4, 1), axis=0))
+        return g.exp(g.where(kept, x, -1e30), name="y")
+
+    inputs, expected = prepared(masked)
+    assert np.isfinite(expected.allowed).all()
+    assert (expected.allowed[~np.tri(4, 8, dtype=bool)] < 1e-30).all()
+    wrong = np.where(np.tri(4, 8, dtype=bool), np.exp(inputs["x"]), 1e-6).astype(np.float32)
+    assert not agreement(wrong, expected, TOLERANCE).accepted

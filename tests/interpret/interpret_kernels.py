@@ -86,3 +86,9 @@ def handoff() -> Case:
     rng = np.random.default_rng(3)
     x, w = (normal(rng, rows, 48, dtype=ml_dtypes.float8_e4m3fn) for rows in (50, 40))
     return Case(source_of("handoff"), {"x": x, "w": w}, {"y": np.tanh(wide(x) @ wide(w).T)})
+
+
+def tensor_memory(K: int = 200, M: int = 200, N: int = 328) -> Case:
+    rng = np.random.default_rng(4)
+    x, w = normal(rng, M, K), normal(rng, N, K)
+    return Case(source_of("tensor_memory"), {"x": x, "w": w}, {"y": wide(x) @ wide(w).T})

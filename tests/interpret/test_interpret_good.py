@@ -16,6 +16,7 @@ CASES = {
     "scale": kernels.scale,
     "attention": kernels.attention,
     "handoff": kernels.handoff,
+    "tensor_memory": kernels.tensor_memory,
 }
 
 

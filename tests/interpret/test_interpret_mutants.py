@@ -40,6 +40,10 @@ EQUIVALENT = {
         "swap-roles@55": "both partitions have four warps, and either may be the default one",
         "keep-accumulator@38": ZERO,
     },
+    "tensor_memory": {
+        "double-wait@*": TWICE,
+        "swap-roles@106": "the warp that copies and the one that issues products are interchangeable",
+    },
 }
 # A second shape where the first one's extents make a mistake harmless by chance.
 CASES: dict[str, tuple[Callable[[], kernels.Case], ...]] = {
@@ -47,6 +51,7 @@ CASES: dict[str, tuple[Callable[[], kernels.Case], ...]] = {
     "scale": (kernels.scale, lambda: kernels.scale(64)),
     "attention": (kernels.attention,),
     "handoff": (kernels.handoff,),
+    "tensor_memory": (kernels.tensor_memory, lambda: kernels.tensor_memory(64, 64, 128)),
 }
 ALL = [(name, mutant) for name in CASES for mutant in mutants(kernels.source_of(name))]
 
@@ -84,7 +89,8 @@ def test_every_kind_is_made() -> None:
     kinds = {mutant.name.partition("@")[0] for _, mutant in ALL}
     assert kinds >= {
         "drop-wait", "drop-arrive", "drop-expect", "drop-fence", "drop-store_wait", "drop-load", "drop-store",
-        "drop-mma-wait", "double-wait", "double-arrive", "double-expect", "flip-phase", "count+1", "count-1",
+        "drop-mma-wait", "drop-mma", "drop-commit", "double-commit", "shift-slot-commit", "lose-accumulator",
+        "double-wait", "double-arrive", "double-expect", "flip-phase", "count+1", "count-1",
         "bytes+16", "bytes-16", "arrivals+1", "arrivals-1", "depth+1", "depth-1", "shrink-allocation",
         "weaken-mma-wait", "early-arrive", "late-wait", "early-release",
         "shift-slot-wait", "shift-slot-load", "shift-slot-mma",

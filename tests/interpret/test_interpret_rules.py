@@ -7,17 +7,19 @@ import re
 import interpret_kernels as kernels
 import pytest
 from interpret_breaks import SYNCHRONIZATION, Break
+from interpret_products import PRODUCTS
 from interpret_refusals import OPERATIONS
 
 from wsopt.interpret import DeadlockError, execute
 from wsopt.interpret.strategy import STRATEGIES
 
-CASES = {case.__name__: case for case in (kernels.scale, kernels.attention, kernels.handoff)}
+KERNELS = (kernels.scale, kernels.attention, kernels.handoff, kernels.tensor_memory)
+CASES = {case.__name__: case for case in KERNELS}
 SEEDS = range(len(STRATEGIES))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", [*SYNCHRONIZATION, *OPERATIONS], ids=lambda broken: broken.rule)
+@pytest.mark.parametrize("broken", [*SYNCHRONIZATION, *OPERATIONS, *PRODUCTS], ids=lambda broken: broken.rule)
 def test_rule(broken: Break) -> None:
     case = CASES[broken.kernel]()
     assert broken.old in case.source

@@ -47,7 +47,7 @@ def card(h200: Machine) -> Machine:
     else is on: the 16 KiB of the box that was timed take 256 more. One SM alone gets 64 bytes a cycle too.
     """
     latency = replace(h200.latency, tma_load_l2=756.0, tma_load_dram=1156.0, tma_store=700.0)
-    latency = replace(latency, wgmma_latency=60.0, barrier=20.0, mbarrier_wake=30.0, mbarrier_wait=40.0)
+    latency = replace(latency, mma_latency=60.0, barrier=20.0, mbarrier_wake=30.0, mbarrier_wait=40.0)
     power = {f"power_cycles_per_{what}_byte": 0.0 for what in ("shared", "l2", "gpc", "dram")}
     return replace(
         h200,

@@ -84,7 +84,7 @@ def test_partitions_are_those_of_the_structure(rows: Example) -> None:
     wide = replace(one, warps=8)
     refuse(rows, dealt(wide, two, loader, *store_warps), "warps=8", "has 2 of 4 warps")
     refuse(rows, dealt(one, two, replace(loader, warps=4), *store_warps), "warps=4", "of 1 warps")
-    refuse(rows, dealt(one, loader, two, *store_warps), "consumers first, then the loader, then store warps")
+    refuse(rows, dealt(one, loader, two, *store_warps), "consumers first, then the loader, the warp that")
     second = Partition(PartitionRole.LOADER, 1, 1, 24)
     refuse(rows, dealt(one, two, loader, second, *store_warps), "2 loaders")
     refuse(

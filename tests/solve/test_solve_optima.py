@@ -42,7 +42,7 @@ def card(h200: Machine) -> Machine:
     With one slot its loops keep a pace just over 13 cycles: two of the copy, one of the tensor core, 2 * 5 of
     hand-overs.
     """
-    free = dict.fromkeys(("tma_load_l2", "wgmma_latency", "barrier", "mbarrier_wait"), 0.0)
+    free = dict.fromkeys(("tma_load_l2", "mma_latency", "barrier", "mbarrier_wait"), 0.0)
     return replace(
         h200,
         sm_count=1,

@@ -152,12 +152,20 @@ def _exp(base: float) -> Rule:
     scale = math.log(base)
 
     def rule(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
-        """y (e^d - 1), where d is the exponent's error with the rounding of its product with log2(e)."""
+        """y (e^d - 1), where d is the exponent's error with the rounding of its product with log2(e).
+
+        Where y is 0, for an exponent as low as a mask's -1e30 whose error is large as well, e^(x + d).
+        """
         (x,), (relative, _) = operands, FUNCTIONS["exp"]
         exponent = finite_size(kit, kit.real(x.value)) * F32_ROUNDING + relative
         found = x.errors.each(lambda e: e * scale).with_bounded(exponent)
         flushed = kit.xp.where(kit.xp.isfinite(kit.real(x.value)), FLUSHED, 0.0)
-        return through(kit, found, lambda e: step.value * grown(kit, e) + flushed)
+        lowest = kit.real(x.value) * scale
+
+        def moved(e: Array) -> Array:
+            return kit.xp.where(step.value > 0, step.value * grown(kit, e), kit.xp.exp(lowest + e)) + flushed
+
+        return through(kit, found, moved)
 
     return rule
 

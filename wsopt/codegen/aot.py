@@ -33,11 +33,11 @@ class CompiledKernel:
     `spill_loads` and `spill_stores` are instructions (LDL, STL), `spills_in_loop` those of them in the
     innermost loops with tensor-core instructions; `overwritten_operands` are writes there to registers that a
     product under way reads; `early_arrivals` are barrier arrivals of one thread before the other warps of its
-    partition are known to be done; `wgmma` counts HGMMA, QGMMA and IGMMA; `tensor_registers`
-    are what the code of each partition with those names, a thread, and `copy_registers` that of partitions
-    that only start copies; `barriers` are
-    the hardware barriers of a block; `warnings` are what ptxas says about lost performance; `sass` is the
-    number of instructions by mnemonic. `seconds` is the time of the compilation, of the first one if the
+    partition are known to be done; `wgmma` counts matrix instructions, of warpgroups and into tensor memory alike;
+    `tensor_registers` are what the code of each partition with sums in registers names, a thread, and
+    `copy_registers` that of partitions that only start copies; `tensor_columns` are those of tensor memory that a
+    block allocates, `barriers` its hardware barriers; `warnings` are what ptxas says about lost performance;
+    `sass` is the number of instructions by mnemonic. `seconds` is the time of the compilation, of the first if the
     result came from a cache.
     """
 
@@ -53,6 +53,7 @@ class CompiledKernel:
     tensor_registers: tuple[int, ...]
     copy_registers: tuple[int, ...]
     shared_bytes: int
+    tensor_columns: int
     barriers: int
     warnings: tuple[str, ...]
     sass: tuple[tuple[str, int], ...]

@@ -172,6 +172,7 @@ def measure(
         tensor_registers=tuple(part.registers for part in parts if part.tensor),
         copy_registers=tuple(part.registers for part in parts if not part.tensor),
         shared_bytes=int(metadata.shared),
+        tensor_columns=int(metadata.tmem_size or 0),
         barriers=_figure(r"used (\d+) barriers", log),
         warnings=tuple(dict.fromkeys(line.strip() for line in _PTXAS_ADVICE.findall(log))),
         sass=tuple(sorted(counts.items())),

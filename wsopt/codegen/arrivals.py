@@ -1,24 +1,25 @@
 """Finds barrier arrivals that one thread makes while others of its partition may still be at work, in machine code.
 
-An arrival hands shared memory over for the whole partition, and one thread makes it. `wgmma.wait_group` ends products
-for the warpgroup that waits alone, and a load or a store of shared memory is over for the warp that made it alone. So
-between those and the arrival all warps of the partition have to meet. Nothing in the source says so: Triton puts the
-meeting in (`BAR.SYNC`), and that it did is seen here.
+An arrival hands memory over for the whole partition, and one thread makes it. `wgmma.wait_group` ends products for
+the warpgroup that waits alone, and a load or a store of shared or tensor memory is over for the warp that made it
+alone. So between those and the arrival all warps of the partition have to meet. Nothing in the source says so:
+Triton puts the meeting in (`BAR.SYNC`), and that it did is seen here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsopt.codegen.sass import Block, Instruction, blocks_of, successors
+from wsopt.codegen.sass import TENSOR_LOAD, Block, Instruction, blocks_of, successors
 
-_ACCESSES = frozenset({"LDS", "LDSM", "STS", "STSM"})
+_ACCESSES = frozenset({"LDS", "LDSM", "STS", "STSM", TENSOR_LOAD, "STTM"})
 
 
 def early_arrivals(instructions: Sequence[Instruction]) -> int:
     """Arrivals that some way through the code reaches without a meeting of the warps since the last access.
 
-    An access is an ordinary load or store of shared memory, or a wait for products, whose reads are over with it.
+    An access is an ordinary load or store of shared or tensor memory, or a wait for products, whose reads are over
+    with it.
     """
     blocks = blocks_of(instructions)
     after = successors(blocks)

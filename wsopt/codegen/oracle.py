@@ -9,10 +9,13 @@ from wsopt.codegen.aot import CompiledKernel
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The schedule's demands: matrix instructions in the machine code, shared memory of a block in bytes."""
+    """The schedule's demands: matrix instructions in the machine code, shared memory of a block in bytes, columns of
+    tensor memory.
+    """
 
     wgmma: int
     shared_bytes: int
+    tensor_columns: int = 0
 
 
 def verdict(compiled: CompiledKernel, expectation: Expectation) -> tuple[str, ...]:
@@ -37,6 +40,10 @@ def verdict(compiled: CompiledKernel, expectation: Expectation) -> tuple[str, ..
     if compiled.shared_bytes > expectation.shared_bytes:
         complaints.append(
             f"{compiled.shared_bytes} bytes of shared memory, expected at most {expectation.shared_bytes}"
+        )
+    if compiled.tensor_columns > expectation.tensor_columns:
+        complaints.append(
+            f"{compiled.tensor_columns} columns of tensor memory, expected at most {expectation.tensor_columns}"
         )
     # ptxas says here when it could not keep wgmma asynchronous, which no count shows.
     complaints.extend(compiled.warnings)

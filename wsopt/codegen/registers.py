@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wsopt.codegen.sass import TENSOR_OPCODES
+from wsopt.codegen.sass import TENSOR_LOAD, WARPGROUP_OPCODES
 
 _LINE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)([^;]*);", re.MULTILINE)
 _REGISTER = re.compile(r"\bR(\d+)(\.64)?")
@@ -21,7 +21,9 @@ _TRADE, _COPY = "USETMAXREG", "UTMALDG"
 
 @dataclass(frozen=True, slots=True)
 class PartitionCode:
-    """One partition's code: whether it has tensor instructions, else copies; the registers that it names.
+    """One partition's code: whether it has sums in registers, else copies; the registers that it names.
+
+    Sums are there where a warpgroup's matrix instructions leave them, and where they are read from tensor memory.
 
     `registers` counts from zero to the highest one named.
     """
@@ -32,7 +34,7 @@ class PartitionCode:
 
 
 def partition_codes(listing: str) -> tuple[PartitionCode, ...]:
-    """The partitions with tensor instructions or copies in a `cuobjdump -sass` listing, by address."""
+    """The partitions with sums in registers, or with copies, in a `cuobjdump -sass` listing, by address."""
     found = [_code(part) for part in _parts(listing)]
     return tuple(code for code in found if code.tensor or code.copies)
 
@@ -53,7 +55,7 @@ def _code(part: list[tuple[str, str]]) -> PartitionCode:
     opcodes = {opcode for opcode, _ in part}
     named = (_highest(opcode, operands) for opcode, operands in part)
     return PartitionCode(
-        tensor=any(opcode in opcodes for opcode in TENSOR_OPCODES),
+        tensor=any(opcode in opcodes for opcode in (*WARPGROUP_OPCODES, TENSOR_LOAD)),
         copies=_COPY in opcodes,
         registers=1 + max(named, default=-1),
     )
@@ -66,7 +68,7 @@ def _highest(opcode: str, operands: str) -> int:
     threads), an address the first of two. What a wide load brings is named one by one where it is used.
     """
     named = [int(number) + bool(pair) for number, pair in _REGISTER.findall(operands)]
-    shape = _TENSOR_SHAPE.search(operands) if opcode in TENSOR_OPCODES else None
+    shape = _TENSOR_SHAPE.search(operands) if opcode in WARPGROUP_OPCODES else None
     if shape and named:
         named.append(named[0] + int(shape[1]) // 2 - 1)
     return max(named, default=-1)

@@ -17,7 +17,11 @@ _LINE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)
 _TARGET = re.compile(r"0x([0-9a-f]+)\s*$")
 _ENDS = frozenset({"EXIT", "RET", "BRX", "JMX", "JMP", "KILL"})
 
-TENSOR_OPCODES = ("HGMMA", "QGMMA", "IGMMA")
+WARPGROUP_OPCODES = ("HGMMA", "QGMMA", "IGMMA")
+TENSOR_OPCODES = (*WARPGROUP_OPCODES, "UTCHMMA", "UTCQMMA", "UTCIMMA")
+"""Matrix instructions: those of a warpgroup with sums in registers, and those that sum in tensor memory."""
+
+TENSOR_LOAD = "LDTM"
 SPILL_LOAD, SPILL_STORE = "LDL", "STL"
 
 
@@ -40,7 +44,7 @@ class Instruction:
 
     @property
     def is_tensor(self) -> bool:
-        """True for a warpgroup matrix instruction."""
+        """True for a matrix instruction."""
         return self.opcode in TENSOR_OPCODES
 
 

@@ -1,4 +1,4 @@
-"""Channels of a kernel: shared memory and barriers through which one role hands tiles to another.
+"""Channels of a kernel: memory and barriers through which one role hands tiles to another.
 
 From the list of channels follow what a kernel allocates, how its barriers are set up, and which names each role is
 given.
@@ -7,20 +7,27 @@ given.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wsopt.emit.tensors import Box
+from wsopt.program.types import Space
 from wsopt.schedule.types import PartitionRole
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Shared memory: element type, extents and layout as the kernel's text says them."""
+    """Shared or tensor memory: element type, extents and layout as the kernel's text says them."""
 
     name: str
     dtype: str
     shape: tuple[str, ...]
     layout: str
+    space: Space = Space.SHARED
+
+    @property
+    def allocate(self) -> str:
+        """The function that allocates it."""
+        return "gl.allocate_shared_memory" if self.space is Space.SHARED else "allocate_tensor_memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ def allocations(channels: Iterable[Channel], consumers: int) -> Iterator[Buffer]
     """All that a kernel allocates, in order; barriers are buffers of one word each."""
     for channel, ending in _instances(channels, consumers):
         for one in channel.buffers:
-            yield Buffer(one.name + ending, one.dtype, one.shape, one.layout)
+            yield replace(one, name=one.name + ending)
         for barrier in channel.barriers:
             words = (channel.versions, "1")
             yield Buffer(barrier.name + ending, "gl.int64", words, "mbarrier.MBarrierLayout()")

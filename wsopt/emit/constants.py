@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsopt.emit import tensor_sums
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
@@ -36,7 +37,7 @@ def constants(plan: KernelPlan) -> Iterator[Constant]:
     if plan.stores_apart:
         yield "STORES", str(len(plan.staged().plan.stores)), "of one consumer's tile"
     consumer = Consumer(plan)
-    if consumer.may_fall_short:
+    if not plan.sums_apart and consumer.may_fall_short:
         yield "LEAST", str(consumer.least), "K-blocks that the overlapped loop takes at least"
 
 
@@ -63,6 +64,8 @@ def _layouts(plan: KernelPlan) -> Iterator[Constant]:
     elif program.streamed and not plan.ranged:
         layout = k_block_layout(widest_bits(x.view for x in program.streamed), s, machine).text()
         yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
+    if plan.sums_apart:
+        yield from tensor_sums.layouts(plan)
     if any(one.along_columns for one in plan.prefetched().values()):
         yield from layout_constants(s, machine)
 
@@ -83,7 +86,7 @@ def _inputs(plan: KernelPlan) -> Iterator[Constant]:
 
 def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
     """The layouts of what tensor instructions leave in registers, by name, with their columns."""
-    if plan.streams_rows:
+    if plan.streams_rows or plan.sums_apart:
         return []
     s, columns = plan.s, plan.s.columns // 2
     found = [("SUM_LAYOUT", s.columns), ("PIECE_LAYOUT", s.piece_columns)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from wsopt.emit import inputs, text
+from wsopt.emit import inputs, tensor_sums, text
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.instructions import (
     Advance,
@@ -145,7 +145,7 @@ class Consumer:
     @property
     def least(self) -> int:
         """Passes that the loop takes at least, as scheduled."""
-        return unrolled(self.operations).least
+        return 1 if self.plan.sums_apart else unrolled(self.operations).least
 
     @property
     def pauses(self) -> int:
@@ -164,7 +164,7 @@ class Consumer:
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs; 1 where tiles differ in them."""
         plan, when = self.plan, self.plan.refill
-        if plan.ranged or plan.streams_rows:
+        if plan.ranged or plan.streams_rows or plan.sums_apart:
             return 1
         (stretch,) = self.stretches()
         pauses = when.first + max(0, self.pauses - 1) * when.apart
@@ -222,18 +222,30 @@ class Consumer:
 
     def _loops(self) -> list[str]:
         """The loops, with what goes on before, under and after them."""
-        plan, stretches = self.plan, self.stretches()
+        plan = self.plan
+        if plan.sums_apart:
+            return self._sums()
+        stretches = self.stretches()
         self.called.update(*(stretch.loop.called for stretch in stretches))
         if plan.streams_rows:
             return [text.write(stretches[0].loop.steady)]
-        vectors, when = plan.prefetched().values(), plan.refill
-        under = load_lines(vectors, plan.place("rows", "columns"))
-        under += [] if when.first or when.apart else [inputs.input_loads(plan)]
+        vectors, under = plan.prefetched().values(), self._under()
         begun = not plan.ranged and not plan.in_turns and _begins_products(stretches[0].loop)
         lines = [*([] if begun else under), *self._before()]
         for stretch in stretches:
             lines += self._stretch(stretch, under if begun else [])
         return [line for line in [*lines, *self._after(), *store_lines(vectors)] if line]
+
+    def _under(self) -> list[str]:
+        """What is asked for under the first products: vectors of the epilogue, and its full inputs."""
+        plan, when = self.plan, self.plan.refill
+        lines = load_lines(plan.prefetched().values(), plan.place("rows", "columns"))
+        return lines if when.first or when.apart else [*lines, inputs.input_loads(plan)]
+
+    def _sums(self) -> list[str]:
+        """The wait for sums that another role's products leave, under which the epilogue's inputs come."""
+        lines = [*self._under(), tensor_sums.wait(), *store_lines(self.plan.prefetched().values())]
+        return [line for line in lines if line]
 
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
         """One loop; `under` its first products other things are done."""
@@ -305,15 +317,17 @@ class Consumer:
         plan = self.plan
         if plan.streams_rows:
             return []
-        lines = [line for name in plan.sums() for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
+        whole = () if plan.sums_apart else plan.sums()
+        lines = [line for name in whole for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
         apart = self.operations.writer.apart
         for item in plan.rows():
             name = plan.value(item.name)
-            whole = f"gl.sum({name}, axis=1)" if item.name in apart else name
-            lines.append(f"{name} = gl.convert_layout({whole}, gl.SliceLayout(1, PIECE_LAYOUT))")
+            row = f"gl.sum({name}, axis=1)" if item.name in apart else name
+            lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, PIECE_LAYOUT))")
         rest = epilogue_parameters(plan)[len(plan.sums()) :]
         for piece in range(plan.s.pieces):
             sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
+            lines += tensor_sums.read(plan, sums, piece) if plan.sums_apart else []
             given = {
                 "column": plan.column(piece),
                 "piece": str(piece),

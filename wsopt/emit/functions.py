@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wsopt.emit import store_warp, text
+from wsopt.emit import store_warp, tensor_sums, text
 from wsopt.emit.channels import instance
 from wsopt.emit.consumer import Consumer, epilogue_parameters
 from wsopt.emit.epilogue import piece
@@ -25,6 +25,10 @@ _LET_NEXT_IN = """\
 gdc_launch_dependents()"""
 
 
+_OF_ALL = frozenset({PartitionRole.LOADER, PartitionRole.MMA_WARP})
+"""Roles that stand for no one consumer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """A device function: its name, its parameters, its lines."""
@@ -41,6 +45,7 @@ def functions(plan: KernelPlan, called: set[str]) -> list[Function]:
     found = [
         _loader(plan),
         *([] if plan.streams_rows else [_epilogue(plan, called)]),
+        *([_mma_warp(plan)] if plan.sums_apart else []),
         _consumer(plan, called),
     ]
     return [*found, _store_warp(plan)] if plan.stores_apart else found
@@ -53,7 +58,7 @@ def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str,
     found = []
     for partition in plan.verified.schedule.partitions:
         names = list(parameters[partition.role.value])
-        if partition.role is not PartitionRole.LOADER:
+        if partition.role not in _OF_ALL:
             names = [instance(name, partition.index) if name in own else name for name in names[:-1]]
             names.append(str(partition.index))
         found.append((partition.role.value, names))
@@ -91,11 +96,11 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     if plan.walk():
         header = text.macro("dealt_tiles")
         return [header, text.block(located("gl.load(order_ptr + place)"))]
-    turns = plan.in_turns and role is not PartitionRole.LOADER
+    turns = plan.in_turns and role not in _OF_ALL
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if turns else "")
     stride = ("CONSUMERS * " if turns else "") + "gl.num_programs(0)"
     header = f"tiles = {integer_text(tiles(plan), PYTHON)}\nfor tile in range({first}, tiles, {stride}):"
-    return [header, text.block(located("tile"))]
+    return [header, text.block(body if role is PartitionRole.MMA_WARP else located("tile"))]
 
 
 def _function(
@@ -196,12 +201,20 @@ def _consumer(plan: KernelPlan, called: set[str]) -> Function:
     early = (plan.s.persistent and plan.ranged) or plan.vectors() or plan.inputs()
     waits = early and not plan.streams_rows
     begin = ["gdc_wait()"] if waits else []
-    counters = {"step": "index * k_iterations" if plan.in_turns else "0"}
+    counters = {} if plan.sums_apart else {"step": "index * k_iterations" if plan.in_turns else "0"}
     counters |= {} if plan.streams_rows else {"visit": "0"}
     return _function(
         plan, role, parameters, Consumer(plan, called).body(), counters=counters, begin=[*begin, *_carried(plan)],
         end="" if plan.stores_apart else "tma.store_wait(0)",
     )  # fmt: skip
+
+
+def _mma_warp(plan: KernelPlan) -> Function:
+    role = PartitionRole.MMA_WARP
+    parameters = [*seen(plan, role, own=False), *plan.counts()]
+    body = tensor_sums.issued(plan, Consumer(plan).operations)
+    begin = ["# Issues the products of all tiles; commits tell the loader and the consumer of their ends."]
+    return _function(plan, role, parameters, body, counters={"step": "0", "visit": "0"}, begin=begin)
 
 
 def _carried(plan: KernelPlan) -> list[str]:
@@ -212,9 +225,8 @@ def _carried(plan: KernelPlan) -> list[str]:
         return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
     operations = Consumer(plan).operations
     values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
-    return [
-        text.write([Zero(operations.register(value, 0), "TILE_COLUMNS", "SUM_LAYOUT") for value in values])
-    ]
+    zeros = (Zero(operations.register(value, 0), "TILE_COLUMNS", "SUM_LAYOUT") for value in values)
+    return [text.write([zero]) for zero in zeros]
 
 
 def _store_warp(plan: KernelPlan) -> Function:

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 
 class Instruction:
-    """Base of all instructions; `macro` names what writes it."""
+    """Base of all instructions; `macro` names what writes it, `template` where that is."""
 
     macro: ClassVar[str]
+    template: ClassVar[str] = "instructions.jinja"
 
     def facts(self) -> dict[str, Any]:
         """The fields by name, for the template."""
@@ -72,6 +73,39 @@ class Mma(Instruction):
     use: str
     instructions: int
     counts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMma(Instruction):
+    """Start an asynchronous product into tensor memory. `use` is the expression for `add to what is there`."""
+
+    macro: ClassVar[str] = "tensor_mma"
+    template: ClassVar[str] = "tensor_memory.jinja"
+    target: str
+    left: str
+    right: str
+    use: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Instruction):
+    """Have the tensor core arrive at a barrier when all products issued before have ended."""
+
+    macro: ClassVar[str] = "commit"
+    template: ClassVar[str] = "tensor_memory.jinja"
+    barrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class SumsLoad(Instruction):
+    """Bring a piece of a tile's sums from tensor memory into registers."""
+
+    macro: ClassVar[str] = "sums_load"
+    template: ClassVar[str] = "tensor_memory.jinja"
+    target: str
+    sums: str
+    piece: int
+    layout: str
 
 
 @dataclass(frozen=True, slots=True)

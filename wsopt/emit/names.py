@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 from wsopt.emit import choices, roundings
+from wsopt.targets import TARGETS
 
 _KERNEL_WORDS = frozenset(
     (
@@ -24,11 +25,9 @@ _KERNEL_WORDS = frozenset(
             "TensorDescriptor",
         ),
         *(
-            "fence_async_shared",
+            *(name for target in TARGETS.values() for name in target.imports(products=True)),
             "gdc_launch_dependents",
             "gdc_wait",
-            "warpgroup_mma",
-            "warpgroup_mma_wait",
             "tanh_approx",
             "sin_approx",
             "cos_approx",
@@ -43,6 +42,10 @@ _KERNEL_WORDS = frozenset(
             "consumer",
             "loader",
             "store_warp",
+            "mma_warp",
+            "sums_full",
+            "sums_empty",
+            "SUM_SETS",
             "staged",
             "freed",
             "STORES",

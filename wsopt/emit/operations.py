@@ -63,10 +63,11 @@ def load_text(vector: ByAddress[Source], index: dict[Role, str], inside: str) ->
 
 @dataclass(slots=True)
 class Operations:
-    """The operations of one consumer's loop, whose arithmetic `writer` writes."""
+    """The operations of one consumer's loop, whose arithmetic `writer` writes; `index` is the consumer's number."""
 
     plan: KernelPlan
     writer: Arithmetic
+    index: str = "index"
 
     # --- tiles ------------------------------------------------------------------------------------------
 
@@ -91,7 +92,7 @@ class Operations:
         ring, member, box = self._place(tile)
         roles = member.view.roles
         contracted = Role.INNER if Role.INNER in roles else Role.STREAM
-        place = of_slot(f"{step} % {ring.depth}", member.copies, "index")
+        place = of_slot(f"{step} % {ring.depth}", member.copies, self.index)
         first = row_role(self.plan.s.swap) if member.by_rows else contracted
         return tile_view(f"{box.name}_ring.index({place})", box, first)
 

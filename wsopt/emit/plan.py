@@ -9,23 +9,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.channels import Barrier, Channel, box_buffer
+from wsopt.emit.channels import Barrier, Buffer, Channel, box_buffer
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staged_by_tile, staging
-from wsopt.emit.tensors import Box, make_box, row_box
+from wsopt.emit.tensors import GLUON, Box, make_box, row_box
+from wsopt.graph.types import DType
 from wsopt.perf.epilogue import Refill, refill
 from wsopt.program.facts import Member
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
-from wsopt.program.types import Sharing, Structure, column_role, row_role
+from wsopt.program.types import Sharing, Space, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
 from wsopt.tensors.views import Output, Role, Source, View
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
+_SUMS = frozenset({PartitionRole.MMA_WARP, PartitionRole.CONSUMER})
 _STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
 
 
@@ -90,6 +92,11 @@ class KernelPlan:
     def in_turns(self) -> bool:
         """Whether the consumers work in ping-pong."""
         return self.s.sharing is Sharing.TURNS
+
+    @property
+    def sums_apart(self) -> bool:
+        """Whether a warp of its own issues products, whose sums are in tensor memory."""
+        return bool(self.program.tensor_columns)
 
     @property
     def stores_apart(self) -> bool:
@@ -216,11 +223,13 @@ class KernelPlan:
 
     def channels(self) -> tuple[Channel, ...]:
         """All channels of the block."""
-        return (*self._loaded(), *self._turns(), *self._own())
+        return (*self._loaded(), *self._turns(), *self._sums(), *self._own())
 
     def _loaded(self) -> Iterator[Channel]:
         """What the loader fills: tiles that stay, which persistent blocks hand back for the next tile, and rings."""
-        s, roles = self.s, frozenset({PartitionRole.LOADER, PartitionRole.CONSUMER})
+        s = self.s
+        reader = PartitionRole.MMA_WARP if self.sums_apart else PartitionRole.CONSUMER
+        roles = frozenset({PartitionRole.LOADER, reader})
         for box in self.stationary_operands():
             sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
             back = (Barrier("stationary_empty", s.consumers),) if s.persistent else ()
@@ -231,13 +240,23 @@ class KernelPlan:
                 box_buffer(f"{box.name}_ring", box, _times(ring.depth, per_slot))
                 for box, per_slot in ring.boxes
             ]
-            barriers = (Barrier(f"{ring.name}_full", 1), Barrier(f"{ring.name}_empty", s.at_once))
+            readers = 1 if self.sums_apart else s.at_once
+            barriers = (Barrier(f"{ring.name}_full", 1), Barrier(f"{ring.name}_empty", readers))
             yield Channel(ring.depth, roles, tuple(buffers), barriers)
 
     def _turns(self) -> Iterator[Channel]:
         """The order in which consumers in ping-pong go round the ring."""
         if self.in_turns:
             yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
+
+    def _sums(self) -> Iterator[Channel]:
+        """Sets of sums in tensor memory, which one warp's products fill and consumers read, each its rows."""
+        if self.sums_apart:
+            shape = (_times("SUM_SETS", self.s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
+            names = (f"{name}_sums" for name in self.sums())
+            sums = (Buffer(name, GLUON[DType.F32], shape, "SUM_LAYOUT", Space.TENSOR) for name in names)
+            barriers = (Barrier("sums_full", 1), Barrier("sums_empty", self.s.consumers))
+            yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
 
     def _own(self) -> Iterator[Channel]:
         """What each consumer has of its own: prefetched vectors, full inputs, staging, its store warp's barriers."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from wsopt import __version__
-from wsopt.emit import text
+from wsopt.codegen.oracle import Expectation
+from wsopt.emit import tensor_sums, text
 from wsopt.emit.called import called, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
@@ -16,6 +17,7 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.targets import target_of
 
 
 def printable_lines(foreign: str) -> list[str]:
@@ -43,6 +45,7 @@ def _summary(plan: KernelPlan) -> str:
 def _device(plan: KernelPlan) -> dict[str, Any]:
     """The device functions, and the constants and layouts that they name."""
     s, schedule, names = plan.s, plan.verified.schedule, set[str]()
+    target = target_of(plan.verified.machine)
     written = functions(plan, names)
     channels, workers = plan.channels(), schedule.partitions[1:]
     ranges = {"lines": range_lines(plan), "own": Consumer(plan).own_k_blocks}
@@ -61,10 +64,11 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "boxes": [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layout": plan.ranged,
-        "uses_products": not plan.streams_rows,
+        "module": target.module,
+        "imports": target.imports(products=not plan.streams_rows),
         "consumer_warps": s.consumer_warps,
         "mma_k": 256 // plan.program.whole.dtype.bits,
-        "pieces": s.pieces,
+        "pieces": 1 if plan.sums_apart else s.pieces,
         "grid": grid,
         "ranges": ranges if plan.ranged else None,
         "functions": written,
@@ -90,7 +94,18 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
 
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
-    return Consumer(KernelPlan(verified)).wgmma() * verified.program.structure.consumers
+    plan = KernelPlan(verified)
+    consumer = Consumer(plan)
+    if plan.sums_apart:
+        return tensor_sums.instructions(plan, consumer.operations)
+    return consumer.wgmma() * plan.s.consumers
+
+
+def expectation(verified: VerifiedSchedule) -> Expectation:
+    """What the compiled kernel has to be: tensor instructions, and at most so much shared and tensor memory."""
+    columns = verified.program.tensor_columns * verified.schedule.buffers.sums
+    allocated = 1 << (columns - 1).bit_length() if columns else 0  # PTX ISA, tcgen05.alloc: a power of two
+    return Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes, allocated)
 
 
 def covering_k_blocks(verified: VerifiedSchedule) -> int:

@@ -12,6 +12,8 @@ import jinja2
 from wsopt.emit.instructions import Instruction
 from wsopt.emit.plan import KernelPlan
 
+_MACROS = ("instructions.jinja", "tensor_memory.jinja")
+
 
 def _template_folder() -> Path:
     """The templates: in an installed package beside it, in a checkout at the root."""
@@ -33,8 +35,8 @@ def environment() -> jinja2.Environment:
 
 def write(instructions: Iterable[Instruction]) -> str:
     """Instructions as lines, each through the macro of its kind."""
-    macros = environment().get_template("instructions.jinja").module
-    return "\n".join(getattr(macros, one.macro)(**one.facts()) for one in instructions)
+    module = {one: environment().get_template(one).module for one in _MACROS}
+    return "\n".join(getattr(module[one.template], one.macro)(**one.facts()) for one in instructions)
 
 
 def block(text: str, indent: int = 4) -> str:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wsopt.codegen.oracle import Expectation, verdict
+from wsopt.codegen.oracle import verdict
 from wsopt.emit.recipe import Recipe
 from wsopt.emit.recipe_of import launch_recipe
-from wsopt.emit.source import emit, expected_wgmma
+from wsopt.emit.source import emit, expectation
 from wsopt.errors import CheckError, InputError, LoweringError, Problem
 from wsopt.export.binary import Binary, compile_binary
 from wsopt.export.cpp import launcher_files
@@ -96,8 +96,7 @@ def _check_ranks(recipe: Recipe) -> None:
 
 
 def _check_code(verified: VerifiedSchedule, binary: Binary) -> None:
-    expectation = Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes)
-    complaints = verdict(binary.compiled, expectation)
+    complaints = verdict(binary.compiled, expectation(verified))
     if complaints:
         told = "; ".join(complaints)
         raise CheckError(f"graph {verified.program.whole.name}: the kernel compiled for export has {told}")

@@ -13,14 +13,14 @@ from wsopt.interpret.clock import Clock
 
 
 class AsyncWork(Protocol):
-    """A copy, a store or a wgmma between its issue and the moment it happens."""
+    """A copy, a store, a product or a commit between its issue and the moment it happens."""
 
     line: int
     agent: Agent
     wakes: bool  # can it let a waiting partition go on?
 
     def possible(self) -> bool:
-        """May it happen now? (wgmma of one partition happen in order.)"""
+        """May it happen now? (Products of one partition happen in order.)"""
 
     def perform(self) -> None:
         """Let it happen."""
@@ -51,6 +51,7 @@ class Agent:
     line: int = 0
     mmas: list[Any] = field(default_factory=list)
     stores: list[Any] = field(default_factory=list)
+    tensor_core: Any = None  # its `tcgen05.TensorCore`, once it has issued a product or a commit
     passes: dict[int, int] = field(default_factory=dict)
 
     def tick(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wsopt.interpret.agent import Agent
 from wsopt.interpret.clock import Clock
 from wsopt.interpret.faults import BarrierError, RaceError
+from wsopt.interpret.hazards import Actor
 
 
 class Barrier:
@@ -30,22 +31,22 @@ class Barrier:
         if self._fenced is None and self._initialised[0] == agent.component:
             self._fenced = (agent.component, agent.time)
 
-    def check_usable(self, agent: Agent) -> None:
+    def check_usable(self, agent: Actor) -> None:
         """BarrierError after `invalidate`; RaceError where the init is not ordered before `agent`."""
         if not self.valid:
             raise BarrierError(f"{self.name} is used after it was invalidated")
         if not agent.clock.knows(*self._initialised):
             raise RaceError(f"the init of {self.name} is not ordered before its use")
 
-    def check_async(self, agent: Agent) -> None:
-        """A copy may signal the barrier only if its init was fenced."""
+    def check_async(self, agent: Actor) -> None:
+        """A copy or a commit may signal the barrier only if its init was fenced."""
         self.check_usable(agent)
         if self._fenced is None or not agent.clock.knows(*self._fenced):
             raise RaceError(
                 f"the init of {self.name} is not fenced before a copy signals it (fence_async_shared)"
             )
 
-    def arrive(self, agent: Agent, count: int, expected_bytes: int = 0) -> None:
+    def arrive(self, agent: Actor, count: int, expected_bytes: int = 0) -> None:
         """`count` arrivals, after adding the bytes that the phase waits for too.
 
         Who arrives has to know that the phase before has ended, by a wait for it somewhere: or the arrival counts for

@@ -8,7 +8,7 @@ from wsopt.interpret.agent import Agent
 from wsopt.interpret.barrier import Barrier
 from wsopt.interpret.dtypes import poison
 from wsopt.interpret.faults import InterpreterError
-from wsopt.interpret.hazards import Reader
+from wsopt.interpret.hazards import Reader, Writer
 from wsopt.interpret.memory import SharedView
 from wsopt.interpret.program import Program
 from wsopt.interpret.storage import TensorDescriptor
@@ -25,7 +25,7 @@ class LoadCopy:
         agent = program.agent
         self.agent, self.line = agent, agent.line
         self._descriptor, self._box, self._barrier, self._target = descriptor, box, barrier, target
-        self._write = target.allocation.history.write(agent, target.region, agent.line, copy=True)
+        self._write = target.allocation.history.write(agent, target.region, agent.line, Writer.COPY)
         descriptor.storage.check_read(descriptor.stamps[box[0]], program.launch)
         poison(target.data)
 

@@ -2,27 +2,71 @@
 
 Every access is an event with a time. A rule is broken where two accesses to the same bytes, one of them a
 write, are not ordered by barriers, where an asynchronous one is still outstanding, or where data written
-by ordinary stores reaches the async proxy (TMA, wgmma) without the writer's `fence_async_shared`.
+by ordinary stores reaches the async proxy (TMA, products) without the writer's `fence_async_shared`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 
-from wsopt.interpret.agent import Agent
+from wsopt.interpret.clock import Clock
 from wsopt.interpret.dtypes import Array
 from wsopt.interpret.faults import RaceError
 
 
-class Reader(Enum):
-    """Who reads shared memory."""
+class Actor(Protocol):
+    """Who accesses memory: a partition, or the tensor core for the partition whose products it computes.
 
-    LOAD = "a shared-memory load"
+    `time` is that of the access under way, in the actor's component; `clock` is what is ordered before it.
+    """
+
+    @property
+    def name(self) -> str:
+        """The partition's name."""
+
+    @property
+    def component(self) -> int:
+        """The clocks' component that counts this actor's accesses."""
+
+    @property
+    def clock(self) -> Clock:
+        """Which events are ordered before the access."""
+
+    @property
+    def time(self) -> int:
+        """The access under way."""
+
+
+class Reader(Enum):
+    """Who reads memory, and how."""
+
+    LOAD = "a load"
     MMA = "a wgmma"
     STORE = "a TMA store"
+    PRODUCT = "a tcgen05 product"
+    SUM = "the accumulation of a tcgen05 product"
+
+    @property
+    def asynchronous(self) -> bool:
+        """Is it outstanding until its own partition has waited for it?"""
+        return self in (Reader.MMA, Reader.STORE)
+
+    @property
+    def by_proxy(self) -> bool:
+        """Does it see ordinary stores only after a fence?"""
+        return self in (Reader.MMA, Reader.STORE, Reader.PRODUCT)
+
+
+class Writer(Enum):
+    """Who writes memory."""
+
+    COPY = "TMA copy"
+    STORE = "store"
+    PRODUCT = "tcgen05 product"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +99,7 @@ class Read:
     """A read; asynchronous ones are outstanding until their partition has waited for them."""
 
     region: Region
-    agent: Agent
+    agent: Actor
     reader: Reader
     time: int
     line: int
@@ -77,13 +121,18 @@ class Write:
     """A write: by ordinary stores (fenced or not yet), or by a copy that is in flight until it lands."""
 
     region: Region
-    agent: Agent
+    agent: Actor
     component: int
     time: int
     line: int
-    copy: bool
+    writer: Writer
     in_flight: bool = False
     fenced: int | None = None
+
+    @property
+    def copy(self) -> bool:
+        """Is it a copy, which is in flight until it lands?"""
+        return self.writer is Writer.COPY
 
     def land(self, component: int, time: int) -> None:
         """The copy is complete; its end is known to those who waited for that phase of the barrier."""
@@ -92,8 +141,7 @@ class Write:
         self.time = time
 
     def __str__(self) -> str:
-        kind = "TMA copy" if self.copy else "store"
-        return f"the {kind} into {self.region.name} by {self.agent.name} at line {self.line}"
+        return f"the {self.writer.value} into {self.region.name} by {self.agent.name} at line {self.line}"
 
 
 @dataclass(slots=True)
@@ -103,31 +151,31 @@ class History:
     reads: list[Read] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
 
-    def read(self, agent: Agent, region: Region, reader: Reader, line: int) -> Read:
+    def read(self, agent: Actor, region: Region, reader: Reader, line: int) -> Read:
         """Record a read after checking that what it reads is there and stays there; RaceError if not."""
         for write in self.writes:
             if write.region.overlaps(region):
                 _check_read(agent, region, reader, write)
-        read = Read(region, agent, reader, agent.time, line, outstanding=reader is not Reader.LOAD)
+        read = Read(region, agent, reader, agent.time, line, outstanding=reader.asynchronous)
         self.reads = [old for old in self.reads if not _superseded(old, read)]
         self.reads.append(read)
         return read
 
-    def write(self, agent: Agent, region: Region, line: int, *, copy: bool) -> Write:
+    def write(self, agent: Actor, region: Region, line: int, writer: Writer) -> Write:
         """Record a write after checking that nobody still needs what it overwrites; RaceError if not."""
         for read in self.reads:
             if read.region.overlaps(region):
-                _check_overwritten_read(agent, read, copy)
+                _check_overwritten_read(agent, read, writer)
         for write in self.writes:
             if write.region.overlaps(region):
-                _check_overwritten_write(agent, write, copy)
+                _check_overwritten_write(agent, write, writer)
         self.reads = [read for read in self.reads if not region.covers(read.region)]
         self.writes = [write for write in self.writes if not region.covers(write.region)]
-        new = Write(region, agent, agent.component, agent.time, line, copy, in_flight=copy)
+        new = Write(region, agent, agent.component, agent.time, line, writer, writer is Writer.COPY)
         self.writes.append(new)
         return new
 
-    def fence(self, agent: Agent) -> None:
+    def fence(self, agent: Actor) -> None:
         """`fence_async_shared` by an agent: its own earlier stores are now seen by the async proxy."""
         for write in self.writes:
             if write.agent is agent and not write.copy and write.fenced is None:
@@ -144,20 +192,20 @@ def _superseded(old: Read, new: Read) -> bool:
     )
 
 
-def _check_read(agent: Agent, region: Region, reader: Reader, write: Write) -> None:
+def _check_read(agent: Actor, region: Region, reader: Reader, write: Write) -> None:
     if write.in_flight:
         raise RaceError(f"{reader.value} reads {region.name} with a copy in flight: {write}")
     if not agent.clock.knows(write.component, write.time):
         raise RaceError(f"{reader.value} reads {region.name} with no barrier that orders it after {write}")
-    if reader is Reader.LOAD or write.copy:
+    if not reader.by_proxy or write.copy:
         return
     if write.fenced is None or not agent.clock.knows(write.component, write.fenced):
         what = "generic store not fenced before the async proxy reads it"
         raise RaceError(f"{region.name}: {what} ({reader.value}): {write}")
 
 
-def _check_overwritten_read(agent: Agent, read: Read, copy: bool) -> None:
-    what = "a TMA copy" if copy else "a store"
+def _check_overwritten_read(agent: Actor, read: Read, writer: Writer) -> None:
+    what = f"a {writer.value}"
     if read.outstanding:
         raise RaceError(
             f"{what} overwrites {read.region.name} while an asynchronous reader is outstanding: {read}"
@@ -166,8 +214,8 @@ def _check_overwritten_read(agent: Agent, read: Read, copy: bool) -> None:
         raise RaceError(f"{what} overwrites {read.region.name} with no barrier that orders it after {read}")
 
 
-def _check_overwritten_write(agent: Agent, write: Write, copy: bool) -> None:
-    what = "a TMA copy" if copy else "a store"
+def _check_overwritten_write(agent: Actor, write: Write, writer: Writer) -> None:
+    what = f"a {writer.value}"
     if write.in_flight:
         raise RaceError(f"{what} overwrites {write.region.name} with a copy in flight: {write}")
     if not agent.clock.knows(write.component, write.time):

@@ -1,4 +1,4 @@
-"""The stand-in for `gl`, `mbarrier` and the Hopper functions: what an emitted kernel calls."""
+"""The stand-in for `gl`, `mbarrier` and the functions of one architecture: what an emitted kernel calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wsopt.interpret import dtypes, layouts, mathematics, mma
+from wsopt.interpret import dtypes, layouts, mathematics, mma, tcgen05
 from wsopt.interpret.agent import Waiting
 from wsopt.interpret.constants import constexpr
 from wsopt.interpret.copies import Tma
@@ -57,6 +57,11 @@ def hopper(machine: Machine) -> dict[str, Any]:
     device = Device(machine)
     names = ("fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait", "warpgroup_mma_init")
     return {name: getattr(device, name) for name in names}
+
+
+def blackwell(machine: Machine) -> dict[str, Any]:
+    """Return the functions of `...language.nvidia.blackwell`, without its modules."""
+    return {"fence_async_shared": Device(machine).fence_async_shared, **tcgen05.names(machine)}
 
 
 def dependent_launch(machine: Machine) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from wsopt.interpret.barrier import Barrier
 from wsopt.interpret.dtypes import Array, DType, poison
 from wsopt.interpret.faults import BarrierError, InterpreterError, RaceError
-from wsopt.interpret.hazards import History, Reader, Region
+from wsopt.interpret.hazards import History, Reader, Region, Writer
 from wsopt.interpret.layouts import check_warps
 from wsopt.interpret.program import Program
 from wsopt.interpret.tensor import Tensor, TensorType
@@ -166,7 +166,7 @@ class SharedView:
                 f"{self.label} of {self.dtype}{self.shape} cannot take a tensor of {value.dtype}{value.shape}"
             )
         data = value.data
-        self.allocation.history.write(agent, self.region, agent.line, copy=False)
+        self.allocation.history.write(agent, self.region, agent.line, Writer.STORE)
         self.data[...] = data
         self.written[...] = True
 

@@ -25,8 +25,8 @@ _SINGLE_THREAD = 2**18
 a busy machine each product waits for them."""
 
 
-def _product(a: Array, b: Array) -> Array:
-    """a b, by as many rows at a time as one thread takes."""
+def product(a: Array, b: Array) -> Array:
+    """The product of two matrices, by as many rows at a time as one thread takes."""
     rows = max(1, _SINGLE_THREAD // b.size)
     result: Array = np.concatenate([np.matmul(a[i : i + rows], b) for i in range(0, len(a), rows)])
     return result
@@ -61,7 +61,7 @@ class Mma:
     def perform(self) -> None:
         """Read the operands and multiply."""
         a = self._a.data if isinstance(self._a, SharedView) else self._a
-        result = _product(dtypes.to_float32(a), dtypes.to_float32(self._b.data))
+        result = product(dtypes.to_float32(a), dtypes.to_float32(self._b.data))
         if self._use_acc:
             before = self._acc.pending.values if self._acc.pending is not None else self._acc.data
             result += before

@@ -18,6 +18,7 @@ from wsopt.interpret.storage import TensorDescriptor
 
 GLUON = "triton.experimental.gluon"
 HOPPER = f"{GLUON}.language.nvidia.hopper"
+BLACKWELL = f"{GLUON}.language.nvidia.blackwell"
 
 
 class StandIn(ModuleType):
@@ -37,7 +38,7 @@ def load(source: str, machine: Machine) -> dict[str, Any]:
         MARKS: bytearray(len(compiled.lines)),
         "__name__": "kernel",
         "__file__": filename,
-        "__builtins__": {**vars(builtins), "__import__": _importer(_modules(machine))},
+        "__builtins__": {**vars(builtins), "__import__": _importer(stand_ins(machine))},
     }
     exec(compiled.code, names)
     return names
@@ -59,7 +60,8 @@ def _importer(modules: Mapping[str, ModuleType]) -> Callable[..., ModuleType]:
     return find
 
 
-def _modules(machine: Machine) -> dict[str, ModuleType]:
+def stand_ins(machine: Machine) -> dict[str, ModuleType]:
+    """Return the modules that a kernel may import besides the standard library, by name."""
     contents: dict[str, dict[str, Any]] = {
         "torch": torch_names(machine.processors),
         "triton": _triton_names(),
@@ -74,6 +76,9 @@ def _modules(machine: Machine) -> dict[str, ModuleType]:
         HOPPER: language.hopper(machine),
         f"{HOPPER}.tma": language.tma(machine),
         f"{HOPPER}.mbarrier": language.mbarrier(machine),
+        BLACKWELL: language.blackwell(machine),
+        f"{BLACKWELL}.tma": language.tma(machine),
+        f"{BLACKWELL}.mbarrier": language.mbarrier(machine),
         f"{GLUON}.language.extra": {},
         f"{GLUON}.language.extra.libdevice": mathematics.libdevice(),
         f"{GLUON}.nvidia": {},

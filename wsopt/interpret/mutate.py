@@ -17,15 +17,21 @@ from wsopt.interpret.splice import Edit, Source, argument, callee
 
 LOADS = ("tma_load", "tma.async_load", "tma.async_copy_global_to_shared")
 STORES = ("tma_store", "tma.async_store", "tma.async_copy_shared_to_global")
-WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
-SYNCHRONIZATION = (WAIT, ARRIVE, EXPECT, "fence_async_shared", "tma.store_wait", "gdc_wait", "gl.barrier")
-REMOVABLE = (*SYNCHRONIZATION, "gl.store", *LOADS, *STORES)
-DOUBLED = (WAIT, ARRIVE, EXPECT)
-SLOTTED = (WAIT, ARRIVE, EXPECT, "warpgroup_mma", "epilogue", *LOADS, *STORES)
+WAIT, ARRIVE, EXPECT, COMMIT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect", "tcgen05_commit"
+PRODUCTS = ("warpgroup_mma", "tcgen05_mma")
+ALLOCATIONS = ("gl.allocate_shared_memory", "allocate_tensor_memory")
+SYNCHRONIZATION = (
+    *(WAIT, ARRIVE, EXPECT, COMMIT),
+    *("fence_async_shared", "tma.store_wait", "gdc_wait", "gl.barrier"),
+)
+REMOVABLE = (*SYNCHRONIZATION, "gl.store", "tcgen05_mma", *LOADS, *STORES)
+DOUBLED = (WAIT, ARRIVE, EXPECT, COMMIT)
+SLOTTED = (WAIT, ARRIVE, EXPECT, COMMIT, *PRODUCTS, "epilogue", "load", *LOADS, *STORES)
 WORDS = (
     dict.fromkeys(LOADS, "load")
     | dict.fromkeys(STORES, "store")
-    | {"warpgroup_mma": "mma", "gl.store": "row-store"}
+    | dict.fromkeys(PRODUCTS, "mma")
+    | {"gl.store": "row-store", "load": "tile-load", COMMIT: "commit"}
 )
 
 
@@ -195,7 +201,7 @@ def _ring_divisions(source: Source) -> Iterator[ast.BinOp]:
 
 
 def _allocation_shrunk(source: Source) -> Iterator[_Change]:
-    for call in _calls(source, ("gl.allocate_shared_memory",)):
+    for call in _calls(source, ALLOCATIONS):
         shape = argument(call, 1, "shape")
         if isinstance(shape, ast.List | ast.Tuple) and shape.elts:
             edit = Edit(shape.elts[0], f"({source.text(shape.elts[0])}) - 1")
@@ -205,7 +211,7 @@ def _allocation_shrunk(source: Source) -> Iterator[_Change]:
 def _depth_names(source: Source) -> set[str]:
     """The constants that say how many slots an allocation has."""
     names: set[str] = set()
-    for call in _calls(source, ("gl.allocate_shared_memory",)):
+    for call in _calls(source, ALLOCATIONS):
         shape = argument(call, 1, "shape")
         if isinstance(shape, ast.List | ast.Tuple) and shape.elts:
             names |= {node.id for node in ast.walk(shape.elts[0]) if isinstance(node, ast.Name)}
@@ -222,7 +228,7 @@ def _slot_shifted(source: Source) -> Iterator[_Change]:
 
 
 def _early_arrivals(source: Source) -> Iterator[_Change]:
-    """Release a slot before the wgmma that read it has been waited for."""
+    """Release a slot before the product that read it has been waited for, or commit before it is issued."""
     for body in _bodies(source):
         yield from _early_in(source, body)
 
@@ -239,9 +245,10 @@ def _bodies(source: Source) -> Iterator[list[ast.stmt]]:
 def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[_Change]:
     waited: ast.stmt | None = None
     for statement in body:
-        if isinstance(statement, ast.Assign) and callee(statement.value) == "warpgroup_mma_wait":
+        called = callee(getattr(statement, "value", statement))
+        if called in ("warpgroup_mma_wait", "tcgen05_mma"):
             waited = statement
-        elif isinstance(statement, ast.Expr) and callee(statement.value) == ARRIVE and waited is not None:
+        elif called in (ARRIVE, COMMIT) and waited is not None:
             text = f"{source.text(statement)}; {source.text(waited)}"
             edits = (Edit(waited, text), Edit(statement, "pass"))
             yield _Change("early-arrive", f"{source.text(statement)} before {source.text(waited)}", edits)
@@ -269,7 +276,7 @@ def _early_releases(source: Source) -> Iterator[_Change]:
                 told = next(
                     (other for other in body[:index][::-1] if _accesses(other, "tma.store_wait")), None
                 )
-                if told is not None and callee(getattr(told, "value", told)) != "warpgroup_mma":
+                if told is not None and callee(getattr(told, "value", told)) not in PRODUCTS:
                     text = f"{source.text(statement)}; {source.text(told)}"
                     edits = (Edit(told, text), Edit(statement, "pass"))
                     yield _Change(
@@ -282,7 +289,7 @@ def _accesses(statement: ast.stmt, *more: str) -> bool:
     if not isinstance(statement, ast.Expr | ast.Assign):
         return False
     names = {callee(node) for node in ast.walk(statement)}
-    return bool(names & {"warpgroup_mma", "epilogue", "load", "store", *LOADS, *STORES, *more})
+    return bool(names & {*PRODUCTS, "epilogue", "load", "store", *LOADS, *STORES, *more})
 
 
 def _roles_swapped(source: Source) -> Iterator[_Change]:
@@ -314,11 +321,22 @@ def _pairs(source: Source) -> Iterator[tuple[ast.Tuple, ast.Tuple]]:
             yield from combinations(parts, 2)
 
 
-def _accumulation_kept(source: Source) -> Iterator[_Change]:
-    for call in _calls(source, ("warpgroup_mma",)):
+def _accumulation_changed(source: Source) -> Iterator[_Change]:
+    """Accumulate always; and in tensor memory, where it is a flag of every product, never."""
+    for call in _calls(source, PRODUCTS):
         flag = argument(call, len(call.args), "use_acc")
         if flag is not None:
             yield _Change("keep-accumulator", f"accumulates in {source.text(call)}", (Edit(flag, "True"),))
+    for call in _calls(source, ("tcgen05_mma",)):
+        flag = argument(call, len(call.args), "use_acc")
+        if flag is None:
+            text = f"{source.text(call)[:-1]}, use_acc=False)"
+            edit = Edit(call, text)
+        elif source.text(flag) != "False":
+            edit = Edit(flag, "False")
+        else:
+            continue
+        yield _Change("lose-accumulator", f"starts anew in {source.text(call)}", (edit,))
 
 
 _Rule = Callable[[Source], Iterator[_Change]]
@@ -341,5 +359,5 @@ _RULES: tuple[_Rule, ...] = (
     _slot_shifted,
     _roles_swapped,
     _indices_mixed,
-    _accumulation_kept,
+    _accumulation_changed,
 )

@@ -30,6 +30,7 @@ class Program:
     histories: list[History] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
     ending: set[int] = field(default_factory=set)
+    tensor_columns: int = 0
     specialized: bool = False
     dependent: bool = False
     previous: int | None = field(init=False)
@@ -108,7 +109,14 @@ class Program:
             for work in (*agent.stores, *agent.mmas):
                 place = self.scheduler.place(agent, work.line)
                 raise RaceError(f"{work.what} is not waited for at the end of the kernel").located(place)
+            core = agent.tensor_core
+            if core is not None and not known.knows(core.component, core.time):
+                place = self.scheduler.place(agent, core.line)
+                raise RaceError("no commit of this product is waited for before the kernel ends").located(
+                    place
+                )
         for write in (write for history in self.histories for write in history.writes if write.copy):
+            assert isinstance(write.agent, Agent)
             if write.in_flight or not known.knows(write.component, write.time):
                 place = self.scheduler.place(write.agent, write.line)
                 raise RaceError(f"copy in flight at kernel end: nobody waits for {write}").located(place)

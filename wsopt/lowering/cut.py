@@ -39,8 +39,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a consumer does: `inputs` and `output` by kind and subject, `shape` of what a product makes, and the steps
-    `after` which it comes, by kind, subject and K-block.
+    """What a consumer does: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
+    that it is in, and the steps `after` which it comes, by kind, subject and K-block.
     """
 
     kind: OpKind
@@ -52,6 +52,7 @@ class Step:
     after: tuple[tuple[OpKind, str, When], ...] = ()
     items: tuple[Item, ...] = ()
     holds: tuple[Held, ...] = ()
+    space: Space = Space.REGISTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
                 op = _of_step(step, consumer, copy, own)
                 if step.shape is not None and all(value.id != op.output for value in values):
                     assert op.output is not None, "what has a shape is a value"
-                    values.append(Value(op.output, step.shape, DType.F32, Space.REGISTERS))
+                    values.append(Value(op.output, step.shape, DType.F32, step.space))
                 ops.append(op)
                 edges += _edges(op, step, s.copies)
     released, back = _releases(rings, ops)

@@ -18,7 +18,8 @@ from wsopt.program.ids import ValueKind
 from wsopt.program.program import Epilogue, Iteration, TileProgram, Work
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
-from wsopt.program.types import Structure, column_role, row_role
+from wsopt.program.types import Space, Structure, column_role, row_role
+from wsopt.targets import Sums, target_of
 from wsopt.tensors.statements import Reduction
 from wsopt.tensors.views import FULL, Role
 
@@ -62,9 +63,10 @@ def bounds_of(region: Region) -> Bounds:
     return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows)
 
 
-def _epilogue(region: Region) -> Epilogue:
+def _epilogue(region: Region, loop: Cut) -> Epilogue:
     """What follows the loop; where it stores whole rows itself nothing does."""
     in_loop = not region.contractions
+    sums = (value for value in loop.values if value.space is Space.TENSOR and value.consumer == 0)
     return Epilogue(
         items=() if in_loop else region.statements,
         sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
@@ -75,6 +77,7 @@ def _epilogue(region: Region) -> Epilogue:
         else element_mix(region.statements, FULL)
         + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
         late=bool(region.body) and any(source.spans != FULL for source in region.sources),
+        sum_bytes=sum(value.nbytes for value in sums),
     )
 
 
@@ -96,9 +99,13 @@ def _work(bounds: Bounds, s: Structure, machine: Machine, tiles: int) -> Work:
 
 
 def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int:
-    """Registers a thread that sums take through the loop: accumulators, partial sums, and values of rows."""
+    """Registers a thread that sums take through the loop: accumulators, partial sums, and values of rows.
+
+    Of sums in tensor memory a consumer has one epilogue subtile at a time in registers.
+    """
     kinds = (ValueKind.SUM, ValueKind.PARTIAL)
     tiles = sum(value.id.kind in kinds and value.consumer == 0 for value in loop.values)
+    columns = s.columns if target_of(machine).sums is Sums.REGISTERS else s.piece_columns
     threads = s.consumer_warps * machine.threads_per_warp
     if region.body:
         groups = s.consumer_warps // machine.warps_per_warpgroup
@@ -107,7 +114,7 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
     else:
         reductions = sum(isinstance(i, Reduction) for i in region.statements) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
-    return tiles * s.rows * s.columns // threads + rows
+    return tiles * s.rows * columns // threads + rows
 
 
 def _row_values(region: Region, loop: Cut) -> int:
@@ -121,12 +128,19 @@ def _row_values(region: Region, loop: Cut) -> int:
     return sum(spans_of(item) == frozenset({Role.ROW}) for item in region.body if item.name in carried)
 
 
+def _sum_sets(loop: Cut, machine: Machine) -> tuple[int, ...]:
+    """How many sets of sums a block may keep: of those that the target knows what tensor memory has columns for."""
+    columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
+    have = machine.tensor_memory_columns
+    return tuple(count for count in target_of(machine).sum_sets if count == 1 or count * columns <= have)
+
+
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
     grid = grid_of(region, s)
     rings, steps = steps_of(region, s, machine, grid.tiles)
     loop = cut(rings, with_kinds(steps, region, s, machine), s)
-    after, whole = _epilogue(region), whole_of(region)
+    after, whole = _epilogue(region, loop), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))
@@ -155,6 +169,7 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
         bounds=bounds,
         unmasked=region.unmasked,
         streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
+        sum_sets=_sum_sets(loop, machine),
     )
 
 

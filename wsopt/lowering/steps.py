@@ -18,7 +18,8 @@ from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
-from wsopt.program.types import Structure, column_role, row_role
+from wsopt.program.types import Space, Structure, column_role, row_role
+from wsopt.targets import Sums, target_of
 from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View
 
@@ -64,7 +65,9 @@ class _Maker:
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        return (Ring("ring", "", tuple(loads)),), (*steps, Step(OpKind.RELEASE, "", Release(meets=True)))
+        committed = target_of(self.machine).own_issuer  # then the tensor core hands a slot back
+        back = Step(OpKind.RELEASE, "", Release(not committed, committed))
+        return (Ring("ring", "", tuple(loads)),), (*steps, back)
 
     def _product(self, product: Contraction) -> Iterator[Step]:
         """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
@@ -77,7 +80,9 @@ class _Maker:
             s.at_once * len(region.contractions),
         )  # fmt: skip
         if not product.promote:
-            yield Step(OpKind.MMA, name, counts, tiles, total, shape)
+            in_registers = target_of(self.machine).sums is Sums.REGISTERS
+            space = Space.REGISTERS if in_registers else Space.TENSOR
+            yield Step(OpKind.MMA, name, counts, tiles, total, shape, space=space)
             return
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
         added = ((OpKind.ACCUMULATE, name, When.AGAIN),)

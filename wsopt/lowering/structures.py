@@ -17,10 +17,10 @@ from wsopt.frontend.types import Region
 from wsopt.lowering.row_structures import check_rows, row_structures
 from wsopt.machine.types import Machine
 from wsopt.program.types import Sharing, Structure, column_role, row_role
+from wsopt.targets import Target, target_of
+from wsopt.targets.target import LoopKind
 from wsopt.tensors.views import FULL, K_BLOCK, Role, View
 
-_CONSUMER_ROWS = (64, 128)
-_CONSUMERS = (1, 2, 3)
 _GROUPS = (1, 2, 4, 8, 16)
 _PIECES = (1, 2, 4)
 _MIN_PIECE_COLUMNS = 32
@@ -104,6 +104,28 @@ def _check_beside(region: Region) -> None:
             )
 
 
+def check_target(region: Region, machine: Machine) -> None:
+    """Raise LoweringError for what the machine's target has no implementation of yet."""
+    target = target_of(machine)
+    values, rows = LoopKind.VALUES in target.loops, LoopKind.ROWS in target.loops
+    needs = {
+        "a loop that computes values between products": (region.body, values),
+        "rows that stream without products": (region.streams_rows, rows),
+        "reductions of an operand's or of an output's rows": (
+            region.beside or region.whole_rows,
+            target.reduces,
+        ),
+        "f8 sums that are promoted to f32 as they grow": (region.promote, target.promotes),
+    }
+    found = next((what for what, (needed, given) in needs.items() if needed and not given), None)
+    if found is not None:
+        raise LoweringError(
+            f"graph {region.name}: kernels for {target.title} ({target.architecture}) are written for products with "
+            f"arithmetic behind them so far, and this graph has {found}; compile it for a Hopper card, such as "
+            "--machine h200"
+        )
+
+
 def _whole_slots(region: Region, depth: int) -> bool:
     """Whether every slot of a streamed vector begins where TMA may write."""
     vectors = (s.view for s in region.streamed_sources if s.spans != K_BLOCK)
@@ -131,7 +153,7 @@ def _swaps(region: Region, machine: Machine) -> tuple[bool, ...]:
     What reduces an operand's rows takes them as the tensor core's.
     """
     few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside
-    return (False, True) if few else (False,)
+    return (False, True) if few and target_of(machine).swaps else (False,)
 
 
 def _copies(region: Region) -> tuple[int, ...]:
@@ -149,7 +171,7 @@ def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
     0 where that is the whole K-block, or where the last K-block may lie beyond the end altogether.
     """
     rest = region.extent(Role.STREAM) % depth
-    if rest == 0 or copies > 1:
+    if rest == 0 or copies > 1 or not target_of(machine).tails:
         return 0
     size = machine.mma_k_bytes * 8 // region.operand_dtype.bits
     while size < rest:
@@ -157,8 +179,13 @@ def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
     return size if size < depth else 0
 
 
-def _sharings(consumers: int) -> tuple[Sharing, ...]:
-    return (Sharing.ROWS,) if consumers == 1 else (Sharing.ROWS, Sharing.TURNS)
+def _sharings(consumers: int, target: Target) -> tuple[Sharing, ...]:
+    return (Sharing.ROWS, Sharing.TURNS) if consumers > 1 and target.turns else (Sharing.ROWS,)
+
+
+def _warps(target: Target, machine: Machine) -> tuple[int, ...]:
+    """Warps that a consumer may have."""
+    return tuple(count * machine.warps_per_warpgroup for count in target.warpgroups)
 
 
 def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
@@ -192,9 +219,9 @@ def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]
         )
     if region.promote:
         raise LoweringError(f"graph {region.name}: f8 sums in f32 are not lowered inside such a loop")
-    least = machine.warps_per_warpgroup
+    target = target_of(machine)
     for rows, depth, consumers, warps in itertools.product(
-        _CONSUMER_ROWS, (32, 64, 128, 256), _CONSUMERS, (least, 2 * least)
+        target.consumer_rows, (32, 64, 128, 256), target.consumers, _warps(target, machine)
     ):
         for persistent, pieces in itertools.product((True, False), _PIECES):
             found = Structure(
@@ -212,6 +239,8 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     Raises LoweringError where no structure can be: strides that TMA does not take, f8 operands that would
     need a transposition.
     """
+    target = target_of(machine)
+    check_target(region, machine)
     check_loop(region)
     _check_beside(region)
     check_whole_rows(region, machine)
@@ -228,14 +257,18 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
         return
     for swap in _swaps(region, machine):
         for rows, columns, depth, consumers, warps in itertools.product(
-            _CONSUMER_ROWS,
+            target.consumer_rows,
             _column_extents(region, machine, swap),
             _depths(region),
-            _CONSUMERS,
-            (machine.warps_per_warpgroup, 2 * machine.warps_per_warpgroup),
+            target.consumers,
+            _warps(target, machine),
         ):
             for sharing, persistent, pieces, group, copies in itertools.product(
-                _sharings(consumers), (True, False), _PIECES, _GROUPS, _copies(region)
+                _sharings(consumers, target),
+                (True, False) if target.single else (True,),
+                _PIECES,
+                _GROUPS,
+                _copies(region),
             ):
                 tail = _tail(region, machine, depth, copies)
                 found = Structure(

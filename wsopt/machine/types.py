@@ -30,11 +30,14 @@ INSTRUCTION_KINDS = (
 `convert_int` goes between f32 and i32; `ldst` moves one 32-bit word to or from shared memory.
 """
 
+TILE_ROWS = 64
+"""Rows of the tile that the costs of tile operations are stated for."""
+
 TILE_KINDS = (
     *("row_max", "row_sum", "dot_operand_16", "dot_operand_8"),
     *("shared_store_8", "shared_store_16", "shared_store_32", "shared_load_16", "shared_load_32"),
 )
-"""Operations on a tile of 64 rows that a warpgroup holds as an accumulator of f32.
+"""Operations on a tile of `TILE_ROWS` rows that a warpgroup holds as an accumulator of f32.
 
 `row_max` and `row_sum` leave a value a row; `dot_operand_N` brings values of N bits, already cast, where a left
 operand in registers has them; `shared_store_N` writes values of N bits to shared memory, with the barrier
@@ -99,11 +102,11 @@ class Latency:
 
     `tma_load_l2` and `tma_load_dram` are of one box of `TMA_PROBE_BYTES`, its bytes included.
     `mbarrier_wake` is from the arrival that completes a phase to the wake-up of a sleeping waiter,
-    `mbarrier_wait` a wait that succeeds at once; `wgmma_issue` is what one tensor instruction holds its
-    warpgroup for, `wgmma_latency` what a result takes beyond the time in the tensor core; `barrier` is a
+    `mbarrier_wait` a wait that succeeds at once; `mma_issue` is what one tensor instruction holds its
+    warpgroup for, `mma_latency` what a result takes beyond the time in the tensor core; `barrier` is a
     named barrier, `fence` the fence between ordinary and asynchronous accesses to shared memory.
     `mbarrier_arrive` is what an arrival holds its partition for, the barrier of its warps included;
-    `wgmma_latency_registers` is `wgmma_latency` with the left operand in registers; `special` is a dependent
+    `mma_latency_registers` is `mma_latency` with the left operand in registers; `special` is a dependent
     instruction of the MUFU pipe, exp2 for instance.
     """
 
@@ -113,9 +116,9 @@ class Latency:
     mbarrier_wake: Cycles
     mbarrier_wait: Cycles
     mbarrier_arrive: Cycles
-    wgmma_issue: Cycles
-    wgmma_latency: Cycles
-    wgmma_latency_registers: Cycles
+    mma_issue: Cycles
+    mma_latency: Cycles
+    mma_latency_registers: Cycles
     smem_load: Cycles
     smem_store: Cycles
     shuffle: Cycles
@@ -193,6 +196,8 @@ class Machine:
     mma_queue: Annotated[
         float, _real(0, 1e3, "tensor instructions a warpgroup has under way before issuing one waits")
     ]
+    tensor_memory_columns: Annotated[int, _whole(0, 4096, "columns of tensor memory a block; 0 for none")]
+    tensor_memory_bytes_per_cycle: Annotated[float, _real(0, 1e4, "loads from tensor memory, bytes a cycle")]
     tma_box_cycles: Annotated[float, _real(0, 1e4, "a loader's cycles for one box: wait, expect, copy")]
     tma_bytes_per_cycle: Annotated[float, _real(1, 1e4, "L2 to one SM while few copy, bytes a cycle")]
     tma_store_box_cycles: Annotated[

@@ -147,6 +147,8 @@ def copy_lines(copy: Copy, machine: Machine) -> float:
 
 def _release(release: Release, machine: Machine) -> Cost:
     latency = machine.latency
+    if release.by_commit:
+        return Cost(0, math.ceil(latency.mbarrier_wake))
     issue = latency.barrier + latency.mbarrier_arrive if release.meets else latency.mbarrier_arrive
     return Cost(math.ceil(issue), math.ceil(latency.mbarrier_wake))
 
@@ -190,8 +192,8 @@ def _shared_product(product: Product, machine: Machine) -> Cost:
     """
     latency, busy = machine.latency, _rated_cycles(product, machine)
     count = instructions(product, machine) // _groups(product.warps, machine)
-    issue = math.ceil(count * latency.wgmma_issue + latency.mbarrier_wait)
-    result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.wgmma_latency
+    issue = math.ceil(count * latency.mma_issue + latency.mbarrier_wait)
+    result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.mma_latency
     return Cost(issue, math.ceil(result), Unit.TENSOR, busy, instructions=count)
 
 
@@ -204,8 +206,8 @@ def _waited_product(product: Product, machine: Machine) -> Cost:
     busy = math.ceil(max(full, machine.mma_least_cycles_registers if product.registers else least) * count)
     # What the queue does not take has to wait, and its consumer with it.
     waiting = max(0.0, count - machine.mma_queue) * busy / count
-    issue = math.ceil(max(count * latency.wgmma_issue, waiting))
-    result = latency.wgmma_latency_registers if product.registers else latency.wgmma_latency
+    issue = math.ceil(max(count * latency.mma_issue, waiting))
+    result = latency.mma_latency_registers if product.registers else latency.mma_latency
     return Cost(
         math.ceil(issue + latency.mbarrier_wait),
         math.ceil(busy + result),

@@ -96,7 +96,8 @@ def _between(program: TileProgram, machine: Machine) -> float:
     rounds = math.ceil(program.grid.tiles / machine.sm_count)
     first = machine.first_bytes(machine.latency.tma_load_dram)
     once = machine.block_start_cycles + first + machine.latency.tma_store
-    each = cost.together if s.sharing is Sharing.ROWS else 0
+    waits = s.sharing is Sharing.ROWS and not program.tensor_columns
+    each = cost.together if waits else 0
     outside = once + rounds * each if s.persistent else rounds * (once + machine.block_turnover_cycles + each)
     return outside / (rounds * program.k_blocks)
 

@@ -17,16 +17,20 @@ from wsopt.schedule.types import EpilogueBuffers
 
 @dataclass(frozen=True, slots=True)
 class Epilogues:
-    """Cycles of the epilogue of `each` tile that another of its block follows, and of a block's `last` one."""
+    """Cycles of the epilogue of `each` tile that another of its block follows, and of a block's `last` one.
+
+    `under`: whether each runs under the next tile's products, with two sets of sums.
+    """
 
     each: int
     last: int
+    under: bool = False
 
 
 def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> Epilogues:
     """Cycles of a block's epilogues."""
     each = epilogue_cycles(program, machine, buffers)
-    return Epilogues(each, epilogue_cycles(program, machine, buffers, last=True))
+    return Epilogues(each, epilogue_cycles(program, machine, buffers, last=True), buffers.sums > 1)
 
 
 def epilogue_cycles(
@@ -140,10 +144,12 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     Where the stores of the tile before may still be reading those, so late that all have been read under the
     products; and each piece when the one before it is there, for all at once they get into the way of K-blocks.
     Earlier and together where they would else come late. At the loop's start where consumers work in turns, for they
-    copy while another has the tensor core; and in a loop that computes values, which has the copies before it.
+    copy while another has the tensor core; in a loop that computes values, which has the copies before it; and where
+    consumers have no part in the loop, which another partition's products are.
     """
     s = program.structure
-    if not buffers.inputs or program.computes_with_products or s.sharing is Sharing.TURNS:
+    apart = program.computes_with_products or program.tensor_columns
+    if not buffers.inputs or apart or s.sharing is Sharing.TURNS:
         return Refill(0, 0)
     product = _pass_products(program, machine)
     copies = math.ceil(_copy_cycles(program, machine) / product)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from wsopt.machine.cost import unit_cycles
-from wsopt.machine.types import Machine
+from wsopt.machine.types import TILE_ROWS, Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.program.program import Epilogue, EpilogueCost
 from wsopt.program.staging import lent_bytes, staged_bytes
@@ -36,7 +36,7 @@ def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, content
     """
     groups = s.consumer_warps // machine.warps_per_warpgroup
     name = f"shared_{what}_{max(view.dtype.bits, _LEAST_BITS[what])}"
-    columns = s.piece_columns * s.rows / machine.mma_rows / groups * (2 if s.swap else 1)
+    columns = s.piece_columns * s.rows / TILE_ROWS / groups * (2 if s.swap else 1)
     slowest = max(machine.tile_alone[name], contention * groups * machine.tile_crowded[name])
     return machine.tile_start[name] + columns * slowest
 
@@ -81,13 +81,20 @@ def _cycles(after: Epilogue, s: Structure, machine: Machine, contention: int, ar
     stored = [staging_cycles(output.view, s, machine, contention) for output in after.tile_outputs]
     piece += sum(stored) + len(stored) * machine.tma_store_box_cycles
     starts = (machine.tile_start[f"row_{i.kind}"] for i in after.items if isinstance(i, Reduction))
-    once += latency.wgmma_latency + s.rows / machine.mma_rows * sum(starts)
+    once += latency.mma_latency + s.rows / TILE_ROWS * sum(starts)
     return math.ceil(arithmetic + s.pieces * piece + once)
+
+
+def _sums_cycles(after: Epilogue, s: Structure, machine: Machine) -> float:
+    """Cycles in which a tile's sums come from tensor memory into registers; 0 where they are there already."""
+    if not after.sum_bytes:
+        return 0.0
+    return s.pieces * machine.latency.smem_load + after.sum_bytes / machine.tensor_memory_bytes_per_cycle
 
 
 def epilogue_cost(after: Epilogue, s: Structure, machine: Machine) -> EpilogueCost:
     """The epilogue of one consumer's tile."""
-    alone = _arithmetic(after, s, machine)
+    alone = _arithmetic(after, s, machine) + _sums_cycles(after, s, machine)
     threads = s.consumer_warps * machine.threads_per_warp
     piece, full = s.rows * s.piece_columns // threads, len(after.full)
     live = piece * (1 + full) // 2 if s.pieces > 1 or full else piece // 4

@@ -73,7 +73,7 @@ def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> 
     ones come later the more of the time the path is busy.
     """
     latency = machine.latency
-    back = latency.wgmma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
+    back = latency.mma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
     first = machine.first_bytes(latency.tma_load_l2)
     bytes_alone = demand.data / machine.tma_bytes_per_cycle
 

@@ -172,13 +172,17 @@ def _of_products(
     """Cycles of the busiest SM in loops of products, all told: the largest counts.
 
     A loader gets ahead while consumers that share a tile's rows are in its epilogue, and what of it is no longer
-    than that does not show. Consumers in turns take the longer of a loop and an epilogue's share of it.
+    than that does not show. Consumers in turns take the longer of a loop and an epilogue's share of it; those whose
+    sums another partition leaves in tensor memory, in two sets, the longer of a loop and an epilogue.
     """
     s, n, rounds = program.structure, program.passes, fixed.rounds
     once = fixed.start + fixed.fill
     if not s.persistent:
         return (loops.plus(Line(0.0, rounds * (once + ends.last + machine.block_turnover_cycles))),)
     least = loops.plus(Line(0.0, once + ends.last + fixed.tail))
+    if ends.under:
+        least = least.plus(Line(0.0, rounds * fixed.handover))
+        return least, least.plus(Line(-n, ends.each), rounds - 1)
     if s.sharing is Sharing.ROWS:
         late = Line(0.0, ends.each).plus(ramp.slack(n), -1.0)
         return least, least.plus(late, rounds - 1)

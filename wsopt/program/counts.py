@@ -24,9 +24,12 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A slot that is handed back. Where nothing else has a consumer's warps agree that it was read, they `meet`."""
+    """A slot that is handed back. Where nothing else has a consumer's warps agree that it was read, they `meet`. By a
+    commit the tensor core does it, when the products that read the slot have ended.
+    """
 
     meets: bool
+    by_commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ class Epilogue:
     """What follows a tile's loop: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
     loop stores them itself there are no items. Vectors are `held` from the loop's start on; where each piece loads
     some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
-    are too few to count.
+    are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory.
     """
 
     items: tuple[Item, ...]
@@ -185,6 +185,7 @@ class Epilogue:
     held: bool
     late: bool = False
     mix: InstructionMix = _NO_INSTRUCTIONS
+    sum_bytes: int = 0
 
     @property
     def full(self) -> tuple[Source, ...]:
@@ -235,7 +236,8 @@ class TileProgram:
     block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may
     differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
-    where they hold. `streamed` are the sources that the loop's items read from rings.
+    where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
+    sums a block may keep.
     """
 
     region: Any
@@ -265,6 +267,7 @@ class TileProgram:
     bounds: Bounds = _UNBOUNDED
     unmasked: tuple[tuple[str, str], ...] = ()
     streamed: tuple[Source, ...] = ()
+    sum_sets: tuple[int, ...] = (1,)
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
@@ -301,6 +304,11 @@ class TileProgram:
         """The operations of each consumer."""
         consumers = dict.fromkeys(op.consumer for op in self.ops if op.consumer is not None)
         return {one: tuple(op for op in self.ops if op.consumer == one) for one in consumers}
+
+    @property
+    def tensor_columns(self) -> int:
+        """Columns of tensor memory that one set of its sums takes; 0 where sums are in registers."""
+        return sum(value.shape[1] for value in self.values if value.space is Space.TENSOR)
 
     @property
     def passes(self) -> float:

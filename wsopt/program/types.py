@@ -26,6 +26,7 @@ class Space(StrEnum):
 
     SHARED = "shared"
     REGISTERS = "registers"
+    TENSOR = "tensor memory"
 
 
 class Sharing(StrEnum):

@@ -69,4 +69,13 @@ def memory_section(verified: VerifiedSchedule, certificate: Certificate, width: 
         *table(("", "bytes", "share", "buffer"), rows, "<>><", width),
         "",
         f"{bar(drawn, limit, min(_BAR_COLUMNS, width))} {total:,} of {limit:,} bytes",
+        *_tensor_memory(verified),
     ]
+
+
+def _tensor_memory(verified: VerifiedSchedule) -> list[str]:
+    """Columns of tensor memory that the sets of sums take, where they are there."""
+    columns, sets = verified.program.tensor_columns, verified.schedule.buffers.sums
+    limit, word = verified.machine.tensor_memory_columns, "set" if sets == 1 else "sets"
+    told = f"Tensor memory: {sets * columns} of {limit} columns, {sets} {word} of {columns} for sums."
+    return [told] if columns else []

@@ -19,6 +19,7 @@ from wsopt.report.layout import counted, difference, joined, microseconds, perce
 from wsopt.schedule import budget
 from wsopt.schedule.certificate import Certificate, Rejected, RunnerUp
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.targets import target_of
 
 _NO_DIFFERENCE_US = 5e-4
 
@@ -108,6 +109,8 @@ def _epilogues(verified: VerifiedSchedule) -> str:
         return "Epilogue: none; every tile of rows is stored in the loop."
     if s.sharing is Sharing.TURNS:
         return f"Epilogue: {cycles:,} cycles a tile, under the loop of another consumer."
+    if verified.schedule.buffers.sums > 1:
+        return f"Epilogue: {cycles:,} cycles a tile, under the products of the next one."
     return f"Epilogue: {cycles:,} cycles a tile, all consumers at once, the tensor core idle."
 
 
@@ -157,8 +160,20 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
     if c.rank > 1:
         least = microseconds(c.rank_bound_us)
         bound += f" All schedules but the {c.rank - 1} before it take {least} us at least."
-    shown = [*wrapped(counts, width), *wrapped(bound, width), "", *table(header, rows, "<<>><><", width)]
+    told = [line for text in (counts, bound, *_validity(verified)) for line in wrapped(text, width)]
+    shown = [*told, "", *table(header, rows, "<<>><><", width)]
     return [*shown, *_rejected_lines(c.rejected, width)]
+
+
+def _validity(verified: VerifiedSchedule) -> tuple[str, ...]:
+    """What the times are worth, where no prediction of such kernels was ever held against a measurement."""
+    machine = verified.machine
+    if target_of(machine).validated:
+        return ()
+    return (
+        f"Predicted only: all times are the model's, and no kernel for {machine.architecture} was measured; of the "
+        f"machine's figures {counted(len(machine.assumed()), 'is', 'are')} scaled from another card or estimated.",
+    )
 
 
 def _rejected_lines(rejected: Sequence[Rejected], width: int) -> list[str]:

@@ -181,9 +181,12 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
                 f"While one of them fills the tensor core, {many} in arithmetic {percent(shares[-1], 0)} of the "
                 f"time{some}."
             )
+    epilogue = tile_epilogue(verified)
+    idle = f"and idle in the epilogue ({epilogue:,} cycles a tile)"
+    under = f"and the epilogue ({epilogue:,} cycles a tile) runs under the products of the next tile"
     yield (
         f"The tensor core is held for {unit_load(verified, Unit.TENSOR):,} of {verified.schedule.ii:,} cycles, "
-        f"and idle in the epilogue ({tile_epilogue(verified):,} cycles a tile)."
+        f"{under if verified.schedule.buffers.sums > 1 else idle}."
     )
 
 

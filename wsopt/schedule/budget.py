@@ -5,6 +5,7 @@ The emitter allocates exactly these buffers, so a kernel that needs more than th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
@@ -21,9 +22,10 @@ MOST_SLOTS = 32
 BARRIER_BYTES = 8
 _MOST_STAGING = 4
 LOADER_WARPS = 1
+MMA_WARPS = 1
 STORE_WARPS = 1
 HELPER_REGISTERS = 24
-"""A loader or store warp counts tiles and slots and starts copies: ptxas fits it in the least of setmaxnreg."""
+"""A warp that counts tiles and slots and starts copies or products: ptxas fits it in the least of setmaxnreg."""
 
 _MOST_STORE_WARPS = 3
 """emitter.v1: store warps of a block, one a consumer: they are in the loader's warpgroup."""
@@ -63,6 +65,25 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     granularity = machine.register_granularity
     fair = left // (warps - loader) // granularity * granularity
     return min(fair, machine.setmaxnreg_max_registers)
+
+
+def issuer(program: TileProgram, consumer: int) -> str:
+    """The partition that issues a consumer's operations of the loop: itself, or the warp that issues products."""
+    return f"{PartitionRole.MMA_WARP}0" if program.tensor_columns else f"{PartitionRole.CONSUMER}{consumer}"
+
+
+def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine) -> tuple[Partition, ...]:
+    """The block's partitions: all that the launch has is dealt out, to warps that start copies, products or stores
+    the least, to consumers the rest.
+    """
+    s, least = program.structure, HELPER_REGISTERS
+    registers = consumer_registers(s, machine)
+    found = [Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)]
+    found.append(Partition(PartitionRole.LOADER, 0, LOADER_WARPS, least))
+    if program.tensor_columns:
+        found.append(Partition(PartitionRole.MMA_WARP, 0, MMA_WARPS, least))
+    store_warps = range(s.consumers if buffers.store_warp else 0)
+    return (*found, *(Partition(PartitionRole.STORE_WARP, i, STORE_WARPS, least) for i in store_warps))
 
 
 def taken_registers(partitions: Sequence[Partition], machine: Machine) -> int:
@@ -111,14 +132,16 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
 
     With inputs of a piece each, outputs are staged where an input was read, and need no buffers besides. Where
     rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a store
-    warp, which takes no warps that a block has not.
+    warp, which takes no warps that a block has not, and with as many sets of sums as tensor memory may hold.
     """
     most = 2 if program.iteration is Iteration.TILE else min(program.epilogue.stores, _MOST_STAGING)
     pieces = program.structure.pieces
     inputs = [n for n in (1, 2, 4, 8) if n <= pieces] if full_inputs(program) else [0]
     counts = [(0, pieces)] if program.epilogue.lent_bytes else []
     counts += [(s, n) for s in range(1, most + 1) for n in inputs]
-    return tuple(EpilogueBuffers(s, n, store_warp) for s, n in counts for store_warp in _store_warps(program))
+    further = itertools.product(_store_warps(program), program.sum_sets)
+    chosen = itertools.product(counts, tuple(further))
+    return tuple(EpilogueBuffers(s, n, store_warp, sums) for (s, n), (store_warp, sums) in chosen)
 
 
 def _store_warps(program: TileProgram) -> tuple[bool, ...]:
@@ -160,12 +183,14 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
     """Bytes of a block's barriers: two a slot of each ring, of inputs and of held tiles, two for each store that a
-    store warp starts, and one for each turn.
+    store warp starts, two for each set of sums in tensor memory, and one for each turn.
     """
     s = program.structure
     barriers = 2 * sum(slots) + s.consumers * full_inputs(program) * buffers.inputs
     if buffers.store_warp:
         barriers += 2 * s.consumers * program.epilogue.stores
+    if program.tensor_columns:
+        barriers += 2 * buffers.sums
     if program.stationary_bytes:
         barriers += 2 * s.stationary_sets if s.persistent else 1
     if s.sharing is Sharing.TURNS:

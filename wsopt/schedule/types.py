@@ -14,6 +14,7 @@ class PartitionRole(StrEnum):
 
     CONSUMER = "consumer"
     LOADER = "loader"
+    MMA_WARP = "mma_warp"
     STORE_WARP = "store_warp"
 
 
@@ -71,16 +72,19 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, order=True)
 class EpilogueBuffers:
-    """Shared-memory buffers of one consumer's epilogue, and whether a `store_warp` starts the stores from them.
+    """Buffers of one consumer's epilogue, and whether a `store_warp` starts the stores from them.
 
     `staging` of each kind of output; `inputs` of each full tile that it reads, a piece each. With fewer than
     there are pieces a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
-    staged in those that were read (`schedule.stores`), and there may be no staging buffers of that kind.
+    staged in those that were read (`schedule.stores`), and there may be no staging buffers of that kind. Those are in
+    shared memory; `sums` are sets of sums, of which tensor memory may hold two: one is read under the products of the
+    next.
     """
 
     staging: int
     inputs: int
     store_warp: bool = False
+    sums: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,9 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     have = budget.consumer_registers(s, machine)
     if need > have:
         return f"registers: a consumer needs {need} a thread, it can have {have}"
+    if program.tensor_columns > machine.tensor_memory_columns:
+        have = machine.tensor_memory_columns
+        return f"tensor memory: {program.tensor_columns} columns, a block has {have}"
     warps = budget.launched_warps(s, machine)
     if warps > machine.max_warps_per_block:
         return f"warps: {warps}, a block has at most {machine.max_warps_per_block}"
@@ -137,17 +140,28 @@ def most_ahead(program: TileProgram, machine: Machine, ii: float) -> Ramps | Non
     return deepest and replace(deepest, least=ii)
 
 
+def _least_ends(program: TileProgram, machine: Machine) -> list[Epilogues]:
+    """The shortest epilogues of all choices of buffers: of those under the next tile's products, and of others."""
+    found = [epilogues(program, machine, buffers) for buffers in budget.buffer_options(program)]
+    kinds = [[one for one in found if one.under is under] for under in (False, True)]
+    return [
+        Epilogues(min(one.each for one in kind), min(one.last for one in kind), kind[0].under)
+        for kind in kinds
+        if kind
+    ]
+
+
 def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> float:
     """Microseconds that no schedule of this tile program can be faster than, within the model; `least` is a
     further bound of its II, in cycles.
     """
     fixed = timing.fixed_parts(program, machine)
-    ends = [epilogues(program, machine, b) for b in budget.buffer_options(program)]
-    least_ends = Epilogues(min(e.each for e in ends), min(e.last for e in ends))
     contended = contended_interval(program, machine, max_depths(program, machine))
     ii = max(least, ii_lower_bound(program, machine), contended)
     ramp = most_ahead(program, machine, ii)
-    cycles = timing.time_of(program, fixed, machine, least_ends, ramp).at(ii)
+    cycles = min(
+        timing.time_of(program, fixed, machine, e, ramp).at(ii) for e in _least_ends(program, machine)
+    )
     cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)
     return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us

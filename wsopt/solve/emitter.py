@@ -39,8 +39,11 @@ def few_overlaps(m: Model) -> None:
     loop's ends are peeled off by stages, which may not take more passes than there are.
 
     A loop whose arithmetic waits for products overlaps one iteration with the next, and no more. Then a value is made
-    again at most once before its last reader, and one older name of it is enough.
+    again at most once before its last reader, and one older name of it is enough. Where a commit hands a slot back,
+    nobody waits for its product, and there is nothing to peel off.
     """
+    if m.program.tensor_columns:
+        return
     most = m.program.k_iterations - bool(m.program.structure.tail) + 1
     most = min(most, 2) if m.program.computes_with_products else most
     for own in m.program.by_consumer.values():

@@ -60,10 +60,14 @@ class _Attempt:
 
     @property
     def ends_soonest(self) -> bool:
-        """Whether no other buffers have shorter epilogues: then a larger II buys nothing."""
+        """Whether no other buffers have shorter epilogues: then a larger II buys nothing.
+
+        Nor has one that sets of sums would hide: one set fits wherever two do.
+        """
         m = self.model
         ends = {b: epilogues(m.program, m.machine, b) for b in m.buffers}
-        least = Epilogues(min(e.each for e in ends.values()), min(e.last for e in ends.values()))
+        each, last = min(e.each for e in ends.values()), min(e.last for e in ends.values())
+        least = Epilogues(each, last, any(e.under for e in ends.values()))
         return all(ends[b] == least for b in m.buffers if self.solver.value(m.buffers[b]))
 
 

@@ -6,22 +6,8 @@ from ortools.sat.python import cp_model
 
 from wsopt.perf import timing
 from wsopt.schedule import budget
-from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Schedule
+from wsopt.schedule.types import PlacedOp, Schedule
 from wsopt.solve.variables import Model
-
-
-def _partitions(m: Model, buffers: EpilogueBuffers) -> tuple[Partition, ...]:
-    """All that the launch has is dealt out: loader and store warps keep the least, the consumers share the rest."""
-    s, least = m.program.structure, budget.HELPER_REGISTERS
-    registers = budget.consumer_registers(s, m.machine)
-    loader = Partition(PartitionRole.LOADER, 0, budget.LOADER_WARPS, least)
-    found = [Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)]
-    store_warps = range(s.consumers if buffers.store_warp else 0)
-    found += [
-        loader,
-        *(Partition(PartitionRole.STORE_WARP, i, budget.STORE_WARPS, least) for i in store_warps),
-    ]
-    return tuple(found)
 
 
 def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
@@ -44,7 +30,7 @@ def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
         structure=m.program.structure,
         ii=ii,
         placed=placed,
-        partitions=_partitions(m, buffers),
+        partitions=budget.partitions(m.program, buffers, m.machine),
         rings=rings,
         buffers=buffers,
         base_registers=budget.base_registers(m.program.structure, m.machine),

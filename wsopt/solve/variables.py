@@ -14,6 +14,7 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.program import TileProgram
+from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers, PartitionRole
 
 
@@ -52,8 +53,10 @@ class Model:
     @property
     def partitions(self) -> tuple[str, ...]:
         """Names of the block's partitions that take part in the loop's model."""
-        consumers = (f"{PartitionRole.CONSUMER}{c}" for c in self.program.by_consumer)
-        return (*consumers, f"{PartitionRole.LOADER}0")
+        issuers = dict.fromkeys(
+            budget.issuer(self.program, consumer) for consumer in self.program.by_consumer
+        )
+        return (*issuers, f"{PartitionRole.LOADER}0")
 
 
 def variables(m: Model) -> None:
@@ -80,10 +83,10 @@ def variables(m: Model) -> None:
 
 
 def placement(m: Model) -> None:
-    """Every operation is on exactly one partition; a consumer's own operations are on that consumer."""
+    """Every operation is on exactly one partition; a consumer's own on that consumer, or on the target's issuer."""
     for op in m.program.loop:
         for name in m.partitions:
             m.on[op.id, name] = m.cp.new_bool_var(f"on[{op.id},{name}]")
         m.cp.add_exactly_one(m.on[op.id, name] for name in m.partitions)
         if op.consumer is not None:
-            m.cp.add(m.on[op.id, f"{PartitionRole.CONSUMER}{op.consumer}"] == 1)
+            m.cp.add(m.on[op.id, budget.issuer(m.program, op.consumer)] == 1)

@@ -16,9 +16,9 @@ from typing import Any
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
 from wsopt.codegen.errors import CompileError
-from wsopt.codegen.oracle import Expectation, verdict
+from wsopt.codegen.oracle import verdict
 from wsopt.driver import build
-from wsopt.emit.source import emit, expected_wgmma
+from wsopt.emit.source import emit, expectation
 from wsopt.errors import CheckError, InputError, Problem
 from wsopt.folder import read_folder, write_folder
 from wsopt.frontend.region import find_region
@@ -143,8 +143,7 @@ def _make(graph: Graph, entry: Entry, machine: Machine) -> Kernel | str:
         compiled = compile_kernel(source, architecture=machine.architecture)
     except CompileError as error:
         return f"compiler: {error}"
-    expectation = Expectation(expected_wgmma(verified), found.schedule.shared_memory_bytes)
-    complaints = verdict(compiled, expectation)
+    complaints = verdict(compiled, expectation(verified))
     if complaints:
         return f"compiler: {'; '.join(complaints)}"
     try:

@@ -1,0 +1,139 @@
+"""Products with sums in tensor memory from graph to machine code: text, both compilers, interleavings, mutants."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter
+
+import emit_builds as builds
+import pytest
+import targets_kernels as kernels
+from emit_builds import graph_of, small_case
+from emit_mutants import SEEDS, survives, survivors
+from targets_kernels import OTHERS, PROBLEMS, ROOT, SMALL
+
+import wsopt
+from wsopt.codegen import verdict
+from wsopt.emit.source import expectation
+from wsopt.interpret import Mutant, mutants
+from wsopt.simulation import simulate
+
+GOLDEN = ROOT / "tests" / "targets" / "goldens" / "gemm_bf16.txt"
+
+TWICE = "a wait that has passed passes again"
+ALIKE = "workers of as many warps and registers"
+OWN = "the vector goes through memory of the consumer's own, which no product touches"
+
+MIRROR = "the two consumers' own buffers are interchangeable"
+
+SAME = {"double-wait": TWICE, "swap-roles": ALIKE, "swap-argument": MIRROR}
+LATE = "after b_prefetched.store(b_loaded)"
+EQUIVALENT = {*SAME.items(), ("late-wait", OWN)}
+"""Kinds of mutants that mean the same as the kernel, and why; none of another kind does."""
+
+
+@pytest.mark.solver
+def test_golden() -> None:
+    source = kernels.found("gemm_bf16").source
+    if os.environ.get("WSOPT_RENEW_GOLDENS"):
+        GOLDEN.write_text(source, encoding="utf-8")
+    assert source == GOLDEN.read_text(encoding="utf-8"), "WSOPT_RENEW_GOLDENS=1 renews it"
+
+
+@pytest.mark.solver
+@pytest.mark.compiler
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_compiler_makes_of_it_what_was_asked_for(problem: str) -> None:
+    one = kernels.candidate(problem)
+    assert verdict(one.compiled, expectation(one.verified)) == ()
+    assert one.compiled.architecture == "sm_100"
+    assert 0 < one.compiled.tensor_columns <= 512
+    assert (one.compiled.stack_bytes, one.compiled.spill_loads, one.compiled.spill_stores) == (0, 0, 0)
+
+
+@pytest.mark.solver
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [*PROBLEMS, *OTHERS])
+def test_it_is_right_under_every_interleaving(problem: str) -> None:
+    made = kernels.found(problem)
+    simulation = simulate(made.graph, made.verified, made.source, SEEDS)
+    assert simulation.lines_run == simulation.lines > 50
+    assert simulation.max_relative_error < 1e-2
+
+
+@pytest.mark.solver
+def test_another_compiler_does_so_too(other_triton: str) -> None:
+    code = (
+        "import dataclasses, json, sys; from wsopt.codegen import compile_kernel; "
+        "made = [compile_kernel(source, architecture='sm_100') for source in json.load(sys.stdin)]; "
+        "print(json.dumps([dataclasses.asdict(one) for one in made]))"
+    )
+    done = subprocess.run(
+        [other_triton, "-c", code],
+        input=json.dumps([kernels.candidate(problem).source for problem in PROBLEMS]),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    for problem, other in zip(PROBLEMS, json.loads(done.stdout), strict=True):
+        mine = kernels.candidate(problem).compiled
+        assert other["triton_version"] != mine.triton_version
+        for figure in (
+            "wgmma",
+            "tensor_columns",
+            "stack_bytes",
+            "spill_loads",
+            "spill_stores",
+            "early_arrivals",
+        ):
+            assert other[figure] == getattr(mine, figure), (problem, figure)
+
+
+@pytest.mark.solver
+@pytest.mark.compiler
+def test_from_graph_to_report() -> None:
+    found = wsopt.compile(graph_of(builds.gated, "gated"), machine="b200", use_cache=False)
+    assert (found.summary["machine"], found.summary["status"], found.summary["gap"]) == ("b200", "optimal", 0)
+    assert found.summary["verified"]["interpreter"]["seeds"] == 20
+    report = found.report.replace("\n", " ")
+    assert "Predicted only: all times are the model's, and no kernel for sm_100 was measured" in report
+    assert "Tensor memory: " in report
+
+
+# --- mutants --------------------------------------------------------------------------------------------
+
+
+def kind(source: str, mutant: Mutant) -> tuple[str, str]:
+    why = SAME.get(mutant.kind, mutant.description)
+    if mutant.kind == "swap-argument" and not mutant.description.startswith(
+        ("bf16_staging_", "staged_", "freed_")
+    ):
+        why = mutant.description
+    return mutant.kind, OWN if mutant.kind == "late-wait" and why.endswith(LATE) else why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_every_mutant_is_found(name: str) -> None:
+    made = kernels.small(name)
+    assert made.verified.schedule.buffers.sums == 2
+    cases = [small_case(made, k_iterations) for k_iterations in SMALL[name].k_iterations]
+    assert survives(cases, made.source, SEEDS)
+    assert set(survivors(cases, made.source, kind, EQUIVALENT)) <= EQUIVALENT
+
+
+def test_mutants_are_of_every_piece_of_the_second_target() -> None:
+    source = kernels.small("plain").source
+    lines = source.splitlines()
+    of = Counter(
+        m.kind for m in mutants(source) if "sums" in lines[m.line - 1] or "tcgen05" in lines[m.line - 1]
+    )
+    assert set(of) >= {
+        "drop-wait", "drop-arrive", "drop-commit", "drop-mma", "double-commit", "double-arrive", "flip-phase",
+        "depth+1", "depth-1", "shift-slot-wait", "shift-slot-arrive", "shift-slot-commit", "shift-slot-mma",
+        "shift-slot-tile-load", "early-arrive", "early-release", "late-wait", "keep-accumulator",
+        "lose-accumulator", "shrink-allocation",
+    }  # fmt: skip

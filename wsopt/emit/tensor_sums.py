@@ -1,0 +1,98 @@
+"""Sums in tensor memory: what the warp that issues products does for a tile, and how a consumer reads its sums.
+
+The block keeps some sets of sums. The warp fills one with a tile's products while consumers read another: a commit
+behind the last product says that a set is whole, the consumers' arrivals that it has been read. A commit behind
+each K-block's products hands its slots back to the loader. Nobody waits for a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from wsopt.emit import text
+from wsopt.emit.instructions import (
+    Advance,
+    Commit,
+    Instruction,
+    Release,
+    SumsLoad,
+    TensorMma,
+    WaitEmpty,
+    WaitFull,
+)
+from wsopt.emit.operations import Operations
+from wsopt.emit.plan import KernelPlan
+from wsopt.program.ids import OpKind
+from wsopt.program.program import TileOp
+from wsopt.schedule.types import PartitionRole
+
+_SETS, _VISIT = "SUM_SETS", "visit"
+_PLACE = f"{_VISIT} % {_SETS}"
+
+
+def _sums(plan: KernelPlan, name: str, consumer: str) -> str:
+    """A consumer's tile of sums, in the set of this visit."""
+    return f"{name}_sums.index({text.of_slot(_PLACE, plan.s.consumers, consumer)})"
+
+
+def products(plan: KernelPlan) -> tuple[TileOp, ...]:
+    """The products of a K-block, in the order in which the warp issues them."""
+    placed = plan.verified.schedule.of(f"{PartitionRole.MMA_WARP}0")
+    found = sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
+    return tuple(op for op in (plan.program.named(one.op) for one in found) if op.kind is OpKind.MMA)
+
+
+def issued(plan: KernelPlan, operations: Operations) -> str:
+    """All that the warp does for a tile: wait for a set of sums, K-block after K-block, and tell of the whole."""
+    rings = plan.rings()
+    passed: list[Instruction] = [WaitFull(ring.name, "step", ring.depth) for ring in rings]
+    for op in products(plan):
+        own = replace(operations, index=str(op.consumer))
+        left, right = own.operands(op, "step", lambda _: 0, 0, 0)
+        passed.append(
+            TensorMma(_sums(plan, plan.value(op.id.subject), own.index), left, right, "k_block > 0")
+        )
+    passed += [Commit(f"{ring.name}_empty.index(step % {ring.depth})") for ring in rings]
+    return "\n".join(
+        [
+            text.write([WaitEmpty("sums", _VISIT, _SETS)]),
+            "for k_block in range(k_iterations):",
+            text.block(text.write([*passed, Advance(1)])),
+            text.write([Commit(f"sums_full.index({_PLACE})")]),
+            "visit += 1",
+        ]
+    )
+
+
+def wait() -> str:
+    """The consumer's wait for a tile's sums."""
+    return text.write([WaitFull("sums", _VISIT, _SETS)])
+
+
+def read(plan: KernelPlan, names: Iterable[str], piece: int) -> list[str]:
+    """A piece of a tile's sums brought into registers under these names; behind the last the set is handed back."""
+    found: list[Instruction] = [
+        SumsLoad(name, _sums(plan, sums, "index"), piece, "PIECE_LAYOUT")
+        for name, sums in zip(names, plan.sums(), strict=True)
+    ]
+    if piece == plan.s.pieces - 1:
+        found.append(Release("sums", _VISIT, _SETS))
+    return [text.write(found)]
+
+
+def instructions(plan: KernelPlan, operations: Operations) -> int:
+    """Tensor instructions that the compiled warp has to contain, for all consumers."""
+    return sum(operations.instructions(op, 0) for op in products(plan))
+
+
+def layouts(plan: KernelPlan) -> tuple[tuple[str, str, str], ...]:
+    """How sums lie in tensor memory, and a piece of them in registers: a row a thread."""
+    s, machine = plan.s, plan.verified.machine
+    blocked = f"[1, {s.piece_columns}], [{machine.threads_per_warp}, 1], [{s.consumer_warps}, 1], [0, 1]"
+    sets = "of sums in tensor memory: the consumer reads one under the products of the next"
+    return (
+        (_SETS, str(plan.verified.schedule.buffers.sums), sets),
+        ("SUM_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.columns}), 1)", ""),
+        ("PIECE_LAYOUT", f"gl.BlockedLayout({blocked})", "a row a thread, as tensor memory has its lanes"),
+    )

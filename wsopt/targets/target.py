@@ -1,0 +1,72 @@
+"""The record of one target: which implementations its products have, who issues them, and what they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Sums(StrEnum):
+    """Where products leave their sums, and with it who issues them.
+
+    In registers a warpgroup issues its own products and waits for them. In tensor memory a warp issues the products
+    of a block, barriers hear of their ends, and another partition's warpgroup reads the sums.
+    """
+
+    REGISTERS = "registers"
+    TENSOR_MEMORY = "tensor memory"
+
+
+class LoopKind(StrEnum):
+    """What a streamed loop has: products alone, computed values between products, or rows without products."""
+
+    PRODUCTS = "products"
+    VALUES = "computed values"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An architecture that kernels are written for. Capacities and times are the machine's own.
+
+    `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
+    warpgroups of one; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
+    the next. With `swaps` operands may change sides, with `single` a block may have one tile, with `turns` consumers
+    may work in ping-pong, with `tails` a product may end early in its K-block. `loops` are the kinds of loops that it
+    has; `promotes` is whether partial sums are added up, `reduces` whether rows of operands or of outputs are
+    reduced. A kernel imports `names` from Gluon's `module`, and `product_names` if it has products. `validated`:
+    whether predictions of its kernels were held against measurements.
+    """
+
+    architecture: str
+    title: str
+    sums: Sums
+    consumer_rows: tuple[int, ...]
+    consumers: tuple[int, ...]
+    warpgroups: tuple[int, ...]
+    sum_sets: tuple[int, ...]
+    swaps: bool
+    single: bool
+    turns: bool
+    tails: bool
+    promotes: bool
+    reduces: bool
+    loops: frozenset[LoopKind]
+    module: str
+    names: tuple[str, ...]
+    product_names: tuple[str, ...]
+    validated: bool
+
+    def __post_init__(self) -> None:
+        """A set of sums in registers is the consumer's own."""
+        assert self.sums is Sums.TENSOR_MEMORY or self.sum_sets == (1,)
+        assert LoopKind.PRODUCTS in self.loops
+
+    def imports(self, *, products: bool) -> list[str]:
+        """What a kernel imports from the module, in the order in which it says so."""
+        return sorted(self.names + self.product_names * products, key=lambda name: (name.islower(), name))
+
+    @property
+    def own_issuer(self) -> bool:
+        """Whether products are issued by a warp of their own, and not by the consumer of their sums."""
+        return self.sums is Sums.TENSOR_MEMORY
