@@ -13,7 +13,7 @@ from wsopt.frontend.axes import Dim
 from wsopt.frontend.factored import scaled_axes, scaled_products
 from wsopt.frontend.loop_axes import LoopAxes
 from wsopt.frontend.product_axes import product_axes
-from wsopt.frontend.region import find_region, streams_rows
+from wsopt.frontend.region import streams_rows
 from wsopt.frontend.roles import chained_products
 from wsopt.frontend.row_axes import row_axes
 from wsopt.frontend.row_products import reduced_axes, reduces_products
@@ -51,8 +51,7 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
             products, _product_extents(products, s, (Role.COLUMN,), k_iterations, longer=longer)
         )
     axes = product_axes(graph)
-    merged = bool(axes.batches) and find_region(graph).extent(Role.BATCH) == 1  # they are rows of one product
-    return at_extents(axes, _product_extents(axes, s, (), k_iterations, longer=longer, merged=merged))
+    return at_extents(axes, _product_extents(axes, s, (), k_iterations, longer=longer, plain=True))
 
 
 def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
@@ -105,18 +104,19 @@ def _product_extents(
     k_iterations: int,
     *,
     longer: bool,
-    merged: bool = False,
+    plain: bool = False,
 ) -> dict[Dim, int]:
-    """The new extent of every axis of products; axes that a block holds `whole` stay. Where batches are `merged` into
-    rows, a batch has its share of them.
+    """The new extent of every axis of products; axes that a block holds `whole` stay. Batches of `plain` ones may be
+    merged into rows, so that all are kept, and each has a share of the rows.
     """
     found = {}
     for axis, role in axes.roles.items():
         target = axes.extents[axis] if role in whole else _target(role, s, k_iterations)
-        if role is Role.ROW and merged:
+        if role is Role.ROW and plain and axes.batches:
             target = -(-target // (_BATCHES * ALIGNMENT)) * ALIGNMENT
         found[axis] = target if longer and role is Role.STREAM else min(target, axes.extents[axis])
-    return alike(found, shared_axes(axes)) | dict.fromkeys(axes.batches[1:], 1)
+    few = {} if plain else dict.fromkeys(axes.batches[1:], 1)
+    return alike(found, shared_axes(axes)) | few
 
 
 # --- rows -----------------------------------------------------------------------------------------------
