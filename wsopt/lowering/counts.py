@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from wsopt.lowering.body import BodyItem
+from wsopt.lowering.phases import BodyItem
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.primitives import PRIMITIVES, Family, family_of

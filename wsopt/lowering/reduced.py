@@ -7,28 +7,20 @@ extents that `further` has, some of them beyond those of the graph itself: a ker
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from wsopt.frontend.axes import Axes, Dim, find_axes
+from wsopt.frontend.axes import Dim
 from wsopt.frontend.factored import scaled_axes, scaled_products
 from wsopt.frontend.loop_axes import LoopAxes
+from wsopt.frontend.product_axes import product_axes
 from wsopt.frontend.region import streams_rows
 from wsopt.frontend.roles import chained_products
 from wsopt.frontend.row_axes import row_axes
 from wsopt.frontend.row_products import reduced_axes, reduces_products
 from wsopt.graph.needed import needed
-from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.lowering.reduced_chain import chain_beyond, chain_further, chain_reaching, chain_reduced
-from wsopt.lowering.reduced_graph import (
-    ALIGNMENT,
-    alike,
-    at_extents,
-    dense_strides,
-    parse_derived,
-    shared_axes,
-)
+from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.views import Role
 
@@ -58,12 +50,8 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
         return at_extents(
             products, _product_extents(products, s, (Role.COLUMN,), k_iterations, longer=longer)
         )
-    axes = find_axes(graph)
-    extents = _extents(axes, s, k_iterations, longer=longer)
-    data = graph_to_json(graph)
-    data["inputs"] = [_input(item, axes, extents) for item in data["inputs"]]
-    data["nodes"] = [_node(node, axes, extents) for node in data["nodes"]]
-    return parse_derived(data, graph)
+    axes = product_axes(graph)
+    return at_extents(axes, _product_extents(axes, s, (), k_iterations, longer=longer, plain=True))
 
 
 def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
@@ -109,70 +97,26 @@ def _target(role: Role, s: Structure, k_iterations: int) -> int:
 # --- products -------------------------------------------------------------------------------------------
 
 
-def _extents(axes: Axes, s: Structure, k_iterations: int, *, longer: bool) -> dict[Dim, int]:
-    """The new extent of every axis that has a role, if it is not shorter already."""
-    merged = len(axes.batches)
-    found = {}
-    for axis, role in axes.roles.items():
-        target = _target(role, s, k_iterations)
-        if role is Role.ROW and merged:
-            target = -(-target // (_BATCHES * ALIGNMENT)) * ALIGNMENT
-        found[axis] = target if longer and role is Role.STREAM else min(target, _extent(axes, axis))
-    return alike(found, _dimensions(axes))
-
-
-def _extent(axes: Axes, axis: Dim) -> int:
-    """The extent of an axis. One of its dimensions may be of extent one, and broadcast along it."""
-    uses = (*axes.layouts, *(node.name for node in axes.live))
-    dims = ((use, dim) for use in uses for dim in range(len(axes.shape(use))))
-    return max(axes.shape(use)[dim] for use, dim in dims if axes.axis(use, dim) == axis)
-
-
-def _dimensions(axes: Axes) -> list[set[Dim]]:
-    """For every dimension of every input the axes that it is in its uses."""
-    known: dict[tuple[str, int], set[Dim]] = {}
-    for use, layout in axes.layouts.items():
-        for position, dim in enumerate(layout.origin):
-            known.setdefault((layout.tensor, dim), set()).add(axes.axis(use, position))
-    return list(known.values())
-
-
-def _shape(shape: tuple[int, ...], use: str, axes: Axes, extents: Mapping[Dim, int]) -> list[int]:
-    return [
-        1 if extent == 1 < _extent(axes, axes.axis(use, dim)) else extents.get(axes.axis(use, dim), extent)
-        for dim, extent in enumerate(shape)
-    ]
-
-
-def _input(item: dict[str, Any], axes: Axes, extents: Mapping[Dim, int]) -> dict[str, Any]:
-    for use, layout in axes.layouts.items():
-        if layout.tensor == item["name"]:
-            seen = _shape(layout.extents, use, axes, extents)
-            shape = list(item["shape"])
-            for position, dim in enumerate(layout.origin):
-                shape[dim] = seen[position]
-            item = {**item, "shape": shape}
-    if "strides" in item:
-        item = {**item, "strides": dense_strides(item["shape"], item["strides"])}
-    return item
-
-
-def _node(node: dict[str, Any], axes: Axes, extents: Mapping[Dim, int]) -> dict[str, Any]:
-    if node["op"] != "iota":
-        return node
-    shape = _shape(tuple(node["attrs"]["shape"]), node["name"], axes, extents)
-    return {**node, "attrs": {**node["attrs"], "shape": shape}}
-
-
 def _product_extents(
-    axes: LoopAxes, s: Structure, whole: tuple[Role, ...], k_iterations: int, *, longer: bool
+    axes: LoopAxes,
+    s: Structure,
+    whole: tuple[Role, ...],
+    k_iterations: int,
+    *,
+    longer: bool,
+    plain: bool = False,
 ) -> dict[Dim, int]:
-    """The new extent of every axis of products with reductions; axes that a block holds `whole` stay."""
+    """The new extent of every axis of products; axes that a block holds `whole` stay. Batches of `plain` ones may be
+    merged into rows, so that all are kept, and each has a share of the rows.
+    """
     found = {}
     for axis, role in axes.roles.items():
         target = axes.extents[axis] if role in whole else _target(role, s, k_iterations)
+        if role is Role.ROW and plain and axes.batches:
+            target = -(-target // (_BATCHES * ALIGNMENT)) * ALIGNMENT
         found[axis] = target if longer and role is Role.STREAM else min(target, axes.extents[axis])
-    return alike(found, shared_axes(axes)) | dict.fromkeys(axes.batches[1:], 1)
+    few = {} if plain else dict.fromkeys(axes.batches[1:], 1)
+    return alike(found, shared_axes(axes)) | few
 
 
 # --- rows -----------------------------------------------------------------------------------------------
