@@ -102,7 +102,7 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
 
 
 def expectation(verified: VerifiedSchedule) -> Expectation:
-    """What the compiled kernel has to be: tensor instructions, and at most so much shared and tensor memory."""
+    """Demands on the compiled kernel: its tensor instructions, and the most shared and tensor memory."""
     columns = verified.program.tensor_columns * verified.schedule.buffers.sums
     allocated = 1 << (columns - 1).bit_length() if columns else 0  # PTX ISA, tcgen05.alloc: a power of two
     return Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes, allocated)

@@ -1,4 +1,4 @@
-"""The same graph at reduced extents: a few tiles each way, with ragged edges, for runs on the CPU.
+"""Graphs at reduced extents, a few tiles each way with ragged edges, for runs on the CPU.
 
 The first run's graph is `reduced`; `reaching` is as long as masks reach. Lines of a kernel that neither runs are for
 extents that `further` has, some of them beyond those of the graph itself: a kernel's extents are run-time values.
@@ -55,7 +55,7 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
 
 
 def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
-    """The same with rows and a streamed axis as long as every mask takes to leave something out and let something in.
+    """The graph at reduced extents, but with sequences long enough that each mask has masked and unmasked elements.
 
     None where the few tiles of `reduced` are as long, and where a mask reaches too far to be executed.
     """

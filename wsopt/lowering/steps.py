@@ -98,7 +98,7 @@ class _Maker:
         )
 
     def _beside(self) -> Step:
-        """What a consumer computes from its operands' tiles; K-block after K-block adds to it."""
+        """A consumer's reductions of its operands' tiles, to which each K-block adds."""
         region, s = self.region, self.s
         views = tuple(dict.fromkeys(tile.view for tile in region.tiles))
         layout = k_block_layout(widest_bits(views), s, self.machine)

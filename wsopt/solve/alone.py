@@ -1,4 +1,4 @@
-"""A bound of a loop's II: its consumers alone, scheduled to the optimum as if copies came of themselves.
+"""Lower bound of a loop's II: its consumers scheduled to the optimum without copies and rings.
 
 Copies and rings are left out, and with them most of a model's freedom; what is left still has all that makes
 loops that compute values slower than their units: each consumer's one thread, which hands slots back too, its

@@ -105,7 +105,7 @@ class Search:
         return self.kept[0] if self.kept else None
 
     def _worst_us(self) -> float:
-        """What a schedule has to be faster than to be kept."""
+        """Time in microseconds below which a schedule is kept."""
         full = len(self.kept) == self.keep
         return self.kept[-1].schedule.prediction.microseconds if full else math.inf
 
