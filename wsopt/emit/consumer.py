@@ -153,7 +153,7 @@ class Consumer:
         when = self.plan.refill
         return self.plan.verified.schedule.buffers.inputs if when.apart else int(when.first > 0)
 
-    def wgmma(self) -> int:
+    def tensor_instructions(self) -> int:
         """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
         loops = [stretch.loop for stretch in self.stretches()]
         written = (
