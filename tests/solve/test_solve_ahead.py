@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from emit_builds import graph_of
+from attention_graphs import attention
 from ortools.sat.python import cp_model
-from attention_graphs import attention as attention_of
 
 from wsopt import candidates
 from wsopt.candidates import Asked, Contest
@@ -60,7 +59,7 @@ class Compiler:
             patch.setattr(Search, "run_all", run_all)
             patch.setattr(candidates, "ask", self.ask)
             patch.setattr(candidates.os, "cpu_count", lambda: 2 if self.waits else 1)
-            (one,) = Contest(find_region(graph_of(attention)), machine).run()
+            (one,) = Contest(find_region(attention()), machine).run()
         return str((one.verified.schedule, one.certificate))
 
 

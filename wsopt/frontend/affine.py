@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from wsopt.frontend.expand import Term
+from wsopt.frontend.needed import row_range
 from wsopt.frontend.values import Pool
 from wsopt.tensors.views import Bound
 
@@ -73,15 +75,11 @@ def _bound(expression: _Affine) -> Bound:
 def _at_most(pool: Pool, low: Term, high: Term, slack: int) -> tuple[Bound, ...] | None:
     """low <= high + slack; a magnitude is below two bounds."""
     inside = pool.match(low, "abs")
-    if inside is not None:
-        below, above = affine(pool, inside[0]), affine(pool, high)
-        if below is None or above is None:
-            return None
-        return tuple(_bound(above.plus(below.times(sign)).plus(_Affine(constant=slack))) for sign in (-1, 1))
-    below, above = affine(pool, low), affine(pool, high)
+    below, above = affine(pool, inside[0] if inside else low), affine(pool, high)
     if below is None or above is None:
         return None
-    return (_bound(above.plus(below.times(-1)).plus(_Affine(constant=slack))),)
+    room = above.plus(_Affine(constant=slack))
+    return tuple(_bound(room.plus(below.times(sign))) for sign in ((-1, 1) if inside else (-1,)))
 
 
 def bounds_of(pool: Pool, condition: Term) -> tuple[Bound, ...] | None:
@@ -91,23 +89,24 @@ def bounds_of(pool: Pool, condition: Term) -> tuple[Bound, ...] | None:
     """
     if not isinstance(condition, str):
         return None
-    match pool[condition].primitive, pool[condition].args:
-        case "less_equal", (x, y):
-            found = _at_most(pool, x, y, 0)
-        case "less", (x, y):
-            found = _at_most(pool, x, y, -1)
-        case "greater_equal", (x, y):
-            found = _at_most(pool, y, x, 0)
-        case "greater", (x, y):
-            found = _at_most(pool, y, x, -1)
-        case "equal", (x, y):
-            low, high = _at_most(pool, x, y, 0), _at_most(pool, y, x, 0)
-            found = None if low is None or high is None else low + high
-        case _:
+    value = pool[condition]
+    found: list[Bound] = []
+    for low, high, slack in _ORDERS.get(value.primitive, ()):
+        bounds = _at_most(pool, value.args[low], value.args[high], slack)
+        if bounds is None or any(abs(b.row) > 1 or abs(b.stream) > 1 for b in bounds):
             return None
-    if found is None or any(abs(b.row) > 1 or abs(b.stream) > 1 for b in found):
-        return None
-    return found
+        found.extend(bounds)
+    return tuple(found) or None
+
+
+_ORDERS: Mapping[str, tuple[tuple[int, int, int], ...]] = MappingProxyType({
+    "less_equal": ((0, 1, 0),),
+    "less": ((0, 1, -1),),
+    "greater_equal": ((1, 0, 0),),
+    "greater": ((1, 0, -1),),
+    "equal": ((0, 1, 0), (1, 0, 0)),
+})  # fmt: skip
+"""Comparisons of whole numbers: which operand is at most which other one plus a number, all of which have to hold."""
 
 
 def conjuncts(pool: Pool, condition: Term) -> tuple[Term, ...]:
@@ -121,22 +120,13 @@ def condition_bounds(pool: Pool, condition: Term) -> Bounds:
     return frozenset(b for c in conjuncts(pool, condition) for b in bounds_of(pool, c) or ())
 
 
-def every_row_counts(bounds: Iterable[Bound], rows: int, stream: int) -> bool:
+def every_row_counts(bounds: Collection[Bound], rows: int, stream: int) -> bool:
     """Whether every row has an element of the streamed axis inside all bounds.
 
     The range of j that is left is at its shortest at the first or the last row: it is a concave function.
     """
-    for row in (0, rows - 1):
-        low, high = 0, stream - 1
-        for b in bounds:
-            edge = b.row * row + b.constant
-            if b.stream == 0 and edge < 0:
-                return False
-            low = max(low, -edge) if b.stream > 0 else low
-            high = min(high, edge) if b.stream < 0 else high
-        if low > high:
-            return False
-    return True
+    ranges = (row_range(bounds, row, stream) for row in (0, rows - 1))
+    return all(begin < end for begin, end in ranges)
 
 
 def end_is_masked(bounds: Iterable[Bound], rows: int, stream: int) -> bool:

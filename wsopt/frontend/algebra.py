@@ -9,15 +9,14 @@ makes it; only roundings change.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Pool
+from wsopt.frontend.values import Pool, Rule
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, comparison_of, family_of
-
-Rule = Callable[[Pool, tuple[Term, ...], DType, str], Term | None]
 
 
 def is_number(term: Term, number: float | None = None) -> bool:
@@ -123,6 +122,8 @@ def _finite_offset(pool: Pool, term: Term) -> Offset | None:
 def _mul(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """Normal form of a product: factors constant along the stream last, numbers merged, distributed over offsets."""
     x, k = args
+    if is_number(x) and is_number(k) and dtype is DType.F32:
+        return float(x) * float(k)
     if is_number(x) or (isinstance(k, str) and pool.streams(k) and not pool.streams(x)):
         return pool.make("mul", (k, x), dtype, node)
     if dtype is not DType.F32 or not isinstance(x, str) or pool.streams(k):
@@ -156,12 +157,15 @@ def _add(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
     """A mask that is added becomes one that is chosen; offsets go outside; adding a negative subtracts."""
     if dtype is not DType.F32:
         return None
+    if all(map(is_number, args)):
+        return float(args[0]) + float(args[1])
     for x, y in (args, args[::-1]):
         if is_number(y, 0) and pool.is_f32(x):
             return x
         choice = pool.match(y, "where")
         if choice and is_number(choice[2], -math.inf) and not _stays_outside(pool, x):
-            return pool.make("where", (choice[0], _sum(pool, x, choice[1], node), -math.inf), dtype, node)
+            total = pool.make("add", (x, choice[1]), dtype, node)
+            return pool.make("where", (choice[0], total, -math.inf), dtype, node)
     x, y = args
     if pool.streams(y) and not pool.streams(x):
         return pool.make("add", (y, x), dtype, node)
@@ -177,17 +181,13 @@ def _add(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
     return None
 
 
-def _sum(pool: Pool, x: Term, y: Term, node: str) -> Term:
-    if isinstance(x, str) or isinstance(y, str):
-        return pool.make("add", (x, y), DType.F32, node)
-    return float(x) + float(y)
-
-
 def _sub(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """Equal offsets cancel: what all scores of a row have in common does nothing to their softmax."""
     x, y = args
     if dtype is not DType.F32:
         return None
+    if is_number(x) and is_number(y):
+        return float(x) - float(y)
     if is_number(y, 0) and pool.is_f32(x):
         return x
     if pool.streams(y) and not pool.streams(x) and _is_finite(pool, x):
@@ -245,7 +245,7 @@ def _round_f32(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> T
     return None
 
 
-_RULES: dict[str, Rule] = {
+RULES: Mapping[str, Rule] = MappingProxyType({
     "mul": _mul,
     "div": _div,
     "neg": _neg,
@@ -255,38 +255,15 @@ _RULES: dict[str, Rule] = {
     "exp": _exp,
     "reduce_max": _reduce_max,
     "logical_not": _not,
-}
+})  # fmt: skip
+"""For each primitive its identities: a simpler value that is equal to it on these operands, newly made, or None."""
 
+SHORT_RULES: Mapping[str, Rule] = MappingProxyType({**RULES, "round_f32": _round_f32})
+"""Identities for graphs whose indices along the axes are below `SHORT`.
 
-def _folded(primitive: str, args: tuple[Term, ...], dtype: DType) -> Term | None:
-    """The value of f32 arithmetic on numbers alone."""
-    if dtype is not DType.F32 or primitive not in ("add", "sub", "mul") or not all(map(is_number, args)):
-        return None
-    x, y = (float(a) for a in args)
-    return {"add": x + y, "sub": x - y, "mul": x * y}[primitive]
-
-
-def simplify(pool: Pool, primitive: str, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
-    """A simpler value that is equal to a primitive on these operands, newly made; None if there is none."""
-    folded = _folded(primitive, args, dtype)
-    if folded is not None:
-        return folded
-    rule = _RULES.get(primitive)
-    return None if rule is None else rule(pool, args, dtype, node)
-
-
-def simplify_short(
-    pool: Pool, primitive: str, args: tuple[Term, ...], dtype: DType, node: str
-) -> Term | None:
-    """`simplify` for graphs whose indices along the axes are below `SHORT`.
-
-    Then a sum of indices may be taken apart before it is scaled, as ALiBi's slope times a distance is: its
-    parts are so small that their roundings in f32 (2**-10 at a slope of one) are below those of bf16.
-    """
-    if primitive == "round_f32":
-        return _round_f32(pool, args, dtype, node)
-    return simplify(pool, primitive, args, dtype, node)
-
+Then a sum of indices may be taken apart before it is scaled, as ALiBi's slope times a distance is: its parts are so
+small that their roundings in f32 (2**-10 at a slope of one) are below those of bf16.
+"""
 
 SHORT = 2**15
 """Elements of an axis up to which indices are so small that sums of them may be taken apart."""

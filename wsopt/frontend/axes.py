@@ -1,46 +1,55 @@
-"""Unification of the graph's dimensions into axes, and the role of each axis in a kernel.
+"""Unification of the graph's dimensions into axes, also through reshapes, which split and merge them.
 
-Every use of a graph input is a tensor of its own here, so that `x @ x.T` has two row axes and not one.
-Dimensions are unified through operations with union-find; matmuls then say which axes are rows, columns,
-streamed, or batch.
+A dimension is a row of *atoms*, outer ones first; a reshape regroups atoms and costs nothing. Every use of an
+input, also behind reshapes and transposes of it, has axes of its own: so `x @ x.T` has two row axes, and one
+tensor may be query, key and value.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
-from wsopt.frontend import remedies
+from wsopt.frontend.kinds import VIEWS, Kind, input_path, is_pointwise, matmul_dims
+from wsopt.frontend.merge import Dim, RawDim, RawView
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
 from wsopt.tensors.views import Role
 
-Dim = tuple[str, int]
-"""A dimension: the tensor (a node's name, or `node:operand` for the use of an input) and its index."""
-
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How a use of a graph input lies in memory, in the order in which the operation sees its dimensions."""
+class _Regroup:
+    """Dimensions that a reshape exchanges: `old` and `new` are of the same elements, in the same order."""
 
-    tensor: str
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    origin: tuple[int, ...]
+    node: str
+    old: tuple[Dim, ...]
+    new: tuple[Dim, ...]
 
 
 @dataclass(slots=True)
 class Axes:
-    """The unified axes of the live part of a graph."""
+    """The axes of the live part of a graph. `paths` are the uses of inputs, `shapes` of all tensors.
+
+    `sums` are the matmuls that are summed over the streamed axis, in order.
+    """
 
     graph: Graph
+    kind: Kind
+    sums: tuple[str, ...]
     live: tuple[Node, ...]
-    groups: UnionFind = field(default_factory=UnionFind)
-    layouts: dict[str, Layout] = field(default_factory=dict)
+    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: UnionFind = field(default_factory=UnionFind)
+    regroups: list[_Regroup] = field(default_factory=list)
+    cuts: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
+    joined: UnionFind = field(default_factory=UnionFind)
+    extents: dict[Dim, int] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
     batches: list[Dim] = field(default_factory=list)
     singles: list[Dim] = field(default_factory=list)
@@ -48,154 +57,219 @@ class Axes:
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
         name = node.inputs[operand]
-        if not isinstance(name, str):
-            raise TypeError(f"operand {operand} of {node.name} is a scalar")
-        return f"{node.name}:{operand}" if f"{node.name}:{operand}" in self.layouts else name
+        assert isinstance(name, str), f"operand {operand} of {node.name} is a scalar"
+        return f"{node.name}:{operand}" if f"{node.name}:{operand}" in self.paths else name
 
-    def shape(self, use: str) -> tuple[int, ...]:
-        """Extents of a node's result or of the use of an input."""
-        return self.layouts[use].extents if use in self.layouts else self.graph.type_of(use).shape
+    def title(self, use: str) -> str:
+        """The graph's name of an operand."""
+        return self.paths[use][0] if use in self.paths else use
 
-    def axis(self, use: str, dim: int) -> Dim:
-        """The representative of the axis that a dimension belongs to."""
-        found: Dim = self.groups[(use, dim % len(self.shape(use)))]
-        return found
+    def atoms(self, use: str, dim: int) -> tuple[Dim, ...]:
+        """The atoms of a dimension, outer ones first; none for one of extent one that no axis goes along."""
+        shape = self.shapes[use]
+        found = self.dims[(use, dim % len(shape))]
+        cuts = self.cuts.get(found, ())
+        return tuple(self.joined[(f"{found[0]}.{found[1]}", part)] for part in range(len(cuts) + 1))
 
-    def role(self, use: str, dim: int) -> Role | None:
-        """The role of a dimension's axis, or None if no matmul gives it one."""
-        return self.roles.get(self.axis(use, dim))
+    def axis_roles(self, use: str, dim: int) -> tuple[Role | None, ...]:
+        """The roles of a dimension's atoms."""
+        return tuple(self.roles.get(atom) for atom in self.atoms(use, dim))
+
+    def extent(self, role: Role) -> int:
+        """Elements along the axis of a role that one axis has."""
+        return next(self.extents[axis] for axis, known in self.roles.items() if known is role)
+
+    def instance(self, use: str, index: int) -> str:
+        """The name of a tensor on the way from a use of an input (0) down to the input."""
+        return use if index == 0 else f"{use}/{self.paths[use][index]}"
+
+    def raw_view(self, use: str) -> RawView:
+        """The memory layout of an input behind a use of it, its dimensions named by their axes."""
+        path = self.paths[use]
+        given = self.graph.input(path[-1])
+        assert given is not None, "a path ends at an input"
+        end = self.instance(use, len(path) - 1)
+        return self._split(end, given.name, given.element_strides, constant=given.constant)
+
+    def output_view(self, name: str, strides: tuple[int, ...]) -> RawView:
+        """The memory layout of a result of the graph."""
+        return self._split(name, name, strides, constant=False)
+
+    def _split(self, use: str, tensor: str, strides: tuple[int, ...], *, constant: bool) -> RawView:
+        dims = []
+        for dim, stride in enumerate(strides):
+            step = math.prod(self.extents[atom] for atom in self.atoms(use, dim))
+            for place, atom in enumerate(self.atoms(use, dim)):
+                extent = self.extents[atom]
+                step //= extent
+                dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
+        return RawView(tensor, self.graph.type_of(tensor).dtype, constant, len(strides), tuple(dims))
 
 
-def input_layout(graph: Graph, name: str) -> Layout | None:
-    """The memory layout of an input, or of transposes of one; None if `name` is computed."""
-    given = graph.input(name)
-    if given is not None:
-        return Layout(name, given.type.shape, given.element_strides, tuple(range(given.type.rank)))
-    node = graph.producer(name)
-    if node is None or node.op != "transpose":
-        return None
-    inner = input_layout(graph, node.tensors[0])
-    if inner is None:
-        return None
-    perm = node.attr("perm", tuple)
-    return Layout(
-        inner.tensor,
-        tuple(inner.extents[p] for p in perm),
-        tuple(inner.strides[p] for p in perm),
-        tuple(inner.origin[p] for p in perm),
-    )
+# --- relations ------------------------------------------------------------------------------------------
 
 
-def is_pointwise(node: Node) -> bool:
-    """Whether a node computes each element from elements at the same place."""
-    return OPS[node.op].cost is CostClass.ELEMENTWISE or node.op == "cast"
-
-
-def _unify_pointwise(axes: Axes, node: Node) -> None:
-    """Align operands from the right; equal extents are one axis, an extent of one is broadcast."""
-    for operand, name in enumerate(node.inputs):
-        if not isinstance(name, str):
+def _regroup(axes: Axes, node: str, old: str, new: str) -> None:
+    """Pair the dimensions of a reshape's operand and result: the shortest runs of equal size."""
+    shapes = axes.shapes[old], axes.shapes[new]
+    i = j = 0
+    while i < len(shapes[0]) or j < len(shapes[1]):
+        first, second = shapes[0][i : i + 1], shapes[1][j : j + 1]
+        if (first == (1,)) != (second == (1,)):  # an axis of extent one comes or goes
+            i, j = (i + 1, j) if first == (1,) else (i, j + 1)
             continue
-        use = axes.use(node, operand)
-        shape = axes.shape(use)
-        offset = node.type.rank - len(shape)
-        for dim, extent in enumerate(shape):
-            if extent == node.type.shape[dim + offset]:
-                axes.groups.union((node.name, dim + offset), (use, dim))
+        start, end = (i, j), [i + 1, j + 1]
+        sizes = [first[0], second[0]]
+        while sizes[0] != sizes[1]:
+            side = 0 if sizes[0] < sizes[1] else 1
+            sizes[side] *= shapes[side][end[side]]
+            end[side] += 1
+        before = tuple((old, d) for d in range(start[0], end[0]) if shapes[0][d] > 1 or end[0] == i + 1)
+        after = tuple((new, d) for d in range(start[1], end[1]) if shapes[1][d] > 1 or end[1] == j + 1)
+        if len(before) == len(after) == 1:
+            axes.dims.union(before[0], after[0])
+        else:
+            axes.regroups.append(_Regroup(node, before, after))
+        i, j = end
 
 
-def matmul_dims(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
-    """For each operand of a matmul its (outer, contracted) dimensions, counted from the end."""
-    left = (-1, -2) if node.attr("transpose_a", bool) else (-2, -1)
-    right = (-2, -1) if node.attr("transpose_b", bool) else (-1, -2)
-    return left, right
+def _relate_view(axes: Axes, node: Node, old: str, new: str) -> None:
+    if node.op == "transpose":
+        for dim, source in enumerate(node.attr("perm", tuple)):
+            axes.dims.union((old, source), (new, dim))
+    else:
+        _regroup(axes, node.name, old, new)
 
 
-def _unify_matmul(axes: Axes, node: Node) -> None:
+def _add_uses(axes: Axes, node: Node) -> None:
+    """Make instances of every input that a node reads, also through views."""
+    for operand, name in enumerate(node.inputs):
+        path = input_path(axes.graph, name) if isinstance(name, str) else None
+        if path is None:
+            continue
+        use = f"{node.name}:{operand}"
+        axes.paths[use] = path
+        for index, step in enumerate(path):
+            axes.shapes[axes.instance(use, index)] = axes.graph.type_of(step).shape
+        for index, step in enumerate(path[:-1]):
+            view = axes.graph.producer(step)
+            assert view is not None, "only views stand before the input"
+            _relate_view(axes, view, axes.instance(use, index + 1), axes.instance(use, index))
+
+
+def _align(axes: Axes, node: Node, use: str, kept: int = 0) -> None:
+    """Align an operand from the right, all but its last `kept` dimensions; an extent of one is broadcast."""
+    shape = axes.shapes[use]
+    offset = node.type.rank - len(shape)
+    for dim, extent in enumerate(shape[: len(shape) - kept]):
+        if extent == node.type.shape[dim + offset]:
+            axes.dims.union((node.name, dim + offset), (use, dim))
+
+
+def _relate_reduction(axes: Axes, node: Node) -> None:
+    use, axis = axes.use(node, 0), node.attr("axis", int)
+    kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
+    for position, dim in enumerate(kept):
+        target = dim if node.attr("keepdims", bool) else position
+        axes.dims.union((node.name, target), (use, dim))
+
+
+def _relate_matmul(axes: Axes, node: Node) -> None:
     left, right = axes.use(node, 0), axes.use(node, 1)
-    (left_outer, left_inner), (right_outer, right_inner) = matmul_dims(node)
-    rank = node.type.rank
+    rank, (left_dims, right_dims) = node.type.rank, matmul_dims(node)
 
     def dim(use: str, index: int) -> Dim:
-        return use, index % len(axes.shape(use))
+        return use, index % len(axes.shapes[use])
 
-    axes.groups.union(dim(left, left_inner), dim(right, right_inner))
-    axes.groups.union((node.name, rank - 2), dim(left, left_outer))
-    axes.groups.union((node.name, rank - 1), dim(right, right_outer))
+    axes.dims.union(dim(left, left_dims[1]), dim(right, right_dims[1]))
+    axes.dims.union((node.name, rank - 2), dim(left, left_dims[0]))
+    axes.dims.union((node.name, rank - 1), dim(right, right_dims[0]))
     for use in (left, right):
-        shape = axes.shape(use)
-        for index in range(len(shape) - 2):
-            target = rank - len(shape) + index
-            if shape[index] == node.type.shape[target]:
-                axes.groups.union((node.name, target), (use, index))
+        _align(axes, node, use, kept=2)
 
 
-def _assign(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None:
-    axis = axes.axis(use, dim)
-    known = axes.roles.setdefault(axis, role)
-    if known is not role:
-        raise LoweringError(
-            f"node {node.name}: an axis would be both a {known} and a {role} axis of one kernel "
-            f"(dimension {dim % len(axes.shape(use))} of {use}); products that exchange axes are not fused"
-        )
+def _relate(axes: Axes, node: Node) -> None:
+    if node.op == "matmul":
+        _relate_matmul(axes, node)
+    elif node.op in VIEWS:
+        if input_path(axes.graph, node.name) is None:
+            _relate_view(axes, node, axes.use(node, 0), node.name)
+    elif OPS[node.op].cost is CostClass.REDUCTION:
+        _relate_reduction(axes, node)
+    elif is_pointwise(node) or OPS[node.op].cost is CostClass.COMPOSITE:
+        for operand, name in enumerate(node.inputs):
+            if isinstance(name, str):
+                _align(axes, node, axes.use(node, operand))
 
 
-def _assign_roles(axes: Axes, node: Node) -> None:
-    rank = node.type.rank
-    left, _ = matmul_dims(node)
-    _assign(axes, node, axes.use(node, 0), left[1], Role.STREAM)
-    _assign(axes, node, node.name, rank - 2, Role.ROW)
-    _assign(axes, node, node.name, rank - 1, Role.COLUMN)
-    for dim in range(rank - 2):
-        if node.type.shape[dim] == 1:
-            axes.singles.append(axes.axis(node.name, dim))
-            continue
-        _assign(axes, node, node.name, dim, Role.BATCH)
-        axis = axes.axis(node.name, dim)
-        if axis not in axes.batches:
-            axes.batches.append(axis)
+# --- atoms ----------------------------------------------------------------------------------------------
 
 
-def _matmuls(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    return (node for node in nodes if node.op == "matmul")
+def _positions(axes: Axes, side: tuple[Dim, ...]) -> Iterator[tuple[Dim, int, int]]:
+    """A regrouped side's dimensions, inner ones first, with the elements below and up to each."""
+    low = 1
+    for tensor, dim in reversed(side):
+        high = low * axes.shapes[tensor][dim]
+        yield axes.dims[(tensor, dim)], low, high
+        low = high
 
 
-def _check_operand(axes: Axes, node: Node, operand: int) -> None:
-    """Refuse a matmul's operand that is computed in the graph."""
-    if f"{node.name}:{operand}" in axes.layouts:
-        return
-    producer = axes.graph.producer(node.tensors[operand])
-    assert producer is not None, "what is no use of an input is computed"
+def _find_cuts(axes: Axes) -> None:
+    """Cut every dimension where a reshape cuts it, until nothing changes."""
+    cuts: dict[Dim, set[int]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for group in axes.regroups:
+            sides = [list(_positions(axes, side)) for side in (group.old, group.new)]
+            places = {high for side in sides for _, _, high in side}
+            places |= {low * c for side in sides for axis, low, _ in side for c in cuts.get(axis, ())}
+            for axis, low, high in itertools.chain(*sides):
+                inside = {place // low for place in places if low < place < high}
+                if any(place % low for place in places if low < place < high):
+                    _refuse_reshape(group.node)
+                changed |= not inside <= cuts.setdefault(axis, set())
+                cuts[axis] |= inside
+    for group in axes.regroups:
+        for axis, low, high in itertools.chain(*(_positions(axes, s) for s in (group.old, group.new))):
+            ends = [*sorted(cuts[axis]), high // low]
+            if any(b % a for a, b in itertools.pairwise(ends)):
+                _refuse_reshape(group.node)
+    axes.cuts = {axis: tuple(sorted(found, reverse=True)) for axis, found in cuts.items() if found}
+
+
+def _refuse_reshape(node: str) -> None:
     raise LoweringError(
-        f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node "
-        f"{producer.name}; operands have to be inputs of the graph (or transposes of them): "
-        f"{remedies.computed_operand(axes.graph, producer.name)}"
+        f"node {node}: the reshape neither splits axes nor merges whole ones; its axes have no common parts"
     )
 
 
-def find_axes(graph: Graph) -> Axes:
-    """Unify the dimensions of a graph's live part and give roles to the axes of its matmuls.
+def _find_atoms(axes: Axes) -> None:
+    """Join the atoms that reshapes pair, and note the extent of each."""
+    for group in axes.regroups:
+        old, new = ([a for dim in side for a in axes.atoms(*dim)] for side in (group.old, group.new))
+        for first, second in zip(old, new, strict=True):
+            axes.joined.union(first, second)
+    for tensor, shape in axes.shapes.items():
+        for dim, extent in enumerate(shape):
+            found = axes.dims[(tensor, dim)]
+            ends = [extent, *axes.cuts.get(found, ()), 1]
+            for atom, (high, low) in zip(axes.atoms(tensor, dim), itertools.pairwise(ends), strict=True):
+                axes.extents[atom] = high // low
 
-    Raises LoweringError for a matmul of computed operands, and where one axis would need two roles.
+
+def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
+    """Unify the dimensions of a graph's live part; no axis has a role yet.
+
+    Raises LoweringError for a reshape that cuts axes across each other.
     """
-    axes = Axes(graph, live_nodes(graph))
+    axes = Axes(graph, kind, sums, live_nodes(graph))
     for node in axes.live:
-        for operand, name in enumerate(node.inputs):
-            layout = input_layout(graph, name) if isinstance(name, str) else None
-            if layout is not None:
-                axes.layouts[f"{node.name}:{operand}"] = layout
-    for node in _matmuls(axes.live):
-        for operand in (0, 1):
-            _check_operand(axes, node, operand)
+        axes.shapes[node.name] = node.type.shape
+        if not (node.op in VIEWS and input_path(graph, node.name)):
+            _add_uses(axes, node)
     for node in axes.live:
-        if node.op == "matmul":
-            _unify_matmul(axes, node)
-        elif is_pointwise(node):
-            _unify_pointwise(axes, node)
-    streams = [(axes.use(n, 0), matmul_dims(n)[0][1]) for n in _matmuls(axes.live)]
-    extents = {axes.shape(use)[dim] for use, dim in streams}
-    if len(extents) == 1:  # products over equally long axes can be streamed together
-        axes.groups.union(*(axes.axis(use, dim) for use, dim in streams))
-    for node in _matmuls(axes.live):
-        _assign_roles(axes, node)
+        _relate(axes, node)
+    _find_cuts(axes)
+    _find_atoms(axes)
     return axes

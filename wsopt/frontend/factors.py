@@ -7,9 +7,10 @@ cast stands between (GRAPH.md, 'What a compiler may change').
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Flow, Rewriter, Value
+from wsopt.frontend.values import Draft, Rewriter, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
 
@@ -70,8 +71,8 @@ class _FactorMover(Rewriter):
         """A divisor with one for zero: a choice may be there to put zeros for the nan of an empty row."""
         if not self.pool.needs(k) or self.pool.match(k, "where"):
             return k
-        nothing = self.pool.make("equal", (k, 0.0), DType.BOOL, value.node)
-        return self.pool.make("where", (nothing, 1.0, k), DType.F32, value.node)
+        nothing = self.pool.apply(value.node, "equal", k, 0.0)
+        return self.pool.apply(value.node, "where", nothing, 1.0, k)
 
     def _times(self, name: str, x: Term, k: Term) -> Split:
         if self.pool[name].dtype is not DType.F32:
@@ -102,10 +103,7 @@ class _FactorMover(Rewriter):
 
     def _apply(self, total: Term, split: Split, node: str) -> Term:
         """A sum of the rest, times the factors: one multiplication an element, the rest a row."""
-
-        def make(primitive: str, *args: Term) -> Term:
-            return self.pool.make(primitive, args, DType.F32, node)
-
+        make = partial(self.pool.apply, node)
         factor: Term = 1.0
         for k in split.over:
             factor = k if factor == 1.0 else make("mul", factor, k)
@@ -114,11 +112,25 @@ class _FactorMover(Rewriter):
             under = k if under == 1.0 else make("mul", under, k)
         if under != 1.0:
             factor = make("div", factor, under)
-        if factor == 1.0:
-            return total
-        return make("mul", total, factor)
+        return total if factor == 1.0 else make("mul", total, factor)
 
 
-def move_factors(flow: Flow) -> Flow:
-    """An equal flow in which every factor that is constant along the stream stands after the sums over it."""
-    return _FactorMover(flow).run()
+def move_factors(draft: Draft) -> Draft:
+    """An equal draft in which every factor that is constant along the stream stands after the sums over it."""
+    return _FactorMover(draft).run()
+
+
+@dataclass(slots=True)
+class _Reciprocals(Rewriter):
+    """Divides once a row instead of once an element."""
+
+    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+        if value.primitive == "div" and self.pool.streams(args[0]) and not self.pool.streams(args[1]):
+            inverse = self.pool.apply(value.node, "div", 1.0, args[1])
+            return self.pool.apply(value.node, "mul", args[0], inverse)
+        return self.copy(value, args)
+
+
+def divide_by_rows(draft: Draft) -> Draft:
+    """An equal draft with divisions by a row's value as multiplications with its reciprocal."""
+    return _Reciprocals(draft).run()

@@ -7,16 +7,15 @@ one of them excludes, it is a bound of the loop: K-blocks outside are skipped, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.affine import Bounds, bounds_of, condition_bounds, conjuncts, every_row_counts
 from wsopt.frontend.algebra import is_number
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import SINKS, Flow, Pool, Rewriter, Value
+from wsopt.frontend.values import SINKS, Draft, Pool, Rewriter, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
-from wsopt.tensors.views import Bound
+from wsopt.tensors.views import Bound, Role
 
 HUGE = 1e9
 """A score of minus this or less has no weight beside any other: exp of the difference is zero in f32."""
@@ -46,11 +45,11 @@ def _is_positive(term: Term, least: float = 0.0) -> bool:
     return not isinstance(term, str) and term > least
 
 
-def _scores(flow: Flow) -> frozenset[str]:
+def _scores(draft: Draft) -> frozenset[str]:
     """The values that nothing but maxima and exponentials read, through sums and positive factors."""
     found: set[str] = set()
-    other = {output for output in flow.outputs if isinstance(output, str)}
-    for name, value in reversed(list(flow.live())):
+    other = {output for output in draft.outputs if isinstance(output, str)}
+    for name, value in reversed(draft.live().items()):
         if name not in other:
             found.add(name)
         args = [a for a in value.args if isinstance(a, str)]
@@ -70,27 +69,29 @@ def _scores(flow: Flow) -> frozenset[str]:
     return frozenset(found)
 
 
-def replace_huge_numbers(flow: Flow, rows: int, stream: int) -> Flow:
-    """An equal flow with -inf in place of huge negative scores, where the two are equal.
+def replace_huge_numbers(draft: Draft) -> Draft:
+    """An equal draft with -inf in place of huge negative scores, where the two are equal.
 
     It is not in a row of nothing but such scores, whose softmax is even; so every row has to have an element
     that all conditions leave in.
     """
-    pool, scores = flow.pool, _scores(flow)
-    choices = [(name, value) for name, value in flow.live() if value.primitive == "where"]
-    masks = [(name, value) for name, value in choices if any(map(_is_low, value.args[1:]))]
-    if not any(_is_huge(a) for _, value in masks for a in value.args[1:]):
-        return flow
+    pool, scores = draft.pool, _scores(draft)
+    choices = {name: value for name, value in draft.live().items() if value.primitive == "where"}
+    masks = {name: value for name, value in choices.items() if any(map(_is_low, value.args[1:]))}
+    if not any(_is_huge(a) for value in masks.values() for a in value.args[1:]):
+        return draft
     bounds: set[Bound] = set()
-    for name, value in masks:
+    for name, value in masks.items():
         condition, _, y = value.args
         if not _is_low(y):
             condition = pool.make("logical_not", (condition,), DType.BOOL, value.node)
         found = [bounds_of(pool, part) for part in conjuncts(pool, condition)]
         if name not in scores or None in found:
-            return flow
+            return draft
         bounds.update(b for part in found for b in part or ())
-    return _HugeMasks(flow).run() if every_row_counts(bounds, rows, stream) else flow
+    if not every_row_counts(bounds, draft.axes.extent(Role.ROW), draft.axes.extent(Role.STREAM)):
+        return draft
+    return replace(_HugeMasks(draft).run(), full_rows=True)
 
 
 # --- what counts ----------------------------------------------------------------------------------------
@@ -110,16 +111,16 @@ def _choice(pool: Pool, value: Value, branches: list[Bounds | None], neutral: fl
     return frozenset.intersection(*found) if found else frozenset()
 
 
-def neutral_bounds(flow: Flow, neutral: float) -> dict[str, Bounds]:
+def neutral_bounds(draft: Draft, neutral: float) -> dict[str, Bounds]:
     """For every value the bounds outside of which it is the neutral number: 0 of sums, -inf of maxima."""
-    pool = flow.pool
-    low = neutral_bounds(flow, -math.inf) if neutral == 0 else {}
+    pool = draft.pool
+    low = neutral_bounds(draft, -math.inf) if neutral == 0 else {}
     found: dict[str, Bounds] = {}
 
     def of(term: Term) -> Bounds:
         return found.get(term, frozenset()) if isinstance(term, str) else frozenset()
 
-    for name, value in flow.live():
+    for name, value in draft.live().items():
         args = value.args
         match value.primitive:
             case "where":
@@ -147,11 +148,11 @@ def neutral_bounds(flow: Flow, neutral: float) -> dict[str, Bounds]:
     return {name: bounds for name, bounds in found.items() if bounds}
 
 
-def loop_bounds(flow: Flow) -> tuple[Bound, ...]:
+def loop_bounds(draft: Draft) -> tuple[Bound, ...]:
     """The bounds outside of which no sum and no maximum of the loop takes anything."""
-    zero, low = neutral_bounds(flow, 0.0), neutral_bounds(flow, -math.inf)
+    zero, low = neutral_bounds(draft, 0.0), neutral_bounds(draft, -math.inf)
     common: Bounds | None = None
-    for _, value in flow.live():
+    for value in draft.live().values():
         if value.primitive not in SINKS:
             continue
         known = low if value.primitive == "reduce_max" else zero
@@ -197,7 +198,8 @@ class _MaskSplitter(Rewriter):
         return self.pool.make("where", (whole, x, y), value.dtype, value.node)
 
 
-def split_masks(flow: Flow, bounds: Iterable[Bound]) -> tuple[Flow, dict[str, Term]]:
-    """An equal flow, and the value of each choice by the loop's bounds where those bounds hold."""
-    splitter = _MaskSplitter(flow, bounds=frozenset(bounds))
-    return splitter.run(), splitter.unmasked
+def bound_loop(draft: Draft) -> Draft:
+    """An equal draft with the bounds of its loop, and the value of each choice by them where they hold."""
+    bounds = loop_bounds(draft)
+    splitter = _MaskSplitter(draft, bounds=frozenset(bounds))
+    return replace(splitter.run(), bounds=bounds, unmasked=splitter.unmasked)

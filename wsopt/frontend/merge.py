@@ -6,52 +6,24 @@ row axis occur, they occur together and contiguously.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.axes import Dim
 from wsopt.graph.types import DType
 from wsopt.tensors.views import Role, View
 
+Dim = tuple[str, int]
+"""An axis: a tensor (a node's name, or `node:operand` for the use of an input) and the index of its dimension."""
+
 
 @dataclass(frozen=True, slots=True)
-class RawView:
-    """A tensor's dimensions by axis, before axes are merged. Strides are in elements.
+class RawDim:
+    """One dimension of a view: one of the tensor's, a part of one, or several, merged. The stride is in elements.
 
-    `parts` is as in a View, empty where every dimension of the tensor is one axis.
+    `origin` are the tensor's dimensions that it stands for, and `part` what of them, as in a View.
     """
-
-    tensor: str
-    dtype: DType
-    constant: bool
-    axes: tuple[Dim, ...]
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    origin: tuple[int, ...]
-    rank: int
-    parts: tuple[tuple[int, int], ...] = ()
-
-    def along(self, kept: Sequence[bool]) -> RawView:
-        """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
-        return replace(
-            self,
-            axes=tuple(compress(self.axes, kept)),
-            extents=tuple(compress(self.extents, kept)),
-            strides=tuple(compress(self.strides, kept)),
-            origin=tuple(compress(self.origin, kept)),
-            parts=tuple(compress(self.parts, kept)),
-        )
-
-
-_WHOLE = (0, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Dim:
-    """One dimension of a view: possibly several of the tensor's, merged, or a part of one."""
 
     axis: Dim
     extent: int
@@ -60,25 +32,43 @@ class _Dim:
     part: tuple[int, int]
 
 
-def _dims(raw: RawView, kept: Mapping[Dim, Role], singles: Sequence[Dim]) -> tuple[_Dim, ...]:
-    """The dimensions that carry an axis. Those of extent one are broadcast, unless TMA has to see them, or they are
-    `singles`, which are broadcast nowhere.
-    """
-    parts = raw.parts or (_WHOLE,) * len(raw.axes)
-    dims = zip(raw.axes, raw.extents, raw.strides, raw.origin, parts, strict=True)
-    return tuple(
-        _Dim(axis, extent, stride, (origin,), part)
-        for axis, extent, stride, origin, part in dims
-        if axis in singles or (axis in kept and (extent > 1 or kept[axis] is not Role.BATCH))
-    )
+_WHOLE = (0, 1)
 
 
-def _find(dims: tuple[_Dim, ...], axis: Dim) -> _Dim | None:
+@dataclass(frozen=True, slots=True)
+class RawView:
+    """A tensor of `rank` dimensions, by axis, before axes are merged."""
+
+    tensor: str
+    dtype: DType
+    constant: bool
+    rank: int
+    dims: tuple[RawDim, ...]
+
+    def along(self, kept: Callable[[RawDim], bool]) -> RawView:
+        """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
+        return replace(self, dims=tuple(filter(kept, self.dims)))
+
+    def atoms(self, dim: int) -> tuple[Dim, ...]:
+        """The axes that a dimension of the tensor is made of, outer ones first."""
+        return tuple(one.axis for one in self.dims if one.origin == (dim,))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How tensors lie along axes after merging: views by key, roles of the axes that are left, extents of roles."""
+
+    views: dict[str, View]
+    roles: dict[Dim, Role]
+    extents: tuple[tuple[Role, int], ...]
+
+
+def _find(dims: tuple[RawDim, ...], axis: Dim) -> RawDim | None:
     return next((dim for dim in dims if dim.axis == axis), None)
 
 
 def _mergeable(
-    views: Sequence[tuple[_Dim, ...]], outer: Dim, inner: Dim, singles: Sequence[Dim] = ()
+    views: Sequence[tuple[RawDim, ...]], outer: Dim, inner: Dim, singles: Sequence[Dim] = ()
 ) -> bool:
     """Whether two axes lie together in every tensor, at these extents and at others."""
     for dims in views:
@@ -92,28 +82,28 @@ def _mergeable(
     return True
 
 
-def _is_between(first: _Dim, dim: _Dim, second: _Dim) -> bool:
+def _is_between(first: RawDim, dim: RawDim, second: RawDim) -> bool:
     """Whether a dimension of one element would part two others if it had more."""
     apart = dim.extent == 1 and dim.stride == first.stride
     return apart and first.origin[-1] < dim.origin[0] < second.origin[0]
 
 
-def _lie_together(first: _Dim, second: _Dim) -> bool:
+def _lie_together(first: RawDim, second: RawDim) -> bool:
     """Whether two dimensions are one with more elements; of two of the tensor's all between has to be in them."""
     if first.stride != second.extent * second.stride:
         return False
     return first.origin[-1] == second.origin[0] or (first.part[1] == 1 and second.part[0] == 0)
 
 
-def _merged(dims: tuple[_Dim, ...], outer: Dim, inner: Dim) -> tuple[_Dim, ...]:
+def _merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim) -> tuple[RawDim, ...]:
     first, second = _find(dims, outer), _find(dims, inner)
     if first is None or second is None:
         return dims
-    joined = _Dim(inner, first.extent * second.extent, second.stride, *_join_origins(first, second))
+    joined = RawDim(inner, first.extent * second.extent, second.stride, *_join_origins(first, second))
     return tuple(joined if dim is second else dim for dim in dims if dim is not first)
 
 
-def _join_origins(first: _Dim, second: _Dim) -> tuple[tuple[int, ...], tuple[int, int]]:
+def _join_origins(first: RawDim, second: RawDim) -> tuple[tuple[int, ...], tuple[int, int]]:
     """Origin and part of two dimensions that become one; two parts of one dimension grow together."""
     (take, _), (inner_take, step) = first.part, second.part
     if first.origin[-1] != second.origin[0]:
@@ -121,7 +111,7 @@ def _join_origins(first: _Dim, second: _Dim) -> tuple[tuple[int, ...], tuple[int
     return first.origin + second.origin[1:], (take * inner_take if len(first.origin) == 1 else take, step)
 
 
-def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Dim, Role]) -> View:
+def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> View:
     """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
 
     What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is.
@@ -143,7 +133,7 @@ def _view(raw: RawView, dims: tuple[_Dim, ...], roles: Mapping[Dim, Role]) -> Vi
 
 
 def merge_views(
-    raws: Sequence[RawView],
+    raws: Mapping[str, RawView],
     roles: Mapping[Dim, Role],
     batches: Sequence[Dim],
     extents: Mapping[Dim, int],
@@ -151,16 +141,20 @@ def merge_views(
     *,
     singles: Sequence[Dim] = (),
     groups: bool = False,
-) -> tuple[list[View], dict[Dim, Role], tuple[tuple[Role, int], ...]]:
+) -> Layout:
     """Merge batch axes into each other and into the rows where memory allows it.
 
     Axes that are `counted` stay as they are, for an index along a merged one would be another. `singles` are batch
     axes of one element: those that memory allows to be merged may have any extent at run time. With `groups`
-    a second batch axis may be left, which becomes the group. Returns the views, in the order given, the
-    roles of the axes that are left, and the extent of every role. LoweringError if more batch axes are left
-    than a tile has.
+    a second batch axis may be left, which becomes the group. LoweringError where more are left than a tile has.
     """
-    views = [_dims(raw, roles, singles) for raw in raws]
+
+    def carries(dim: RawDim) -> bool:
+        """Dimensions of extent one are broadcast, but for those that TMA has to see and those that are nowhere."""
+        wide = dim.axis in roles and (dim.extent > 1 or roles[dim.axis] is not Role.BATCH)
+        return wide or dim.axis in singles
+
+    views = [raw.along(carries).dims for raw in raws.values()]
     sizes = dict(extents)
     row = next(axis for axis, role in roles.items() if role is Role.ROW)
     left = list(batches)
@@ -183,12 +177,13 @@ def merge_views(
         roles[_group(left, views, roles)] = Role.GROUP
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
     order = tuple((role, found[role]) for role in Role if role in found)
-    return [_view(raw, dims, roles) for raw, dims in zip(raws, views, strict=True)], roles, order
+    pairs = zip(raws.items(), views, strict=True)
+    return Layout({key: _view(raw, dims, roles) for (key, raw), dims in pairs}, roles, order)
 
 
 def _with_singles(
-    views: Sequence[tuple[_Dim, ...]], singles: Sequence[Dim], axes: Sequence[Dim]
-) -> list[tuple[_Dim, ...]]:
+    views: Sequence[tuple[RawDim, ...]], singles: Sequence[Dim], axes: Sequence[Dim]
+) -> list[tuple[RawDim, ...]]:
     """The views with each axis of one element merged into one of `axes`, or left out where it cannot be."""
     found = list(views)
     for single in reversed(singles):
@@ -200,7 +195,7 @@ def _with_singles(
     return found
 
 
-def _group(left: Sequence[Dim], views: Sequence[tuple[_Dim, ...]], roles: Mapping[Dim, Role]) -> Dim:
+def _group(left: Sequence[Dim], views: Sequence[tuple[RawDim, ...]], roles: Mapping[Dim, Role]) -> Dim:
     """Of two batch axes the one along which more streamed tensors are broadcast; the inner one of equals."""
 
     def missing(axis: Dim) -> int:

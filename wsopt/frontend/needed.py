@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wsopt.frontend.types import Region
@@ -24,7 +25,7 @@ class Kept:
     stream: int
 
 
-def row_range(bounds: tuple[Bound, ...], row: int, stream: int) -> tuple[int, int]:
+def row_range(bounds: Iterable[Bound], row: int, stream: int) -> tuple[int, int]:
     """The elements [begin, end) of the streamed axis that count for a row; begin = end where none does."""
     begin, end = 0, stream
     for bound in bounds:

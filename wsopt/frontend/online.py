@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from wsopt.errors import LoweringError
 from wsopt.frontend.algebra import is_number
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Flow, Pool, Rewriter, Value, reachable
-from wsopt.graph.types import DType
+from wsopt.frontend.values import Draft, Pool, Rewriter, Value, reachable
 
 Shifts = tuple[str, ...]
 """The running terms r that a value is in proportion to exp2(-r) of, sorted; their sum counts."""
@@ -67,7 +66,7 @@ class _Onliner(Rewriter):
     shifts: dict[str, Shifts | _Refusal] = field(default_factory=dict)
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
-        old = self.flow.pool
+        old = self.draft.pool
         if old.streams(name):
             self.shifts[name] = self._shifts(name, value)
             if self.shifts[name] != () and self._difference(value) is not None:
@@ -84,7 +83,7 @@ class _Onliner(Rewriter):
     # --- what a value is in proportion to -----------------------------------------------------------
 
     def _shifts(self, name: str, value: Value) -> Shifts | _Refusal:
-        pool = self.flow.pool
+        pool = self.draft.pool
         if not value.needs:
             return ()
         parts = [self._of(a) for a in value.args if isinstance(a, str)]
@@ -107,12 +106,12 @@ class _Onliner(Rewriter):
         return self._refusal(value)
 
     def _of(self, term: Term) -> Shifts | _Refusal:
-        if not isinstance(term, str) or not self.flow.pool.needs(term):
+        if not isinstance(term, str) or not self.draft.pool.needs(term):
             return ()
         if term in self.shifts:
             return self.shifts[term]
-        sink = self._last_need(self.flow.pool.needs(term))
-        return _Refusal(self.flow.pool.node(sink), f"its {self._word(sink)} is complete only after the loop")
+        sink = self._last_need(self.draft.pool.needs(term))
+        return _Refusal(self.draft.pool.node(sink), f"its {self._word(sink)} is complete only after the loop")
 
     def _known(self, term: Term) -> Shifts:
         found = self._of(term)
@@ -126,7 +125,7 @@ class _Onliner(Rewriter):
 
     def _difference(self, value: Value) -> tuple[Term, Term] | None:
         """x and r of exp2(x - r) with a running maximum in r alone."""
-        pool = self.flow.pool
+        pool = self.draft.pool
         if value.primitive != "exp2":
             return None
         args = pool.match(value.args[0], "sub")
@@ -145,7 +144,7 @@ class _Onliner(Rewriter):
         sink = self._last_need(value.needs)
         return _Refusal(
             value.node,
-            f"{value.primitive} of what depends on the {self._word(sink)} of node {self.flow.pool.node(sink)} "
+            f"{value.primitive} of what depends on the {self._word(sink)} of node {self.draft.pool.node(sink)} "
             "is not in proportion to exp(x - max)",
         )
 
@@ -153,13 +152,13 @@ class _Onliner(Rewriter):
         return max(needs, key=lambda name: int(name[1:]))
 
     def _word(self, sink: str) -> str:
-        return {"reduce_max": "maximum", "reduce_sum": "sum"}.get(self.flow.pool[sink].primitive, "product")
+        return {"reduce_max": "maximum", "reduce_sum": "sum"}.get(self.draft.pool[sink].primitive, "product")
 
     def _check_maximum(self, value: Value) -> None:
         if value.needs:
             raise LoweringError(
                 f"node {value.node}: the maximum is of values that depend on a reduction along the same axis "
-                f"(node {self.flow.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
+                f"(node {self.draft.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
             )
 
     # --- rescale factor --------------------------------------------------------------------------------------
@@ -174,9 +173,11 @@ class _Onliner(Rewriter):
             )
         rescale: Term | None = None
         for shift in found:
-            change = self._make("sub", value, self._with(shift, "before"), self._with(shift, "safe"))
-            one = self._make("exp2", value, change)
-            rescale = one if rescale is None else self._make("mul", value, rescale, one)
+            change = self.pool.apply(
+                value.node, "sub", self._with(shift, "before"), self._with(shift, "safe")
+            )
+            one = self.pool.apply(value.node, "exp2", change)
+            rescale = one if rescale is None else self.pool.apply(value.node, "mul", rescale, one)
         return rescale
 
     def _undefined(self, old: Term, new: Term) -> Term:
@@ -185,27 +186,24 @@ class _Onliner(Rewriter):
         The safe maximum makes that sum zero, which is meant only where the graph itself made its maximum safe; no
         other row's is, for the maximum itself adds one.
         """
-        args = self.flow.pool.match(old, "reduce_sum")
+        args = self.draft.pool.match(old, "reduce_sum")
         found = self._of(args[0]) if args else ()
         if isinstance(found, _Refusal) or not any(map(self._is_unsafe, found)):
             return new
         assert isinstance(old, str), "a sum is no number"
-        value = self.flow.pool[old]
-        nothing = self._make("equal", value, new, 0.0, dtype=DType.BOOL)
-        return self._make("where", value, nothing, math.nan, new)
+        value = self.draft.pool[old]
+        nothing = self.pool.apply(value.node, "equal", new, 0.0)
+        return self.pool.apply(value.node, "where", nothing, math.nan, new)
 
     def _is_unsafe(self, term: Term) -> bool:
         """Whether a running term may be -inf, as the maximum of a masked row, without a choice that replaces it."""
-        if not isinstance(term, str) or not self.flow.pool.needs(term):
+        if not isinstance(term, str) or not self.draft.pool.needs(term):
             return False
-        value = self.flow.pool[term]
+        value = self.draft.pool[term]
         if value.primitive == "reduce_max":
-            behind = reachable(self.flow.pool, value.args)
-            return any(-math.inf in self.flow.pool[name].args for name in behind)
+            behind = reachable(self.draft.pool, value.args)
+            return any(-math.inf in self.draft.pool[name].args for name in behind)
         return value.primitive != "where" and any(map(self._is_unsafe, value.args))
-
-    def _make(self, primitive: str, value: Value, *args: Term, dtype: DType = DType.F32) -> Term:
-        return self.pool.make(primitive, args, dtype, value.node)
 
     def _with(self, term: Term, form: str) -> Term:
         """A running term with its maximum as it was before the K-block, or made safe where it is -inf.
@@ -213,30 +211,29 @@ class _Onliner(Rewriter):
         Before the first element that counts the maximum is -inf. As it was, it makes the rescale factor zero; now, it
         has to be some number, for -inf - -inf is nan.
         """
-        if not isinstance(term, str) or not self.flow.pool.needs(term):
+        if not isinstance(term, str) or not self.draft.pool.needs(term):
             return self.term(term)
-        value = self.flow.pool[term]
+        value = self.draft.pool[term]
         if value.primitive != "reduce_max":
             if value.primitive == "where":  # made safe by the graph itself
                 return self._with(value.args[2], form)
             return self.copy(value, tuple(self._with(a, form) for a in value.args))
         maximum = self.term(term)
         if form == "before":
-            return self.pool.make("before", (maximum,), DType.F32, value.node)
-        nothing = self._make("equal", value, maximum, -math.inf, dtype=DType.BOOL)
-        return self._make("where", value, nothing, 0.0, maximum)
+            return self.pool.apply(value.node, "before", maximum)
+        nothing = self.pool.apply(value.node, "equal", maximum, -math.inf)
+        return self.pool.apply(value.node, "where", nothing, 0.0, maximum)
 
     def _safe_exponential(self, value: Value) -> Term:
         found = self._difference(value)
         assert found is not None, "only differences are rewritten"
-        change = self._make("sub", value, self.term(found[0]), self._with(found[1], "safe"))
+        change = self.pool.apply(value.node, "sub", self.term(found[0]), self._with(found[1], "safe"))
         return self.copy(value, (change,))
 
 
-def make_online(flow: Flow) -> Flow:
-    """An equal flow whose sums need one pass: each `contract` and `reduce_sum` with its rescale factor, if
-    any.
+def make_online(draft: Draft) -> Draft:
+    """An equal draft whose sums need one pass: each `contract` and `reduce_sum` with its rescale factor, if any.
 
     Raises LoweringError where a value of the loop depends on a reduction that only the whole axis gives.
     """
-    return _Onliner(flow).run()
+    return _Onliner(draft).run()

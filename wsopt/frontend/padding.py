@@ -7,14 +7,18 @@ of zero takes part in a maximum, and its exponential in a sum.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from wsopt.frontend.affine import end_is_masked
 from wsopt.frontend.algebra import factor, is_number
 from wsopt.frontend.expand import Term
-from wsopt.frontend.values import SINKS, Flow, Rewriter, Value, reachable
+from wsopt.frontend.extents import pow2
+from wsopt.frontend.kinds import Kind
+from wsopt.frontend.types import End
+from wsopt.frontend.values import SINKS, Draft, Rewriter, Value, reachable
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
-from wsopt.tensors.views import Bound
+from wsopt.tensors.views import Bound, Role
 
 _FINITE = "finite"
 _ANY = "any"
@@ -58,7 +62,7 @@ class _Padder(Rewriter):
             return self.copy(value, (self._inside(value.args[0], other),))
         along = self.pool.along
         inside = self.pool.make(f"inside_{along}", (), DType.BOOL, value.node, spans=frozenset({along}))
-        chosen = self.pool.make("where", (inside, term, other), DType.F32, value.node)
+        chosen = self.pool.apply(value.node, "where", inside, term, other)
         if isinstance(chosen, str) and self.pool.match(chosen, "where"):
             self.unmasked[chosen] = term
             if other == -math.inf:
@@ -76,8 +80,7 @@ class _Padder(Rewriter):
         if k * scale <= 0:
             return term
         node = self.pool.node(term)
-        first = self.pool.make("mul", (chosen, k / scale), DType.F32, node)
-        return self.pool.make("sub", (first, args[1]), DType.F32, node)
+        return self.pool.apply(node, "sub", self.pool.apply(node, "mul", chosen, k / scale), args[1])
 
     # --- what stands there --------------------------------------------------------------------------
 
@@ -85,7 +88,7 @@ class _Padder(Rewriter):
         """The state of a value beyond the end: a number, or whether it is finite."""
         if not isinstance(term, str):
             return float(term) if not isinstance(term, bool) else _FINITE
-        for name in sorted(reachable(self.pool, [term], through_sinks=False), key=lambda n: int(n[1:])):
+        for name in sorted(reachable(self.pool, [term], ends=SINKS), key=lambda n: int(n[1:])):
             if name not in self.states:
                 self.states[name] = self._state(self.pool[name])
         return self.states[term]
@@ -135,24 +138,30 @@ def _number(state: State) -> float:
     return state if isinstance(state, float) else 1.0
 
 
-def pad_stream(
-    flow: Flow, extent: int, unmasked: dict[str, Term]
-) -> tuple[Flow, tuple[Bound, ...], dict[str, Term]]:
-    """An equal flow for K-blocks that reach beyond the end of the streamed axis, with the bound that this adds.
+def pad_stream(draft: Draft) -> Draft:
+    """An equal draft for K-blocks that reach beyond the end of the streamed axis.
 
-    `unmasked` is from `split_masks`; the pairs of the choices by the end are added to it.
+    Where what lies there would count, the end is one more bound of the loop, unless bounds end every row before.
     """
-    padder = _Padder(flow)
-    found = padder.run()
-    pairs = {
-        str(padder.term(outer)): padder.term(inner)
-        for outer, inner in unmasked.items()
-        if outer in padder.new
-    }
-    bounds = (Bound(0, -1, extent - 1),) if padder.unmasked else ()
-    return found, bounds, {**pairs, **padder.unmasked}
+    rows, stream = draft.axes.extent(Role.ROW), draft.axes.extent(Role.STREAM)
+    padder = _Padder(draft)
+    padded = padder.run()
+    if padder.unmasked and end_is_masked(draft.bounds, rows, stream):
+        return replace(draft, end=End.MASKS)
+    pairs = draft.unmasked.items()
+    renewed = {str(padder.term(outer)): padder.term(inner) for outer, inner in pairs if outer in padder.new}
+    if not padder.unmasked:
+        return replace(padded, unmasked=renewed)
+    bounds = (*draft.bounds, Bound(0, -1, stream - 1))
+    return replace(padded, bounds=bounds, unmasked=renewed | padder.unmasked, end=End.BOUND)
 
 
-def pad_rows(flow: Flow) -> Flow:
-    """An equal flow for tiles whose rows reach beyond the end of the reduced axis."""
-    return _Padder(flow).run()
+_LEAST_COLUMNS = 64
+"""Columns of a product's tile at least."""
+
+
+def pad_columns(draft: Draft) -> Draft:
+    """An equal draft for tiles whose rows reach beyond the end of the reduced axis."""
+    extent = draft.axes.extent(Role.COLUMN)
+    least = 1 if draft.axes.kind is Kind.ROWS else _LEAST_COLUMNS
+    return draft if extent == max(pow2(extent), least) else _Padder(draft).run()

@@ -1,4 +1,4 @@
-"""Roles of the axes of a chain of products: the second product's contracted axis streams.
+"""Roles of the axes of products: what is summed over streams; rows and columns are the result's.
 
 Which of the graph's matmuls stand in the loop, and where, follows from what they read; everything else that
 a kernel could not hold or has no second loop for is refused here.
@@ -7,11 +7,26 @@ a kernel could not hold or has no second loop for is refused here.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.axes import Dim, matmul_dims
-from wsopt.frontend.loop_axes import LoopAxes, input_path, relate_axes
+from wsopt.frontend.axes import Axes, relate_axes
+from wsopt.frontend.kinds import (
+    VIEWS,
+    Kind,
+    chained_products,
+    feeding,
+    input_path,
+    is_matmul,
+    is_pointwise,
+    kind_of,
+    matmul_dims,
+)
+from wsopt.frontend.merge import Dim
+from wsopt.frontend.nodes import OPERANDS
+from wsopt.frontend.row_axes import assign_rows, one_axis
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role
@@ -19,33 +34,63 @@ from wsopt.tensors.views import K_BLOCK, Role
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
 
-_OPERANDS = (DType.F16, DType.BF16)
+_PLACES: Mapping[Kind, str] = MappingProxyType({
+    Kind.PRODUCTS: "",
+    Kind.CHAIN: " in a chain of products",
+    Kind.SCALED: " where their rows are reduced",
+    Kind.REDUCED: " where the product's rows are reduced",
+})  # fmt: skip
+"""Where operands stand, for refusals of their element type."""
+
+# --- operands -------------------------------------------------------------------------------------------
 
 
-def _follows_product(graph: Graph, live: tuple[Node, ...]) -> frozenset[str]:
-    """The nodes that depend on a matmul, and the matmuls."""
-    found: set[str] = set()
-    for node in live:
-        if node.op == "matmul" or found & set(node.tensors):
-            found.add(node.name)
-    return frozenset(found)
-
-
-def chained_products(graph: Graph) -> tuple[str, ...]:
-    """Matmuls with an operand that other matmuls feed: the loop sums them up."""
-    live = live_nodes(graph)
-    follows = _follows_product(graph, live)
-    return tuple(
-        node.name
-        for node in live
-        if node.op == "matmul"
-        and node.inputs[0] in follows
-        and isinstance(node.inputs[1], str)
-        and input_path(graph, node.inputs[1]) is not None
+def _check_operand(graph: Graph, kind: Kind, node: Node, operand: int) -> None:
+    """Refuse a matmul's operand that is computed in the graph."""
+    plain = kind is Kind.PRODUCTS
+    name = node.tensors[operand]
+    if input_path(graph, name, ("transpose",) if plain else VIEWS) is not None:
+        return
+    producer = graph.producer(name)
+    assert producer is not None, "what is no input is computed"
+    raise LoweringError(
+        f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node {producer.name}; "
+        f"it has to be an input of the graph (or a {'' if plain else 'reshape or '}transpose of one): "
+        f"{remedies.computed_operand(graph, producer.name)}"
     )
 
 
-def assign_role(axes: LoopAxes, node: Node, use: str, dim: int, role: Role) -> None:
+def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[str, ...]) -> None:
+    """Refuse operands of other types than the tensor cores', and computed ones; the left ones of `fed` may be."""
+    allowed = OPERANDS if kind is Kind.PRODUCTS else (DType.F16, DType.BF16)
+    for node in matmuls:
+        for operand in range(node.name in fed, 2):
+            _check_operand(graph, kind, node, operand)
+    for node in matmuls:
+        dtype = graph.type_of(node.tensors[0]).dtype
+        if dtype not in allowed:
+            raise LoweringError(
+                f"node {node.name}: operands of {dtype.value} are not lowered{_PLACES[kind]}; "
+                f"{remedies.operand_type(allowed)}"
+            )
+
+
+def _check_elementwise(graph: Graph, live: tuple[Node, ...]) -> None:
+    """Refuse what products without reductions have no place for after them."""
+    for node in live:
+        known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
+        if not known and input_path(graph, node.name, ("transpose",)) is None:
+            remedy = f"; {remedies.view_of_result(node.op)}" if node.op in VIEWS else ""
+            raise LoweringError(
+                f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
+                f"and elementwise operations after them{remedy}"
+            )
+
+
+# --- roles ----------------------------------------------------------------------------------------------
+
+
+def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None:
     """Give a dimension's innermost atom a role; outer ones, which a reshape merged in, are batches."""
     *outer, inner = axes.atoms(use, dim)
     if outer and role is not Role.ROW:
@@ -58,7 +103,7 @@ def assign_role(axes: LoopAxes, node: Node, use: str, dim: int, role: Role) -> N
     _set_role(axes, node, use, dim, inner, role)
 
 
-def _set_role(axes: LoopAxes, node: Node, use: str, dim: int, atom: Dim, role: Role) -> None:
+def _set_role(axes: Axes, node: Node, use: str, dim: int, atom: Dim, role: Role) -> None:
     known = axes.roles.setdefault(atom, role)
     if known is not role:
         raise LoweringError(
@@ -70,7 +115,7 @@ def _set_role(axes: LoopAxes, node: Node, use: str, dim: int, atom: Dim, role: R
         axes.batches.append(atom)
 
 
-def assign_batches(axes: LoopAxes, node: Node) -> None:
+def _assign_batches(axes: Axes, node: Node) -> None:
     """Make batches of the axes before a product's rows and columns."""
     for dim in range(node.type.rank - 2):
         for atom in axes.atoms(node.name, dim):
@@ -80,19 +125,18 @@ def assign_batches(axes: LoopAxes, node: Node) -> None:
                 axes.singles.append(atom)
 
 
-def _assign_last(axes: LoopAxes, node: Node) -> None:
-    _, right = matmul_dims(node)
-    assign_batches(axes, node)
-    assign_role(axes, node, axes.use(node, 1), right[1], Role.STREAM)
-    assign_role(axes, node, node.name, -2, Role.ROW)
-    assign_role(axes, node, axes.use(node, 1), right[0], Role.COLUMN)
-    _check_held(axes, node, axes.use(node, 1), right[0], "is a column axis, which a block holds whole")
+def _assign_sum(axes: Axes, node: Node) -> None:
+    """Roles of the axes of a product that is summed over the streamed axis."""
+    _assign_batches(axes, node)
+    _assign_role(axes, node, axes.use(node, 1), matmul_dims(node)[1][1], Role.STREAM)
+    _assign_role(axes, node, node.name, -2, Role.ROW)
+    _assign_role(axes, node, node.name, -1, Role.COLUMN)
 
 
-def _assign_first(axes: LoopAxes, node: Node) -> None:
-    assign_batches(axes, node)
+def _assign_first(axes: Axes, node: Node) -> None:
+    _assign_batches(axes, node)
     left, _ = matmul_dims(node)
-    assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
+    _assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
     _check_held(axes, node, axes.use(node, 0), left[1], "is contracted whole in every step of the loop")
     roles = {role for dim in (-2, -1) for role in axes.axis_roles(node.name, dim)[-1:]}
     if roles != K_BLOCK:
@@ -102,7 +146,7 @@ def _assign_first(axes: LoopAxes, node: Node) -> None:
         )
 
 
-def _check_held(axes: LoopAxes, node: Node, use: str, dim: int, what: str) -> None:
+def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
     extent = axes.shapes[use][dim]
     if extent > MAX_HEAD:
         raise LoweringError(
@@ -111,82 +155,25 @@ def _check_held(axes: LoopAxes, node: Node, use: str, dim: int, what: str) -> No
         )
 
 
-def _check_operand(axes: LoopAxes, node: Node, operand: int, *, last: bool) -> None:
-    dtype = axes.graph.type_of(node.tensors[operand]).dtype
-    if dtype not in _OPERANDS:
-        raise LoweringError(
-            f"node {node.name}: operands of {dtype.value} are not lowered in a chain of products; "
-            f"{remedies.operand_type(_OPERANDS)}"
-        )
-    if f"{node.name}:{operand}" in axes.paths or (last and operand == 0):
-        return
-    producer = axes.graph.producer(node.tensors[operand])
-    assert producer is not None, "what is no use of an input is computed"
-    raise LoweringError(
-        f"node {node.name}: operand {operand} of the matmul is computed by {producer.op} node "
-        f"{producer.name}; it has to be an input of the graph (or a reshape or transpose of one): "
-        f"{remedies.computed_operand(axes.graph, producer.name)}"
-    )
-
-
-def _check_depth(axes: LoopAxes, last: tuple[str, ...]) -> None:
+def _check_depth(axes: Axes) -> None:
     """Refuse a product of a sum over the streamed axis: it would need the loop's result."""
     behind: dict[str, str] = {}
     for node in axes.live:
         found = next((behind[name] for name in node.tensors if name in behind), None)
-        if node.op == "matmul" and found is not None:
+        if is_matmul(node) and found is not None:
+            behind_it = feeding(axes.live, [found]) - {found}
+            before = [one.name for one in axes.live if is_matmul(one) and one.name in behind_it]
             raise LoweringError(
                 f"node {node.name}: an operand depends on {found}, which is complete only after the loop; "
-                f"a kernel has one loop: {remedies.computed_before(_products_behind(axes, found))}"
+                f"a kernel has one loop: {remedies.computed_before(before)}"
             )
-        if node.name in last:
+        if node.name in axes.sums:
             behind[node.name] = node.name
         elif found is not None:
             behind[node.name] = found
 
 
-def _products_behind(axes: LoopAxes, name: str) -> list[str]:
-    """The products that a node depends on."""
-    wanted, found = {name}, []
-    for node in reversed(axes.live):
-        if node.name in wanted:
-            wanted.update(node.tensors)
-            if node.op == "matmul" and node.name != name:
-                found.append(node.name)
-    return found[::-1]
-
-
-def chain_axes(graph: Graph) -> LoopAxes:
-    """The axes of a graph with a chain of products, with their roles.
-
-    Raises LoweringError for operands that are computed otherwise, and for axes that would need two roles.
-    """
-    axes = relate_axes(graph)
-    last = chained_products(graph)
-    matmuls = [node for node in axes.live if node.op == "matmul"]
-    _check_depth(axes, last)
-    for node in matmuls:
-        for operand in (0, 1):
-            _check_operand(axes, node, operand, last=node.name in last)
-    streams = [axes.atoms(axes.use(n, 1), matmul_dims(n)[1][1]) for n in matmuls if n.name in last]
-    if len(set(streams)) > 1:
-        raise LoweringError(
-            f"matmuls {', '.join(last)} do not share their streamed axis; a kernel has one: {remedies.OWN_GRAPH}"
-        )
-    firsts = [node for node in matmuls if node.name not in last]
-    _check_fed(axes, firsts, last)
-    check_equal(axes, [node for node in matmuls if node.name in last], MAX_HEAD)
-    _join_inner(axes, firsts)
-    for node in matmuls:
-        if node.name in last:
-            _assign_last(axes, node)
-    for node in matmuls:
-        if node.name not in last:
-            _assign_first(axes, node)
-    return axes
-
-
-def check_equal(axes: LoopAxes, products: list[Node], most: float = math.inf) -> None:
+def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> None:
     """Refuse products that differ in their number of rows or columns: a kernel has one tile for all of them.
 
     `most` are the columns that one product instead of them may have.
@@ -207,28 +194,129 @@ def check_equal(axes: LoopAxes, products: list[Node], most: float = math.inf) ->
         )
 
 
-def _check_fed(axes: LoopAxes, firsts: list[Node], last: tuple[str, ...]) -> None:
+def _check_fed(axes: Axes, firsts: list[Node]) -> None:
     """Refuse a product that no product of the loop reads."""
-    wanted: set[str] = set()
-    for node in reversed(axes.live):
-        if node.name in last:
-            wanted.update(node.tensors[:1])
-        elif node.name in wanted:
-            wanted.update(node.tensors)
+    wanted = feeding(axes.live, [node.tensors[0] for node in axes.live if node.name in axes.sums])
     for node in firsts:
         if node.name not in wanted:
             raise LoweringError(
-                f"node {node.name}: it feeds none of the products {', '.join(last)}, and has not their loop; "
+                f"node {node.name}: it feeds none of the products {', '.join(axes.sums)}, and has not their loop; "
                 f"a kernel has one: {remedies.computed_before([node.name])}"
             )
 
 
-def _join_inner(axes: LoopAxes, firsts: list[Node]) -> None:
+def _join_inner(axes: Axes, firsts: list[Node]) -> None:
     """Products over equally long inner axes hold the same extent, so their axes may count as one."""
     inner = [axes.atoms(axes.use(n, 0), matmul_dims(n)[0][1]) for n in firsts]
     if len({tuple(axes.extents[a] for a in atoms) for atoms in inner}) > 1:
         names = ", ".join(n.name for n in firsts)
         raise LoweringError(f"matmuls {names} contract axes of different extents; a kernel holds one")
-    for atoms in inner[1:]:
-        for a, b in zip(inner[0], atoms, strict=True):
-            axes.joined.union(a, b)
+    _join(axes, inner)
+
+
+def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
+    """Roles of the axes of products that feed products."""
+    last = [node for node in matmuls if node.name in axes.sums]
+    firsts = [node for node in matmuls if node.name not in axes.sums]
+    _check_depth(axes)
+    streams = {axes.atoms(axes.use(n, 1), matmul_dims(n)[1][1]) for n in last}
+    if len(streams) > 1:
+        raise LoweringError(
+            f"matmuls {', '.join(axes.sums)} do not share their streamed axis; a kernel has one: {remedies.OWN_GRAPH}"
+        )
+    _check_fed(axes, firsts)
+    _check_equal(axes, last, MAX_HEAD)
+    _join_inner(axes, firsts)
+    for node in last:
+        _assign_sum(axes, node)
+        use, dim = axes.use(node, 1), matmul_dims(node)[1][0]
+        _check_held(axes, node, use, dim, "is a column axis, which a block holds whole")
+    for node in firsts:
+        _assign_first(axes, node)
+
+
+# --- products that share a loop -------------------------------------------------------------------------
+
+
+def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
+    """Roles of the axes of products that no product feeds."""
+    if axes.kind is Kind.PRODUCTS and len({axes.graph.type_of(n.tensors[0]).dtype for n in matmuls}) > 1:
+        raise LoweringError(
+            f"matmuls {', '.join(axes.sums)} have operands of different types; one kernel takes one: "
+            f"{remedies.OWN_GRAPH}"
+        )
+    _join_streams(axes, matmuls)
+    for node in matmuls:
+        _assign_sum(axes, node)
+    if axes.kind is Kind.PRODUCTS:
+        for what, dim in (("row", -2), ("column", -1)):
+            if len({axes.atoms(node.name, dim) for node in matmuls}) > 1:
+                raise LoweringError(_apart(axes, matmuls, what))
+    else:  # rows of joined products would be other rows
+        _check_equal(axes, matmuls, 0 if axes.kind is Kind.REDUCED else math.inf)
+    if axes.kind is Kind.SCALED:
+        _join_bound(axes)
+
+
+def _join_streams(axes: Axes, matmuls: list[Node]) -> None:
+    """Products over equally long axes can be streamed together."""
+    streams = [axes.atoms(axes.use(n, 1), matmul_dims(n)[1][1]) for n in matmuls]
+    if len({tuple(axes.extents[a] for a in atoms) for atoms in streams}) > 1:
+        raise LoweringError(_apart(axes, matmuls, "streamed"))
+    _join(axes, streams)
+
+
+def _join(axes: Axes, found: list[tuple[Dim, ...]]) -> None:
+    """Make one of axes of equal extents, atom by atom."""
+    for atoms in found[1:]:
+        for one, other in zip(found[0], atoms, strict=True):
+            axes.joined.union(one, other)
+
+
+def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
+    """Reason why products cannot be one kernel, with the remedy where they share a tensor."""
+    names = ", ".join(axes.sums)
+    uses = ([axes.use(node, operand) for node in matmuls] for operand in (0, 1))
+    left, right = ({axes.paths[use][-1] for use in side if use in axes.paths} for side in uses)
+    if len(left) == 1 < len(right):
+        return (
+            f"matmuls {names} multiply {left.pop()} by weights of their own, and nothing combines them; put the "
+            f"weights ({', '.join(sorted(right))}) into one tensor, for one matmul with all their columns"
+        )
+    return f"matmuls {names} do not share their {what} axis; they cannot share one loop: {remedies.OWN_GRAPH}"
+
+
+def _join_bound(axes: Axes) -> None:
+    """Unify axes that only a reduction sees with the streamed axis."""
+    stream = next(axis for axis, role in axes.roles.items() if role is Role.STREAM)
+    for node in axes.live:
+        if node.op.startswith("reduce_"):
+            for atom in axes.atoms(axes.use(node, 0), node.attr("axis", int)):
+                if atom not in axes.roles and one_axis(axes, [stream, atom]):
+                    axes.joined.union(stream, atom)
+    axes.roles[axes.joined[stream]] = axes.roles.pop(stream)
+
+
+# --- a graph's axes -------------------------------------------------------------------------------------
+
+
+def graph_axes(graph: Graph) -> Axes:
+    """The axes of a graph of which every node is needed, with their roles.
+
+    Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
+    """
+    kind, live = kind_of(graph), live_nodes(graph)
+    matmuls = [node for node in live if is_matmul(node)]
+    names = tuple(node.name for node in matmuls)
+    sums = chained_products(graph) if kind is Kind.CHAIN else names
+    _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else ())
+    if kind is Kind.PRODUCTS:
+        _check_elementwise(graph, live)
+    axes = relate_axes(graph, kind, sums)
+    if kind is Kind.ROWS:
+        assign_rows(axes)
+    elif kind is Kind.CHAIN:
+        _assign_chain(axes, matmuls)
+    else:
+        _assign_products(axes, matmuls)
+    return axes

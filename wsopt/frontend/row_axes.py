@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from wsopt.errors import LoweringError
-from wsopt.frontend.axes import Dim
-from wsopt.frontend.chain import NORMS
-from wsopt.frontend.loop_axes import LoopAxes, relate_axes
-from wsopt.graph.needed import live_nodes
-from wsopt.graph.ops import OPS, CostClass
-from wsopt.graph.types import Graph, Node
+from wsopt.frontend.axes import Axes
+from wsopt.frontend.kinds import NORMS, reduces_rows
+from wsopt.frontend.merge import Dim
+from wsopt.graph.types import Node
 from wsopt.tensors.views import Role
 
 
-def reduces_rows(node: Node) -> bool:
-    """Whether a node's values depend on others along an axis of its operand."""
-    return OPS[node.op].cost is CostClass.REDUCTION or node.op == "softmax" or node.op in NORMS
-
-
-def row_reductions(graph: Graph) -> tuple[str, ...]:
-    """The nodes of a graph's live part that reduce an axis, in order."""
-    return tuple(node.name for node in live_nodes(graph) if reduces_rows(node))
-
-
-def _reduced(axes: LoopAxes, node: Node) -> tuple[Dim, ...]:
+def _reduced(axes: Axes, node: Node) -> tuple[Dim, ...]:
     """The atoms of the axis that a node reduces."""
     use = axes.use(node, 0)
     dim = len(axes.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
     return axes.atoms(use, dim)
 
 
-def _column(axes: LoopAxes) -> Dim:
+def _column(axes: Axes) -> Dim:
     """The one axis that all reductions go along. Raises LoweringError where there are several.
 
     What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
@@ -57,23 +45,22 @@ def _column(axes: LoopAxes) -> Dim:
     for other in same[1:]:
         axes.joined.union(same[0], other)
     column: Dim = axes.joined[same[0]]
-    axes.extents[column] = axes.extents[same[0]]
     return column
 
 
-def one_axis(axes: LoopAxes, found: list[Dim]) -> bool:
+def one_axis(axes: Axes, found: list[Dim]) -> bool:
     """Whether axes can count as one: they have one extent, and no tensor has two of them."""
     names = set(found)
     apart = any(len(names & set(_dims(axes, use))) > 1 for use in axes.shapes)
     return len({axes.extents[axis] for axis in names}) == 1 and not apart
 
 
-def _dims(axes: LoopAxes, use: str) -> list[Dim]:
+def _dims(axes: Axes, use: str) -> list[Dim]:
     """The atoms of all dimensions of a tensor."""
     return [atom for dim in range(len(axes.shapes[use])) for atom in axes.atoms(use, dim)]
 
 
-def _others(axes: LoopAxes, column: Dim) -> list[Dim]:
+def _others(axes: Axes, column: Dim) -> list[Dim]:
     """The other axes of the nodes, outer ones first, and among them those of one element."""
     found: dict[Dim, None] = {}
     for node in sorted(axes.live, key=lambda node: -node.type.rank):
@@ -82,19 +69,17 @@ def _others(axes: LoopAxes, column: Dim) -> list[Dim]:
     return [axis for axis in found if axis != column]
 
 
-def row_axes(graph: Graph) -> LoopAxes:
-    """The axes of a graph without products, with their roles: columns are reduced, the rest are rows.
+def assign_rows(axes: Axes) -> None:
+    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
 
     Raises LoweringError for reductions along different axes, and for a tensor of a single row.
     """
-    axes = relate_axes(graph)
     column = _column(axes)
     outer = _others(axes, column)
     others = [axis for axis in outer if axes.extents[axis] > 1]
     if not others:
-        raise LoweringError(f"graph {graph.name}: there is one row; a kernel spreads rows over the card")
+        raise LoweringError(f"graph {axes.graph.name}: there is one row; a kernel spreads rows over the card")
     *batches, row = others
     axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
     axes.batches = batches
     axes.singles = [axis for axis in outer if axes.extents[axis] == 1]
-    return axes

@@ -6,13 +6,17 @@ copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from wsopt.frontend.axes import Axes
 from wsopt.frontend.expand import Term
+from wsopt.frontend.merge import RawView
+from wsopt.frontend.types import End
 from wsopt.graph.types import DType
-from wsopt.tensors.views import FULL, K_BLOCK, Role
+from wsopt.primitives import comparison_of
+from wsopt.tensors.views import FULL, K_BLOCK, Bound, Role
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
 """Primitives that reduce a value along the pool's axis, one result a row."""
@@ -43,15 +47,18 @@ class Value:
 _NO_LABEL = ("", 0)
 
 
-Simplify = Callable[["Pool", str, tuple[Term, ...], DType, str], Term | None]
-"""What a primitive on these operands is equal to, or None: see `algebra.simplify`."""
+Rule = Callable[["Pool", tuple[Term, ...], DType, str], Term | None]
+"""What a primitive on these operands, of this type and for this node, is equal to; None if to nothing simpler."""
 
 
 @dataclass(slots=True)
 class Pool:
-    """Values by name, every one after those it reads. `along` is the axis that reductions go along."""
+    """Values by name, every one after those it reads. `along` is the axis that reductions go along.
 
-    simplify: Simplify
+    `rules` are the identities that are applied to a primitive when a value of it is made.
+    """
+
+    rules: Mapping[str, Rule]
     values: dict[str, Value] = field(default_factory=dict)
     _known: dict[object, str] = field(default_factory=dict)
     along: Role = Role.STREAM
@@ -66,36 +73,28 @@ class Pool:
         dtype: DType,
         node: str,
         label: tuple[str, int] = _NO_LABEL,
-        spans: frozenset[Role] | None = None,
+        spans: frozenset[Role] = frozenset(),
     ) -> Term:
         """The value of a primitive, simplified; an older one if it is the same.
 
         `spans` are given for leaves; others vary along what their operands vary along.
         """
-        simpler = self.simplify(self, primitive, args, dtype, node)
+        rule = self.rules.get(primitive)
+        simpler = None if rule is None else rule(self, args, dtype, node)
         if simpler is not None:
             return simpler
         key = (primitive, tuple((type(a), repr(a)) for a in args), dtype, label)
         if key not in self._known:
+            found = _FIXED.get(primitive, spans.union(*map(self.spans, args)))
+            needs: frozenset[str] = frozenset().union(*map(self.needs, args))
             name = f"%{len(self.values)}"
             self._known[key] = name
-            self.values[name] = self._value(primitive, args, dtype, node, label, spans)
+            self.values[name] = Value(primitive, args, found, dtype, label, node, needs)
         return self._known[key]
 
-    def _value(
-        self,
-        primitive: str,
-        args: tuple[Term, ...],
-        dtype: DType,
-        node: str,
-        label: tuple[str, int],
-        spans: frozenset[Role] | None,
-    ) -> Value:
-        read = [a for a in args if isinstance(a, str)]
-        found: frozenset[Role] = frozenset().union(*(self.values[a].spans for a in read))
-        spans = _FIXED.get(primitive, found if spans is None else spans)
-        needs: frozenset[str] = frozenset().union(*(self.needs(a) for a in read))
-        return Value(primitive, args, spans, dtype, label, node, needs)
+    def apply(self, node: str, primitive: str, *args: Term) -> Term:
+        """The value of an f32 primitive or a comparison on operands, made for a node."""
+        return self.make(primitive, args, DType.BOOL if comparison_of(primitive) else DType.F32, node)
 
     def needs(self, term: Term) -> frozenset[str]:
         """The sinks that a term depends on, itself among them."""
@@ -128,20 +127,31 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """A pool and the values of it that are the graph's outputs."""
+class Draft:
+    """A region on its way: a graph's values and the tensors that they read, as the passes hand them on.
 
+    `raw` are the tensors by use of an input, `outputs` the values that are stored. What passes find out of the loop
+    is as in a region: its `bounds`, the value of each choice by them where they hold (`unmasked`), why nothing beyond
+    its `end` counts, and whether a number was taken for minus infinity (`full_rows`).
+    """
+
+    axes: Axes
+    raw: Mapping[str, RawView]
     pool: Pool
     outputs: tuple[Term, ...]
+    bounds: tuple[Bound, ...] = ()
+    unmasked: Mapping[str, Term] = field(default_factory=dict)
+    end: End = End.NOTHING
+    full_rows: bool = False
 
-    def live(self) -> Iterator[tuple[str, Value]]:
+    def live(self) -> dict[str, Value]:
         """The values that an output depends on, each after those it reads."""
         wanted = reachable(self.pool, self.outputs)
-        return ((name, value) for name, value in self.pool.values.items() if name in wanted)
+        return {name: value for name, value in self.pool.values.items() if name in wanted}
 
 
-def reachable(pool: Pool, terms: Iterable[Term], *, through_sinks: bool = True) -> frozenset[str]:
-    """Names of all values that terms depend on, and their own; without `through_sinks` no further than the sinks."""
+def reachable(pool: Pool, terms: Iterable[Term], *, ends: Container[str] = ()) -> frozenset[str]:
+    """Names of all values that terms depend on, and their own; no further than primitives that are `ends`."""
     found: set[str] = set()
     waiting = [term for term in terms if isinstance(term, str)]
     while waiting:
@@ -150,31 +160,31 @@ def reachable(pool: Pool, terms: Iterable[Term], *, through_sinks: bool = True) 
             continue
         found.add(name)
         value = pool[name]
-        if through_sinks or value.primitive not in SINKS:
+        if value.primitive not in ends:
             waiting.extend(a for a in value.args if isinstance(a, str))
     return frozenset(found)
 
 
 @dataclass(slots=True)
 class Rewriter:
-    """Copies a flow into a new pool, value by value; subclasses' `visit` changes some on the way."""
+    """Copies a draft into a new pool, value by value; subclasses' `visit` changes some on the way."""
 
-    flow: Flow
+    draft: Draft
     pool: Pool = field(init=False)
     new: dict[str, Term] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.pool = Pool(self.flow.pool.simplify, along=self.flow.pool.along)
+        self.pool = Pool(self.draft.pool.rules, along=self.draft.pool.along)
 
     def term(self, old: Term) -> Term:
         """The new term for an old one."""
         return self.new[old] if isinstance(old, str) else old
 
-    def run(self) -> Flow:
-        """The rewritten flow."""
-        for name, value in self.flow.live():
-            self.new[name] = self.visit(name, value, tuple(self.term(a) for a in value.args))
-        return Flow(self.pool, tuple(self.term(output) for output in self.flow.outputs))
+    def run(self) -> Draft:
+        """The rewritten draft."""
+        for name, value in self.draft.live().items():
+            self.new[name] = self.visit(name, value, tuple(map(self.term, value.args)))
+        return replace(self.draft, pool=self.pool, outputs=tuple(map(self.term, self.draft.outputs)))
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         """The new value for an old one, whose operands have become `args`."""
@@ -183,5 +193,5 @@ class Rewriter:
 
     def copy(self, value: Value, args: tuple[Term, ...]) -> Term:
         """A value's primitive on new operands."""
-        spans = value.spans if not value.args else None
+        spans = frozenset() if value.args else value.spans
         return self.pool.make(value.primitive, args, value.dtype, value.node, value.label, spans)

@@ -1,4 +1,4 @@
-"""Graphs at reduced extents, a few tiles each way with ragged edges, for runs on the CPU.
+"""The same graph at reduced extents: a few tiles each way, with ragged edges, for runs on the CPU.
 
 The first run's graph is `reduced`; `reaching` is as long as masks reach. Lines of a kernel that neither runs are for
 extents that `further` has, some of them beyond those of the graph itself: a kernel's extents are run-time values.
@@ -9,14 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from wsopt.frontend.axes import Dim
-from wsopt.frontend.factored import scaled_axes, scaled_products
-from wsopt.frontend.loop_axes import LoopAxes
-from wsopt.frontend.product_axes import product_axes
-from wsopt.frontend.region import streams_rows
-from wsopt.frontend.roles import chained_products
-from wsopt.frontend.row_axes import row_axes
-from wsopt.frontend.row_products import reduced_axes, reduces_products
+from wsopt.frontend.axes import Axes
+from wsopt.frontend.kinds import Kind
+from wsopt.frontend.merge import Dim
+from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.lowering.reduced_chain import chain_beyond, chain_further, chain_reaching, chain_reduced
@@ -36,48 +32,38 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
     No axis is made longer than it is, but the streamed one of products where that is asked for. What no output needs
     is left out. Raises InternalError if that gives no graph.
     """
-    graph = needed(graph)
-    if chained_products(graph):
-        return chain_reduced(graph, s, k_iterations)
-    if streams_rows(graph):
-        rows = row_axes(graph)
-        return at_extents(rows, _row_extents(rows, s, k_iterations))
-    if scaled_products(graph):
-        scaled = scaled_axes(graph)
-        return at_extents(scaled, _product_extents(scaled, s, (), k_iterations, longer=longer))
-    if reduces_products(graph):
-        products = reduced_axes(graph)
-        return at_extents(
-            products, _product_extents(products, s, (Role.COLUMN,), k_iterations, longer=longer)
-        )
-    axes = product_axes(graph)
-    return at_extents(axes, _product_extents(axes, s, (), k_iterations, longer=longer, plain=True))
+    axes = graph_axes(needed(graph))
+    if axes.kind is Kind.CHAIN:
+        return chain_reduced(axes, s, k_iterations)
+    if axes.kind is Kind.ROWS:
+        return at_extents(axes, _row_extents(axes, s, k_iterations))
+    return at_extents(axes, _product_extents(axes, s, k_iterations, longer=longer))
 
 
 def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
-    """The graph at reduced extents, but with sequences long enough that each mask has masked and unmasked elements.
+    """The same with rows and a streamed axis as long as every mask takes to leave something out and let something in.
 
     None where the few tiles of `reduced` are as long, and where a mask reaches too far to be executed.
     """
-    graph = needed(graph)
-    return chain_reaching(graph, s, k_iterations) if chained_products(graph) else None
+    axes = graph_axes(needed(graph))
+    return chain_reaching(axes, s, k_iterations) if axes.kind is Kind.CHAIN else None
 
 
 def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
     """Graphs at other extents, for lines that have not run at those of `reduced`; `k_iterations` K-blocks are enough
     for every pass of a loop. Short ones come first.
     """
-    graph = needed(graph)
-    if chained_products(graph):
-        yield from chain_further(graph, s, k_iterations)
-    elif not streams_rows(graph):
+    axes = graph_axes(needed(graph))
+    if axes.kind is Kind.CHAIN:
+        yield from chain_further(axes, s, k_iterations)
+    elif axes.kind is not Kind.ROWS:
         yield reduced(graph, s, k_iterations, longer=True)
 
 
 def beyond(graph: Graph, s: Structure) -> Graph | None:
     """A graph as long as masks reach that is too long to be executed whole; None where `further` goes as far."""
-    graph = needed(graph)
-    return chain_beyond(graph, s) if chained_products(graph) else None
+    axes = graph_axes(needed(graph))
+    return chain_beyond(axes, s) if axes.kind is Kind.CHAIN else None
 
 
 def _target(role: Role, s: Structure, k_iterations: int) -> int:
@@ -97,32 +83,23 @@ def _target(role: Role, s: Structure, k_iterations: int) -> int:
 # --- products -------------------------------------------------------------------------------------------
 
 
-def _product_extents(
-    axes: LoopAxes,
-    s: Structure,
-    whole: tuple[Role, ...],
-    k_iterations: int,
-    *,
-    longer: bool,
-    plain: bool = False,
-) -> dict[Dim, int]:
-    """The new extent of every axis of products; axes that a block holds `whole` stay. Batches of `plain` ones may be
-    merged into rows, so that all are kept, and each has a share of the rows.
-    """
+def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: bool) -> dict[Dim, int]:
+    """The new extent of every axis of products, if it is not shorter already; rows that are reduced stay whole."""
+    whole = (Role.COLUMN,) if axes.kind is Kind.REDUCED else ()
     found = {}
     for axis, role in axes.roles.items():
         target = axes.extents[axis] if role in whole else _target(role, s, k_iterations)
-        if role is Role.ROW and plain and axes.batches:
+        if axes.kind is Kind.PRODUCTS and role is Role.ROW and axes.batches:
             target = -(-target // (_BATCHES * ALIGNMENT)) * ALIGNMENT
         found[axis] = target if longer and role is Role.STREAM else min(target, axes.extents[axis])
-    few = {} if plain else dict.fromkeys(axes.batches[1:], 1)
-    return alike(found, shared_axes(axes)) | few
+    few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
+    return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1)
 
 
 # --- rows -----------------------------------------------------------------------------------------------
 
 
-def _row_extents(axes: LoopAxes, s: Structure, k_iterations: int) -> dict[Dim, int]:
+def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     """The new extent of every axis of streamed rows: `k_iterations` tiles for each of two blocks, the last one
     ragged.
 

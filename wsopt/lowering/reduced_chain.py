@@ -1,4 +1,4 @@
-"""Reduced extents of chains of products: few tiles of rows and K-blocks, or enough that every mask is at work.
+"""Reduced extents of chains of products: few tiles of rows and K-blocks, or as many as masks take to be at work.
 
 Consumers look at K-blocks of their own, so the last tile of rows leaves one of them without any; and where queries
 are as many as keys they stay so, since a mask means them both.
@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wsopt.frontend.affine import end_is_masked, every_row_counts
-from wsopt.frontend.axes import Dim
-from wsopt.frontend.loop_axes import LoopAxes
+from wsopt.frontend.axes import Axes
 from wsopt.frontend.masks import HUGE
-from wsopt.frontend.region import chain_region
-from wsopt.frontend.roles import chain_axes
+from wsopt.frontend.merge import Dim
+from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph
 from wsopt.lowering.lower import bounds_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, at_extents, shared_axes
@@ -45,15 +44,13 @@ class _Lengths:
     batches: int = _BATCHES
 
 
-def chain_reduced(graph: Graph, s: Structure, k_iterations: int) -> Graph:
+def chain_reduced(axes: Axes, s: Structure, k_iterations: int) -> Graph:
     """A chain of products at a few tiles of rows and `k_iterations` K-blocks."""
-    axes = chain_axes(graph)
     return at_extents(axes, _extents(axes, _few(axes, s, k_iterations)))
 
 
-def chain_reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
-    """The graph at extents at which every mask is at work; None where that is no further, or too far."""
-    axes = chain_axes(graph)
+def chain_reaching(axes: Axes, s: Structure, k_iterations: int) -> Graph | None:
+    """The same as far as every mask reaches; None where that is no further, or too far."""
     few, reach = _extents(axes, _few(axes, s, k_iterations)), _reach(axes, s)
     lengths = [(axis, role) for axis, role in axes.roles.items() if role in (Role.ROW, Role.STREAM)]
     if reach > _FAR or all(min(axes.extent(role), reach) <= few[axis] for axis, role in lengths):
@@ -62,15 +59,14 @@ def chain_reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | Non
     return at_extents(axes, _extents(axes, _Lengths(length, length, batches=1)))
 
 
-def chain_further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
-    """Graphs for lines not run: shorter than a K-block; a few tiles; as far as masks reach, and on until K-blocks
+def chain_further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[Graph]:
+    """Graphs for what did not run: shorter than a K-block; a few tiles; as far as masks reach, and on until K-blocks
     lie to tiles as before; with a single row for one of the consumers; and with many rows for few K-blocks, and the
     reverse.
 
     Where a number may stand for minus infinity since every row keeps an element, no row is empty.
     """
-    axes = chain_axes(graph)
-    bounds, number = _masks(axes), _has_huge(graph)
+    bounds, number = _masks(axes), _has_huge(axes.graph)
     for lengths in _further(axes, s, k_iterations):
         extents = _extents(axes, lengths)
         rows, stream = (_extent(axes, extents, role) for role in (Role.ROW, Role.STREAM))
@@ -78,7 +74,7 @@ def chain_further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Gra
             yield at_extents(axes, extents)
 
 
-def _further(axes: LoopAxes, s: Structure, k_iterations: int) -> Iterator[_Lengths]:
+def _further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[_Lengths]:
     few, reach = _few(axes, s, k_iterations), _reach(axes, s)
     yield _Lengths(_SHORTEST, _SHORTEST)
     yield _Lengths(few.rows, few.stream, longer=True)
@@ -93,16 +89,15 @@ def _further(axes: LoopAxes, s: Structure, k_iterations: int) -> Iterator[_Lengt
     yield _Lengths(_SHORTEST, far, longer=True, batches=1)
 
 
-def chain_beyond(graph: Graph, s: Structure) -> Graph | None:
+def chain_beyond(axes: Axes, s: Structure) -> Graph | None:
     """The graph as far as masks reach where that is too far to be executed whole; else None."""
-    axes = chain_axes(graph)
     length = _far(axes, s)
     if length <= _FAR:
         return None
     return at_extents(axes, _extents(axes, _Lengths(length, length, longer=True, batches=1)))
 
 
-def _far(axes: LoopAxes, s: Structure) -> int:
+def _far(axes: Axes, s: Structure) -> int:
     """As far as masks reach, and on until K-blocks lie to tiles as before."""
     return _ragged(_reach(axes, s) + s.tile_rows + math.lcm(s.tile_rows, s.depth), s)
 
@@ -113,7 +108,7 @@ def _has_huge(graph: Graph) -> bool:
     return any(HUGE <= abs(value) < math.inf for value in scalars)
 
 
-def _extent(axes: LoopAxes, extents: dict[Dim, int], role: Role) -> int:
+def _extent(axes: Axes, extents: dict[Dim, int], role: Role) -> int:
     """The new extent of the axis of a role."""
     return next(extents[axis] for axis, known in axes.roles.items() if known is role)
 
@@ -124,7 +119,7 @@ def _ragged(least: int, s: Structure) -> int:
     return max(0, math.ceil((least - rest) / s.tile_rows)) * s.tile_rows + rest
 
 
-def _few(axes: LoopAxes, s: Structure, k_iterations: int) -> _Lengths:
+def _few(axes: Axes, s: Structure, k_iterations: int) -> _Lengths:
     """Two tiles of rows and a part of one, and `k_iterations` K-blocks, the last one ragged."""
     rows, k_blocks = _ragged(2 * s.tile_rows, s), (k_iterations - 1) * s.depth
     if axes.extent(Role.ROW) == axes.extent(Role.STREAM):
@@ -133,18 +128,18 @@ def _few(axes: LoopAxes, s: Structure, k_iterations: int) -> _Lengths:
     return _Lengths(rows, k_blocks + (s.depth * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST))
 
 
-def _masks(axes: LoopAxes) -> list[Bound]:
+def _masks(axes: Axes) -> list[Bound]:
     """The bounds that masks put on K-blocks, the end of the streamed axis left out."""
-    region = chain_region(axes.graph)
+    region = find_region(axes.graph)
     return [bound for bound in region.bounds if bound != bounds_of(region).end]
 
 
-def _reach(axes: LoopAxes, s: Structure) -> int:
+def _reach(axes: Axes, s: Structure) -> int:
     """Elements from which on every mask is at work in some K-block."""
     return max((abs(bound.constant) for bound in _masks(axes)), default=0) + s.depth
 
 
-def _extents(axes: LoopAxes, lengths: _Lengths) -> dict[Dim, int]:
+def _extents(axes: Axes, lengths: _Lengths) -> dict[Dim, int]:
     """The new extent of every axis; what a block holds whole stays.
 
     Where a mask ends every row before the streamed axis does it still does, so that the region's loop stays what it
@@ -167,7 +162,7 @@ def _extents(axes: LoopAxes, lengths: _Lengths) -> dict[Dim, int]:
     return _whole(axes, found)
 
 
-def _whole(axes: LoopAxes, found: dict[Dim, int]) -> dict[Dim, int]:
+def _whole(axes: Axes, found: dict[Dim, int]) -> dict[Dim, int]:
     """The extents with those as they are that a kernel knows, and one for axes that are one dimension of an input."""
     kept = _split_off(axes)
     if kept & set(
@@ -181,7 +176,7 @@ def _whole(axes: LoopAxes, found: dict[Dim, int]) -> dict[Dim, int]:
     return found
 
 
-def _split_off(axes: LoopAxes) -> set[Dim]:
+def _split_off(axes: Axes) -> set[Dim]:
     """Axes that lie inside another one in a dimension of an input or an output: a kernel knows their extent."""
     ends = [axes.instance(use, len(path) - 1) for use, path in axes.paths.items()]
     return {

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wsopt.errors import InputError, InternalError
-from wsopt.frontend.axes import Dim
-from wsopt.frontend.loop_axes import LoopAxes
+from wsopt.frontend.axes import Axes
+from wsopt.frontend.merge import Dim
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, row_major_strides
@@ -59,7 +59,7 @@ def alike(extents: Mapping[Dim, int], groups: Iterable[Iterable[Dim]]) -> dict[D
     return found
 
 
-def shared_axes(axes: LoopAxes) -> list[tuple[Dim, ...]]:
+def shared_axes(axes: Axes) -> list[tuple[Dim, ...]]:
     """Axes that are one dimension of one input, which is used more than once: they keep one extent."""
     known: dict[tuple[str, int, int], list[Dim]] = {}
     for use, path in axes.paths.items():
@@ -70,7 +70,7 @@ def shared_axes(axes: LoopAxes) -> list[tuple[Dim, ...]]:
     return [tuple(dict.fromkeys(atoms)) for atoms in known.values() if len(set(atoms)) > 1]
 
 
-def at_extents(axes: LoopAxes, extents: Mapping[Dim, int]) -> Graph:
+def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
     """A graph whose axes are told apart by atoms at other extents: inputs, indices and reshapes alike."""
     graph = axes.graph
     instances = {name: name for name in axes.shapes}

@@ -36,6 +36,21 @@ def check_rows(region: Region) -> None:
         _check_axes(one)
 
 
+def check_whole_rows(region: Region, machine: Machine) -> None:
+    """Raise LoweringError for rows of a product that one tile cannot hold, and for one value a row."""
+    extent = region.extent(Role.COLUMN)
+    if not (region.whole_rows and region.contractions):
+        return
+    for output in region.outputs:
+        if Role.COLUMN not in output.view.roles:
+            raise LoweringError(f"output {output.name}: one value a row of a product is not stored yet")
+    if extent > machine.mma_columns_max:
+        raise LoweringError(
+            f"graph {region.name}: rows of {extent} elements of a product are reduced, and a tile has at most "
+            f"{machine.mma_columns_max} columns; reduce them in a kernel of their own"
+        )
+
+
 def _check_axes(view: View) -> None:
     if view.parts:
         raise LoweringError(

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.extents import pow2
-from wsopt.frontend.row_products import check_whole_rows
 from wsopt.frontend.types import Region
-from wsopt.lowering.row_structures import check_rows, row_structures
+from wsopt.lowering.row_structures import check_rows, check_whole_rows, row_structures
 from wsopt.machine.types import Machine
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import Target, target_of

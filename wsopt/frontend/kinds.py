@@ -1,0 +1,125 @@
+"""What nodes and graphs are to a kernel: the one place where graphs are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from enum import Enum
+
+from wsopt.errors import LoweringError
+from wsopt.graph.needed import live_nodes
+from wsopt.graph.ops import OPS, CostClass
+from wsopt.graph.types import Graph, Node
+from wsopt.tensors.views import Role
+
+VIEWS = ("reshape", "transpose")
+"""Operations that compute nothing: their result is their operand, seen in another way."""
+
+NORMS = ("rms_norm", "layer_norm")
+"""Composite operations over their operand's last axis."""
+
+
+class Kind(Enum):
+    """What the products and reductions of a graph are to each other."""
+
+    PRODUCTS = "products"
+    """Products over one streamed axis, with elementwise operations after them."""
+    CHAIN = "chain"
+    """Products feed products: the loop computes values between the two."""
+    SCALED = "scaled"
+    """A reduction of its own rows scales the left operand of the products."""
+    REDUCED = "reduced"
+    """The rows of products are reduced after the loop."""
+    ROWS = "rows"
+    """Rows are reduced, and there is no product: tiles of whole rows stream."""
+
+    @property
+    def along(self) -> Role:
+        """The axis that reductions go along: the streamed one, or rows that a tile holds whole."""
+        return Role.COLUMN if self in (Kind.REDUCED, Kind.ROWS) else Role.STREAM
+
+
+def is_pointwise(node: Node) -> bool:
+    """Whether a node computes each element from elements at the same place."""
+    return OPS[node.op].cost is CostClass.ELEMENTWISE or node.op == "cast"
+
+
+def reduces_rows(node: Node) -> bool:
+    """Whether a node's values depend on others along an axis of its operand."""
+    return OPS[node.op].cost is CostClass.REDUCTION or node.op == "softmax" or node.op in NORMS
+
+
+def matmul_dims(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
+    """For each operand of a matmul its (outer, contracted) dimensions, counted from the end."""
+    left = (-1, -2) if node.attr("transpose_a", bool) else (-2, -1)
+    right = (-2, -1) if node.attr("transpose_b", bool) else (-1, -2)
+    return left, right
+
+
+def input_path(graph: Graph, name: str, views: Container[str] = VIEWS) -> tuple[str, ...] | None:
+    """`name` and what it is a view of, down to an input of the graph; None if it is computed."""
+    path = [name]
+    while graph.input(path[-1]) is None:
+        node = graph.producer(path[-1])
+        if node is None or node.op not in views:
+            return None
+        path.append(node.tensors[0])
+    return tuple(path)
+
+
+def depending(live: tuple[Node, ...], begins: Callable[[Node], bool]) -> frozenset[str]:
+    """The nodes with which something `begins`, and all that depend on them."""
+    found: set[str] = set()
+    for node in live:
+        if begins(node) or found & set(node.tensors):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def feeding(live: tuple[Node, ...], names: Iterable[str]) -> frozenset[str]:
+    """The tensors of these names, and all that they depend on."""
+    found = set(names)
+    for node in reversed(live):
+        if node.name in found:
+            found.update(node.tensors)
+    return frozenset(found)
+
+
+def is_matmul(node: Node) -> bool:
+    """Whether a node is a product."""
+    return node.op == "matmul"
+
+
+def chained_products(graph: Graph) -> tuple[str, ...]:
+    """Matmuls with an operand that other matmuls feed: the loop sums them up."""
+    live = live_nodes(graph)
+    follows = depending(live, is_matmul)
+    return tuple(
+        node.name
+        for node in filter(is_matmul, live)
+        if node.inputs[0] in follows
+        and isinstance(node.inputs[1], str)
+        and input_path(graph, node.inputs[1]) is not None
+    )
+
+
+def _scales_operand(live: tuple[Node, ...]) -> bool:
+    """Whether the left operand of a matmul is computed, and from reductions."""
+    reduced = depending(live, lambda node: node.op.startswith("reduce_") or node.op in NORMS)
+    return any(is_matmul(node) and node.inputs[0] in reduced for node in live)
+
+
+def kind_of(graph: Graph) -> Kind:
+    """The kind of a graph. Raises LoweringError for one with neither a product nor a reduction."""
+    live = live_nodes(graph)
+    reductions = {node.name for node in live if reduces_rows(node)}
+    if not any(map(is_matmul, live)):
+        if reductions:
+            return Kind.ROWS
+        raise LoweringError(
+            "the graph has neither a matmul nor a reduction of rows; without one it is not lowered"
+        )
+    if chained_products(graph):
+        return Kind.CHAIN
+    if _scales_operand(live):
+        return Kind.SCALED
+    return Kind.REDUCED if reductions & depending(live, is_matmul) else Kind.PRODUCTS

@@ -1,0 +1,252 @@
+"""The graph's nodes as values: every operation as primitives on tensors, products and reductions.
+
+Nothing is rewritten for one pass over the loop: a maximum is still of the whole axis, and a sum is divided by where
+the graph says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+
+from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
+from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
+from wsopt.frontend.axes import Axes
+from wsopt.frontend.expand import Term
+from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
+from wsopt.frontend.merge import RawView
+from wsopt.frontend.nodes import SOURCES, narrow_nodes, pointwise
+from wsopt.frontend.values import Draft, Pool, Rule
+from wsopt.graph.ops import OPS, CostClass
+from wsopt.graph.types import DType, Node
+from wsopt.tensors.views import K_BLOCK, Role
+
+_KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects the values of a graph's nodes, and the tensors that they read, by use."""
+
+    axes: Axes
+    pool: Pool
+    narrow: frozenset[str]
+    values: dict[str, Term] = field(default_factory=dict)
+    raw: dict[str, RawView] = field(default_factory=dict)
+    spans: dict[str, frozenset[Role]] = field(default_factory=dict)
+
+
+def _source(reader: _Reader, node: Node, operand: int) -> Term:
+    """An input that elementwise operations read; one for each tensor and layout."""
+    axes, use = reader.axes, f"{node.name}:{operand}"
+    view = axes.raw_view(use)
+    if view.dtype not in SOURCES:
+        raise LoweringError(
+            f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
+            f"{remedies.source_type(SOURCES)}"
+        )
+    for dim in view.dims:
+        if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER):
+            beside = "the products beside it" if axes.kind is Kind.PRODUCTS else "what is computed with it"
+            raise LoweringError(
+                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of {beside}"
+            )
+    view = _without_ones(axes, view)
+    use = next((known for known, raw in reader.raw.items() if known in reader.spans and raw == view), use)
+    reader.raw[use] = view
+    reader.spans[use] = _KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
+    dtype = DType.F32 if view.dtype.is_float else view.dtype
+    return reader.pool.make("source", (), dtype, node.name, (use, 0), reader.spans[use])
+
+
+def _without_ones(axes: Axes, view: RawView) -> RawView:
+    """The view less dimensions of extent one, along which a tensor is broadcast.
+
+    Of axes that are kept the products have one element as well: those may have more at run time.
+    """
+    kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}
+    kept.update(axes.singles if axes.kind is Kind.PRODUCTS else ())
+    return view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
+
+
+def _term(reader: _Reader, node: Node, operand: int) -> Term:
+    name = node.inputs[operand]
+    if not isinstance(name, str):
+        return name
+    return (
+        _source(reader, node, operand)
+        if f"{node.name}:{operand}" in reader.axes.paths
+        else reader.values[name]
+    )
+
+
+def _product(reader: _Reader, node: Node) -> Term:
+    """A product: one that is summed over the stream reads a value, one that feeds it reads tensors alone."""
+    summed = node.name in reader.axes.sums
+    args = [_term(reader, node, 0)] if summed else []
+    for operand in range(summed, 2):
+        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand}")
+    if summed and reader.pool.spans(args[0]) != K_BLOCK:
+        raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
+    return reader.pool.make(
+        "contract" if summed else "product", tuple(args), DType.F32, node.name, (node.name, 0)
+    )
+
+
+def _iota(reader: _Reader, node: Node) -> Term:
+    """The index along a dimension, put together from those along its atoms.
+
+    Along an axis of one element it is zero, unless the kernel has that axis: there may be more at run time.
+    """
+    index: Term = 0
+    dim, plain = node.attr("axis", int), reader.axes.kind is Kind.PRODUCTS
+    for atom in reader.axes.atoms(node.name, dim):
+        role, extent = reader.axes.roles.get(atom), reader.axes.extents[atom]
+        if extent == 1 and role not in _KERNEL_AXES and not plain:
+            continue
+        if role in (None, Role.INNER):
+            where = "a product" if plain else f"the kernel (axis {dim})"
+            raise LoweringError(f"node {node.name}: the iota counts along no axis of {where}")
+        spans = frozenset({role} & set(_KERNEL_AXES))
+        here = reader.pool.make(f"iota_{role}", (), DType.I32, node.name, atom, spans)
+        if index == 0:
+            index = here
+        else:
+            scaled = reader.pool.make("mul", (index, extent), DType.I32, node.name)
+            index = reader.pool.make("add", (scaled, here), DType.I32, node.name)
+    return index
+
+
+def _reduced_extent(reader: _Reader, node: Node) -> int | None:
+    """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
+    use = reader.axes.use(node, 0)
+    dim = len(reader.axes.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
+    roles = set(reader.axes.axis_roles(use, dim)) - {None}
+    if roles == {reader.pool.along}:
+        return reader.axes.shapes[use][dim]
+    if reader.axes.shapes[use][dim] == 1:
+        return None
+    what = f"a {'/'.join(sorted(str(r) for r in roles))} axis" if roles else "no axis of the products"
+    kind = "streamed" if reader.pool.along is Role.STREAM else str(reader.pool.along)
+    raise LoweringError(
+        f"node {node.name}: {node.op} along axis {dim} of {reader.axes.title(use)}, which is {what}; "
+        f"only the {kind} axis is reduced in a kernel"
+    )
+
+
+def _varying(reader: _Reader, node: Node) -> tuple[Term, int]:
+    """The operand of a node that reduces and varies along its axis, and the extent of the axis."""
+    x, extent = _term(reader, node, 0), _reduced_extent(reader, node)
+    if extent is None or not reader.pool.streams(x):
+        raise LoweringError(
+            f"node {node.name}: {node.op} of what is the same along its axis; compute it before, and make it an input"
+        )
+    return x, extent
+
+
+def _reduction(reader: _Reader, node: Node) -> Term:
+    pool, x, extent = reader.pool, _term(reader, node, 0), _reduced_extent(reader, node)
+    op = node.op.removeprefix("reduce_")
+    if extent is None:
+        return x
+    if node.type.dtype is DType.I32:
+        raise LoweringError(f"node {node.name}: {node.op} of i32 is not lowered; cast to f32 first")
+    if not pool.streams(x):
+        return pool.apply(node.name, "mul", _length(pool, node, extent), x) if op == "sum" else x
+    if Role.ROW not in pool.spans(x):
+        raise LoweringError(
+            f"node {node.name}: {node.op} of what is the same in every row; compute it before, and make it an input"
+        )
+    if op == "min":
+        largest = pool.apply(node.name, "reduce_max", pool.apply(node.name, "neg", x))
+        return pool.apply(node.name, "neg", largest)
+    if op == "mean":
+        return _mean(reader, node, x, extent)
+    return pool.apply(node.name, node.op, x)
+
+
+def _mean(reader: _Reader, node: Node, x: Term, extent: int) -> Term:
+    total = reader.pool.apply(node.name, "reduce_sum", x)
+    return reader.pool.apply(node.name, "div", total, _length(reader.pool, node, extent))
+
+
+def _length(pool: Pool, node: Node, extent: int) -> Term:
+    """Length of the reduced axis: a number for whole rows, which a kernel knows; an extent for a streamed axis."""
+    if pool.along is not Role.STREAM:
+        return float(extent)
+    return pool.apply(node.name, "round_f32", pool.make("extent_stream", (), DType.I32, node.name))
+
+
+def _softmax(reader: _Reader, node: Node) -> Term:
+    """exp(x - max) over its sum; a sum of zero, which a row of -inf has, gives zeros."""
+    make = partial(reader.pool.apply, node.name)
+    x, _ = _varying(reader, node)
+    peak = make("reduce_max", x)
+    if reader.pool.along is not Role.STREAM:  # `online` makes running maxima safe; -inf - -inf is nan
+        peak = make("where", make("equal", peak, -math.inf), 0.0, peak)
+    weights = make("exp", make("sub", x, peak))
+    total = make("reduce_sum", weights)
+    return make("div", weights, make("where", make("equal", total, 0.0), 1.0, total))
+
+
+def _norm(reader: _Reader, node: Node) -> Term:
+    """x over the root of its mean square, for layer_norm after its mean; times the weight, plus the bias."""
+    make = partial(reader.pool.apply, node.name)
+    x, extent = _varying(reader, node)
+    vectors = [_term(reader, node, operand) for operand in range(1, len(node.inputs))]
+    if node.op == "layer_norm":
+        x = make("sub", x, _mean(reader, node, x, extent))
+    square = _mean(reader, node, make("mul", x, x), extent)
+    result = make("mul", x, make("rsqrt", make("add", square, node.attr("eps", float))))
+    for primitive, vector in zip(("mul", "add"), vectors, strict=False):
+        result = make(primitive, result, vector)
+    return result
+
+
+def _view(reader: _Reader, node: Node) -> Term:
+    return _term(reader, node, 0)
+
+
+def _pointwise(reader: _Reader, node: Node) -> Term:
+    return pointwise(
+        node,
+        tuple(_term(reader, node, operand) for operand in range(len(node.inputs))),
+        lambda primitive, terms, dtype: reader.pool.make(primitive, terms, dtype, node.name),
+        approximate=node.name in reader.narrow,
+    )
+
+
+_TRANSLATIONS: Mapping[str, Callable[[_Reader, Node], Term]] = MappingProxyType({
+    "matmul": _product,
+    "iota": _iota,
+    "softmax": _softmax,
+    **dict.fromkeys(VIEWS, _view),
+    **dict.fromkeys(NORMS, _norm),
+})  # fmt: skip
+
+
+def _visit(reader: _Reader, node: Node) -> Term:
+    if node.op in _TRANSLATIONS:
+        return _TRANSLATIONS[node.op](reader, node)
+    if OPS[node.op].cost is CostClass.REDUCTION:
+        return _reduction(reader, node)
+    if is_pointwise(node):
+        return _pointwise(reader, node)
+    raise LoweringError(f"node {node.name}: {node.op} is not lowered beside a chain of products")
+
+
+def translate(axes: Axes) -> Draft:
+    """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
+    plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
+    longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
+    rules: Mapping[str, Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
+    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, axes.live, exponents=plain))
+    for node in axes.live:
+        if not (node.op in VIEWS and input_path(axes.graph, node.name)):
+            reader.values[node.name] = _visit(reader, node)
+    outputs = tuple(reader.values[name] for name in axes.graph.outputs)
+    return Draft(axes, reader.raw, reader.pool, outputs)
