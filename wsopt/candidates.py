@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +19,8 @@ from wsopt.lowering.lower import Cuttable
 from wsopt.machine.types import Machine
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, Rejected
-from wsopt.solve.search import Search, Solutions, live_set
+from wsopt.solve.search import Ranked, Search, Solutions, live_set
+from wsopt.solve.worker import GivenUpError, ahead
 
 if TYPE_CHECKING:
     from wsopt.codegen.aot import CompiledKernel
@@ -26,10 +30,15 @@ _ORACLE_ROUNDS = 8
 _LAST_ROUND = 24
 """Searches, at most: for better schedules than one that the compiler leaves whole, and for a first such one."""
 
+_CORES = 2
+"""Cores from which on the compiler leaves one for the search."""
+
 ORDERS = 2
 """Schedules of one structure among several that are kept: further ones differ in order alone."""
 
 Progress = Callable[[str, int, int], None]
+_Without = tuple[frozenset[Structure], frozenset[Structure]]
+"""Structures that a search leaves out: those rejected, and live sets that spilled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,7 @@ class Contest:
     asked: dict[str, Asked] = field(default_factory=dict)
     rounds: int = 0
     _solutions: Solutions = field(default_factory=dict)
+    _ahead: dict[_Without, tuple[Ranked, ...]] = field(default_factory=dict)
 
     def run(self) -> tuple[Candidate, ...]:
         """The candidates, best first.
@@ -131,23 +141,52 @@ class Contest:
             for asked, program in every
             if asked.spilled or (asked.complaint and program.computes_with_products)
         )
-        search = Search(self.region, self.machine, rejected=frozenset(self.rejected), spilled=spilled)
-        search.progress = lambda done, total: self.progress("solve", done, total)
-        search.deadline, search.solutions = self.deadline, self._solutions
-        search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
+        without = frozenset(self.rejected), spilled
+        found = self._ahead.pop(without, None) or self._search(
+            *without, lambda done, total: self.progress("solve", done, total)
+        )
         whole = []
-        found = search.run_all()
         for done, (verified, certificate) in enumerate(found):
             self.progress("compile", done, len(found))
             source = emit(verified)
             if source not in self.asked:
-                self.asked[source] = ask(source, verified)
+                self.asked[source] = self._ask(source, verified, without)
             asked = self.asked[source]
             if asked.compiled is None or asked.complaint:
                 self.rejected.setdefault(verified.schedule.structure, asked.complaint)
             else:
                 whole.append(Candidate(verified, certificate, source, asked.compiled))
         return tuple(whole)
+
+    def _search(
+        self,
+        rejected: frozenset[Structure],
+        spilled: frozenset[Structure],
+        progress: Callable[[int, int], None],
+    ) -> tuple[Ranked, ...]:
+        """The best schedules without these structures, and without those that live in as many registers."""
+        search = Search(self.region, self.machine, rejected=rejected, spilled=spilled, progress=progress)
+        search.deadline, search.solutions = self.deadline, self._solutions
+        search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
+        return search.run_all()
+
+    def _ask(self, source: str, verified: VerifiedSchedule, without: _Without) -> Asked:
+        """What the compiler makes of a kernel. With a core to spare the search goes on, as if it spilled."""
+        if self.keep > 1 or (os.cpu_count() or 1) < _CORES:
+            return ask(source, verified)
+        rejected, spilled = without
+        program = verified.program
+        later = rejected | {program.structure}, spilled | {live_set(program)}
+        with ahead() as give_up, ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(ask, source, verified)
+            answer.add_done_callback(lambda done: None if _spilled(done) else give_up())
+            with suppress(GivenUpError, InfeasibleError):  # without a schedule the next round says so
+                self._ahead[later] = self._search(*later, lambda done, total: None)
+        return answer.result()
+
+
+def _spilled(answer: Future[Asked]) -> bool:
+    return answer.exception() is None and answer.result().spilled
 
 
 def ask(source: str, verified: VerifiedSchedule) -> Asked:

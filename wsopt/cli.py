@@ -41,14 +41,14 @@ def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
     kernel = summary["kernels"][0]
     roles = ", ".join(f"{p['role']} {p['warps']}w/{p['registers']}r" for p in kernel["partitions"])
     rings = ", ".join(f"{name} x{depth}" for name, depth in kernel["rings"].items())
-    checks = summary["verified"]["interpreter"]
+    checks, made = summary["verified"]["interpreter"], kernel["ptxas"]
     return (
         f"{summary['name']} on {summary['machine']}: {summary['status']}, gap {summary['gap']:.1%}, "
         f"predicted {summary['predicted_us']:.1f} us (roofline {summary['roofline_us']:.1f} us), {seconds:.1f} s\n"
         f"  II {kernel['ii_cycles']} cycles; {roles}; {rings}; {kernel['shared_memory_bytes']} bytes shared\n"
         f"  checked: schedule, {checks['seeds']} interleavings (error {checks['max_relative_error']:.1e}, "
         f"{checks['lines']['run']} of {checks['lines']['of']} lines), "
-        f"machine code ({kernel['ptxas']['registers']} registers, {kernel['ptxas']['wgmma']} tensor instructions)\n"
+        f"machine code ({made['registers']} registers, {made['tensor_instructions']} tensor instructions)\n"
         f"  written to {where}"
     )
 

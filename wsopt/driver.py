@@ -141,7 +141,8 @@ def summarize(candidate: Candidate, simulation: Simulation) -> dict[str, Any]:
         "stack_bytes": compiled.stack_bytes,
         "spill_loads": compiled.spill_loads,
         "spill_stores": compiled.spill_stores,
-        "wgmma": compiled.wgmma,
+        "tensor_instructions": compiled.tensor_instructions,
+        "tensor_columns": compiled.tensor_columns,
     }
     return {
         "name": verified.schedule.name,

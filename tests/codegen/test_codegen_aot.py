@@ -26,7 +26,7 @@ def compiled(small_kernel: str) -> CompiledKernel:
 
 def test_measures_the_kernel(compiled: CompiledKernel) -> None:
     # Two consumers of four k16 steps a K-iteration; rings of 3 x (16 + 16) KB, staging of 2 x 16 KB, barriers.
-    assert compiled.wgmma == 8
+    assert compiled.tensor_instructions == 8
     assert 131072 < compiled.shared_bytes <= 131072 + 1024
     assert (compiled.registers, compiled.warps) == (168, 12)
     assert (compiled.stack_bytes, compiled.spill_loads, compiled.spill_stores) == (0, 0, 0)
@@ -35,9 +35,9 @@ def test_measures_the_kernel(compiled: CompiledKernel) -> None:
 
 
 def test_verdict(compiled: CompiledKernel) -> None:
-    asked = Expectation(wgmma=8, shared_bytes=compiled.shared_bytes)
+    asked = Expectation(tensor_instructions=8, shared_bytes=compiled.shared_bytes)
     assert verdict(compiled, asked) == ()
-    (complaint,) = verdict(compiled, replace(asked, wgmma=16))
+    (complaint,) = verdict(compiled, replace(asked, tensor_instructions=16))
     assert complaint == "8 tensor-core instructions, expected 16"
     (complaint,) = verdict(compiled, replace(asked, shared_bytes=100))
     assert "expected at most 100" in complaint
@@ -89,7 +89,7 @@ def test_spills_in_the_loop_are_counted(small_kernel: str) -> None:
     assert result.stack_bytes > 0
     assert min(result.spill_loads, result.spill_stores) > 0
     assert 0 < result.spills_in_loop <= result.spill_loads + result.spill_stores
-    assert result.wgmma == 8
+    assert result.tensor_instructions == 8
 
 
 def test_serialized_products_are_told(small_kernel: str) -> None:
@@ -135,5 +135,12 @@ def test_another_triton_release(small_kernel: str, other_triton: str, compiled: 
     )
     other = json.loads(done.stdout)
     assert other["triton_version"] != compiled.triton_version
-    for name in ("wgmma", "shared_bytes", "stack_bytes", "spill_loads", "spill_stores", "warps"):
+    for name in (
+        "tensor_instructions",
+        "shared_bytes",
+        "stack_bytes",
+        "spill_loads",
+        "spill_stores",
+        "warps",
+    ):
         assert other[name] == getattr(compiled, name), name

@@ -113,5 +113,7 @@ def test_without_any_one_meeting_before_an_arrival_it_is_found() -> None:
 @pytest.mark.compiler
 def test_the_compilers_report_complains() -> None:
     good = compile_kernel(joint())
-    (complaint,) = verdict(replace(good, early_arrivals=2), Expectation(good.wgmma, good.shared_bytes))
+    (complaint,) = verdict(
+        replace(good, early_arrivals=2), Expectation(good.tensor_instructions, good.shared_bytes)
+    )
     assert complaint == "2 barrier arrivals before all warps of a partition are known to be done"

@@ -111,7 +111,7 @@ def test_the_compiler_writes_to_operands_of_products_under_way() -> None:
     assert control.overwritten_operands == 0
     assert witness.overwritten_operands > 16
     assert (witness.warnings, witness.spill_stores) == ((), 0)
-    (complaint,) = verdict(witness, Expectation(witness.wgmma, witness.shared_bytes))
+    (complaint,) = verdict(witness, Expectation(witness.tensor_instructions, witness.shared_bytes))
     assert "writes to registers that a product under way still reads" in complaint
 
 

@@ -30,7 +30,7 @@ def compiled() -> CompiledKernel:
 
 def test_measures_the_kernel(compiled: CompiledKernel) -> None:
     # One product of four k16 steps; two tiles of 64 columns; a warpgroup, and two warps with two for padding.
-    assert (compiled.wgmma, compiled.tensor_columns) == (4, 128)
+    assert (compiled.tensor_instructions, compiled.tensor_columns) == (4, 128)
     assert (compiled.registers, compiled.warps) == (128, 8)
     assert (compiled.stack_bytes, compiled.spill_loads, compiled.spill_stores) == (0, 0, 0)
     assert (len(compiled.tensor_registers), len(compiled.copy_registers)) == (1, 1)
@@ -39,7 +39,7 @@ def test_measures_the_kernel(compiled: CompiledKernel) -> None:
 
 
 def test_verdict(compiled: CompiledKernel) -> None:
-    asked = Expectation(wgmma=4, shared_bytes=compiled.shared_bytes, tensor_columns=128)
+    asked = Expectation(tensor_instructions=4, shared_bytes=compiled.shared_bytes, tensor_columns=128)
     assert verdict(compiled, asked) == ()
     assert verdict(compiled, replace(asked, tensor_columns=64)) == (
         "128 columns of tensor memory, expected at most 64",
@@ -71,5 +71,5 @@ def test_another_triton_release(other_triton: str, compiled: CompiledKernel) -> 
     )
     found = json.loads(done.stdout)
     assert found["triton_version"] != compiled.triton_version
-    for name in ("wgmma", "tensor_columns", "stack_bytes", "early_arrivals", "shared_bytes"):
+    for name in ("tensor_instructions", "tensor_columns", "stack_bytes", "early_arrivals", "shared_bytes"):
         assert found[name] == getattr(compiled, name), name

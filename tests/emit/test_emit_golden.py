@@ -22,7 +22,7 @@ import wsopt
 from wsopt.codegen import CompiledKernel, Expectation, compile_kernel, verdict
 from wsopt.codegen.aot_child import _triton_compile
 from wsopt.codegen.kernel_file import load_kernel_file, torch_or_stand_in
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.emit.text import environment
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.ops import OPS
@@ -50,7 +50,7 @@ def test_golden(name: str) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_compiles(name: str) -> None:
     verified = emitted(name).verified
-    asked = Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes)
+    asked = Expectation(expected_instructions(verified), verified.schedule.shared_memory_bytes)
     assert verdict(compiled(name), asked) == ()
 
 
@@ -117,7 +117,7 @@ def test_compiles_with_another_triton(other_triton: str) -> None:
     for name, other in zip(KERNELS, json.loads(done.stdout), strict=True):
         mine = dataclasses.asdict(compiled(name))
         assert other["triton_version"] != mine["triton_version"]
-        for figure in ("wgmma", "stack_bytes", "spill_loads", "spill_stores", "warps"):
+        for figure in ("tensor_instructions", "stack_bytes", "spill_loads", "spill_stores", "warps"):
             assert other[figure] == mine[figure], (name, figure)
 
 
@@ -165,7 +165,7 @@ def test_a_graph_in_no_example() -> None:
     found = wsopt.compile(graph_of(in_no_example, "unseen"), use_cache=False)
     assert (found.summary["status"], found.summary["gap"]) == ("optimal", 0)
     (kernel,) = found.summary["kernels"]
-    assert kernel["ptxas"]["wgmma"] > 0
+    assert kernel["ptxas"]["tensor_instructions"] > 0
     assert (kernel["ptxas"]["spill_loads"], kernel["ptxas"]["stack_bytes"]) == (0, 0)
     verified = found.summary["verified"]
     assert verified["checker"]

@@ -10,7 +10,7 @@ from attention_graphs import Sizes
 from emit_builds import Emitted, build, case, small_case
 
 from wsopt.codegen import compile_kernel
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.types import Graph
 from wsopt.program.types import Sharing, Structure
@@ -84,7 +84,7 @@ def test_faults_are_found(name: str, good: str) -> None:
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
     made = emitted(name)
     found = compile_kernel(made.source)
-    assert found.wgmma == expected_wgmma(made.verified)
+    assert found.tensor_instructions == expected_instructions(made.verified)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
 
 

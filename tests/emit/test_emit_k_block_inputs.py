@@ -10,7 +10,7 @@ from attention_graphs import Sizes
 from emit_builds import Emitted, build, case, graph_of, small_case
 
 from wsopt.codegen import compile_kernel
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import mutants
 from wsopt.program.types import Sharing, Structure
@@ -57,7 +57,7 @@ def test_computes(name: str, pieces: int) -> None:
 def test_machine_code_is_what_was_asked_for() -> None:
     made = emitted("gated", 2)
     found = compile_kernel(made.source)
-    assert found.wgmma == expected_wgmma(made.verified)
+    assert found.tensor_instructions == expected_instructions(made.verified)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
 
 

@@ -11,7 +11,7 @@ import pytest
 from emit_builds import Emitted, build, case, graph_of, lets_the_next_kernel_in_last, small_case
 
 from wsopt.codegen import compile_kernel
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.errors import CheckError
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret.host import HostTensor
@@ -161,7 +161,7 @@ def test_columns_in_pieces_and_a_wider_value() -> None:
 def test_machine_code_is_what_was_asked_for(mask: str, consumers: int) -> None:
     made = emitted(mask, 64, consumers)
     found = compile_kernel(made.source)
-    assert found.wgmma == expected_wgmma(made.verified)
+    assert found.tensor_instructions == expected_instructions(made.verified)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
 
 

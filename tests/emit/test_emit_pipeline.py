@@ -12,7 +12,7 @@ from row_graphs import normed_product
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.operations import k_block_parts
-from wsopt.emit.source import emit, expected_wgmma
+from wsopt.emit.source import emit, expected_instructions
 from wsopt.program.program import OpKind
 
 SEEDS = 20
@@ -49,7 +49,9 @@ def test_a_product_begins_before_a_slot_is_handed_back() -> None:
     # Of this K-block's parts one may be under way, of the K-block before none.
     assert "warpgroup_mma_wait(1," in steady
     assert small_case(made).fault(made.source, SEEDS) is None
-    assert compile_kernel(made.source, architecture="sm_90").wgmma == expected_wgmma(made.verified)
+    assert compile_kernel(made.source, architecture="sm_90").tensor_instructions == expected_instructions(
+        made.verified
+    )
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from emit_builds import Body, Emitted, build, case, graph_of, h200, small_case, structure
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -82,7 +82,7 @@ def test_computes(body: Body, s: Structure) -> None:
 @pytest.mark.parametrize(("body", "s"), [CUTS[0], CUTS[1], CUTS[3]])
 def test_machine_code_is_what_was_asked_for(body: Body, s: Structure) -> None:
     made = emitted(body, s)
-    asked = Expectation(expected_wgmma(made.verified), made.verified.schedule.shared_memory_bytes)
+    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
     assert verdict(compile_kernel(made.source), asked) == ()
 
 

@@ -11,7 +11,7 @@ from attention_graphs import Sizes
 from emit_builds import Emitted, build, case, graph_of, small_case
 
 from wsopt.codegen import compile_kernel
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import mutants
 from wsopt.program.types import Sharing, Structure
@@ -72,7 +72,7 @@ def test_rows_of_any_type_and_place() -> None:
 def test_machine_code_is_what_was_asked_for() -> None:
     made = emitted("causal", 64, 2)
     found = compile_kernel(made.source)
-    assert found.wgmma == expected_wgmma(made.verified)
+    assert found.tensor_instructions == expected_instructions(made.verified)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
 
 

@@ -11,7 +11,7 @@ from emit_mutants import survives
 from row_graphs import normed_product
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import mutants
 from wsopt.program.types import Sharing, Structure
@@ -67,7 +67,7 @@ def test_computes(body: Body, s: Structure) -> None:
 @pytest.mark.parametrize(("body", "s"), CUTS[::2])
 def test_machine_code_is_what_was_asked_for(body: Body, s: Structure) -> None:
     made = emitted(body, s)
-    asked = Expectation(expected_wgmma(made.verified), made.verified.schedule.shared_memory_bytes)
+    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
     assert verdict(compile_kernel(made.source), asked) == ()
 
 

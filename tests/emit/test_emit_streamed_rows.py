@@ -13,7 +13,7 @@ from emit_builds import MARGIN, Body, Case, Emitted, build, case, graph_of, h200
 from emit_mutants import survives
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.errors import InfeasibleError
 from wsopt.frontend.region import find_region
 from wsopt.graph.reference import random_inputs
@@ -61,8 +61,8 @@ def test_computes(body: Body, cut: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("body", "cut"), CUTS[::2], ids=lambda x: x.__name__ if callable(x) else str(x))
 def test_machine_code_is_what_was_asked_for(body: Body, cut: tuple[int, ...]) -> None:
     made = emitted(body, *cut)
-    asked = Expectation(expected_wgmma(made.verified), made.verified.schedule.shared_memory_bytes)
-    assert asked.wgmma == 0
+    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
+    assert asked.tensor_instructions == 0
     assert verdict(compile_kernel(made.source), asked) == ()
 
 

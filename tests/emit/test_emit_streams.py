@@ -14,7 +14,7 @@ from emit_mutants import survives
 
 from wsopt.checker import faults
 from wsopt.codegen import compile_kernel
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -110,7 +110,7 @@ def test_other_lengths_run_too() -> None:
 def test_machine_code_is_what_was_asked_for(name: str) -> None:
     made = emitted(name)
     found = compile_kernel(made.source)
-    assert found.wgmma == expected_wgmma(made.verified)
+    assert found.tensor_instructions == expected_instructions(made.verified)
     assert (found.stack_bytes, found.spill_loads, found.warnings) == (0, 0, ())
     assert found.shared_bytes <= made.verified.schedule.shared_memory_bytes
 

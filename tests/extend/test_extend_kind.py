@@ -12,7 +12,7 @@ from emit_builds import MARGIN, Emitted, build, case, graph_of, structure
 
 from wsopt.checker import faults
 from wsopt.codegen.aot import compile_kernel
-from wsopt.emit.source import expected_wgmma
+from wsopt.emit.source import expected_instructions
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.cut import Step, When
@@ -124,7 +124,7 @@ def test_it_assembles(rectified: Emitted) -> None:
     compiled = compile_kernel(rectified.source, architecture=rectified.verified.machine.architecture)
     assert (compiled.spill_loads, compiled.spill_stores, compiled.warnings) == (0, 0, ())
     with KINDS.added(RECTIFY):
-        assert compiled.wgmma == expected_wgmma(rectified.verified)
+        assert compiled.tensor_instructions == expected_instructions(rectified.verified)
 
 
 def test_the_page_on_extending_shows_this_entry() -> None:

@@ -15,8 +15,8 @@ from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
-from wsopt.lowering.lower import lower
 from wsopt.machine import load_machine
+from wsopt.perf.price import lower
 from wsopt.program.types import Structure
 from wsopt.solve.optimum import solve
 from wsopt.solve.search import Search

@@ -82,7 +82,7 @@ def test_another_compiler_does_so_too(other_triton: str) -> None:
         mine = kernels.candidate(problem).compiled
         assert other["triton_version"] != mine.triton_version
         for figure in (
-            "wgmma",
+            "tensor_instructions",
             "tensor_columns",
             "stack_bytes",
             "spill_loads",

@@ -14,9 +14,9 @@ from wsopt.checker import faults
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
-from wsopt.lowering.lower import lower
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.price import lower
 from wsopt.perf.timing import predict
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileProgram

@@ -18,6 +18,7 @@ from typing import Any
 
 from wsopt.codegen import aot_cache
 from wsopt.codegen.errors import CompileError
+from wsopt.targets import HOPPER
 
 # Bytes of shared memory that a block can have (CUDA programming guide, technical specifications).
 _SHARED_LIMIT = {"sm_80": 166912, "sm_90": 232448, "sm_100": 232448, "sm_103": 232448, "sm_120": 101376}
@@ -33,7 +34,7 @@ class CompiledKernel:
     `spill_loads` and `spill_stores` are instructions (LDL, STL), `spills_in_loop` those of them in the
     innermost loops with tensor-core instructions; `overwritten_operands` are writes there to registers that a
     product under way reads; `early_arrivals` are barrier arrivals of one thread before the other warps of its
-    partition are known to be done; `wgmma` counts matrix instructions, of warpgroups and into tensor memory alike;
+    partition are known to be done; `tensor_instructions` are those of warpgroups and those into tensor memory alike;
     `tensor_registers` are what the code of each partition with sums in registers names, a thread, and
     `copy_registers` that of partitions that only start copies; `tensor_columns` are those of tensor memory that a
     block allocates, `barriers` its hardware barriers; `warnings` are what ptxas says about lost performance;
@@ -49,7 +50,7 @@ class CompiledKernel:
     spills_in_loop: int
     overwritten_operands: int
     early_arrivals: int
-    wgmma: int
+    tensor_instructions: int
     tensor_registers: tuple[int, ...]
     copy_registers: tuple[int, ...]
     shared_bytes: int
@@ -63,7 +64,7 @@ class CompiledKernel:
 
 
 def compile_kernel(
-    source: str, *, architecture: str = "sm_90", cache_dir: Path | None = None
+    source: str, *, architecture: str = HOPPER.architecture, cache_dir: Path | None = None
 ) -> CompiledKernel:
     """Compile the text of a kernel.py down to machine code for `architecture` and measure the result.
 

@@ -168,7 +168,7 @@ def measure(
         spills_in_loop=spills_in_main_loops(instructions),
         overwritten_operands=overwritten_operands(instructions),
         early_arrivals=early_arrivals(instructions),
-        wgmma=sum(counts.get(opcode, 0) for opcode in TENSOR_OPCODES),
+        tensor_instructions=sum(counts.get(opcode, 0) for opcode in TENSOR_OPCODES),
         tensor_registers=tuple(part.registers for part in parts if part.tensor),
         copy_registers=tuple(part.registers for part in parts if not part.tensor),
         shared_bytes=int(metadata.shared),

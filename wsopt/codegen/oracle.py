@@ -13,7 +13,7 @@ class Expectation:
     tensor memory.
     """
 
-    wgmma: int
+    tensor_instructions: int
     shared_bytes: int
     tensor_columns: int = 0
 
@@ -35,8 +35,10 @@ def verdict(compiled: CompiledKernel, expectation: Expectation) -> tuple[str, ..
         )
     if compiled.stack_bytes:
         complaints.append(f"a stack of {compiled.stack_bytes} bytes a thread, expected none")
-    if compiled.wgmma != expectation.wgmma:
-        complaints.append(f"{compiled.wgmma} tensor-core instructions, expected {expectation.wgmma}")
+    if compiled.tensor_instructions != expectation.tensor_instructions:
+        complaints.append(
+            f"{compiled.tensor_instructions} tensor-core instructions, expected {expectation.tensor_instructions}"
+        )
     if compiled.shared_bytes > expectation.shared_bytes:
         complaints.append(
             f"{compiled.shared_bytes} bytes of shared memory, expected at most {expectation.shared_bytes}"

@@ -202,7 +202,7 @@ class Arithmetic:
     # --- what the loop carries --------------------------------------------------------------------------
 
     def starts(self, older: tuple[str, ...] = ()) -> tuple[Instruction, ...]:
-        """What reductions are before the first iteration; values that are kept as `older` too."""
+        """Initial values of reductions before the first iteration, and of values that are kept as `older`."""
         starts = [
             Assign(self.name(i.name, 0), self._start(i)) for i in self.items if isinstance(i, Reduction)
         ]

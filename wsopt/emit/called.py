@@ -12,7 +12,7 @@ _NUMBERS = (("NEG_INF", 'float("-inf")', ""), ("INF", 'float("inf")', ""))
 
 
 def called(names: Set[str]) -> dict[str, Any]:
-    """What a template needs to know of what a kernel's arithmetic calls.
+    """Names for the template: helper functions and constants that a kernel's arithmetic calls.
 
     Functions of an angle are the kernel's own, for Triton's need a stack, for angles of any size.
     """

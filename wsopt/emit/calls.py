@@ -1,4 +1,4 @@
-"""How an emitted kernel is called: the parameters of its `run`."""
+"""The parameters of an emitted kernel's `run`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TAKEN = frozenset({"out", "unused"})
 
 
 def calls(inputs: Sequence[str]) -> dict[str, Any]:
-    """What the template says of calls. Inputs are parameters of `run`, unless one's name can be none."""
+    """The template's text on calls. Inputs are parameters of `run`, unless Python reserves one's name."""
     named = not any(keyword.iskeyword(name) or name.startswith("_") or name in _TAKEN for name in inputs)
     parameters = list(inputs) if named else [f"tensor_{number}" for number, _ in enumerate(inputs)]
     takes_out = "out" not in inputs

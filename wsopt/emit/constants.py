@@ -71,7 +71,7 @@ def _layouts(plan: KernelPlan) -> Iterator[Constant]:
 
 
 def _inputs(plan: KernelPlan) -> Iterator[Constant]:
-    """What copies of full inputs, and waits for them, are written with."""
+    """Constants for copies of full inputs and for the waits for them."""
     if not plan.inputs():
         return
     when = plan.refill

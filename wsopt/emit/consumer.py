@@ -87,7 +87,7 @@ class Consumer:
 
     @property
     def live(self) -> LiveLoops:
-        """Which loops over K-blocks can run at all."""
+        """The loops over K-blocks that can run at some extents."""
         return live_loops(self.plan.program.bounds, self.plan.s)
 
     @property
@@ -131,7 +131,7 @@ class Consumer:
         return tuple(found)
 
     def _last(self, loop: Loop) -> str:
-        """Where the steady passes end that begin with a tile's first K-block."""
+        """End of the steady passes that begin with a tile's first K-block."""
         copies = self.plan.s.copies
         end = "k_iterations" if copies == 1 else f"k_iterations // {copies}"
         return f"{end} - {loop.peeled}" if loop.peeled else end
@@ -149,11 +149,11 @@ class Consumer:
 
     @property
     def pauses(self) -> int:
-        """How often the steady passes stop for the copies of inputs."""
+        """Number of times that the steady passes stop for the copies of inputs."""
         when = self.plan.refill
         return self.plan.verified.schedule.buffers.inputs if when.apart else int(when.first > 0)
 
-    def wgmma(self) -> int:
+    def tensor_instructions(self) -> int:
         """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
         loops = [stretch.loop for stretch in self.stretches()]
         written = (
@@ -181,7 +181,7 @@ class Consumer:
         return "\n".join(lines)
 
     def _places(self) -> list[str]:
-        """Where the consumer's rows and columns are, and which K-blocks count for them."""
+        """Lines with the consumer's first row and column, and the K-blocks that count for them."""
         if not self.plan.ranged:
             return place_lines(self.plan)
         narrow = "begin, whole_begin, whole_end, end"
@@ -192,7 +192,7 @@ class Consumer:
         return [*lines, f"origin = {'tile_begin' if self.own_k_blocks else 'begin'} - step"]
 
     def _starts(self) -> list[str]:
-        """What the loop carries, and the vectors that its values read."""
+        """Lines before the loop: initial values that it carries, and the vectors that its values read."""
         plan, operations = self.plan, self.operations
         if plan.streams_rows or plan.ranged:
             lines = [
@@ -237,7 +237,7 @@ class Consumer:
         return [line for line in [*lines, *self._after(), *store_lines(vectors)] if line]
 
     def _under(self) -> list[str]:
-        """What is asked for under the first products: vectors of the epilogue, and its full inputs."""
+        """Lines under the first products: loads of the epilogue's vectors, and copies of its full inputs."""
         plan, when = self.plan, self.plan.refill
         lines = load_lines(plan.prefetched().values(), plan.place("rows", "columns"))
         return lines if when.first or when.apart else [*lines, inputs.input_loads(plan)]
@@ -283,7 +283,7 @@ class Consumer:
         return [passing(first, end)]
 
     def _before(self) -> list[str]:
-        """What comes before the loops: the tile that stays, K-blocks of others' rows, K-blocks too few to overlap."""
+        """Lines before the loops: the stationary tile, K-blocks of others' rows, K-blocks too few to overlap."""
         lines = []
         if self.plan.stationary_operands():
             lines.append(text.write([WaitFull("stationary", "visit", "STATIONARY_SETS")]))
@@ -294,7 +294,7 @@ class Consumer:
         return lines
 
     def _after(self) -> list[str]:
-        """What comes after the loops: K-blocks of others' rows, the return of the tile that stayed."""
+        """Lines after the loops: K-blocks of others' rows, the return of the stationary tile."""
         lines = [self._passed("end", "tile_end")] if self.own_k_blocks else []
         if self.plan.stationary_operands() and self.plan.s.persistent:
             lines.append(text.write([Release("stationary", "visit", "STATIONARY_SETS")]))
@@ -345,7 +345,7 @@ def place_lines(plan: KernelPlan) -> list[str]:
 
 
 def epilogue_parameters(plan: KernelPlan) -> list[str]:
-    """What the function that treats one piece is given."""
+    """Parameters of the function that treats one epilogue subtile."""
     boxes, items = plan.inputs().values(), plan.program.after.items
     counted = ["stream_extent"] if plan.counts_stream else []
     place = [*plan.outer, "row", "column", "row_extent", "column_extent", "visit", *counted]

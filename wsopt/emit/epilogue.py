@@ -80,7 +80,7 @@ def _load(plan: KernelPlan, vector: ByAddress[Source]) -> str:
 def _prefetched(
     one: Prefetched, source: str, scope: Names, known: dict[str, Operand]
 ) -> Iterator[Instruction]:
-    """What the consumer has loaded before: in registers, or in shared memory by columns."""
+    """A prefetched source: in registers, or in shared memory by columns."""
     view, value = one.vector.of.view, one.value + widened(one.vector.of.view)
     known[source] = Operand(one.name, one.vector.of.spans, computed_in(view))
     if value != one.name:

@@ -80,7 +80,7 @@ def _target(plan: KernelPlan) -> str:
 
 
 def grid_parameters(plan: KernelPlan) -> list[str]:
-    """What the place of a tile follows from, beside its number."""
+    """Parameters from which a tile's place follows, beside its number."""
     column = [] if plan.ranged or plan.streams_rows else ["column_tiles"]
     return ["row_tiles", *column, *(["groups"] if "group" in plan.outer else [])]
 
@@ -218,7 +218,7 @@ def _mma_warp(plan: KernelPlan) -> Function:
 
 
 def _carried(plan: KernelPlan) -> list[str]:
-    """What is there before the first tile: sums and partial sums, where a tile does not clear them."""
+    """Sums and partial sums that are made before the first tile, where a tile does not clear them."""
     if plan.ranged:
         return []
     if plan.streams_rows:

@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 
 
 class Operator(StrEnum):
-    """What an operation does with its two operands; the value is its name in JSON."""
+    """Operator of two integer operands; the value is its name in JSON."""
 
     ADD = "add"
     MULTIPLY = "multiply"

@@ -36,7 +36,7 @@ def tiles(plan: KernelPlan) -> Integer:
 
 
 def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
-    """What the schedule takes for granted of the extents."""
+    """Conditions on the extents that the schedule relies on."""
     s, program = plan.s, plan.program
     column, inner, stream = Name("column_extent"), Name("inner_extent"), Name("stream_extent")
     if plan.reduces_rows:

@@ -53,7 +53,7 @@ _HOLDS = {
 
 
 def launcher_context(recipe: Recipe) -> dict[str, Any]:
-    """What the launcher's template asks for."""
+    """Values for the launcher's template, by name."""
     scope = Names(taken=set(_OWN_NAMES))
     variables = {one.name: scope(one.name, one.name.lstrip("_") or "tensor") for one in recipe.tensors}
     return _Writer(recipe, variables, *_known(recipe, variables)).context()

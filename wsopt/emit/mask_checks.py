@@ -1,4 +1,4 @@
-"""What the launcher checks of a graph's masks, which lie to the extents as they do where it was compiled, or do not.
+"""Conditions of a graph's masks at a call's extents, which the launcher checks.
 
 Where masks end every row before the streamed axis does, nothing else leaves out what a K-block holds beyond that end.
 And where a number in them was taken for minus infinity, a row of nothing but that number would be another.

@@ -1,4 +1,4 @@
-"""What the operations of a consumer's loop read, make and are written as: the loop's ops seen by the emitter."""
+"""Operands, results and text of the operations of a consumer's loop."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Operations:
         return tile_view(f"{box.name}_ring.index({place})", box, first)
 
     def _part(self, tile: ValueId, step: str, first: int, length: int) -> str:
-        """The same, of `length` elements along the streamed axis from the `first`; all if it is 0."""
+        """A tile in its slot: `length` elements along the streamed axis from the `first`; all if it is 0."""
         text = self._slot(tile, step)
         if not length:
             return text

@@ -1,4 +1,4 @@
-"""What a kernel is made of, before its text: boxes of tensors, channels, vectors, names of values.
+"""The plan of a kernel before its text: boxes of tensors, channels, vectors, names of values.
 
 Everything is derived from a verified schedule and its tile program; nothing is chosen here.
 """
@@ -80,7 +80,7 @@ class KernelPlan:
 
     @property
     def loop_layout(self) -> str:
-        """How the tiles that a loop computes with lie in registers."""
+        """Register layout of the tiles that a loop computes with."""
         return "ROWS_LAYOUT" if self.streams_rows else "K_BLOCK_LAYOUT"
 
     @property
@@ -201,7 +201,7 @@ class KernelPlan:
         return found
 
     def prefetched(self) -> dict[str, Prefetched]:
-        """Those that a consumer has loaded for its epilogue."""
+        """Vectors and scalars that a consumer loads before its epilogue."""
         return {name: Prefetched(v, self.s) for name, v in self.vectors().items()} if self.prefetches else {}
 
     def read_by(self, items: tuple[Item, ...]) -> set[str]:
@@ -226,7 +226,7 @@ class KernelPlan:
         return (*self._loaded(), *self._turns(), *self._sums(), *self._own())
 
     def _loaded(self) -> Iterator[Channel]:
-        """What the loader fills: tiles that stay, which persistent blocks hand back for the next tile, and rings."""
+        """Channels that the loading warp fills: stationary tiles, which persistent blocks hand back, and rings."""
         s = self.s
         reader = PartitionRole.MMA_WARP if self.sums_apart else PartitionRole.CONSUMER
         roles = frozenset({PartitionRole.LOADER, reader})
@@ -259,7 +259,7 @@ class KernelPlan:
             yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
 
     def _own(self) -> Iterator[Channel]:
-        """What each consumer has of its own: prefetched vectors, full inputs, staging, its store warp's barriers."""
+        """Channels of one consumer: prefetched vectors, full inputs, staging, its store warp's barriers."""
         for one in self.prefetched().values():
             if one.along_columns:
                 yield Channel("", _CONSUMER, (one.buffer,), own=True)
@@ -298,7 +298,7 @@ class KernelPlan:
         return tuple(one.subject for one in values if one.kind is ValueKind.SUM)
 
     def place(self, row: str, column: str) -> dict[Role, str]:
-        """Where a tile lies, by axis of the graph."""
+        """Expressions of a tile's place, by axis of the graph."""
         s = self.s
         own = {row_role(s.swap): row, column_role(s.swap): column}
         outer = {Role.BATCH: "batch", Role.GROUP: "group"}
@@ -310,7 +310,7 @@ class KernelPlan:
         return " + ".join([*origin, *([f"{piece} * PIECE_COLUMNS"] if piece else [])]) or "0"
 
     def loop_items(self) -> tuple[Item, ...]:
-        """What a consumer computes in its loop."""
+        """Statements that a consumer computes in its loop."""
         own = (item for op in self.program.loop if op.consumer == 0 for item in op.items)
         return tuple(dict.fromkeys(own))
 
@@ -325,19 +325,19 @@ class KernelPlan:
         return tuple(i for i in self.loop_items() if isinstance(i, Reduction) and i.name in names)
 
     def stationary_place(self, consumer: str) -> str:
-        """Where a consumer's tile that the loop holds lies: among those of this visit."""
+        """Expression of a consumer's stationary tile in this visit's set."""
         return f"(visit % STATIONARY_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
 
     # --- arguments --------------------------------------------------------------------------------------
 
     def stored(self) -> list[str]:
-        """What a consumer stores with: addresses of row outputs, and descriptors where it starts the copies."""
+        """Arguments for a consumer's stores: addresses of row outputs, and descriptors where it starts the copies."""
         boxes = () if self.stores_apart else self.outputs().values()
         addresses = (name for row in self.row_outputs() for name in row.arguments)
         return [*addresses, *(box.descriptor for box in boxes)]
 
     def extent_names(self) -> dict[Role, str]:
-        """What the launcher calls the extents of the axes."""
+        """The launcher's names of the axes' extents."""
         s = self.s
         return {
             row_role(s.swap): "row_extent",

@@ -30,7 +30,7 @@ class Prefetched:
 
     @property
     def name(self) -> str:
-        """What the epilogue is given: values, or along the columns a buffer in shared memory."""
+        """Name of the epilogue's argument: values, or along the columns a buffer in shared memory."""
         return f"{self.vector.name}_prefetched"
 
     @property
@@ -45,7 +45,7 @@ class Prefetched:
 
     @property
     def loaded(self) -> str:
-        """What it is called in registers before the epilogue."""
+        """Its name in registers before the epilogue."""
         return f"{self.vector.name}_loaded" if self.along_columns else self.name
 
     def load(self, places: Mapping[Role, str]) -> str:
@@ -78,12 +78,12 @@ def load_lines(prefetched: Iterable[Prefetched], places: Mapping[Role, str]) -> 
 
 
 def store_lines(prefetched: Iterable[Prefetched]) -> list[str]:
-    """What goes into shared memory once the loop is over."""
+    """Lines that write vectors to shared memory after the loop."""
     return [f"{one.name}.store({one.loaded})" for one in prefetched if one.along_columns]
 
 
 def layout_constants(s: Structure, machine: Machine) -> list[tuple[str, str, str]]:
-    """How the columns lie in registers while they are loaded, and in shared memory."""
+    """Constants of the columns' layout in registers while they are loaded, and in shared memory."""
     each = max(1, s.columns // (s.consumer_warps * machine.threads_per_warp))
     blocked = f"gl.BlockedLayout([{each}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0])"
     return [

@@ -1,4 +1,4 @@
-"""Which K-blocks a tile looks at, as lines of its kernel: the loop's bounds, from the first row to the last."""
+"""Lines of a kernel that find the K-blocks of a tile, from the loop's bounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tile_range(target: str = "begin, whole_begin, whole_end, end") -> str:
 
 
 def range_lines(plan: KernelPlan) -> list[str]:
-    """How each bound narrows the K-blocks of a tile, and those among them in which all elements count."""
+    """Lines by which each bound narrows the K-blocks of a tile, and those in which all elements count."""
     return [line for bound in plan.program.bounds.every for line in _bound_lines(plan, bound)]
 
 

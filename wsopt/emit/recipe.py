@@ -1,4 +1,4 @@
-"""What a launch of a kernel needs, as frozen data: checks, tensor maps, scalars, tables, the grid.
+"""The recipe of a kernel's launch as frozen data: checks, tensor maps, scalars, tables, the grid.
 
 A recipe says in expressions of the tensors' extents, strides and addresses what every launcher does in statements.
 It is made from a kernel's plan (`recipe_of.py`); from it are written the launcher of `kernel.py` (`launcher.py`) and
@@ -31,7 +31,7 @@ ROW, LAST_ROW = "row", "last_row"
 
 
 class Relation(StrEnum):
-    """What has to hold between two integers."""
+    """Relation between two integers that a launch demands."""
 
     EQUAL = "equal"
     AT_LEAST = "at_least"

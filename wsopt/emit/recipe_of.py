@@ -49,7 +49,7 @@ def launch_recipe(verified: VerifiedSchedule) -> Recipe:
 
 
 def recipe_of(plan: KernelPlan) -> Recipe:
-    """The same from the plan that the kernel's text is written from."""
+    """The launch recipe of a kernel's plan."""
     views = _views(plan)
     names = (*_axes(plan, views), *counts(plan))
     return Recipe(
@@ -165,7 +165,7 @@ def _tensor_map(box: Box) -> TensorMap:
 
 
 def _copied_box(box: Box) -> tuple[int, ...]:
-    """What one instruction moves of a box: no more than a swizzle's bytes along the last dimension."""
+    """Extents of a box that one instruction moves: at most a swizzle's bytes along the last dimension."""
     *outer, last = (min(extent, _BOX_EXTENT) for extent in box.shape)
     return (*outer, min(last, box.swizzle * 8 // box.bits) if box.swizzle else last)
 

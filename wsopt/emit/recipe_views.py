@@ -1,4 +1,4 @@
-"""How a tensor of the graph is seen along the kernel's axes: extents, strides, and what has to hold for that."""
+"""Views of the graph's tensors along the kernel's axes: extents, strides, and their conditions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _factor(one: Share | int) -> Integer:
 
 
 def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
-    """What has to hold for a tensor that is seen so; `copied` for one that TMA moves."""
+    """Conditions of a tensor's view; `copied` for one that TMA moves."""
     tensor = view.tensor
     if view.rank:
         yield _elements(tensor, view.rank)

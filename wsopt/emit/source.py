@@ -89,7 +89,7 @@ def emit(verified: VerifiedSchedule) -> str:
     return template.render(kernel=_device(plan), launch=launch, version=__version__)
 
 
-def expected_wgmma(verified: VerifiedSchedule) -> int:
+def expected_instructions(verified: VerifiedSchedule) -> int:
     """Tensor instructions that the compiled kernel has to contain, of all consumers together.
 
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
@@ -98,14 +98,14 @@ def expected_wgmma(verified: VerifiedSchedule) -> int:
     consumer = Consumer(plan)
     if plan.sums_apart:
         return tensor_sums.instructions(plan, consumer.operations)
-    return consumer.wgmma() * plan.s.consumers
+    return consumer.tensor_instructions() * plan.s.consumers
 
 
 def expectation(verified: VerifiedSchedule) -> Expectation:
-    """What the compiled kernel has to be: tensor instructions, and at most so much shared and tensor memory."""
+    """Demands on the compiled kernel: its tensor instructions, and the most shared and tensor memory."""
     columns = verified.program.tensor_columns * verified.schedule.buffers.sums
     allocated = 1 << (columns - 1).bit_length() if columns else 0  # PTX ISA, tcgen05.alloc: a power of two
-    return Expectation(expected_wgmma(verified), verified.schedule.shared_memory_bytes, allocated)
+    return Expectation(expected_instructions(verified), verified.schedule.shared_memory_bytes, allocated)
 
 
 def covering_k_blocks(verified: VerifiedSchedule) -> int:

@@ -68,12 +68,12 @@ class Staging:
     pools: Mapping[Kind | str, Pool]
 
     def parameters(self) -> list[str]:
-        """What the epilogue is given of them."""
+        """Parameters of the epilogue for its buffers."""
         buffers = [output.buffer for output in self.outputs.values()]
         return buffers + self.constants()
 
     def constants(self) -> list[str]:
-        """Those of them that are known when the kernel is compiled."""
+        """Parameters that are known when the kernel is compiled."""
         return [output.pending for output in self.outputs.values() if output.differs]
 
     def given(self, piece: int) -> dict[str, str]:
@@ -95,7 +95,7 @@ class Staging:
 def staging(
     program: TileProgram, buffers: EpilogueBuffers, inputs: Mapping[str, Box], outputs: Mapping[str, Box]
 ) -> Staging:
-    """How an epilogue stages its pieces; `inputs` and `outputs` are the boxes by source and by output."""
+    """Staging of an epilogue's subtiles; `inputs` and `outputs` are the boxes by source and by output."""
     plan = tile_stores(program, buffers)
     used = {store.buffer.source for store in plan.stores}
     lent = {source: box for source, box in inputs.items() if source in used}
@@ -117,7 +117,7 @@ def _pools(
 
 
 def _staged(stores: tuple[Store, ...], outputs: Mapping[str, Box]) -> dict[str, StagedOutput]:
-    """How each output is staged, by name."""
+    """Staging of each output, by name."""
     found = {}
     for place, (name, box) in enumerate(outputs.items()):
         waits = tuple(store.pending for store in stores if store.output == name)
@@ -128,7 +128,7 @@ def _staged(stores: tuple[Store, ...], outputs: Mapping[str, Box]) -> dict[str, 
 
 
 def staged_by_tile(outputs: Mapping[str, Box], count: int) -> Staging:
-    """How tiles are staged that are iterations of the loop: each output in `count` buffers of its own, by turns."""
+    """Staging of tiles that are iterations of the loop: each output in `count` buffers of its own, by turns."""
     slot = "0" if count == 1 else f"step % {count}"
     waits = (len(outputs) * count - 1,)
     staged = {

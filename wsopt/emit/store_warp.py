@@ -17,7 +17,7 @@ from wsopt.perf.stores import Store
 
 
 def parameters(plan: KernelPlan) -> list[str]:
-    """What the store warp is given: the buffers that stores are staged in, the barriers, the descriptors."""
+    """Parameters of the store warp: staging buffers, barriers, descriptors."""
     staged = plan.staged()
     buffers = [f"{box.name}_input" for box in staged.lent.values()]
     buffers += [pool.name for pool in staged.pools.values()]

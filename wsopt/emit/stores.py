@@ -1,4 +1,4 @@
-"""How a tile of an output leaves a consumer: wait for its buffer, stage it there, have it copied."""
+"""Stores of an output's tile: wait for its buffer, stage it there, start the copy."""
 
 from __future__ import annotations
 

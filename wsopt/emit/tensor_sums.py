@@ -87,7 +87,7 @@ def instructions(plan: KernelPlan, operations: Operations) -> int:
 
 
 def layouts(plan: KernelPlan) -> tuple[tuple[str, str, str], ...]:
-    """How sums lie in tensor memory, and a piece of them in registers: a row a thread."""
+    """Layouts of sums in tensor memory, and of a subtile of them in registers: one row for each thread."""
     s, machine = plan.s, plan.verified.machine
     blocked = f"[1, {s.piece_columns}], [{machine.threads_per_warp}, 1], [{s.consumer_warps}, 1], [0, 1]"
     sets = "of sums in tensor memory: the consumer reads one under the products of the next"

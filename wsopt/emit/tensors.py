@@ -1,4 +1,4 @@
-"""How the emitted kernel sees tensors: descriptors, boxes, shared-memory layouts, coordinates, arguments."""
+"""Tensors in an emitted kernel: descriptors, boxes, shared-memory layouts, coordinates, arguments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SWIZZLED_ROWS = 8
 
 
 def zero(dtype: DType) -> str:
-    """What a load gives where it is masked; Triton casts no whole number to f8."""
+    """Value of a load where it is masked; Triton casts no whole number to f8."""
     return "0.0" if dtype.is_float and dtype.bits < 16 else "0"
 
 
@@ -108,7 +108,7 @@ def make_box(name: str, view: View, extents: Mapping[Role, int]) -> Box:
 
 
 def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Box:
-    """The same for whole rows, not swizzled. Where that makes them one copy, rows are folded into parts of `most`."""
+    """Box of whole rows, not swizzled. Where that makes them one copy, rows are folded into parts of `most`."""
     *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
     fold = most if columns > most and view.extents[-1] % most == 0 else 0
     inner = (columns // fold, fold) if fold else (columns,)

@@ -73,7 +73,7 @@ def macro(name: str) -> str:
 
 
 def of_slot(slot: str, per_slot: int, box: str) -> str:
-    """Which box of a ring's tensor is meant, where a slot has several."""
+    """Index of a box of a ring's tensor, where a slot has several."""
     if per_slot == 1:
         return slot
     return f"({slot}) * {per_slot}" + ("" if box == "0" else f" + {box}")

@@ -64,8 +64,8 @@ def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]
 
 
 def _returns_at_once(order: Iterable[_Slot]) -> tuple[_Slot, ...]:
-    """The same with slots that only a read has to leave, which ends when it is issued, handed back right behind it:
-    whatever the schedule puts between the two, nothing waits for it.
+    """Operations in order, with slots that only a synchronous read uses handed back right behind that read: nothing
+    waits for what the schedule puts between the two.
     """
     found: list[_Slot] = []
     reads: list[int] = []
@@ -261,7 +261,7 @@ class _Unroller:
                     yield Assign(value(name, age), value(name, age - 1))
 
     def reach(self, name: str) -> int:
-        """How many times a value is made again before its last reader has come."""
+        """Number of times that a value is made again before its last reader."""
         made = (
             (slot.stage, at) for at, slot in enumerate(self.order) if name in self.operations.makes(slot.op)
         )

@@ -28,7 +28,7 @@ class AsyncWork(Protocol):
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a partition stands at: it goes on once `ready` says so."""
+    """The condition that a partition waits for: it goes on once `ready` says so."""
 
     ready: Callable[[], bool]
     describe: Callable[[], str]

@@ -1,4 +1,4 @@
-"""Vector clocks: which events are ordered before which, whatever this interleaving happened to do.
+"""Vector clocks: the order of events that holds in every interleaving.
 
 A component belongs to a partition (it counts the partition's operations) or to an mbarrier (it counts
 the completed phases, so that the end of an asynchronous copy has a time too). An event at time `t` of

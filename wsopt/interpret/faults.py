@@ -1,4 +1,4 @@
-"""What the interpreter can find wrong with an emitted kernel."""
+"""Faults that the interpreter finds in an emitted kernel."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from wsopt.interpret.faults import RaceError
 
 
 class Actor(Protocol):
-    """Who accesses memory: a partition, or the tensor core for the partition whose products it computes.
+    """Originator of accesses: a partition, or the tensor core for the partition whose products it computes.
 
     `time` is that of the access under way, in the actor's component; `clock` is what is ordered before it.
     """
@@ -34,7 +34,7 @@ class Actor(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Which events are ordered before the access."""
+        """Clock of the access: the events that are ordered before it."""
 
     @property
     def time(self) -> int:
@@ -42,7 +42,7 @@ class Actor(Protocol):
 
 
 class Reader(Enum):
-    """Who reads memory, and how."""
+    """Kind of read access to memory."""
 
     LOAD = "a load"
     MMA = "a wgmma"
@@ -62,7 +62,7 @@ class Reader(Enum):
 
 
 class Writer(Enum):
-    """Who writes memory."""
+    """Kind of write access to memory."""
 
     COPY = "TMA copy"
     STORE = "store"
@@ -146,7 +146,7 @@ class Write:
 
 @dataclass(slots=True)
 class History:
-    """What matters still of the accesses to one allocation."""
+    """Accesses to one allocation that later ones can still conflict with."""
 
     reads: list[Read] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)

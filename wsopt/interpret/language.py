@@ -175,7 +175,7 @@ class Device:
         return Tensor(np.arange(int(start), int(end), dtype=np.int32), INT32, layout)
 
     def convert_layout(self, value: Tensor, layout: Any, assert_trivial: bool = False) -> Tensor:
-        """The same values in another layout."""
+        """These values in another layout."""
         layouts.check_warps(layout, self.num_warps())
         return Tensor(value.data, value.dtype, layout)
 

@@ -19,7 +19,7 @@ class Layout:
 
 
 class DistributedLayout(Layout):
-    """How the elements of a register tensor are spread over warps."""
+    """Distribution of a register tensor's elements over warps."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class NVMMADistributedLayout(DistributedLayout):
 
 
 class SharedLayout(Layout):
-    """How a shared-memory buffer is laid out."""
+    """Layout of a shared-memory buffer."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which statements of a kernel's device functions `ran`, by number; `lines` has the line of each."""
+    """Statements of a kernel's device functions that `ran`, by number; `lines` has the line of each."""
 
     lines: tuple[int, ...]
     ran: frozenset[int]

@@ -15,7 +15,7 @@ from wsopt.interpret.strategy import Chooser
 
 
 class Machine:
-    """What one execution of a kernel's source shares."""
+    """State of one execution of a kernel's source."""
 
     def __init__(self, seed: int, processors: int, filename: str, ends: int = 0) -> None:
         self.processors = processors
@@ -70,7 +70,7 @@ class Machine:
 
 
 class JitFunction:
-    """What `gluon.jit` makes of a function: called in kernels, launched as `kernel[grid](...)`."""
+    """A function behind `gluon.jit`: called in kernels, launched as `kernel[grid](...)`."""
 
     def __init__(self, machine: Machine, function: Callable[..., Any]) -> None:
         self._machine = machine

@@ -52,7 +52,7 @@ class Mutant:
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a statement stands, however lines are numbered: its function, its text, and which one of its like."""
+    """Place of a statement, independent of line numbers: its function, its text, and its occurrence."""
 
     function: str
     statement: str

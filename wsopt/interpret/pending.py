@@ -12,7 +12,7 @@ class Pending(Protocol):
 
     @property
     def what(self) -> str:
-        """How an error names the product: its instruction and its line in the kernel."""
+        """The product's name in errors: its instruction and its line in the kernel."""
 
     @property
     def retired(self) -> bool:

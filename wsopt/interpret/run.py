@@ -22,7 +22,7 @@ from wsopt.interpret.storage import NEVER, Storage
 
 @dataclass(frozen=True)
 class Execution:
-    """What a kernel computed, in how many scheduler steps, and which of its device functions' statements ran.
+    """Outputs of a run, its scheduler steps, and the statements of the device functions that ran.
 
     `ending` are the lines of waits that ended a product or a store.
     """

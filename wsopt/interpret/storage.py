@@ -137,7 +137,7 @@ class Pointer:
 
 @dataclass(frozen=True, eq=False)
 class BlockType:
-    """What one copy through a descriptor moves."""
+    """Block type of a descriptor: what one copy through it moves."""
 
     shape: list[int]
     element_ty: DType

@@ -1,4 +1,4 @@
-"""How a seed decides who runs next and when asynchronous work really happens."""
+"""Choices of a seed: the role that runs next, and the time at which asynchronous work happens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 
 class Order(Enum):
-    """Which of the partitions that can run goes next."""
+    """Order in which partitions that can run go on."""
 
     RANDOM = "any of them"
     STICKY = "the one that ran last, as far as it goes"

@@ -29,7 +29,7 @@ _WARPS = LANES // _LANES_PER_WARP
 
 @dataclass(frozen=True)
 class TensorMemoryLayout(Layout):
-    """How a tile lies in tensor memory: in blocks of lanes by columns."""
+    """Layout of a tile in tensor memory: blocks of lanes by columns."""
 
     block: tuple[int, int]
     col_stride: int

@@ -1,4 +1,4 @@
-"""What runs of arithmetic take, counted from their statements: phases of a K-block or of rows, and reductions beside
+"""Instruction counts of runs of arithmetic: phases of a K-block or of rows, and reductions beside
 products.
 """
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from wsopt.lowering.body import BodyItem
+from wsopt.lowering.phases import BodyItem
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.primitives import PRIMITIVES, Family, family_of
@@ -121,7 +121,7 @@ def row_phase(
 
 
 def beside_products(items: Sequence[Item], views: Sequence[View], s: Structure, layout: RowLayout) -> Beside:
-    """What a consumer computes from its rows' tiles of a K-block, whose 16-bit numbers become f32 first."""
+    """Counts of a consumer's reductions of its rows' tiles of a K-block, whose 16-bit numbers become f32 first."""
     mix = InstructionMix({"logic": 1}) * float(len(views))
     for item in items:
         if isinstance(item, Reduction):

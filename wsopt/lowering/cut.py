@@ -18,7 +18,7 @@ from wsopt.program.types import Space, Structure
 
 
 class When(Enum):
-    """Which K-block's step is meant: the same, the one before, or that of the same number an iteration before."""
+    """The K-block whose step is waited for: the same, the one before, or the same number an iteration before."""
 
     SAME = "same"
     BEFORE = "before"
@@ -39,7 +39,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a consumer does: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
+    """A consumer's step: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
     that it is in, and the steps `after` which it comes, by kind, subject and K-block.
     """
 
@@ -142,7 +142,7 @@ def _of_step(step: Step, consumer: int, copy: int, own: set[str]) -> TileOp:
 
 
 def _edges(op: TileOp, step: Step, copies: int) -> Iterator[Edge]:
-    """What a step waits for: the copies of its tiles, and other steps."""
+    """Dependences of a step: on the copies of its tiles, and on other steps."""
     for value in op.inputs:
         if value.kind is ValueKind.TILE:
             yield Edge(load_of(value), op.id, 0)

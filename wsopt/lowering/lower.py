@@ -29,7 +29,7 @@ Cuttable = Region
 
 @functools.lru_cache(maxsize=16)
 def whole_of(region: Region) -> Whole:
-    """What a region computes, whatever its tiles."""
+    """Facts of a region as a whole, whatever its tiles."""
     streamed = region.streamed_sources
     once = [output.view for output in region.outputs]
     once += [source.view for source in region.sources if source not in streamed]
@@ -57,14 +57,14 @@ def grid_of(region: Region, s: Structure) -> TileGrid:
 
 
 def bounds_of(region: Region) -> Bounds:
-    """Which elements of a region's streamed axis count."""
+    """Bounds on a region's streamed axis."""
     extents = region.extent(Role.ROW), region.extent(Role.STREAM)
     end = region.bounds[-1] if region.end is End.BOUND else None
     return Bounds(region.bounds, *extents, end, region.end is End.MASKS, region.full_rows)
 
 
 def _epilogue(region: Region, loop: Cut) -> Epilogue:
-    """What follows the loop; where it stores whole rows itself nothing does."""
+    """The epilogue; empty where the loop stores whole rows itself."""
     in_loop = not region.contractions
     sums = (value for value in loop.values if value.space is Space.TENSOR and value.consumer == 0)
     return Epilogue(
@@ -129,7 +129,7 @@ def _row_values(region: Region, loop: Cut) -> int:
 
 
 def _sum_sets(loop: Cut, machine: Machine) -> tuple[int, ...]:
-    """How many sets of sums a block may keep: of those that the target knows what tensor memory has columns for."""
+    """Sets of sums that a block may keep: those of the target for which tensor memory has columns."""
     columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
     have = machine.tensor_memory_columns
     return tuple(count for count in target_of(machine).sum_sets if count == 1 or count * columns <= have)

@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wsopt.lowering.body import BodyItem, is_scores, is_sums
+from wsopt.frontend.types import Contraction
 from wsopt.program.program import Item
 from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import FULL, K_BLOCK, Role
+
+BodyItem = Statement | Reduction | Contraction
+
+
+def is_scores(item: BodyItem) -> bool:
+    """Whether an item is a product whose result is a value of the loop."""
+    return isinstance(item, Contraction) and item.spans == K_BLOCK
+
+
+def is_sums(item: BodyItem) -> bool:
+    """Whether an item is a product that is summed over the streamed axis, after all phases."""
+    return isinstance(item, Contraction) and item.spans == FULL
 
 
 def body_levels(body: Sequence[BodyItem]) -> dict[str, int]:

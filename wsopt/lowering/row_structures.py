@@ -1,4 +1,4 @@
-"""Which tiles of whole rows a kernel can have, and what rows have to be for it."""
+"""Structures with tiles of whole rows, and the conditions on such rows."""
 
 from __future__ import annotations
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.types import Contraction, Region
-from wsopt.lowering.body import BodyItem, is_scores
 from wsopt.lowering.counts import beside_products, k_block_phase, lane_sums, row_phase
 from wsopt.lowering.cut import Held, Load, Ring, Step, When
-from wsopt.lowering.phases import body_levels, row_phases
+from wsopt.lowering.phases import BodyItem, body_levels, is_scores, row_phases
 from wsopt.machine.types import Machine
 from wsopt.program.counts import Product, Promotion, Read, Release, Rescale, Store
 from wsopt.program.facts import Member
@@ -99,7 +98,7 @@ class _Maker:
         )
 
     def _beside(self) -> Step:
-        """What a consumer computes from its operands' tiles; K-block after K-block adds to it."""
+        """A consumer's reductions of its operands' tiles, to which each K-block adds."""
         region, s = self.region, self.s
         views = tuple(dict.fromkeys(tile.view for tile in region.tiles))
         layout = k_block_layout(widest_bits(views), s, self.machine)

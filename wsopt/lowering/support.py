@@ -1,4 +1,4 @@
-"""Which operations some kernel takes today, found by asking the front end for small graphs of each.
+"""Finds the operations that some kernel takes, by asking the front end for small graphs of each.
 
 Nothing here is a list of names: an operation that the front end learns is found by itself.
 """

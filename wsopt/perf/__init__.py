@@ -1,1 +1,1 @@
-"""What a program costs on a machine, and the formula of its time."""
+"""Cost of a tile program on a machine, and the formula of its time."""

@@ -12,7 +12,7 @@ from wsopt.program.program import ARITHMETIC, OpKind, TileOp, TileProgram, Unit
 
 
 def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:
-    """Cycles that an iteration takes at least, in the long run; 0 for loops of products alone.
+    """Effective initiation interval: cycles of an iteration in the long run; 0 for loops of products alone.
 
     `slots` are those of each ring; a ring of 0, or all where they are left out, keeps nobody waiting.
 
@@ -20,7 +20,7 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
     drift, and who comes while a unit is held waits: what each unit takes by itself (the tensor core is handed
     over besides), and each consumer's own thread, add up as a norm. So does the ring that is waited for the
-    longest, where the loop computes values; that of products keeps a pace of its own (`tile.pace`).
+    longest, where the loop computes values; that of products keeps a pace of its own (`perf/pace.py`).
     """
     computes = program.computes_with_products
     if not computes and not program.adds_partials:
@@ -41,7 +41,7 @@ def _handed_over(program: TileProgram) -> int:
 
 
 def _ring_cycles(program: TileProgram, machine: Machine, slots: Sequence[int]) -> int:
-    """Cycles an iteration that the ring takes which keeps its slots the longest."""
+    """Cycles of an iteration by the ring whose slots live the longest."""
     depths = zip(program.rings, slots, strict=bool(slots))
     return max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
 

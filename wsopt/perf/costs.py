@@ -92,7 +92,7 @@ def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) ->
 
 
 def cost(counts: Counts, machine: Machine, clock_mhz: float | None = None) -> Cost:
-    """What an operation takes of a machine; its copies at the sustained clock, if no other is given."""
+    """Cost of an operation on a machine; copies at the sustained clock, if no other is given."""
     match counts:
         case Cost():
             return counts

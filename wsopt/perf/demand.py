@@ -1,4 +1,4 @@
-"""What a K-block of a loop of products asks of the machine: in the steady state, and in the last round of tiles."""
+"""Demand of a K-block of a loop of products on the shared paths: in the steady state, and in the tail wave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wsopt.tensors.views import Role
 
 
 def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
-    """What one K-block of a block asks for."""
+    """The demand of one K-block of a block in the steady state."""
     s, whole = program.structure, program.whole
     lines, gpc = _lines(program, machine), gpc_bytes(program, machine)
     tensor = mma_cycles(whole.dtype, s, machine) * s.at_once * whole.products
@@ -40,7 +40,7 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
 
 
 def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Demand:
-    """What a K-block asks for in the last round of tiles: of fewer SMs, and of tiles that end with the tensor.
+    """Demand of a K-block in the tail wave: fewer SMs share the paths, and tiles end with the tensor.
 
     Copies leave out what lies beyond a tensor's end; the last tiles are often those that reach over it, and in a
     whole round the others make up for them.

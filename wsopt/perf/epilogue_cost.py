@@ -1,4 +1,4 @@
-"""What one consumer's epilogue takes, from its items, its tensors and the machine's figures."""
+"""Cost of one consumer's epilogue, from its items, its tensors and the machine's figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a streamed loop settles at: its clock under the power limit, and its pace by the slots of its ring."""
+"""Pace of a loop of products by the slots of its ring, and its clock under the power limit."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def path_cycles(demand: Demand, machine: Machine, clock_mhz: float) -> int:
 
 
 def _knee(demand: Demand, machine: Machine) -> float:
-    """The exponent of the norm in which what bounds the loop adds up."""
+    """Exponent of the p-norm of the loop's bounds."""
     return machine.copy_knee_alone if demand.alone else machine.copy_knee
 
 
 def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
-    """What a loop with a ring of so many slots settles at.
+    """Clock and cycles from K-block to K-block at which a loop with a ring of so many slots settles.
 
     The way from L2 does not go with the SMs' clock, and a loop that waits for it leaves power for a higher
     one: the clock is where the two agree. From above, each step lowers it, and less with fewer slots; so that no

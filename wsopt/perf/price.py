@@ -51,7 +51,7 @@ def priced(program: TileProgram, machine: Machine) -> TileProgram:
 
 
 def _in_loop(outputs: Sequence[Output], s: Structure) -> EpilogueCost:
-    """Where the loop stores whole tiles itself there is nothing left but their buffers, one of each output."""
+    """Epilogue of a loop that stores whole tiles itself: their buffers alone, one of each output."""
     sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in outputs]
     return EpilogueCost(0, 0, sum(sizes), 0, 0, len(sizes))
 

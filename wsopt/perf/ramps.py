@@ -1,4 +1,4 @@
-"""What the iterations of a block take that are not in the steady state of the loop, by the slots of its ring.
+"""Pipeline ramp: cycles of iterations outside the steady state, by the slots of the ring.
 
 In the steady state an iteration of products takes II, which the ring's pace is in. A block begins with all slots
 free, and while it is in an epilogue its loader goes on: so many iterations as there are slots for need not wait for
@@ -53,7 +53,7 @@ class Ramps:
         return self._loop(passes, Line(1.0, 0.0), self.ahead)
 
     def last_loop(self, passes: float) -> Line:
-        """The same in the last round."""
+        """A tile's loop in the tail wave."""
         return self._loop(passes, self.last_ramp, self.last_ahead)
 
     @property
@@ -62,7 +62,7 @@ class Ramps:
         return Line(1.0, self.last - self.least)
 
     def held_to(self, ii: float) -> Ramps:
-        """These of a loop of this interval: one that claims to be faster than its ring saves nothing in the end."""
+        """The ramps of a loop of this interval; one below the ring's pace saves nothing in the tail wave."""
         return self if ii >= self.least else replace(self, last=self.least)
 
     def slack(self, passes: float) -> Line:

@@ -1,4 +1,4 @@
-"""Where each store of an epilogue is staged, and what it has to wait for: pure arithmetic on buffers and stores.
+"""Buffers in which an epilogue's stores are staged, and the stores that they wait for: arithmetic on buffers alone.
 
 A store's buffer is the one of its kind whose last store was issued first. The candidates are the staging buffers
 and, behind them, where every piece of the full inputs has a buffer of its own, those of the pieces that were read
@@ -124,7 +124,7 @@ def _stores(
 
 
 def staging_buffers(program: TileProgram, buffers: EpilogueBuffers) -> dict[Kind, int]:
-    """How many staging buffers of each kind a consumer has: one at least where no input lends any."""
+    """Number of a consumer's staging buffers of each kind: one at least where no input lends any."""
     after = program.after
     return _staging(output_kinds(after), input_kinds(after), program.structure.pieces, buffers)
 

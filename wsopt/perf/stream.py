@@ -1,4 +1,4 @@
-"""The pace at which rows stream through an SM, by how many of their bytes are on the way at once.
+"""Pace of rows that stream through an SM, by the bytes that are on the way at once.
 
 With few, a tile's copies wait for those before it to come back. With many, the copies of all SMs meet in device
 memory with what they store, and each byte takes longer.
@@ -27,7 +27,7 @@ def stream_pace(program: TileProgram, machine: Machine, slots: int) -> int:
 
 
 def bytes_on_the_way(program: TileProgram, slots: int) -> int:
-    """What is copied to an SM at once at most, with so many slots; the padding of their tiles is not."""
+    """Most bytes that are on the way to an SM with so many slots, without the padding of their tiles."""
     (ring,) = program.rings
     return round(slots * ring.slot_bytes * min(1.0, program.grid.columns / program.grid.tile_columns))
 

@@ -86,7 +86,7 @@ def longest_path(program: TileProgram) -> int:
 
 
 def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
-    """What every schedule of a tile program pays."""
+    """The parts of the time that every schedule of a tile program has."""
     rounds = math.ceil(program.tiles / machine.sm_count)
     latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
     if program.iteration is Iteration.TILE:

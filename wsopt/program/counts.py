@@ -1,4 +1,4 @@
-"""What operations take, whatever the machine: bytes of copies, products, instructions by kind. `perf` prices them."""
+"""Counts of operations, whatever the machine: bytes of copies, products, instructions by kind. `perf` prices them."""
 
 from __future__ import annotations
 

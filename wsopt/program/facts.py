@@ -1,4 +1,4 @@
-"""What a tile program is cut from and into, as plain records: the computation as a whole, its grid of tiles, and the
+"""Facts of a tile program as plain records: the computation as a whole, its grid of tiles, and the
 tensors that a block has in shared memory. Extents are in elements.
 """
 
@@ -91,7 +91,7 @@ class Member:
     by_rows: bool
 
     def box(self, shape: tuple[int, ...]) -> Copy:
-        """What a copy of this shape takes."""
+        """Counts of a copy of this shape."""
         *rows, columns = shape
         width = self.view.dtype.bits // 8
         pitch = self.view.strides[-2] if rows else columns

@@ -1,4 +1,4 @@
-"""Names of operations and of tiles, as typed keys: what something is, of what, of which consumer, of which K-block.
+"""Ids of operations and tiles as typed keys: kind, subject, consumer, K-block.
 
 Their text is what people, models and recorded schedules call them. Whoever has a text looks up whose it is; nobody
 reads anything out of it.
@@ -25,7 +25,7 @@ class OpKind(StrEnum):
 
 
 class Unit(StrEnum):
-    """What tile operations of a block compete for, besides the issue slots of their partition (`units.py`)."""
+    """Units that tile operations of a block compete for, besides the issue slots of their role (`units.py`)."""
 
     TENSOR = "tensor"
     TMA = "tma"
@@ -37,7 +37,7 @@ class Unit(StrEnum):
 
 
 class ValueKind(StrEnum):
-    """What a tile is: a copy of a tensor's, which a slot of a ring or the block holds; partial sums, sums, or values
+    """Kind of a tile: a copy of a tensor's, which a slot of a ring or the block holds; partial sums, sums, or values
     in a consumer's registers.
     """
 
@@ -61,9 +61,7 @@ _WORDS: dict[StrEnum, str] = {
 @functools.total_ordering
 @dataclass(frozen=True, slots=True)
 class _Id:
-    """What something is, of what, of which consumer (None: of all), and of which K-block of an iteration. Ordered as
-    their texts are.
-    """
+    """Kind, subject, consumer (None: of all) and K-block of an iteration. Ordered as their texts are."""
 
     kind: StrEnum
     subject: str

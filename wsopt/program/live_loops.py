@@ -1,4 +1,4 @@
-"""Which of a kernel's loops over K-blocks can run at all, whatever the extents: those that cannot are not written.
+"""Finds loops over K-blocks that no extents can reach, which are not written.
 
 A tile's K-blocks are passed in order: K-blocks before a consumer's own, K-blocks in which a mask is at work, K-blocks
 in which every element counts, again K-blocks with a mask, and the rest of the tile's. Bounds say where each begins

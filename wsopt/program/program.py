@@ -32,7 +32,7 @@ ARITHMETIC = (Unit.ALU, Unit.FMA, Unit.MUFU)
 
 
 class Iteration(StrEnum):
-    """What an iteration of a loop takes: some K-blocks of a tile, or a whole tile."""
+    """Work of one iteration of a loop: some K-blocks of a tile, or a whole tile."""
 
     K_BLOCKS = "K-blocks"
     TILE = "a tile"
@@ -81,7 +81,7 @@ class TileOp:
 
     @property
     def kind(self) -> OpKind:
-        """What kind of operation it is."""
+        """The operation's kind."""
         return self.id.kind
 
     @property
@@ -133,7 +133,7 @@ class RingPlan:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one K-block of a block asks for: bytes of lines, and of those its GPC fetches; cycles of the tensor core.
+    """Demand of one K-block: bytes of L2 lines, of those that its GPC fetches, cycles of the tensor core.
 
     `data` are the bytes themselves, which one SM alone gets at its own rate, of whatever lines they are a part;
     `energy` is in cycles of the tensor core, `between` the cycles outside the loop for each of its K-blocks.
@@ -153,7 +153,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class EpilogueCost:
-    """What one consumer's epilogue takes for one tile, and what the block's consumers share.
+    """Cost of one consumer's epilogue of one tile, in cycles, bytes and registers.
 
     `alone` is cycles when no other consumer runs its epilogue; `together` when all do. `staged_bytes` is
     one staging buffer (a piece of every kind of output), `lent_bytes` those of it for which the full inputs'
@@ -173,7 +173,7 @@ class EpilogueCost:
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What follows a tile's loop: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
+    """The epilogue of a tile: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
     loop stores them itself there are no items. Vectors are `held` from the loop's start on; where each piece loads
     some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
     are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory.
@@ -219,7 +219,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How the tiles of a grid differ in K-iterations: on the busiest SM, tiles, and K-iterations in all."""
+    """Work of the busiest SM where tiles differ: its number of tiles, and their K-iterations in all."""
 
     tiles: int
     k_iterations: float
@@ -227,8 +227,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class TileProgram:
-    """What a block does, with its costs. Nothing is scheduled yet. `region` is what it was cut from: only the front
-    end and the lowering look inside.
+    """A block's operations with their costs, not yet scheduled. `region` is what it was cut from: only the front end
+    and the lowering look inside.
 
     `grain` is how many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
     in the steady state and in the last round of tiles, where rings of products keep a pace of their own; else None.

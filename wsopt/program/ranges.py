@@ -1,4 +1,4 @@
-"""Which K-blocks of the streamed axis a tile has to look at, by the loop's bounds.
+"""Ranges of K-blocks that each tile looks at, by the loop's bounds.
 
 Interval arithmetic on bounds row * i + stream * j + constant >= 0 with stream = 1 or -1; others leave no
 K-block out.
@@ -33,7 +33,7 @@ class Bounds:
 
 
 def splits(bound: Bound) -> bool:
-    """Whether a bound says where along the streamed axis elements count."""
+    """Whether a bound depends on the place along the streamed axis."""
     return abs(bound.stream) == 1
 
 

@@ -1,4 +1,4 @@
-"""How a tile of whole rows, or of a K-block beside products, lies in a consumer's registers.
+"""Register layouts of tiles of whole rows, and of K-blocks beside products.
 
 A thread takes as many neighbours of a row as one access to shared memory moves, a warp's threads lie along the
 row, and the consumer's warps take rows of their own as long as there are rows; what is left of them shares one.
@@ -56,7 +56,7 @@ def row_layout(bits: int, rows: int, columns: int, warps: int, machine: Machine)
 
 
 def k_block_layout(bits: int, s: Structure, machine: Machine) -> RowLayout:
-    """How a K-block's tile lies in a consumer's registers: the widest accesses, a row's neighbours in one warp."""
+    """Register layout of a K-block's tile: the widest accesses, a row's neighbours in one warp."""
     vector = ACCESS_BITS // bits
     along = min(machine.threads_per_warp, s.depth // vector)
     return RowLayout(vector, (machine.threads_per_warp // along, along), (s.consumer_warps, 1))

@@ -22,7 +22,7 @@ def column_role(swap: bool) -> Role:
 
 
 class Space(StrEnum):
-    """Where a tile lives."""
+    """Memory that a tile is in."""
 
     SHARED = "shared"
     REGISTERS = "registers"
@@ -30,7 +30,7 @@ class Space(StrEnum):
 
 
 class Sharing(StrEnum):
-    """How consumers divide the work: rows of one tile between them, or whole tiles in turns (ping-pong)."""
+    """Division of work among consumers: rows of one tile (cooperative), or whole tiles in turns (ping-pong)."""
 
     ROWS = "rows"
     TURNS = "turns"

@@ -1,1 +1,1 @@
-"""The schedule room."""
+"""Schedules as plain data, their budgets, the certificate, and the form that the checker has accepted."""

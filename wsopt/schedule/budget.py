@@ -103,7 +103,7 @@ def pool_registers(base: int, warps: int, machine: Machine) -> int:
 
 
 def next_in_slot(k_block: int, depth: int, copies: int) -> tuple[int, int]:
-    """Whose copy takes the slot of a K-block next: so many iterations later, and which K-block of that iteration.
+    """The K-block that takes a K-block's slot next: how many iterations later, and which of that iteration.
 
     K-blocks are counted over all iterations, `copies` in each, and take the ring's slots in turn.
     """
@@ -123,7 +123,7 @@ def k_block_registers(program: TileProgram) -> int:
 
 
 def full_inputs(program: TileProgram) -> int:
-    """How many full tiles the epilogue reads."""
+    """Number of full tiles that the epilogue reads."""
     return len(program.after.full)
 
 

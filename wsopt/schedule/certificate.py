@@ -1,4 +1,4 @@
-"""The certificate of a search: what was considered, what was dropped and why, and how near the bound is."""
+"""The certificate of a search: structures considered, dropped with the reason, solved, and the gap to the bound."""
 
 from __future__ import annotations
 

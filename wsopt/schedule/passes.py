@@ -1,4 +1,4 @@
-"""Where a consumer's pass begins: no product is under way at its end, where the schedule allows that."""
+"""Chooses where a consumer's pass begins: so that no product is under way at its end, if the schedule allows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schedule as plain data: who does what when, how deep the rings are, what it is predicted to cost."""
+"""A schedule as plain data: placed operations, roles, depths of rings, buffers, predicted time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wsopt.program.types import Structure
 
 
 class PartitionRole(StrEnum):
-    """What a partition's warps are there for."""
+    """Role of a group of warps."""
 
     CONSUMER = "consumer"
     LOADER = "loader"
@@ -116,7 +116,7 @@ class Schedule:
         return dict(self.rings)[ring]
 
     def place(self, op: OpId) -> PlacedOp:
-        """Where an operation stands; KeyError if the schedule does not have it."""
+        """The placed operation of an id; KeyError if the schedule does not have it."""
         text = str(op)
         for placed in self.placed:
             if placed.op == text:

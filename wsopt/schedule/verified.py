@@ -36,8 +36,9 @@ class VerifiedSchedule:
 def for_trial(
     verified: VerifiedSchedule, *, schedule: Schedule | None = None, machine: Machine | None = None
 ) -> VerifiedSchedule:
-    """The same with a schedule or a machine that nobody has checked: to see what a compiler makes of it, or
-    what a change would buy. What comes of it is never handed over.
+    """A copy with a schedule or a machine that nobody has checked, to try the compiler on it or to price a change.
+
+    No kernel from it is handed over.
     """
     return VerifiedSchedule(
         schedule or verified.schedule, verified.program, machine or verified.machine, SEAL

@@ -1,1 +1,1 @@
-"""The solve room."""
+"""The CP-SAT model of a tile program, bounds, and the search over structures."""

@@ -1,4 +1,4 @@
-"""A bound of a loop's II: its consumers alone, scheduled to the optimum as if copies came of themselves.
+"""Lower bound of a loop's II: its consumers scheduled to the optimum without copies and rings.
 
 Copies and rings are left out, and with them most of a model's freedom; what is left still has all that makes
 loops that compute values slower than their units: each consumer's one thread, which hands slots back too, its
@@ -21,7 +21,7 @@ from wsopt.solve.emitter import stretches
 from wsopt.solve.intervals import least_interval
 from wsopt.solve.model import CONSUMER_FAMILIES
 from wsopt.solve.variables import Model
-from wsopt.solve.worker import deterministic, work
+from wsopt.solve.worker import deterministic, solved, work
 
 _LIMIT = 4.0
 """Deterministic time for the bound of one loop: what is proved until then holds."""
@@ -97,6 +97,6 @@ def _has_schedule(
     m.cp.add(m.stage[first] == _ANCHOR)
     m.cp.add(m.cycle[first] == 0)
     solver = deterministic(_LIMIT)
-    status = solver.solve(m.cp)
+    status = solved(solver, m.cp)
     answers = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
     return answers.get(status), work(solver)

@@ -106,7 +106,7 @@ def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
 
 
 def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
-    """Which budget rules the structure out, with its numbers; empty if none does."""
+    """The budget that rules the structure out, with its numbers; empty if none does."""
     s = program.structure
     if max_depth(program, machine) < 1:
         need = budget.shared_memory(program, 1, budget.least_buffers(program))

@@ -1,4 +1,4 @@
-"""What shared memory alone leaves a loop that computes values: the least time of any rings and buffers that fit."""
+"""Least time of a loop that computes values over all rings and buffers that fit shared memory."""
 
 from __future__ import annotations
 

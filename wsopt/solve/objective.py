@@ -1,4 +1,4 @@
-"""What the model minimizes: the predicted time, and among equally fast schedules what else is preferred."""
+"""The objective: the predicted time, and the preferences among equally fast schedules."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _of_products(m: Model, fixed: timing.Rounds, ends: dict[EpilogueBuffers, Epi
 
 
 def _interval(m: Model, fixed: timing.Rounds) -> cp_model.IntVar:
-    """What an iteration takes: II, or longer where units, threads and rings wait for one another."""
+    """Effective II: II, or longer where units, threads and rings wait for one another."""
     depths = [[int(ring == name) * slots for name in m.depth] for ring, slots in m.slots]
     contended = [m.t(contended_interval(m.program, m.machine, depth)) for depth in depths]
     least = m.t(math.ceil(fixed.contended))

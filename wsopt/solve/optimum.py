@@ -28,7 +28,7 @@ from wsopt.solve.overlap import Overlap, ask_for
 from wsopt.solve.reading import read
 from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.variables import Model
-from wsopt.solve.worker import deterministic, work
+from wsopt.solve.worker import deterministic, solved, work
 
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0
@@ -177,7 +177,7 @@ class _Optimum:
     def _run(self, model: Model, limit: float) -> _Attempt:
         """Solve. A model that OR-Tools calls invalid is a fault of this program and raises RuntimeError."""
         solver = deterministic(limit)
-        attempt = _Attempt(model, solver, solver.solve(model.cp))
+        attempt = _Attempt(model, solver, solved(solver, model.cp))
         if attempt.status == cp_model.MODEL_INVALID:
             raise RuntimeError(f"invalid model: {model.cp.validate()}")
         self.seconds += solver.wall_time

@@ -1,4 +1,4 @@
-"""What sets two schedules of one tile program apart, and the constraint that asks for another one.
+"""The order of a schedule's operations, and the constraint that asks for another order.
 
 A partition's thread meets its operations in an order, each of some iteration before or after the others':
 that, and who does what, is what is emitted. Starts alone are not: a schedule whose operations are moved without

@@ -16,7 +16,7 @@ from wsopt.solve.variables import Model
 
 
 class Overlap(StrEnum):
-    """What is asked of a consumer's order."""
+    """Demand on a consumer's order."""
 
     ANY = "any"
     NEXT_FIRST = "next product first"

@@ -1,4 +1,4 @@
-"""The schedule that a solution of the model stands for."""
+"""Reads the schedule out of a solution of the model."""
 
 from __future__ import annotations
 

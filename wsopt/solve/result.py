@@ -1,4 +1,4 @@
-"""What a solve of one structure's model came to. INFEASIBLE, UNKNOWN and MODEL_INVALID are kept apart."""
+"""Result of solving one structure's model. INFEASIBLE, UNKNOWN and MODEL_INVALID are kept apart."""
 
 from __future__ import annotations
 

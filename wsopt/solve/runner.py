@@ -1,4 +1,4 @@
-"""The schedule that a search would have given if it had not its winner: the best of the certificate's losers."""
+"""The runner-up of a search: the best schedule of another structure than the winner's."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.margin import learned
 from wsopt.solve.optimum import solve
 from wsopt.solve.result import Outcome, Solved
+from wsopt.solve.worker import check
 
 DEFAULT_MARGIN = learned().registers
 """Registers a thread beyond the live tiles before ptxas has been asked: addresses, barriers, temporaries."""
@@ -83,6 +84,7 @@ class Search:
         found = []
         for structure in structures(self.region, self.machine):
             self.considered += 1
+            check()
             program = lower(self.region, structure, self.machine)
             reason = infeasible(program, self.machine, self.margin)
             if structure in self.rejected or live_set(program) in self.spilled:
@@ -103,7 +105,7 @@ class Search:
         return self.kept[0] if self.kept else None
 
     def _worst_us(self) -> float:
-        """What a schedule has to be faster than to be kept."""
+        """Time in microseconds below which a schedule is kept."""
         full = len(self.kept) == self.keep
         return self.kept[-1].schedule.prediction.microseconds if full else math.inf
 
@@ -167,6 +169,7 @@ class Search:
         fresh = len(queue)
         while heap:
             self.progress(len(queue) - fresh, len(queue))
+            check()
             candidate = heapq.heappop(heap)[1]
             if candidate.bound_us >= self._worst_us():
                 self.pruned = fresh

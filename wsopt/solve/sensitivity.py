@@ -1,4 +1,4 @@
-"""What more of each budget would buy: the search again, on the card with a little more of it.
+"""Gains from more of each budget: the search again, on a card with a little more of it.
 
 Every structure is open again, so the answer is the best that the model can do with the change, not what the
 schedule at hand would gain.
@@ -36,7 +36,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a variant buys: the best schedule on it."""
+    """Gain of a variant: the best schedule on it."""
 
     variant: Variant
     verified: VerifiedSchedule

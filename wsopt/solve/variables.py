@@ -1,4 +1,4 @@
-"""What a schedule of one tile program leaves open: the variables of its CP-SAT model.
+"""The variables of the CP-SAT model of one tile program.
 
 Time is in SM cycles, or in units of a few where a loop computes values. An operation of iteration i starts at
 (i + stage) * II + cycle; II is a variable. Every variable has a name, so a dump of the model can be read.

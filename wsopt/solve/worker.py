@@ -1,8 +1,30 @@
-"""How CP-SAT is run: always the same way, so that the same model gives the same answer."""
+"""How CP-SAT is run: always the same way, so that the same model gives the same answer.
+
+What is solved ahead, while it is not known whether anybody will want the answer, can be given up at any time.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
 from ortools.sat.python import cp_model
+
+
+class GivenUpError(Exception):
+    """Nobody wants the answer any more. What was being computed is not kept."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """The solver at work, and whether it has been told to stop."""
+
+    solver: cp_model.CpSolver | None = None
+    given_up: bool = False
+
+
+_WORK = _Work()
 
 
 def deterministic(limit: float) -> cp_model.CpSolver:
@@ -12,6 +34,37 @@ def deterministic(limit: float) -> cp_model.CpSolver:
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = max(0.0, limit)
     return solver
+
+
+def solved(solver: cp_model.CpSolver, model: cp_model.CpModel) -> cp_model.CpSolverStatus:
+    """The status that a solver ends with. Raises GivenUpError if it was told to stop."""
+    _WORK.solver = solver
+    check()
+    status = solver.solve(model)
+    check()
+    return status
+
+
+def check() -> None:
+    """Raise GivenUpError if this thread's work was given up."""
+    if _WORK.given_up:
+        raise GivenUpError
+
+
+@contextmanager
+def ahead() -> Iterator[Callable[[], None]]:
+    """A context for work of this thread that another one may have given up, by calling what the context gives."""
+
+    def give_up() -> None:
+        _WORK.given_up = True
+        if _WORK.solver is not None:
+            _WORK.solver.stop_search()
+
+    _WORK.given_up = False
+    try:
+        yield give_up
+    finally:
+        _WORK.given_up = False
 
 
 def work(solver: cp_model.CpSolver) -> float:

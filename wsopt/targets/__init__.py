@@ -1,4 +1,4 @@
-"""What kernels are written for: one record an architecture, and the record of a machine."""
+"""Targets of kernels: one record for each architecture, and the lookup by machine."""
 
 from wsopt.targets.target import Sums, Target
 from wsopt.targets.targets import HOPPER, TARGETS, target_of

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Sums(StrEnum):
-    """Where products leave their sums, and with it who issues them.
+    """Memory in which products leave their sums, which also says who issues them.
 
     In registers a warpgroup issues its own products and waits for them. In tensor memory a warp issues the products
     of a block, barriers hear of their ends, and another partition's warpgroup reads the sums.
@@ -18,7 +18,7 @@ class Sums(StrEnum):
 
 
 class LoopKind(StrEnum):
-    """What a streamed loop has: products alone, computed values between products, or rows without products."""
+    """Kind of streamed loop: products alone, computed values between products, or rows without products."""
 
     PRODUCTS = "products"
     VALUES = "computed values"
@@ -63,7 +63,7 @@ class Target:
         assert LoopKind.PRODUCTS in self.loops
 
     def imports(self, *, products: bool) -> list[str]:
-        """What a kernel imports from the module, in the order in which it says so."""
+        """Names that a kernel imports from the module, in the kernel's order."""
         return sorted(self.names + self.product_names * products, key=lambda name: (name.islower(), name))
 
     @property

@@ -1,1 +1,1 @@
-"""What front end, tile programs and emitters share: tensors seen along a kernel's axes, and scalar statements."""
+"""Tensors along a kernel's axes and scalar statements, which front end, tile programs and emitters share."""

@@ -60,7 +60,7 @@ class View:
     parts: tuple[tuple[int, int], ...] = ()
 
     def position(self, role: Role) -> int | None:
-        """Which dimension carries this axis, or None where the tensor is broadcast along it."""
+        """Index of the dimension that carries this axis; None where the tensor is broadcast along it."""
         return self.roles.index(role) if role in self.roles else None
 
     def stride(self, role: Role) -> int:
