@@ -49,7 +49,7 @@ RECTIFY = KindEntry(
     insert=before_the_product,
     text="""\
 rows_layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
-{{ tiles[0] }}.store(gl.maximum({{ tiles[0] }}.load(rows_layout), 0.0))
+{{ tiles[0] }}.store(gl.maximum({{ tiles[0] }}.load(rows_layout), 0.0).to({{ tiles[0] }}.dtype))
 fence_async_shared()""",
 )
 
