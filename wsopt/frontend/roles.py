@@ -1,4 +1,4 @@
-"""Roles of the axes of products: what is summed over streams; rows and columns are the result's.
+"""Roles of the axes of products: a sum streams along the axis that it contracts, its result has rows and columns.
 
 Which of the graph's matmuls stand in the loop, and where, follows from what they read; everything else that
 a kernel could not hold or has no second loop for is refused here.

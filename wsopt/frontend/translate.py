@@ -110,8 +110,7 @@ def _iota(reader: _Reader, node: Node) -> Term:
         if role in (None, Role.INNER):
             where = "a product" if plain else f"the kernel (axis {dim})"
             raise LoweringError(f"node {node.name}: the iota counts along no axis of {where}")
-        spans = frozenset({role} & set(_KERNEL_AXES))
-        here = reader.pool.make(f"iota_{role}", (), DType.I32, node.name, atom, spans)
+        here = reader.pool.make(f"iota_{role}", (), DType.I32, node.name, atom, _KERNEL_AXES & {role})
         if index == 0:
             index = here
         else:
@@ -168,6 +167,7 @@ def _reduction(reader: _Reader, node: Node) -> Term:
 
 
 def _mean(reader: _Reader, node: Node, x: Term, extent: int) -> Term:
+    """The sum of a value along the reduced axis, divided by the length of the axis."""
     total = reader.pool.apply(node.name, "reduce_sum", x)
     return reader.pool.apply(node.name, "div", total, _length(reader.pool, node, extent))
 

@@ -187,7 +187,6 @@ class Rewriter:
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         """The new value for an old one, whose operands have become `args`."""
-        del name
         return self.copy(value, args)
 
     def copy(self, value: Value, args: tuple[Term, ...]) -> Term:

@@ -1,4 +1,4 @@
-"""The same graph at reduced extents: a few tiles each way, with ragged edges, for runs on the CPU.
+"""Graphs at reduced extents, a few tiles each way with ragged edges, for runs on the CPU.
 
 The first run's graph is `reduced`; `reaching` is as long as masks reach. Lines of a kernel that neither runs are for
 extents that `further` has, some of them beyond those of the graph itself: a kernel's extents are run-time values.
@@ -40,7 +40,7 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
 
 
 def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
-    """The same with rows and a streamed axis as long as every mask takes to leave something out and let something in.
+    """The graph at reduced extents, but with sequences long enough that each mask has masked and unmasked elements.
 
     None where the few tiles of `reduced` are as long, and where a mask reaches too far to be executed.
     """
@@ -83,7 +83,11 @@ def _target(role: Role, s: Structure, k_iterations: int) -> int:
 
 
 def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: bool) -> dict[Dim, int]:
-    """The new extent of every axis of products, if it is not shorter already; rows that are reduced stay whole."""
+    """The new extent of every axis of products, if it is not shorter already; rows that are reduced stay whole.
+
+    Batches of products that are not reduced may be merged into rows, so that all are kept, and each has a share of
+    the rows.
+    """
     whole = (Role.COLUMN,) if axes.kind is Kind.REDUCED else ()
     found = {}
     for axis, role in axes.roles.items():

@@ -1,4 +1,4 @@
-"""Reduced extents of chains of products: few tiles of rows and K-blocks, or as many as masks take to be at work.
+"""Reduced extents of chains of products: few tiles of rows and K-blocks, or enough that every mask is at work.
 
 Consumers look at K-blocks of their own, so the last tile of rows leaves one of them without any; and where queries
 are as many as keys they stay so, since a mask means them both.
@@ -49,7 +49,7 @@ def chain_reduced(axes: Axes, s: Structure, k_iterations: int) -> Graph:
 
 
 def chain_reaching(axes: Axes, s: Structure, k_iterations: int) -> Graph | None:
-    """The same as far as every mask reaches; None where that is no further, or too far."""
+    """The graph at extents at which every mask is at work; None where that is no further, or too far."""
     few, reach = _extents(axes, _few(axes, s, k_iterations)), _reach(axes, s)
     lengths = [(axis, role) for axis, role in axes.roles.items() if role in (Role.ROW, Role.STREAM)]
     if reach > _FAR or all(min(axes.extent(role), reach) <= few[axis] for axis, role in lengths):
@@ -59,7 +59,7 @@ def chain_reaching(axes: Axes, s: Structure, k_iterations: int) -> Graph | None:
 
 
 def chain_further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[Graph]:
-    """Graphs for what did not run: shorter than a K-block; a few tiles; as far as masks reach, and on until K-blocks
+    """Graphs for lines not run: shorter than a K-block; a few tiles; as far as masks reach, and on until K-blocks
     lie to tiles as before; with a single row for one of the consumers; and with many rows for few K-blocks, and the
     reverse.
 
