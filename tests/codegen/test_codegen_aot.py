@@ -120,6 +120,21 @@ def test_cache_survives_damage(
     assert compile_kernel(small_kernel, cache_dir=tmp_path) == first
 
 
+@pytest.mark.parametrize("module", ["wsopt.codegen", "wsopt.codegen.aot_child", "wsopt.export.binary_child"])
+def test_a_python_with_triton_and_numpy_alone_can_compile(module: str) -> None:
+    without = "; ".join(
+        f"sys.modules['{name}'] = None" for name in ("pydantic", "ortools", "jinja2", "torch")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {without}; import {module}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_another_triton_release(small_kernel: str, other_triton: str, compiled: CompiledKernel) -> None:
     code = (
         "import sys, json, dataclasses; from wsopt.codegen import compile_kernel; "

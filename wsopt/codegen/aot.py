@@ -18,7 +18,6 @@ from typing import Any
 
 from wsopt.codegen import aot_cache
 from wsopt.codegen.errors import CompileError
-from wsopt.targets import HOPPER
 
 # Bytes of shared memory that a block can have (CUDA programming guide, technical specifications).
 _SHARED_LIMIT = {"sm_80": 166912, "sm_90": 232448, "sm_100": 232448, "sm_103": 232448, "sm_120": 101376}
@@ -64,7 +63,7 @@ class CompiledKernel:
 
 
 def compile_kernel(
-    source: str, *, architecture: str = HOPPER.architecture, cache_dir: Path | None = None
+    source: str, *, architecture: str = "sm_90", cache_dir: Path | None = None
 ) -> CompiledKernel:
     """Compile the text of a kernel.py down to machine code for `architecture` and measure the result.
 
