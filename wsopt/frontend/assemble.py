@@ -144,7 +144,7 @@ class _Assembly:
         return tuple(found)
 
     def epilogue(self) -> tuple[Statement | Reduction, ...]:
-        """What follows on the loop's results; values of the loop that it needs are computed again."""
+        """The epilogue's statements on the loop's results; values of the loop that they need are computed again."""
         wanted = reachable(self.draft.pool, self.draft.outputs, ends=self._ends)
         found = [
             self._item(name, value)

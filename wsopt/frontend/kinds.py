@@ -1,4 +1,4 @@
-"""What nodes and graphs are to a kernel: the one place where graphs are told apart."""
+"""Kinds of nodes and of graphs: the one place where graphs are told apart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NORMS = ("rms_norm", "layer_norm")
 
 
 class Kind(Enum):
-    """What the products and reductions of a graph are to each other."""
+    """Kind of a graph, by how its products and reductions depend on each other."""
 
     PRODUCTS = "products"
     """Products over one streamed axis, with elementwise operations after them."""

@@ -20,7 +20,7 @@ _WHOLE = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How tensors lie along axes after merging: views by key, roles of the axes that are left, extents of roles."""
+    """Layout of tensors along axes after merging: views by key, roles of the axes that are left, extents of roles."""
 
     views: dict[str, View]
     roles: dict[Dim, Role]

@@ -40,7 +40,7 @@ class Contraction:
 
 
 class End(StrEnum):
-    """What keeps a loop's values from counting what K-blocks hold beyond the end of the streamed axis."""
+    """How a loop leaves out elements of K-blocks beyond the end of the streamed axis."""
 
     NOTHING = "nothing"
     """It would not count: zeros add nothing to the loop's sums."""

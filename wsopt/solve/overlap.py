@@ -1,4 +1,4 @@
-"""How a consumer's K-blocks overlap, where that is asked for: the constraints of the forms that experts have
+"""Published overlaps of a consumer's K-blocks, as constraints where they are asked for: the forms that experts have
 published.
 
 Two consumers hide the softmax of a K-block under the next K-block's first product, which each issues before it; three

@@ -1,4 +1,4 @@
-"""How CP-SAT is run: always the same way, so that the same model gives the same answer.
+"""Runs CP-SAT with fixed parameters, so that the same model gives the same answer.
 
 What is solved ahead, while it is not known whether anybody will want the answer, can be given up at any time.
 """
