@@ -22,7 +22,7 @@ def constants(plan: KernelPlan) -> Iterator[Constant]:
     yield "TILE_COLUMNS", str(s.columns), ""
     yield "CONSUMERS", str(s.consumers), ""
     yield "CONSUMER_ROWS", str(s.rows), ""
-    if not plan.streams_rows:
+    if not plan.loops_over_tiles:
         yield "TILE_DEPTH", str(s.depth), "elements of the streamed axis in a K-block"
         yield "PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"
     yield from _channels(plan)
@@ -56,7 +56,7 @@ def _channels(plan: KernelPlan) -> Iterator[Constant]:
 def _layouts(plan: KernelPlan) -> Iterator[Constant]:
     """Layouts in registers that no tensor instruction gives."""
     program, s, machine = plan.program, plan.s, plan.verified.machine
-    if plan.streams_rows:
+    if plan.loops_over_tiles:
         outputs = (output.view for output in program.after.outputs)
         bits = widest_bits([*(source.view for source in program.streamed), *outputs])
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
@@ -86,7 +86,7 @@ def _inputs(plan: KernelPlan) -> Iterator[Constant]:
 
 def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
     """The layouts of what tensor instructions leave in registers, by name, with their columns."""
-    if plan.streams_rows or plan.sums_apart:
+    if plan.loops_over_tiles or plan.sums_apart:
         return []
     s, columns = plan.s, plan.s.columns // 2
     found = [("SUM_LAYOUT", s.columns), ("PIECE_LAYOUT", s.piece_columns)]

@@ -71,13 +71,13 @@ class Consumer:
             s=plan.s,
             name=plan.value,
             sources=sources(plan),
-            tile=FULL if plan.streams_rows else K_BLOCK,
+            tile=FULL if plan.loops_over_tiles else K_BLOCK,
             layout=plan.loop_layout,
             asynchronous=plan.ranged,
             wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
             results=frozenset(op.id.subject for op in products if _is_value(op)),
             fed=frozenset(fed),
-            carried=not plan.streams_rows,
+            carried=not plan.loops_over_tiles,
             apart=plan.program.lane_sums,
             unmasked=dict(program.unmasked),
         )
@@ -164,7 +164,7 @@ class Consumer:
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs; 1 where tiles differ in them."""
         plan, when = self.plan, self.plan.refill
-        if plan.ranged or plan.streams_rows or plan.sums_apart:
+        if plan.ranged or plan.loops_over_tiles or plan.sums_apart:
             return 1
         (stretch,) = self.stretches()
         pauses = when.first + max(0, self.pauses - 1) * when.apart
@@ -175,7 +175,7 @@ class Consumer:
     def body(self) -> str:
         """All that a consumer does for a tile."""
         lines = [*self._places(), *self._starts(), *self._loops(), *self._epilogue()]
-        lines += [] if self.plan.streams_rows else ["visit += 1"]
+        lines += [] if self.plan.loops_over_tiles else ["visit += 1"]
         if self.plan.in_turns:
             lines.append("step += (CONSUMERS - 1) * k_iterations")
         return "\n".join(lines)
@@ -194,13 +194,13 @@ class Consumer:
     def _starts(self) -> list[str]:
         """Lines before the loop: initial values that it carries, and the vectors that its values read."""
         plan, operations = self.plan, self.operations
-        if plan.streams_rows or plan.ranged:
+        if plan.loops_over_tiles or plan.ranged:
             lines = [
                 f"rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {plan.loop_layout}))"
             ]
         else:
             lines = []
-        if not plan.streams_rows:
+        if not plan.loops_over_tiles:
             older = older_values(operations) if plan.ranged else ()
             results, sums = self._zeros()
             lines.append(text.write([*results, *operations.writer.starts(older), *sums]))
@@ -227,7 +227,7 @@ class Consumer:
             return self._sums()
         stretches = self.stretches()
         self.called.update(*(stretch.loop.called for stretch in stretches))
-        if plan.streams_rows:
+        if plan.loops_over_tiles:
             return [text.write(stretches[0].loop.steady)]
         vectors, under = plan.prefetched().values(), self._under()
         begun = not plan.ranged and not plan.in_turns and _begins_products(stretches[0].loop)
@@ -315,7 +315,7 @@ class Consumer:
     def _epilogue(self) -> list[str]:
         """The sums cut into pieces, and one call a piece."""
         plan = self.plan
-        if plan.streams_rows:
+        if plan.loops_over_tiles:
             return []
         whole = () if plan.sums_apart else plan.sums()
         lines = [line for name in whole for line in text.split_pieces(plan, name, 0, plan.s.pieces)]

@@ -44,7 +44,7 @@ def functions(plan: KernelPlan, called: set[str]) -> list[Function]:
     """
     found = [
         _loader(plan),
-        *([] if plan.streams_rows else [_epilogue(plan, called)]),
+        *([] if plan.loops_over_tiles else [_epilogue(plan, called)]),
         *([_mma_warp(plan)] if plan.sums_apart else []),
         _consumer(plan, called),
     ]
@@ -75,13 +75,13 @@ def seen(plan: KernelPlan, role: PartitionRole, *, own: bool) -> list[str]:
 
 
 def _target(plan: KernelPlan) -> str:
-    column = () if plan.ranged or plan.streams_rows else ("column_tile",)
+    column = () if plan.ranged or plan.loops_over_tiles else ("column_tile",)
     return ", ".join((*plan.outer, "row_tile", *column))
 
 
 def grid_parameters(plan: KernelPlan) -> list[str]:
     """Parameters from which a tile's place follows, beside its number."""
-    column = [] if plan.ranged or plan.streams_rows else ["column_tiles"]
+    column = [] if plan.ranged or plan.loops_over_tiles else ["column_tiles"]
     return ["row_tiles", *column, *(["groups"] if "group" in plan.outer else [])]
 
 
@@ -125,7 +125,7 @@ def _loader(plan: KernelPlan) -> Function:
     fills = text.write([*_fills(plan), Advance(1)])
     if plan.ranged:
         lines += [tile_range(), text.write(_stationary_loads(plan))]
-    if not plan.streams_rows:
+    if not plan.loops_over_tiles:
         first, last = ("begin, ", "end") if plan.ranged else ("", "k_iterations")
         fills = f"for k_block in range({first}{last}):\n" + text.block(fills)
     visits = bool(plan.stationary_operands())
@@ -199,10 +199,10 @@ def _consumer(plan: KernelPlan, called: set[str]) -> Function:
     ]  # fmt: skip
     # Where tiles are iterations, what is read by address is read behind a copy of the loader's, which has waited.
     early = (plan.s.persistent and plan.ranged) or plan.vectors() or plan.inputs()
-    waits = early and not plan.streams_rows
+    waits = early and not plan.loops_over_tiles
     begin = ["gdc_wait()"] if waits else []
     counters = {} if plan.sums_apart else {"step": "index * k_iterations" if plan.in_turns else "0"}
-    counters |= {} if plan.streams_rows else {"visit": "0"}
+    counters |= {} if plan.loops_over_tiles else {"visit": "0"}
     return _function(
         plan, role, parameters, Consumer(plan, called).body(), counters=counters, begin=[*begin, *_carried(plan)],
         end="" if plan.stores_apart else "tma.store_wait(0)",
@@ -221,7 +221,7 @@ def _carried(plan: KernelPlan) -> list[str]:
     """Sums and partial sums that are made before the first tile, where a tile does not clear them."""
     if plan.ranged:
         return []
-    if plan.streams_rows:
+    if plan.loops_over_tiles:
         return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
     operations = Consumer(plan).operations
     values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)

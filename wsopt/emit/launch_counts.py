@@ -51,7 +51,7 @@ def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         yield Check(inner, Relation.AT_MOST, held, told)
     if plan.ranged:
         yield from mask_checks(program.bounds)
-    elif not plan.streams_rows:
+    elif not plan.loops_over_tiles:
         told = ("the contracted axis is too short for this schedule",)
         yield Check(Name("k_iterations"), Relation.AT_LEAST, Consumer(plan).least, told)
     if s.tail:

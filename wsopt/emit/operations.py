@@ -201,7 +201,7 @@ class Operations:
     def _vectors(self, op: TileOp) -> Iterator[Instruction]:
         """Vectors by address, where each tile is an iteration: before the first arithmetic on it."""
         phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
-        if self.plan.streams_rows and op is next(phases):
+        if self.plan.loops_over_tiles and op is next(phases):
             yield from self.vectors()
 
     def vectors(self) -> Iterator[Instruction]:

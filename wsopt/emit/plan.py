@@ -74,19 +74,19 @@ class KernelPlan:
         return self.program.work is not None
 
     @property
-    def streams_rows(self) -> bool:
+    def loops_over_tiles(self) -> bool:
         """Whether tiles are the iterations of the loop."""
         return self.program.iteration is Iteration.TILE
 
     @property
     def loop_layout(self) -> str:
         """Register layout of the tiles that a loop computes with."""
-        return "ROWS_LAYOUT" if self.streams_rows else "K_BLOCK_LAYOUT"
+        return "ROWS_LAYOUT" if self.loops_over_tiles else "K_BLOCK_LAYOUT"
 
     @property
     def prefetches(self) -> bool:
         """Whether consumers load what an epilogue reads by address while products are under way."""
-        return not (self.ranged or self.streams_rows)
+        return not (self.ranged or self.loops_over_tiles)
 
     @property
     def in_turns(self) -> bool:
@@ -133,7 +133,7 @@ class KernelPlan:
     @property
     def reduces_rows(self) -> bool:
         """Whether whole rows are reduced, in the loop or after it, so that their length is a constant."""
-        return self.streams_rows or any(isinstance(item, Reduction) for item in self.program.after.items)
+        return self.loops_over_tiles or any(isinstance(item, Reduction) for item in self.program.after.items)
 
     @property
     def refill(self) -> Refill:
@@ -145,7 +145,7 @@ class KernelPlan:
     def _box(self, kind: str, wish: str, view: View, extents: Mapping[Role, int]) -> Box:
         """The box of a tensor that takes so many elements along its axes; one name for each way it is used."""
         name = self.names(f"{kind}:{wish}", wish)
-        if self.streams_rows:
+        if self.loops_over_tiles:
             return row_box(name, view, extents, self.verified.machine.tma_box_extent_max)
         return make_box(name, view, extents)
 
@@ -275,7 +275,7 @@ class KernelPlan:
     def staged(self) -> Staging:
         """The buffers that tiles are staged in, and what a store waits for."""
         buffers = self.verified.schedule.buffers
-        if self.streams_rows:
+        if self.loops_over_tiles:
             return staged_by_tile(self.outputs(), buffers.staging)
         return staging(self.program, buffers, self.inputs(), self.outputs())
 
@@ -306,7 +306,7 @@ class KernelPlan:
 
     def column(self, piece: str | int = 0) -> str:
         """The first column of a piece."""
-        origin = [] if self.ranged or self.streams_rows else ["column"]
+        origin = [] if self.ranged or self.loops_over_tiles else ["column"]
         return " + ".join([*origin, *([f"{piece} * PIECE_COLUMNS"] if piece else [])]) or "0"
 
     def loop_items(self) -> tuple[Item, ...]:
@@ -357,11 +357,11 @@ class KernelPlan:
         if self.ranged:
             return (*(["groups"] if self.has(Role.GROUP) else []), "row_tiles")
         batches = ("batches",) if self.has(Role.BATCH) else ()
-        return (*batches, "row_tiles", *(() if self.streams_rows else ("column_tiles", "k_iterations")))
+        return (*batches, "row_tiles", *(() if self.loops_over_tiles else ("column_tiles", "k_iterations")))
 
     def sizes(self) -> tuple[str, ...]:
         """The kernel's arguments that are extents, and what follows from them."""
-        column = () if self.streams_rows else ("column_extent",)
+        column = () if self.loops_over_tiles else ("column_extent",)
         counted = ("stream_extent",) if self.ranged or self.counts_stream else ()
         return (*self.counts(), "row_extent", *column, *counted)
 

@@ -65,7 +65,7 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "register_layouts": accumulator_layouts(plan),
         "operand_layout": plan.ranged,
         "module": target.module,
-        "imports": target.imports(products=not plan.streams_rows),
+        "imports": target.imports(products=not plan.loops_over_tiles),
         "consumer_warps": s.consumer_warps,
         "mma_k": 256 // plan.program.whole.dtype.bits,
         "pieces": 1 if plan.sums_apart else s.pieces,
