@@ -13,7 +13,9 @@ from wsopt.cli import main
 from wsopt.errors import CheckError, InputError
 from wsopt.folder import read_folder
 from wsopt.graph.reference import random_inputs
+from wsopt.graph.types import Graph
 from wsopt.interpret import execute
+from wsopt.lowering.reduced_graph import parse_derived
 
 TINY = """
 base = "h200"
@@ -113,8 +115,11 @@ def test_a_fault_of_wsopt_is_not_the_inputs(
     compiled: Compiled, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The left operand's contracted axis gets another extent than the right one's.
-    wrong = lambda shape, use, axes, extents: [extent + 8 * (use == "p:0") for extent in shape]  # noqa: E731
-    monkeypatch.setattr("wsopt.lowering.reduced._shape", wrong)
+    def wrong(data: dict[str, Any], graph: Graph) -> Graph:
+        data["inputs"][0]["shape"][-1] += 8
+        return parse_derived(data, graph)
+
+    monkeypatch.setattr("wsopt.lowering.reduced_graph.parse_derived", wrong)
     monkeypatch.setattr("sys.argv", ["wsopt", "run", str(compiled.build)])
     with pytest.raises(SystemExit) as left:
         main()
