@@ -13,7 +13,7 @@ from wsopt.emit.instructions import Advance, Expect, Instruction, TmaLoad, WaitE
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.integers import text as integer_text
 from wsopt.emit.launch_counts import tiles
-from wsopt.emit.plan import KernelPlan, Ring
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.ranges import tile_range
 from wsopt.emit.tensors import Box, coordinates
 from wsopt.program.types import Space
@@ -160,22 +160,23 @@ def _stationary_loads(plan: KernelPlan) -> list[Instruction]:
 
 def _fills(plan: KernelPlan) -> list[Instruction]:
     """The copies that fill a slot of each ring, in the order in which the loader starts them."""
-    found: list[Instruction] = []
-    for ring in _in_order(plan):
+    found, begun = list[Instruction](), set[str]()
+    for placed in plan.verified.schedule.of(f"{PartitionRole.LOADER}0"):
+        load = plan.program.named(placed.op)
+        ring = next(ring for ring in plan.rings() if load.id in ring.plan.loads)
+        if load.copy:  # the slots of an iteration are filled alike
+            continue
         full, slot = f"{ring.name}_full.index(step % {ring.depth})", f"step % {ring.depth}"
-        found += [WaitEmpty(ring.name, "step", ring.depth), Expect(full, ring.nbytes)]
-        for box, per_slot in ring.boxes:
-            for consumer in range(per_slot):
-                buffer = f"{box.name}_ring.index({text.of_slot(slot, per_slot, str(consumer))})"
-                found.append(_copy(plan, box, consumer, full, buffer))
+        if ring.name not in begun:
+            begun.add(ring.name)
+            found += [WaitEmpty(ring.name, "step", ring.depth), Expect(full, ring.nbytes)]
+        names = [member.name for member in ring.plan.members]
+        box, copies = ring.boxes[names.index(load.id.subject)]
+        own = load.id.instance
+        for consumer in range(copies) if own is None else (own,):
+            buffer = f"{box.name}_ring.index({text.of_slot(slot, copies, str(consumer))})"
+            found.append(_copy(plan, box, consumer, full, buffer))
     return found
-
-
-def _in_order(plan: KernelPlan) -> list[Ring]:
-    """The rings in the order of their first copies."""
-    placed = [one.op for one in plan.verified.schedule.of(f"{PartitionRole.LOADER}0")]
-    firsts = [min(placed.index(str(load)) for load in ring.loads) for ring in plan.program.rings]
-    return [ring for _, ring in sorted(zip(firsts, plan.rings(), strict=True), key=lambda one: one[0])]
 
 
 def _epilogue(plan: KernelPlan, called: set[str]) -> Function:
