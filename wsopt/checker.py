@@ -14,7 +14,7 @@ from wsopt.entries import Table
 from wsopt.errors import CheckError
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
-from wsopt.perf.pace import iteration_pace
+from wsopt.perf.effective_ii import effective_ii
 from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram
 from wsopt.program.types import Space
 from wsopt.program.units import UNITS
@@ -94,9 +94,9 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         if depth < 1:
             yield f"{plan.name} has {depth} slots"
             continue
-        pace = iteration_pace(program, machine, depth)
-        if schedule.ii < pace:
-            yield f"II is {schedule.ii}, {plan.name} with {depth} slots keeps a pace of {pace}"
+        effective = effective_ii(program, machine, depth)
+        if schedule.ii < effective:
+            yield f"II is {schedule.ii}, {plan.name} with {depth} slots has an effective II of {effective}"
         k_blocks = _k_block_starts(schedule, program, plan)
         for release in plan.releases:
             op = program.op(release)
@@ -119,7 +119,7 @@ def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) ->
 def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """Shared memory is what the buffers add up to, and fits a block."""
     if schedule.buffers not in budget.buffer_options(program):
-        yield f"{schedule.buffers} for {program.epilogue.stores} stores of {program.structure.pieces} pieces"
+        yield f"{schedule.buffers} for {program.epilogue.stores} stores of {program.structure.subtiles} subtiles"
     if len(schedule.rings) != len(program.rings):
         return  # another check's
     used = budget.shared_memory(program, [slots for _, slots in schedule.rings], schedule.buffers)

@@ -193,11 +193,11 @@ def tamper(folder: Path, *keys: str | int, value: object) -> None:
 def test_a_schedule_that_is_not_right(command: str, warm: Path) -> None:
     tamper(warm, "schedule", "ii", value=lambda ii: ii - 1)
     done = wsopt(warm, command, "small.wsopt")
-    assert_says(done, 4, "schedule of small rejected", "keeps a pace of")
+    assert_says(done, 4, "schedule of small rejected", "has an effective II of")
     assert len(done.stderr.splitlines()) <= 2
 
 
-FIELDS = ("rows", "columns", "depth", "consumers", "consumer_warps", "pieces", "group", "copies", "tail")
+FIELDS = ("rows", "columns", "depth", "consumers", "consumer_warps", "subtiles", "group", "copies", "tail")
 
 
 @pytest.mark.parametrize("number", [0, -64, 3, 10**30])

@@ -105,7 +105,7 @@ def test_without_any_one_meeting_before_an_arrival_it_is_found() -> None:
         elif ".A1T0" in item.operands and last_meeting is not None:
             guards.add(last_meeting)
     of_consumer = [item for item in guards if ", 0x100" in item.operands]
-    assert len(of_consumer) == 4  # a K-block's, the last K-block's, and two pieces of the epilogue
+    assert len(of_consumer) == 4  # a K-block's, the last K-block's, and two subtiles of the epilogue
     for item in of_consumer:
         assert early_arrivals(parse_sass(without(item))) >= 1, item
 

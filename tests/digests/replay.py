@@ -89,7 +89,7 @@ def verified_of(name: str) -> VerifiedSchedule:
 _NOTHING = dict.fromkeys(
     ("start", "fill", "main", "epilogue", "tail", "power", "cycles", "sm_us", "dram_us", "l2_us", "roofline_us",
      "microseconds"), 0.0
-) | {"rounds": 0, "bound_by": ""}  # fmt: skip
+) | {"waves": 0, "bound_by": ""}  # fmt: skip
 
 
 # --- digests --------------------------------------------------------------------------------------------

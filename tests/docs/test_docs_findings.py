@@ -96,9 +96,9 @@ def test_instructions() -> None:
 
 def test_starts_of_stores() -> None:
     cycles = measured("calibration/h200_epilogue_clocks")["consumers"][0]["cycles"]
-    first = cycles["piece 0: store of h started"] - cycles["piece 0: h staged"]
-    last = cycles["piece 3: store of y started"] - cycles["piece 3: y staged"]
-    after = cycles["next tile begins"] - cycles["piece 3: store of y started"]
+    first = cycles["subtile 0: store of h started"] - cycles["subtile 0: h staged"]
+    last = cycles["subtile 3: store of y started"] - cycles["subtile 3: y staged"]
+    after = cycles["next tile begins"] - cycles["subtile 3: store of y started"]
     told = (
         f"stands still for {first:.0f} cycles at a tile's first store and for {last:.0f} at its last, and for"
     )
@@ -116,7 +116,7 @@ def test_store_warps_and_early_slots(stores: dict[str, dict[str, Any]]) -> None:
 def test_copies_of_a_residual(stores: dict[str, dict[str, Any]]) -> None:
     (variants,) = (found for name, found in stores.items() if name.startswith("gemm_residual, both"))
     told = change(variants, "after 7, 10, 13 and 16", "all four after 7")
-    assert f"Four pieces after 7, 10, 13 and 16 iterations instead of all after 7: {told} cycles" in PAGE
+    assert f"Four subtiles after 7, 10, 13 and 16 iterations instead of all after 7: {told} cycles" in PAGE
 
 
 def test_calls() -> None:

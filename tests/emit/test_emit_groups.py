@@ -17,7 +17,7 @@ from wsopt.program.types import Sharing, Structure
 
 SEEDS = 20
 SIZES = Sizes(batch=2, heads=2, queries=136, keys=136, inner=32, column=32)
-STRUCTURE = Structure(64, 32, 64, 2, 4, Sharing.ROWS, False, False, 1, 1)
+STRUCTURE = Structure(64, 32, 64, 2, 4, Sharing.COOPERATIVE, False, False, 1, 1)
 
 GRAPHS: dict[str, Graph] = {
     "reshape": a.grouped("reshape", a.causal, SIZES),

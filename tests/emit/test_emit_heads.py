@@ -49,7 +49,7 @@ GRAPHS: dict[str, Graph] = {
 def emitted(name: str) -> Emitted:
     graph = GRAPHS[name]
     columns = 1 << (graph.type_of("o").shape[-1] - 1).bit_length()
-    return build(graph, Structure(64, columns, 64, 2, 4, Sharing.ROWS, False, False, 1, 1))
+    return build(graph, Structure(64, columns, 64, 2, 4, Sharing.COOPERATIVE, False, False, 1, 1))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Whole tiles that the epilogue of a loop over K-blocks reads: residuals and gates, in one piece and in several."""
+"""Whole tiles that the epilogue of a loop over K-blocks reads: residuals and gates, in one subtile and in several."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def gated(g: GraphBuilder) -> tuple[Symbol, ...]:
 
 
 @functools.cache
-def emitted(name: str, pieces: int) -> Emitted:
+def emitted(name: str, subtiles: int) -> Emitted:
     graph = graph_of({"residual": residual, "gated": gated}[name])
-    return build(graph, Structure(64, 64, 64, 2, 4, Sharing.ROWS, False, False, pieces, 1), 96)
+    return build(graph, Structure(64, 64, 64, 2, 4, Sharing.COOPERATIVE, False, False, subtiles, 1), 96)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pieces", [1, 2])
+@pytest.mark.parametrize("subtiles", [1, 2])
 @pytest.mark.parametrize("name", ["residual", "gated"])
-def test_computes(name: str, pieces: int) -> None:
-    made = emitted(name, pieces)
+def test_computes(name: str, subtiles: int) -> None:
+    made = emitted(name, subtiles)
     assert case(made.graph).fault(made.source, SEEDS) is None
     assert small_case(made).fault(made.source, 2) is None
 

@@ -19,7 +19,7 @@ from wsopt.interpret.machine import Machine
 from wsopt.interpret.modules import load
 from wsopt.lowering.reduced import reaching, reduced
 from wsopt.program.ranges import k_iteration_counts, longest_last
-from wsopt.program.tile_order import numbered, tiles_together, walk
+from wsopt.program.tile_order import numbered, rasterization_order, tiles_together
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import PartitionRole
 from wsopt.simulation import simulate
@@ -30,9 +30,9 @@ MASKS = ("full", "causal", "window", "limit")
 
 
 def structure(
-    columns: int, depth: int = 64, consumers: int = 2, pieces: int = 1, *, persistent: bool = False
+    columns: int, depth: int = 64, consumers: int = 2, subtiles: int = 1, *, persistent: bool = False
 ) -> Structure:
-    return Structure(64, columns, depth, consumers, 4, Sharing.ROWS, persistent, False, pieces, 1)
+    return Structure(64, columns, depth, consumers, 4, Sharing.COOPERATIVE, persistent, False, subtiles, 1)
 
 
 def attention(
@@ -56,10 +56,10 @@ def attention(
 
 @functools.cache
 def emitted(
-    mask: str, depth: int, consumers: int, pieces: int = 1, wide: int = 64, *, persistent: bool = False
+    mask: str, depth: int, consumers: int, subtiles: int = 1, wide: int = 64, *, persistent: bool = False
 ) -> Emitted:
     graph = graph_of(lambda g: attention(g, mask, wide=wide))
-    return build(graph, structure(wide, depth, consumers, pieces, persistent=persistent))
+    return build(graph, structure(wide, depth, consumers, subtiles, persistent=persistent))
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_every_tile_is_dealt_out_once_and_evenly() -> None:
 
 
 @pytest.mark.parametrize("mask", ["full", "causal", "window"])
-def test_tiles_are_walked_as_the_model_has_it(mask: str) -> None:
+def test_tiles_are_taken_as_the_model_has_it(mask: str) -> None:
     found = emitted(mask, 64, 2, persistent=True)
     region, s = found.verified.program.region, found.verified.program.structure
     counts, heads = list(k_iteration_counts(found.verified.program.bounds, s)), 9
@@ -134,7 +134,7 @@ def test_tiles_are_walked_as_the_model_has_it(mask: str) -> None:
     assert from_last == longest_last(counts)
     lengths = numbered(counts, from_last)
     together = tiles_together(lengths, tiles, 1)
-    assert taken == walk(lengths, tiles, together)
+    assert taken == rasterization_order(lengths, tiles, together)
     assert taken[: tiles - together] == list(range(tiles - together))
     last = [lengths[tile % len(lengths)] for tile in taken[tiles - together :]]
     assert last == sorted(last, reverse=True)
@@ -151,8 +151,8 @@ def test_other_lengths_run_too() -> None:
         assert case(graph).fault(made.source, 2) is None
 
 
-def test_columns_in_pieces_and_a_wider_value() -> None:
-    made = emitted("full", 64, 2, pieces=2, wide=128)
+def test_columns_in_subtiles_and_a_wider_value() -> None:
+    made = emitted("full", 64, 2, subtiles=2, wide=128)
     assert case(made.graph).fault(made.source, 3) is None
 
 

@@ -18,7 +18,7 @@ from wsopt.lowering.reduced import beyond, further, reaching, reduced
 from wsopt.program.types import Structure
 from wsopt.simulation import Simulation, simulate
 
-LATE = structure(columns=128, consumers=2, pieces=2)
+LATE = structure(columns=128, consumers=2, subtiles=2)
 """Its inputs' copies start some passes into the loop, behind which the loop goes on."""
 
 

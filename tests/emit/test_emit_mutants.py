@@ -25,9 +25,9 @@ class Subject:
 
 
 SUBJECTS = {
-    "plain": Subject(builds.plain, structure(consumers=2, pieces=2), 162, (7, 5)),
-    "turns": Subject(builds.residual, structure(consumers=2, turns=True), 162, (5, 18)),
-    "in_place": Subject(builds.residual, structure(depth=128, consumers=2, pieces=2), 125, (11, 10, 4)),
+    "plain": Subject(builds.plain, structure(consumers=2, subtiles=2), 162, (7, 5)),
+    "ping-pong": Subject(builds.residual, structure(consumers=2, ping_pong=True), 162, (5, 18)),
+    "in_place": Subject(builds.residual, structure(depth=128, consumers=2, subtiles=2), 125, (11, 10, 4)),
     "promoted": Subject(builds.scaled, structure(copies=2), 92, (12, 11)),
     "transposed": Subject(builds.transposed, structure(persistent=False), 138, (9, 16)),
     "batched": Subject(builds.batched, structure(), 60, (4, 5)),
@@ -71,12 +71,12 @@ CONSUMER_IN_PLACE = (
 )
 LOADER = "(loader, (x_desc, w_desc, x_ring, w_ring, ring_full, ring_empty, row_tiles, column_tiles, k_iterations)),"
 FREED_H = (
-    "mbarrier.wait(freed.index((piece * 2 - 1 - h_pending) % STORES), "
-    "(visit & 1) ^ (1 if piece * 2 <= h_pending else 0))"
+    "mbarrier.wait(freed.index((subtile * 2 - 1 - h_pending) % STORES), "
+    "(visit & 1) ^ (1 if subtile * 2 <= h_pending else 0))"
 )
 FREED_Y = (
-    "mbarrier.wait(freed.index((piece * 2 + 1 - 1 - y_pending) % STORES), "
-    "(visit & 1) ^ (1 if piece * 2 + 1 <= y_pending else 0))"
+    "mbarrier.wait(freed.index((subtile * 2 + 1 - 1 - y_pending) % STORES), "
+    "(visit & 1) ^ (1 if subtile * 2 + 1 <= y_pending else 0))"
 )
 STAGED = tuple(f"mbarrier.wait(staged.index({number}), visit & 1)" for number in range(4))
 FIRST_T = (
@@ -95,11 +95,11 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("weaken-mma-wait", GIVEN_BACK_P): (1, FEWER),
         ("swap-argument", CONSUMER): (2, MIRROR),
     },
-    "turns": {
+    "ping-pong": {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (2, TWICE),
         ("double-wait", TURN): (1, TWICE),
-        ("double-wait", "mbarrier.wait(r_full.index(piece), visit & 1)"): (1, TWICE),
+        ("double-wait", "mbarrier.wait(r_full.index(subtile), visit & 1)"): (1, TWICE),
         ("drop-mma-wait", WAIT_P): (1, FEWER),
         ("weaken-mma-wait", WAIT_P): (1, FEWER),
         ("drop-mma-wait", GIVEN_BACK_P): (1, FEWER),
@@ -110,7 +110,7 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (2, TWICE),
         ("keep-accumulator", LATER_P): (1, NOT_FIRST),
-        ("double-wait", "mbarrier.wait(r_full.index(piece), visit & 1)"): (1, TWICE),
+        ("double-wait", "mbarrier.wait(r_full.index(subtile), visit & 1)"): (1, TWICE),
         ("double-wait", FREED_H): (1, TWICE),
         ("double-wait", FREED_Y): (1, TWICE),
         ("double-wait", "mbarrier.wait(freed.index(2), (visit & 1) ^ 1)"): (1, TWICE),

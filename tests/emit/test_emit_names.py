@@ -12,7 +12,7 @@ NAMES = [
     "for gl ring tile x x_desc outputs lambda kernel",
     "x w b r y_desc row visit y z",
     "x x_desc x_ptr x_ring bf16_staging x_tile bf16_staging_0 y y_full",
-    "RING_DEPTH TILE_ROWS run prepare PIECE_LAYOUT rows gl_ Y X_LAYOUT",
+    "RING_DEPTH TILE_ROWS run prepare SUBTILE_LAYOUT rows gl_ Y X_LAYOUT",
     "x X b B p P s y Y",
     "x w b r p p_0 p_0_to_1 y z",
     "x w b r r_tile b_tile low y z",
@@ -21,8 +21,8 @@ NAMES = [
     "x w b r p h s run processors",
 ]
 STRUCTURES = {
-    "pieces": structure(columns=128, pieces=4),
-    "turns": structure(consumers=2, turns=True),
+    "subtiles": structure(columns=128, subtiles=4),
+    "ping-pong": structure(consumers=2, ping_pong=True),
     "single": structure(persistent=False),
 }
 
@@ -53,5 +53,5 @@ def test_names_of_two_products(names: str) -> None:
         )
         return g.cast(left * right, dtype="bf16", name="y")
 
-    kernel = build(graph_of(body), structure(pieces=2))
+    kernel = build(graph_of(body), structure(subtiles=2))
     assert small_case(kernel).fault(kernel.source, 2) is None

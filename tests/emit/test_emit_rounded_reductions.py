@@ -47,7 +47,7 @@ def loop(g: GraphBuilder) -> Symbol:
     return g.cast(o, dtype="f32", name="y")
 
 
-STREAMED = Structure(2, 512, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)
+STREAMED = Structure(2, 512, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)
 CUTS = {
     "rows": (rows, STREAMED),
     "product": (product, structure(128)),

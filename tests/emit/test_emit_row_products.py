@@ -63,7 +63,7 @@ def emitted(body: Body, s: Structure) -> Emitted:
 
 CUTS: tuple[tuple[Body, Structure], ...] = (
     (softmax, structure(columns=128, consumers=2)),
-    (narrow, structure(columns=64, consumers=2, turns=True)),
+    (narrow, structure(columns=64, consumers=2, ping_pong=True)),
     (wide, structure(columns=256, consumers=2)),
     (normed, structure(columns=128, persistent=False)),
     (picked, structure(columns=128)),
@@ -86,11 +86,11 @@ def test_machine_code_is_what_was_asked_for(body: Body, s: Structure) -> None:
     assert verdict(compile_kernel(made.source), asked) == ()
 
 
-def test_a_tile_has_whole_rows_in_one_piece() -> None:
+def test_a_tile_has_whole_rows_in_one_subtile() -> None:
     for body, columns in ((softmax, 128), (narrow, 64), (wide, 256)):
         found = list(structures(find_region(graph_of(body)), h200()))
         assert found
-        assert {(s.columns, s.pieces, s.swap) for s in found} == {(columns, 1, False)}
+        assert {(s.columns, s.subtiles, s.swap) for s in found} == {(columns, 1, False)}
 
 
 def test_rows_of_another_length_are_refused() -> None:

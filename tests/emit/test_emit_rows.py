@@ -1,4 +1,4 @@
-"""Results of one value a row, stored beside a loop's tile: at other extents, in pieces, and with faults in them."""
+"""Results of one value a row, stored beside a loop's tile: at other extents, in subtiles, and with faults in them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ SEEDS = 20
 SIZES = Sizes(batch=1, heads=2, queries=200, keys=328, inner=64, column=64)
 
 
-def structure(columns: int = 64, depth: int = 64, consumers: int = 2, pieces: int = 1) -> Structure:
-    return Structure(64, columns, depth, consumers, 4, Sharing.ROWS, False, False, pieces, 1)
+def structure(columns: int = 64, depth: int = 64, consumers: int = 2, subtiles: int = 1) -> Structure:
+    return Structure(64, columns, depth, consumers, 4, Sharing.COOPERATIVE, False, False, subtiles, 1)
 
 
 @functools.cache
-def emitted(mask: str, depth: int, consumers: int, pieces: int = 1) -> Emitted:
+def emitted(mask: str, depth: int, consumers: int, subtiles: int = 1) -> Emitted:
     score = a.causal if mask == "causal" else lambda _, x: x
-    return build(a.with_lse(score, SIZES), structure(64, depth, consumers, pieces), 64)
+    return build(a.with_lse(score, SIZES), structure(64, depth, consumers, subtiles), 64)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", ["full", "causal"])
-@pytest.mark.parametrize(("depth", "consumers", "pieces"), [(64, 2, 1), (128, 1, 2)])
-def test_computes(mask: str, depth: int, consumers: int, pieces: int) -> None:
-    made = emitted(mask, depth, consumers, pieces)
+@pytest.mark.parametrize(("depth", "consumers", "subtiles"), [(64, 2, 1), (128, 1, 2)])
+def test_computes(mask: str, depth: int, consumers: int, subtiles: int) -> None:
+    made = emitted(mask, depth, consumers, subtiles)
     assert case(made.graph).fault(made.source, SEEDS) is None
     assert small_case(made).fault(made.source, 5) is None
 
@@ -79,7 +79,7 @@ def test_machine_code_is_what_was_asked_for() -> None:
 FAULTS = {
     "mask=rows < row_extent)": "mask=rows < row_extent - 1)",
     "lse_ptr + batch": "lse_ptr + 0",
-    "if piece == 0:": "if piece >= 0:",
+    "if subtile == 0:": "if subtile >= 0:",
 }
 
 

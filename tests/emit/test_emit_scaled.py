@@ -48,7 +48,7 @@ def emitted(body: Body, s: Structure, kib: int = 227) -> Emitted:
 
 CUTS: tuple[tuple[Body, Structure], ...] = (
     (normed_product, structure(consumers=2)),
-    (normed_product, structure(columns=128, depth=32, consumers=2, turns=True, pieces=2)),
+    (normed_product, structure(columns=128, depth=32, consumers=2, ping_pong=True, subtiles=2)),
     (normed_product, structure(rows=128, persistent=False)),
     (gated, structure(depth=128)),
     (gated, structure(consumers=2, tail=16)),
@@ -87,7 +87,7 @@ def test_a_norm_of_scores_counts_the_keys_at_run_time() -> None:
         n = g.cast(g.rms_norm(g.matmul(q, k, transpose_b=True), weight), dtype="bf16")
         return g.cast(g.matmul(n, v), dtype="bf16", name="o")
 
-    made = build(graph_of(body), Structure(64, 64, 64, 1, 4, Sharing.ROWS, False, False, 1, 1))
+    made = build(graph_of(body), Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1))
     assert case(made.graph).fault(made.source, 5) is None
     assert case(graph_of(lambda g: body(g, 328))).fault(made.source, 2) is None
 

@@ -42,7 +42,7 @@ def loop(dtype: str, shape: tuple[int, ...]) -> Body:
 CUTS = {
     "product": (product, structure(128)),
     "swapped": (product, structure(64, swap=True)),
-    "rows": (rows, Structure(8, COLUMNS, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)),
+    "rows": (rows, Structure(8, COLUMNS, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)),
     "loop": (loop, structure(64, 128)),
 }
 

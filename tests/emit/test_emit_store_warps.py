@@ -21,13 +21,13 @@ SEEDS = 20
 
 CASES: dict[str, tuple[Body, Structure]] = {
     "one store": (builds.plain, structure(consumers=2)),
-    "through one buffer": (builds.plain, structure(128, consumers=2, pieces=4)),
-    "in place": (builds.residual, structure(128, consumers=2, pieces=4)),
-    "three consumers": (builds.residual, structure(consumers=3, pieces=2)),
-    "in turns": (builds.residual, structure(consumers=2, turns=True, pieces=2)),
-    "exchanged": (builds.plain, structure(swap=True, pieces=2)),
-    "one tile a block": (builds.transposed, structure(persistent=False, pieces=2)),
-    "batches": (builds.batched, structure(pieces=2)),
+    "through one buffer": (builds.plain, structure(128, consumers=2, subtiles=4)),
+    "in place": (builds.residual, structure(128, consumers=2, subtiles=4)),
+    "three consumers": (builds.residual, structure(consumers=3, subtiles=2)),
+    "ping-pong": (builds.residual, structure(consumers=2, ping_pong=True, subtiles=2)),
+    "exchanged": (builds.plain, structure(swap=True, subtiles=2)),
+    "one tile a block": (builds.transposed, structure(persistent=False, subtiles=2)),
+    "batches": (builds.batched, structure(subtiles=2)),
     "a tail": (builds.ragged, structure(tail=16)),
 }
 
@@ -77,7 +77,7 @@ def test_who_starts_stores(name: str) -> None:
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["in place", "in turns"])
+@pytest.mark.parametrize("name", ["in place", "ping-pong"])
 def test_compiles(name: str) -> None:
     made = with_store_warps(name, store_warp=True)
     found = compile_kernel(made.source, architecture="sm_90")

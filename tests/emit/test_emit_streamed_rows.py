@@ -28,7 +28,7 @@ SEEDS = 20
 
 
 def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
-    return Structure(rows, columns, 1, consumers, warps, Sharing.ROWS, True, False, 1, 1)
+    return Structure(rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, True, False, 1, 1)
 
 
 @functools.cache

@@ -32,8 +32,8 @@ SEEDS = 20
 SIZES = Sizes(batch=2, heads=2, queries=136, keys=200, inner=32, column=32)
 
 
-def structure(depth: int = 64, consumers: int = 2, pieces: int = 1) -> Structure:
-    return Structure(64, 32, depth, consumers, 4, Sharing.ROWS, False, False, pieces, 1)
+def structure(depth: int = 64, consumers: int = 2, subtiles: int = 1) -> Structure:
+    return Structure(64, 32, depth, consumers, 4, Sharing.COOPERATIVE, False, False, subtiles, 1)
 
 
 def lying_by_keys(p: Parts, x: Symbol) -> Symbol:

@@ -1,4 +1,4 @@
-"""Consumers in turns: a turn is handed over only once no phase of a barrier can be taken for the one before."""
+"""Consumers in ping-pong: a turn is handed over only once no phase of a barrier can be taken for the one before."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def product(g: GraphBuilder) -> Symbol:
 def test_a_short_last_k_block_under_way(depth: int, consumers: int, kib: int) -> None:
     """A consumer's last K-block may still be copied when the next one comes round the ring to the same slot."""
     graph = graph_of(product)
-    kernel = build(graph, structure(64, depth, consumers, turns=True, tail=16), kib)
+    kernel = build(graph, structure(64, depth, consumers, ping_pong=True, tail=16), kib)
     assert simulate(graph, kernel.verified, kernel.source, SEEDS).seeds == SEEDS

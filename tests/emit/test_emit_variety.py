@@ -93,10 +93,10 @@ def cut(rng: random.Random, *, narrow: bool, two: bool) -> Structure:
         columns,
         rng.choice([64, 128] if narrow else [32, 64]),
         consumers,
-        turns=persistent and consumers > 1 and rng.random() < 0.5,
+        ping_pong=persistent and consumers > 1 and rng.random() < 0.5,
         persistent=persistent,
         swap=rng.random() < 0.25,
-        pieces=rng.choice([1, 2] if columns == 64 else [1, 2, 4]),
+        subtiles=rng.choice([1, 2] if columns == 64 else [1, 2, 4]),
         copies=rng.choice([1, 2]) if two else 1,
     )
 

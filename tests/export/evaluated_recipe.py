@@ -146,7 +146,7 @@ class Evaluated:
             k_blocks.append(max(self.value(order.end, **place) - self.value(order.begin, **place), 0))
         if order.longest_last:
             k_blocks.reverse()
-        elements = -(-order.rounds_together * blocks // len(k_blocks))
+        elements = -(-order.waves_together * blocks // len(k_blocks))
         first = max(tiles - elements * len(k_blocks), 0)
         last = sorted(range(first, tiles), key=lambda tile: (-k_blocks[tile % len(k_blocks)], tile))
         done = [0] * blocks

@@ -69,15 +69,15 @@ def rows(body: Callable[[GraphBuilder], Any]) -> Kernel:
 
 
 def k_blocks(graph: Graph, other: Graph | None = None, *, persistent: bool = True) -> Kernel:
-    cut = Structure(64, 32, 64, 2, 4, Sharing.ROWS, persistent, False, 1, 1)
+    cut = Structure(64, 32, 64, 2, 4, Sharing.COOPERATIVE, persistent, False, 1, 1)
     return Kernel(graph, cut, other)
 
 
 KERNELS: dict[str, Kernel] = {
-    "biased": Kernel(graph_of(biased), structure(128, consumers=2, pieces=2)),
+    "biased": Kernel(graph_of(biased), structure(128, consumers=2, subtiles=2)),
     "gated": Kernel(graph_of(gated), structure(64, persistent=False)),
     "scaled": Kernel(graph_of(scaled), structure(64, 128, consumers=2, swap=True)),
-    "squared": Kernel(graph_of(squared), structure(64, 128, consumers=2, turns=True, tail=16), kib=100),
+    "squared": Kernel(graph_of(squared), structure(64, 128, consumers=2, ping_pong=True, tail=16), kib=100),
     "softmax": rows(r.softmax),
     "ragged_softmax": rows(r.ragged_softmax),
     "residual_norm": rows(r.residual_norm),

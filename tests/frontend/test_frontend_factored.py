@@ -22,7 +22,7 @@ from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import Role, View
 
 PROBLEM = Path(__file__).parents[2] / "problems" / "rms_norm_matmul.json"
-CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 1)
+CUT = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)
 
 
 def test_the_factor_is_applied_after_the_product() -> None:

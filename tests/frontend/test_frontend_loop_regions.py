@@ -31,7 +31,7 @@ BATCH, GROUP, ROW, COLUMN, STREAM, INNER = (
     Role.INNER,
 )
 PROBLEMS = sorted((Path(__file__).parents[2] / "problems").glob("*attention*.json"))
-CUT = Structure(64, 128, 64, 3, 4, Sharing.ROWS, False, False, 1, 1)
+CUT = Structure(64, 128, 64, 3, 4, Sharing.COOPERATIVE, False, False, 1, 1)
 
 
 def words(region: Region) -> list[str]:

@@ -73,7 +73,7 @@ def test_coefficients_of_the_streamed_index_round_inwards() -> None:
 )
 def test_the_roofline_is_of_what_counts(masked: str, whole: str) -> None:
     card = replace(load_machine("h200"), sm_count=1)
-    cut = Structure(64, 128, 128, 2, 4, Sharing.ROWS, False, False, 1, 1)
+    cut = Structure(64, 128, 128, 2, 4, Sharing.COOPERATIVE, False, False, 1, 1)
     few, all_ = (find_region(load_graph(PROBLEMS / f"{name}.json")) for name in (masked, whole))
     times = [roofline_us(lower(region, cut, card), card) for region in (few, all_)]
     assert times[0] / times[1] == pytest.approx(kept(few).elements / 4096**2)

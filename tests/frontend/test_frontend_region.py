@@ -286,7 +286,7 @@ def test_reduced_graphs_have_the_same_region_in_small() -> None:
     g = GraphBuilder("large")
     x, w = g.input("x", (4, 4096, 8192), "bf16"), g.input("w", (2048, 8192), "bf16")
     g.output(g.cast(g.relu(g.matmul(x, w, transpose_b=True)) + 1.0, dtype="bf16", name="y"))
-    structure = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 8)
+    structure = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 8)
     large = find_region(g.build())
     small = find_region(reduced(g.build(), structure, 5))
     assert small.statements == large.statements

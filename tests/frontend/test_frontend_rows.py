@@ -26,7 +26,7 @@ from wsopt.tensors.statements import Reduction, Statement
 from wsopt.tensors.views import FULL, Role
 
 PROBLEMS = Path(__file__).parents[2] / "problems"
-CUT = Structure(4, 512, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)
+CUT = Structure(4, 512, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)
 
 
 def softmax(g: GraphBuilder, rows: int = 96, columns: int = 512, dtype: str = "bf16") -> Symbol:
@@ -99,7 +99,7 @@ def test_structures_hold_whole_rows_without_copies_of_elements(h200: Machine) ->
     region = region_of(softmax)
     found = list(structures(region, h200))
     assert {s.columns for s in found} == {512}
-    assert all(s.persistent and s.depth == 1 and s.pieces == 1 for s in found)
+    assert all(s.persistent and s.depth == 1 and s.subtiles == 1 for s in found)
     for s in found:
         layout = row_layout(widest(region), s.rows, s.columns, s.consumer_warps, h200)
         assert (layout.rows <= s.rows, layout.columns <= s.columns) == (True, True)

@@ -36,17 +36,17 @@ def structure(
     *,
     rows: int = 64,
     warps: int = 4,
-    turns: bool = False,
+    ping_pong: bool = False,
     persistent: bool = True,
     swap: bool = False,
-    pieces: int = 1,
+    subtiles: int = 1,
     copies: int = 1,
     tail: int = 0,
 ) -> Structure:
     """A structure of small tiles."""
-    sharing = Sharing.TURNS if turns else Sharing.ROWS
+    sharing = Sharing.PING_PONG if ping_pong else Sharing.COOPERATIVE
     return Structure(
-        rows, columns, depth, consumers, warps, sharing, persistent, swap, pieces, 2, copies, tail
+        rows, columns, depth, consumers, warps, sharing, persistent, swap, subtiles, 2, copies, tail
     )
 
 

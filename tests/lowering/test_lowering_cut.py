@@ -14,7 +14,7 @@ from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import Role, View
 
-ONE = Structure(64, 128, 32, 1, 4, Sharing.ROWS, True, False, 1, 1)
+ONE = Structure(64, 128, 32, 1, 4, Sharing.COOPERATIVE, True, False, 1, 1)
 PAIR = replace(ONE, consumers=2)
 COST = Cost(1, 1)
 
@@ -62,8 +62,8 @@ def test_consumers_have_tiles_of_their_own_rows_and_share_the_rest() -> None:
     assert ("load:x@0", "mma:p@1", 0) not in edges(found)
 
 
-def test_consumers_in_turns_are_one() -> None:
-    found = made(replace(PAIR, sharing=Sharing.TURNS))
+def test_consumers_in_ping_pong_are_one() -> None:
+    found = made(replace(PAIR, sharing=Sharing.PING_PONG))
     assert {op.consumer for op in found.ops} == {None, 0}
 
 

@@ -17,7 +17,7 @@ from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.statements import BEFORE, Reduction, Statement
 from wsopt.tensors.views import Role
 
-CUT = Structure(64, 64, 64, 1, 4, Sharing.ROWS, False, False, 1, 1)
+CUT = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1)
 
 
 def sums(region: Region) -> list[Reduction]:

@@ -17,8 +17,8 @@ from wsopt.lowering.reduced import further, reaching, reduced
 from wsopt.lowering.reduced_graph import dense_strides, parse_derived
 from wsopt.program.types import Sharing, Structure
 
-CUT = Structure(64, 64, 64, 2, 4, Sharing.ROWS, True, False, 1, 1)
-ROWS = Structure(2, 256, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)
+CUT = Structure(64, 64, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)
+ROWS = Structure(2, 256, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)
 
 
 def graph_of(body: Body) -> Graph:
@@ -151,7 +151,7 @@ def test_an_axis_of_one_element_is_longer_where_that_is_asked_for() -> None:
     g = GraphBuilder("outer")
     p = g.matmul(g.input("x", (328, 1), "bf16", strides=(8, 1)), g.input("w", (1, 256), "bf16"))
     g.output(g.cast(p + g.input("b", (1, 256), "f32"), dtype="bf16", name="y"))
-    s = Structure(64, 64, 64, 1, 4, Sharing.ROWS, True, False, 1, 1)
+    s = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, True, False, 1, 1)
     (longer,) = further(g.build(), s, 3)
     shapes = {item.name: item.type.shape for item in longer.inputs}
     assert shapes["x"][1] == shapes["w"][0] > s.depth
@@ -163,5 +163,5 @@ def test_rows_are_laid_apart_only_where_they_have_to_be_contiguous() -> None:
     g = GraphBuilder("rows")
     x, f = g.input("x", (2, 37, 256), "bf16"), g.input("f", (2, 37, 1), "bf16")
     g.output(g.cast(g.softmax(x) * f, dtype="f16", name="y"))
-    small = reduced(g.build(), Structure(4, 256, 1, 2, 4, Sharing.ROWS, True, False, 1, 1), 3)
+    small = reduced(g.build(), Structure(4, 256, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1), 3)
     assert [item.strides for item in small.inputs] == [None, None]

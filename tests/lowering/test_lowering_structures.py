@@ -59,11 +59,11 @@ def check_legal(s: Structure, region: Region, machine: Machine) -> None:
     assert s.columns % machine.mma_columns_step == 0
     assert s.columns <= machine.mma_columns_max
     assert s.depth * width % machine.mma_k_bytes == 0
-    assert all(n & (n - 1) == 0 for n in (s.rows, s.columns, s.depth, s.pieces))
-    assert s.columns % s.pieces == 0
-    assert s.pieces == 1 or s.piece_columns >= 32
+    assert all(n & (n - 1) == 0 for n in (s.rows, s.columns, s.depth, s.subtiles))
+    assert s.columns % s.subtiles == 0
+    assert s.subtiles == 1 or s.subtile_columns >= 32
     assert s.consumer_warps % machine.warps_per_warpgroup == 0
-    assert s.sharing is Sharing.ROWS or (s.persistent and s.consumers > 1)
+    assert s.sharing is Sharing.COOPERATIVE or (s.persistent and s.consumers > 1)
     assert s.copies == 1 or region.promote
     assert not region.promote or s.depth <= 128
 
@@ -149,7 +149,7 @@ def test_every_product_waits_and_is_waited_for(region: Region, h200: Machine) ->
         makers = {op.output: op.id for op in p.ops if op.kind is OpKind.TMA_LOAD}
         edges = {(e.source, e.target) for e in p.edges if e.distance == 0}
         products = [op for op in p.ops if op.kind is OpKind.MMA]
-        sharing = p.structure.consumers if p.structure.sharing is Sharing.ROWS else 1
+        sharing = p.structure.consumers if p.structure.sharing is Sharing.COOPERATIVE else 1
         assert len(products) == sharing * p.structure.copies * len(region.contractions)
         for op in products:
             assert {(makers[tile], op.id) for tile in op.inputs} <= edges
@@ -173,10 +173,10 @@ def test_bytes_add_up(region: Region, h200: Machine) -> None:
         assert not s.tail or p.tile_l2_bytes < (k_blocks + s.tail / s.depth) * p.rings[0].slot_bytes
         assert p.dram_bytes >= region.compulsory_bytes
         full = [x.view for x in region.sources if len(x.spans) == 2]
-        assert p.epilogue.input_bytes == sum(v.dtype.bits // 8 for v in full) * s.rows * s.piece_columns
+        assert p.epilogue.input_bytes == sum(v.dtype.bits // 8 for v in full) * s.rows * s.subtile_columns
         kinds = {o.view.dtype for o in region.outputs}
-        assert p.epilogue.staged_bytes == sum(d.bits // 8 for d in kinds) * s.rows * s.piece_columns
-        assert p.epilogue.stores == s.pieces * len(region.outputs)
+        assert p.epilogue.staged_bytes == sum(d.bits // 8 for d in kinds) * s.rows * s.subtile_columns
+        assert p.epilogue.stores == s.subtiles * len(region.outputs)
 
 
 def test_accumulators_are_counted_a_thread(region: Region, h200: Machine) -> None:
@@ -192,7 +192,7 @@ def test_the_tensor_core_is_held_for_every_multiplication(region: Region, h200: 
     for p in programs(region, h200):
         s = p.structure
         work = s.tile_rows * s.columns * s.depth * s.copies * len(region.contractions)
-        if s.sharing is Sharing.TURNS:
+        if s.sharing is Sharing.PING_PONG:
             assert s.tile_rows == s.rows
         held = sum(op.busy for op in p.loop if op.unit is Unit.TENSOR)
         joint = s.consumer_warps > h200.warps_per_warpgroup

@@ -18,7 +18,7 @@ from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing, Structure
 
-CUT = Structure(64, 64, 64, 1, 4, Sharing.ROWS, False, False, 1, 1)
+CUT = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, False, False, 1, 1)
 POWER = ("shared_byte", "l2_byte", "gpc_byte", "dram_byte", "alu_cycle")
 
 
@@ -89,7 +89,7 @@ def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
     assert found[1, 4] > found[4, 4] > alone
 
 
-def test_the_ring_of_products_keeps_its_own_pace(card: Machine) -> None:
+def test_the_ring_of_products_has_its_own_effective_ii(card: Machine) -> None:
     partial = lower(plain(4096, 4096, 1024, "f8e4m3"), replace(CUT, columns=128, consumers=2), card)
     assert contended_interval(partial, card, (1,)) == contended_interval(partial, card)
 

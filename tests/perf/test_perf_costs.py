@@ -17,7 +17,7 @@ from wsopt.program.counts import Product
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import FULL
 
-CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
+CUT = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 4)
 MIB = 2**20
 
 
@@ -68,7 +68,7 @@ def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
     assert costs.line_bytes(64, 256, 1024, card) == 64 * 256
 
 
-def test_few_columns_of_tiles_are_walked_together(card: Machine) -> None:
+def test_few_columns_of_tiles_are_taken_together(card: Machine) -> None:
     region = plain(8192, 1024, 1024)
     # Eight columns of tiles: 100 SMs are in three groups of four rows at once.
     assert demand.rows_at_once(lower(region, CUT, card), card) == 12
@@ -94,7 +94,7 @@ def test_operands_that_l2_loses_are_read_for_every_group(card: Machine) -> None:
 def test_neighbours_share_what_they_read(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
     x, w = 128 * 64 * 2, 128 * 64 * 2
-    # 16 SMs walk 4 tiles high and 4 wide: each row and each column of tiles is read once by all.
+    # 16 SMs take 4 tiles high and 4 wide: each row and each column of tiles is read once by all.
     assert demand.gpc_bytes(lower(region, CUT, card), card) == (4 * x + 4 * w) // 16
     assert demand.gpc_bytes(lower(region, replace(CUT, group=1), card), card) == (x + 16 * w) // 16
 
@@ -114,5 +114,5 @@ def test_more_epilogue_takes_longer(card: Machine) -> None:
     gelu_cost = lower(gelu, CUT, card).epilogue
     assert gelu_cost.alone > plain_cost.alone
     assert gelu_cost.together > gelu_cost.alone
-    turns = lower(gelu, replace(CUT, sharing=Sharing.TURNS), card).epilogue
-    assert turns.together == turns.alone
+    ping_pong = lower(gelu, replace(CUT, sharing=Sharing.PING_PONG), card).epilogue
+    assert ping_pong.together == ping_pong.alone

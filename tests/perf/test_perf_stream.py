@@ -1,4 +1,4 @@
-"""The pace of rows that stream, by their bytes on the way, against numbers worked out by hand."""
+"""The effective II of rows that stream, by their bytes on the way, against numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tile_graphs import region_of
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
 from wsopt.perf.costs import TILE_GRAIN
+from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.held import held_cycles, slot_lifetime
-from wsopt.perf.pace import iteration_pace
 from wsopt.perf.price import lower
-from wsopt.perf.stream import bytes_on_the_way, stream_pace
+from wsopt.perf.stream import bytes_on_the_way, stream_effective_ii
 from wsopt.program.program import TileProgram, Unit
 
 LATENCY = 3000.0
@@ -52,14 +52,14 @@ def test_memory_and_the_ring_add_up_as_a_norm(rows: TileProgram, card: Machine) 
     life = slot_lifetime(rows, card, ring) + next(op.busy for op in rows.loop if op.id in ring.loads)
     assert life > LATENCY
     for slots in (1, 2, 5):
-        assert stream_pace(rows, card, slots) == grains(math.hypot(memory, life / slots))
-    assert iteration_pace(rows, card, 2) == stream_pace(rows, card, 2)
+        assert stream_effective_ii(rows, card, slots) == grains(math.hypot(memory, life / slots))
+    assert effective_ii(rows, card, 2) == stream_effective_ii(rows, card, 2)
 
 
 def test_few_slots_wait_for_their_copies(rows: TileProgram, card: Machine) -> None:
-    paces = [stream_pace(rows, card, slots) for slots in range(1, 8)]
-    assert paces == sorted(paces, reverse=True)
-    assert paces[0] > 1.5 * paces[-1]
+    effective = [stream_effective_ii(rows, card, slots) for slots in range(1, 8)]
+    assert effective == sorted(effective, reverse=True)
+    assert effective[0] > 1.5 * effective[-1]
 
 
 def test_many_bytes_on_the_way_slow_device_memory(rows: TileProgram, card: Machine) -> None:
@@ -75,7 +75,7 @@ def test_many_bytes_on_the_way_slow_device_memory(rows: TileProgram, card: Machi
     )
     memory = held_cycles(rows)[Unit.MEMORY]
     for slots, times in ((2, 1.0), (4, 1.25), (6, 1.5), (9, 1.5)):
-        assert stream_pace(quick, contention, slots) == grains(memory * times)
+        assert stream_effective_ii(quick, contention, slots) == grains(memory * times)
 
 
 def test_the_padding_of_a_row_is_not_copied(rows: TileProgram, card: Machine) -> None:
@@ -96,8 +96,8 @@ def test_the_measured_machine_likes_rings_that_are_neither_short_nor_long(
 ) -> None:
     region = rows.region
     program = lower(region, rows.structure, h200)
-    paces = {slots: iteration_pace(program, h200, slots) for slots in range(1, 13)}
-    best = min(paces, key=lambda slots: paces[slots])
+    effective = {slots: effective_ii(program, h200, slots) for slots in range(1, 13)}
+    best = min(effective, key=lambda slots: effective[slots])
     assert 2 <= best <= 5
-    assert paces[1] > 1.1 * paces[best]
-    assert paces[12] > 1.03 * paces[best]
+    assert effective[1] > 1.1 * effective[best]
+    assert effective[12] > 1.03 * effective[best]

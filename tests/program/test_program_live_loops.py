@@ -16,7 +16,7 @@ LENGTHS = (*range(1, 20), *range(20, 700, 13), 700)
 
 
 def structure(rows: int, depth: int, consumers: int) -> Structure:
-    return Structure(rows, 64, depth, consumers, 4, Sharing.ROWS, True, False, 1, 1)
+    return Structure(rows, 64, depth, consumers, 4, Sharing.COOPERATIVE, True, False, 1, 1)
 
 
 def within(*bounds: Bound, stream: int = 4096) -> Bounds:

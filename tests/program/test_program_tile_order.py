@@ -10,7 +10,7 @@ import pytest
 
 from wsopt.program import tile_order
 from wsopt.program.ranges import k_blocks_between
-from wsopt.program.tile_order import deal, k_block_counts, order_table, tiles_together, walk
+from wsopt.program.tile_order import deal, k_block_counts, order_table, rasterization_order, tiles_together
 
 
 def counted(bounds: list[tuple[int, int, int]], first: int, last: int, k_block: range) -> bool:
@@ -40,13 +40,13 @@ def test_k_blocks_are_those_in_which_an_element_counts(seed: int) -> None:
     assert found == expected
 
 
-def test_the_last_rounds_go_by_length() -> None:
+def test_the_last_waves_go_by_length() -> None:
     counts = [5, 3, 8]
     assert tiles_together(counts, 30, 2) == 6
     assert tiles_together(counts, 30, 5) == 15
     assert tiles_together(counts, 9, 5) == 9
-    assert walk(counts, 9, 6) == [0, 1, 2, 5, 8, 3, 6, 4, 7]
-    assert walk(counts, 6, 0) == list(range(6))
+    assert rasterization_order(counts, 9, 6) == [0, 1, 2, 5, 8, 3, 6, 4, 7]
+    assert rasterization_order(counts, 6, 0) == list(range(6))
 
 
 def test_a_tile_is_for_the_block_that_comes_free_first() -> None:

@@ -40,10 +40,10 @@ STRUCTURE = Structure(
     depth=64,
     consumers=2,
     consumer_warps=4,
-    sharing=Sharing.ROWS,
+    sharing=Sharing.COOPERATIVE,
     persistent=True,
     swap=False,
-    pieces=2,
+    subtiles=2,
     group=4,
 )
 
@@ -147,7 +147,7 @@ def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
         ops=(*loads, *_consumer(0), *_consumer(1)),
         edges=tuple(edges),
         rings=(ring,),
-        after=Epilogue((), (), whole.outputs, held=True),
+        after=Epilogue((), (), whole.outputs, prefetched=True),
         epilogue=EpilogueCost(400, 500, 8192, 0, 16, 2),
         accumulator_registers=64,
         tile_l2_bytes=8 * ring.slot_bytes,
@@ -156,7 +156,7 @@ def program(doc: str = "y = a @ b.T, by hand.") -> TileProgram:
 
 
 PREDICTION = Prediction(
-    rounds=2,
+    waves=2,
     start=500.0,
     fill=700.0,
     main=8192.0,
@@ -220,7 +220,7 @@ CERTIFICATE = Certificate(
     gap=0.0,
     margin=24,
     runners_up=(
-        RunnerUp(dataclasses.replace(STRUCTURE, pieces=1), 16.3, 1154),
+        RunnerUp(dataclasses.replace(STRUCTURE, subtiles=1), 16.3, 1154),
         RunnerUp(dataclasses.replace(STRUCTURE, swap=True), 14.0, 512),
         RunnerUp(dataclasses.replace(STRUCTURE, group=8), 17.1, None),
         RunnerUp(dataclasses.replace(STRUCTURE, persistent=False), 14.0, None),

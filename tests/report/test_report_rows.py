@@ -10,7 +10,7 @@ import pytest
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import parse_graph
 from wsopt.machine import load_machine
-from wsopt.perf.stream import stream_pace
+from wsopt.perf.stream import stream_effective_ii
 from wsopt.program.program import Unit
 from wsopt.report.sentences import sentences
 from wsopt.report.text import inspect_text
@@ -44,10 +44,10 @@ def test_a_ring_is_told_with_what_others_would_take(rows: VerifiedSchedule) -> N
     assert f"{depth * ring.slot_bytes:,} bytes" in told
     deepest = max_depth(program, machine)
     assert 1 < depth < deepest
-    own = stream_pace(program, machine, depth)
+    own = stream_effective_ii(program, machine, depth)
     for other in (depth - 1, deepest):
-        assert stream_pace(program, machine, other) > own
-        assert f"{stream_pace(program, machine, other):,} with {other}" in told
+        assert stream_effective_ii(program, machine, other) > own
+        assert f"{stream_effective_ii(program, machine, other):,} with {other}" in told
     assert f"{own:,} cycles" in told
 
 

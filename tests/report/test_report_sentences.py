@@ -118,14 +118,17 @@ def test_products_alone_say_what_is_in_flight() -> None:
     assert "arithmetic" not in text
 
 
-def test_turns_say_what_hides_the_epilogue() -> None:
+def test_ping_pong_says_what_hides_the_epilogue() -> None:
     made = verified()
-    turns = dataclasses.replace(STRUCTURE, sharing=Sharing.TURNS)
+    ping_pong = dataclasses.replace(STRUCTURE, sharing=Sharing.PING_PONG)
     ops = tuple(op for op in made.program.ops if op.consumer != 1)
-    p = dataclasses.replace(made.program, ops=ops, structure=turns)
+    p = dataclasses.replace(made.program, ops=ops, structure=ping_pong)
     text = told(VerifiedSchedule(made.schedule, p, made.machine, SEAL))
     cycles = epilogue_cycles(p, made.machine, made.schedule.buffers)
-    whole = f"2 warpgroups take whole tiles in turns: the epilogue of one ({cycles:,} cycles) runs under the other's"
+    whole = (
+        f"2 warpgroups take whole tiles in ping-pong: the epilogue of one ({cycles:,} cycles) runs under the "
+        "other's"
+    )
     assert whole in text
     p = dataclasses.replace(p, epilogue=EpilogueCost(9000, 9000, 8192, 0, 16, 2))
     assert "(9,000 cycles) is longer than the other's loop (4,096 cycles each)" in told(

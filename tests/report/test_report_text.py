@@ -64,9 +64,9 @@ def test_no_limit_alone_is_said() -> None:
 
 def test_consumer_without_operations_takes_its_turn() -> None:
     made = with_schedule(placed=tuple(p for p in verified().schedule.placed if p.partition != "consumer1"))
-    turns = dataclasses.replace(STRUCTURE, sharing=Sharing.TURNS)
+    ping_pong = dataclasses.replace(STRUCTURE, sharing=Sharing.PING_PONG)
     ops = tuple(op for op in made.program.ops if op.consumer != 1)
-    program = dataclasses.replace(made.program, ops=ops, structure=turns)
+    program = dataclasses.replace(made.program, ops=ops, structure=ping_pong)
     text = text_of(
         pipeline_section(VerifiedSchedule(made.schedule, program, made.machine, SEAL), CERTIFICATE, 100)
     )

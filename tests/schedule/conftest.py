@@ -15,4 +15,4 @@ def examples(h200: Machine) -> dict[str, Example]:
 
 @pytest.fixture(scope="session")
 def rows(examples: dict[str, Example]) -> Example:
-    return examples["rows"]
+    return examples["cooperative"]

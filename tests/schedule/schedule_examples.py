@@ -71,22 +71,27 @@ def attention() -> Region:
 
 
 def structure(
-    rows: int, columns: int, depth: int, consumers: int, sharing: Sharing = Sharing.ROWS, pieces: int = 1
+    rows: int,
+    columns: int,
+    depth: int,
+    consumers: int,
+    sharing: Sharing = Sharing.COOPERATIVE,
+    subtiles: int = 1,
 ) -> Structure:
     """A persistent structure of one-warpgroup consumers."""
-    return Structure(rows, columns, depth, consumers, 4, sharing, True, False, pieces, 4)
+    return Structure(rows, columns, depth, consumers, 4, sharing, True, False, subtiles, 4)
 
 
 F8, IN_PAIRS = region(2048, 2048, 512, "f8e4m3"), replace(structure(64, 64, 64, 1), copies=2)
 # A region, its structure, and how many slots the ring may have; as many as the card holds if not given.
 EXAMPLES: dict[str, tuple[Region, Structure, int | None]] = {
-    "rows": (region(2048, 2048, 512), structure(64, 128, 64, 2), None),
-    "turns": (region(2048, 2048, 512), structure(128, 128, 32, 2, Sharing.TURNS), None),
+    "cooperative": (region(2048, 2048, 512), structure(64, 128, 64, 2), None),
+    "ping-pong": (region(2048, 2048, 512), structure(128, 128, 32, 2, Sharing.PING_PONG), None),
     "f8": (F8, structure(64, 128, 64, 2), None),
     "f8 in pairs": (F8, IN_PAIRS, None),
     "f8 in pairs, 1 slot": (F8, IN_PAIRS, 1),
     "f8 in pairs, 3 slots": (F8, IN_PAIRS, 3),
-    "residual": (region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, pieces=2), None),
+    "residual": (region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, subtiles=2), None),
 }
 
 

@@ -11,7 +11,7 @@ from wsopt.checker import verify
 from wsopt.errors import CheckError
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
-from wsopt.perf.pace import iteration_pace
+from wsopt.perf.effective_ii import effective_ii
 from wsopt.program.program import OpKind, Unit
 from wsopt.program.types import Sharing
 from wsopt.schedule import budget
@@ -146,17 +146,17 @@ def test_a_unit_is_not_asked_for_more_than_there_is(rows: Example) -> None:
     )
 
 
-def test_a_ring_keeps_its_pace(rows: Example) -> None:
+def test_no_ring_is_faster_than_its_effective_ii(rows: Example) -> None:
     ii, (_, depth) = rows.schedule.ii, rows.schedule.rings[0]
-    pace = iteration_pace(rows.program, rows.machine, depth)
+    effective = effective_ii(rows.program, rows.machine, depth)
     tensor = sum(op.busy for op in rows.program.loop if op.unit is Unit.TENSOR)
-    assert tensor < pace == ii
-    told = f"II is {ii - 1}, ring with {depth} slots keeps a pace of {pace}"
+    assert tensor < effective == ii
+    told = f"II is {ii - 1}, ring with {depth} slots has an effective II of {effective}"
     refuse(rows, replace(rows.schedule, ii=ii - 1), told)
     # A shallower ring is slower, though each slot's life would fit it.
-    slower = iteration_pace(rows.program, rows.machine, depth - 1)
+    slower = effective_ii(rows.program, rows.machine, depth - 1)
     shallow = replace(rows.schedule, rings=(("ring", depth - 1),))
-    refuse(rows, shallow, f"II is {ii}, ring with {depth - 1} slots keeps a pace of {slower}")
+    refuse(rows, shallow, f"II is {ii}, ring with {depth - 1} slots has an effective II of {slower}")
 
 
 def test_a_partition_issues_one_thing_at_a_time(rows: Example) -> None:
@@ -240,7 +240,7 @@ def test_live_tiles_fit_the_registers(rows: Example) -> None:
 
 
 def test_registers_fit_the_launch(examples: dict[str, Example]) -> None:
-    rows = examples["rows"]
+    rows = examples["cooperative"]
     *consumers, loader, one, two = rows.schedule.partitions
     pool = rows.schedule.base_registers * 3 * 4 * 32
     # Registers that the SM has left over beside the launch are nobody's: setmaxnreg only moves them about.
@@ -313,12 +313,16 @@ def test_the_prediction_is_derived_again(rows: Example) -> None:
     refuse(rows, replace(rows.schedule, prediction=replace(given, tail=0.0)), "or their parts differ")
 
 
-def test_in_turns_each_consumer_has_the_loop(examples: dict[str, Example], h200: Machine) -> None:
-    turns = examples["turns"]
-    assert turns.program.structure.sharing is Sharing.TURNS
-    assert {p.partition for p in turns.schedule.placed} == {"consumer0", "loader0"}
-    assert [p.name for p in turns.schedule.partitions] == ["consumer0", "consumer1", "loader0"]
-    refuse(turns, replace(turns.schedule, partitions=turns.schedule.partitions[1:]), "there are ['consumer1'")
+def test_in_ping_pong_each_consumer_has_the_loop(examples: dict[str, Example], h200: Machine) -> None:
+    ping_pong = examples["ping-pong"]
+    assert ping_pong.program.structure.sharing is Sharing.PING_PONG
+    assert {p.partition for p in ping_pong.schedule.placed} == {"consumer0", "loader0"}
+    assert [p.name for p in ping_pong.schedule.partitions] == ["consumer0", "consumer1", "loader0"]
+    refuse(
+        ping_pong,
+        replace(ping_pong.schedule, partitions=ping_pong.schedule.partitions[1:]),
+        "there are ['consumer1'",
+    )
 
 
 def test_a_partition_is_read_on_its_own_clock(rows: Example) -> None:

@@ -89,7 +89,7 @@ def is_built(s: Schedule, e: Example) -> bool:
     dealt = sum(p.registers * p.warps * 32 for p in consumers) + sum(p.registers * 128 for p in loaders)
     need = e.program.accumulator_registers + e.program.epilogue.registers + MARGIN
     cost = e.program.epilogue
-    whole = bool(cost.lent_bytes) and s.buffers.inputs == cut.pieces
+    whole = bool(cost.lent_bytes) and s.buffers.inputs == cut.subtiles
     per_consumer = cost.staged_bytes * s.buffers.staging or cost.staged_bytes - cost.lent_bytes
     per_consumer += e.program.epilogue.input_bytes * s.buffers.inputs
     used = e.program.rings[0].slot_bytes * s.rings[0][1] + cut.consumers * per_consumer

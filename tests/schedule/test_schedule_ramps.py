@@ -9,8 +9,8 @@ from schedule_examples import region, structure
 
 from wsopt.machine import Machine
 from wsopt.perf import timing
+from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.epilogue import Epilogues
-from wsopt.perf.pace import iteration_pace
 from wsopt.perf.price import lower
 from wsopt.perf.ramps import Line, Ramps, ramps
 from wsopt.program.program import EpilogueCost, TileProgram
@@ -38,14 +38,14 @@ def test_a_full_ring_feeds_as_many_iterations_as_it_has_slots() -> None:
     assert replace(RAMPS, slots=0.5).loop(8) == Line(7.5, 5)
 
 
-def test_the_last_round_has_shorter_iterations() -> None:
+def test_the_tail_wave_has_shorter_iterations() -> None:
     assert RAMPS.last_loop(8) == Line(6.0, 10 + 20 - 6 * 10)
     assert RAMPS.held_to(50) == RAMPS.held_to(60) == RAMPS
     # Not where the interval is below what the ring allows.
     assert RAMPS.held_to(49).last_loop(8) == Line(6.0, 10 + 20)
 
 
-def toy(machine: Machine, sharing: Sharing = Sharing.ROWS, *, persistent: bool = True) -> TileProgram:
+def toy(machine: Machine, sharing: Sharing = Sharing.COOPERATIVE, *, persistent: bool = True) -> TileProgram:
     cut = replace(structure(64, 128, 64, 2, sharing), persistent=persistent)
     return replace(lower(region(2048, 2048, 512), cut, machine), k_iterations=10, epilogue=COST)
 
@@ -53,7 +53,7 @@ def toy(machine: Machine, sharing: Sharing = Sharing.ROWS, *, persistent: bool =
 def cycles(program: TileProgram, machine: Machine, ii: float, ramp: Ramps) -> float:
     fixed = replace(
         timing.fixed_parts(program, machine),
-        rounds=3,
+        waves=3,
         start=1000,
         fill=1000,
         tail=500,
@@ -82,8 +82,8 @@ def test_every_block_of_one_tile_begins_with_an_empty_ring(h200: Machine) -> Non
     assert found == pytest.approx(3 * once + 2 * (40 + 8 * 50) + (30 + 8 * 40))
 
 
-def test_consumers_in_turns_have_one_loop_after_the_other(h200: Machine) -> None:
-    program = toy(h200, Sharing.TURNS)
+def test_consumers_in_ping_pong_have_one_loop_after_the_other(h200: Machine) -> None:
+    program = toy(h200, Sharing.PING_PONG)
     loops = 40 + 8 * 500 + 10 * 500 + 10 * 490
     assert cycles(program, h200, 500, RAMPS) == 2000 + loops + 3 * 100 + 700 + 500
     # With 50 a loop is shorter than an epilogue: two consumers share 600 + 700, three times.
@@ -93,12 +93,12 @@ def test_consumers_in_turns_have_one_loop_after_the_other(h200: Machine) -> None
 
 
 def test_what_a_ring_and_its_paths_allow(h200: Machine) -> None:
-    # 144 tiles are one round of 132 and one of 12. They stand in one row, and a GPC's path is what holds copies up.
+    # 144 tiles are one wave of 132 and one of 12. They stand in one row, and a GPC's path is what holds copies up.
     program = lower(region(128, 144 * 128, 512), replace(structure(64, 128, 64, 2), group=1), h200)
     assert program.tiles == 144
     one, two, many = (ramps(program, h200, slots) for slots in (1, 2, 40))
     assert [ramp.least for ramp in (one, two, many)] == [
-        iteration_pace(program, h200, slots) for slots in (1, 2, 40)
+        effective_ii(program, h200, slots) for slots in (1, 2, 40)
     ]
     assert [ramp.slots for ramp in (one, two, many)] == [1, 2, 40]
     assert one.product == two.product == 512

@@ -23,7 +23,7 @@ from wsopt.solve.optimum import solve
 def example(machine: Machine) -> Example:
     g = GraphBuilder("small")
     g.output(g.cast(g.softmax(g.input("x", (65536, 2048), "bf16"), axis=-1), dtype="bf16", name="y"))
-    s = Structure(4, 2048, 1, 2, 4, Sharing.ROWS, True, False, 1, 1)
+    s = Structure(4, 2048, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)
     program = lower(find_region(g.build()), s, machine)
     solved = solve(program, machine, MARGIN)
     assert solved.schedule is not None
@@ -100,7 +100,7 @@ def test_the_time_is_that_of_the_bytes_with_a_beginning_and_an_end(rows: Example
     work = sum(op.issue for op in rows.program.loop if op.consumer == 0)
     assert p.fill == machine.latency.tma_load_dram + work
     memory = rows.program.tiles / machine.sm_count * rows.schedule.ii
-    own = p.rounds * timing.sm_interval(rows.program)
+    own = p.waves * timing.sm_interval(rows.program)
     assert own < 0.7 * memory
     assert p.main == pytest.approx((memory**10 + own**10) ** 0.1)
     assert machine.copy_knee == 10
@@ -113,5 +113,5 @@ def test_an_sm_that_is_never_idle_is_what_bounds(rows: Example) -> None:
     fast = replace(rows.machine, dram_sustained_bandwidth=10 * rows.machine.dram_sustained_bandwidth)
     found = example(fast)
     p = found.schedule.prediction
-    assert p.main == pytest.approx(p.rounds * timing.sm_interval(found.program), rel=0.1)
+    assert p.main == pytest.approx(p.waves * timing.sm_interval(found.program), rel=0.1)
     assert p.main < rows.schedule.prediction.main

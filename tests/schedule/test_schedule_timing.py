@@ -50,20 +50,20 @@ def card(h200: Machine) -> Machine:
     )
 
 
-def toy(card: Machine, sharing: Sharing = Sharing.ROWS, *, persistent: bool = True) -> TileProgram:
+def toy(card: Machine, sharing: Sharing = Sharing.COOPERATIVE, *, persistent: bool = True) -> TileProgram:
     """250 tiles of 10 K-blocks each, whose two loads hold the path for 100 cycles together."""
     cut = replace(structure(64, 128, 64, 2, sharing), persistent=persistent)
     program = lower(region(2048, 2048, 512), cut, card)
-    loads = iter((60, 40) if sharing is Sharing.TURNS else (30, 30, 40))
+    loads = iter((60, 40) if sharing is Sharing.PING_PONG else (30, 30, 40))
     ops = tuple(replace(op, busy=next(loads)) if op.kind is OpKind.TMA_LOAD else op for op in program.ops)
     return replace(program, ops=ops, tiles=250, k_iterations=10, epilogue=COST)
 
 
 def test_persistent_blocks_start_once(card: Machine) -> None:
     found = timing.predict(toy(card), card, 512, ONE, (1,))
-    # 250 tiles on 100 SMs are three rounds; start, fill, rounds of loop and epilogue, last store. Before a further
+    # 250 tiles on 100 SMs are three waves; start, fill, waves of loop and epilogue, last store. Before a further
     # tile the last of two consumers waits for the other's store of 16 KiB, of 8 KiB a cycle.
-    assert found.rounds == 3
+    assert found.waves == 3
     assert found.cycles == 1000 + (900 + 100) + 3 * (10 * 512 + 700) + 2 * 2 + 700
     assert (found.start, found.fill, found.tail, found.power) == (1000, 1000, 700, 0)
     assert (found.main, found.epilogue) == (3 * 5120, 3 * 700 + 2 * 2)
@@ -72,20 +72,20 @@ def test_persistent_blocks_start_once(card: Machine) -> None:
     assert found.bound_by == "the SMs"
 
 
-def test_one_tile_a_block_turns_over_every_round(card: Machine) -> None:
+def test_one_tile_a_block_turns_over_every_wave(card: Machine) -> None:
     found = timing.predict(toy(card, persistent=False), card, 512, ONE, (1,))
     assert found.cycles == 3 * (1000 + 1000 + 5120 + 700 + 3000)
 
 
-def test_turns_hide_the_epilogue_under_the_loop(card: Machine) -> None:
-    found = timing.predict(toy(card, Sharing.TURNS), card, 512, ONE, (1,))
+def test_consumers_in_ping_pong_hide_the_epilogue_under_the_loop(card: Machine) -> None:
+    found = timing.predict(toy(card, Sharing.PING_PONG), card, 512, ONE, (1,))
     # A turn is the loop and the hand-over (60 + 20 + 30); only the last epilogue is seen. Of the first iteration,
     # whose copies are in the fill, it is the product alone that counts: one consumer's 256.
     assert found.cycles == 1000 + 1000 + 3 * (5120 + 110) - (512 - 256) + 500 + 700
 
 
-def test_turns_wait_for_an_epilogue_that_is_longer_than_the_loop(card: Machine) -> None:
-    program = replace(toy(card, Sharing.TURNS), epilogue=replace(COST, alone=9000))
+def test_consumers_in_ping_pong_wait_for_an_epilogue_that_is_longer_than_the_loop(card: Machine) -> None:
+    program = replace(toy(card, Sharing.PING_PONG), epilogue=replace(COST, alone=9000))
     found = timing.predict(program, card, 512, ONE, (1,))
     # Two consumers share a loop and an epilogue each: (5230 + 9000) / 2 a tile.
     assert found.cycles == 1000 + 1000 + 3 * 7115 - (512 - 256) + 9000 + 700
@@ -113,8 +113,8 @@ def test_energy_of_an_average_sm(card: Machine) -> None:
     # 250 tiles of 10 K-blocks are 25 K-blocks an SM, though the busiest has 30: two products of 256 cycles each.
     assert timing.fixed_parts(program, card).energy == pytest.approx(25 * 512)
     assert timing.fixed_parts(replace(program, tiles=300), card).energy == pytest.approx(30 * 512)
-    # In turns a K-block is one consumer's.
-    assert timing.fixed_parts(toy(card, Sharing.TURNS), card).energy == pytest.approx(25 * 256)
+    # In ping-pong a K-block is one consumer's.
+    assert timing.fixed_parts(toy(card, Sharing.PING_PONG), card).energy == pytest.approx(25 * 256)
 
 
 def on(program: TileProgram, card: Machine) -> TileProgram:
@@ -219,7 +219,7 @@ def test_waiting_leaves_power_for_a_higher_clock(card: Machine) -> None:
 
 
 def test_staging_buffers_hide_the_drain(card: Machine) -> None:
-    cut = structure(64, 128, 64, 2, pieces=4)
+    cut = structure(64, 128, 64, 2, subtiles=4)
     program = lower(region(2048, 2048, 512), cut, card)
     program = replace(program, epilogue=replace(program.epilogue, together=2000))
 
@@ -228,7 +228,7 @@ def test_staging_buffers_hide_the_drain(card: Machine) -> None:
         machine = replace(card, tma_store_bytes_per_cycle=rate, tma_store_box_cycles=0.0, latency=told)
         return epilogue_cycles(program, machine, EpilogueBuffers(staging, 0, store_warp))
 
-    # Two consumers' pieces of 64 x 32 bf16 are 8192 bytes: 128 cycles of the stores' path, or 1024 of a slow one.
+    # Two consumers' subtiles of 64 x 32 bf16 are 8192 bytes: 128 cycles of the stores' path, or 1024 of a slow one.
     assert [cycles(64.0, staging) for staging in (1, 2, 3, 4)] == [2000] * 4
     # A store starts after 500 cycles of work, and when the last one from its buffer has been read.
     assert cycles(8.0, 1) == 500 + 3 * 1024
@@ -243,7 +243,7 @@ def test_staging_buffers_hide_the_drain(card: Machine) -> None:
 def test_a_store_warp_starts_what_a_consumer_has_staged(card: Machine) -> None:
     told = replace(card.latency, mbarrier_arrive=20.0, mbarrier_wake=30.0, mbarrier_wait=10.0)
     machine = replace(card, latency=told, tma_store_box_cycles=150.0, tma_store_bytes_per_cycle=8.0)
-    program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=2), machine)
+    program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, subtiles=2), machine)
     program = replace(program, epilogue=replace(program.epilogue, together=2000))
     # Two stores whose start, of 150 cycles, is no longer the consumer's: it arrives at a barrier.
     assert epilogues(program, machine, EpilogueBuffers(2, 0, store_warp=True)) == Epilogues(
@@ -274,7 +274,7 @@ def test_store_warps_are_a_choice_where_they_serve(h200: Machine) -> None:
     values = lower(attention(), replace(structure(64, 64, 64, 2), persistent=False, group=1), h200)
     assert starts(values) == {False}
     # Two barriers for each store of each consumer.
-    program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=4), h200)
+    program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, subtiles=4), h200)
     with_one, without = (budget.barrier_bytes(program, [3], EpilogueBuffers(1, 0, s)) for s in (True, False))
     assert with_one - without == 2 * 2 * 4 * 8
 
@@ -283,19 +283,19 @@ def test_what_a_store_warp_tells(h200: Machine) -> None:
     mixed = tile_stores(in_place(4, h200), EpilogueBuffers(1, 4))
     assert [mixed.awaited(number) for number in range(4)] == [None] * 4
     assert mixed.left == ((3, 0),)  # what is copied into next has been read with the last one
-    one = tile_stores(lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=4), h200), ONE)
+    one = tile_stores(lower(region(2048, 2048, 512), structure(64, 128, 64, 2, subtiles=4), h200), ONE)
     assert [one.awaited(number) for number in range(4)] == [(-1, 0), (0, 0), (1, 0), (2, 0)]
     assert one.left == ((3, 0),)
     two = tile_stores(
-        lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=4), h200), EpilogueBuffers(2, 0)
+        lower(region(2048, 2048, 512), structure(64, 128, 64, 2, subtiles=4), h200), EpilogueBuffers(2, 0)
     )
     assert [two.awaited(number) for number in range(4)] == [(-2, 1), (-1, 1), (0, 1), (1, 1)]
     assert two.left == ((2, 1), (3, 0))
 
 
-def in_place(pieces: int, machine: Machine, *, persistent: bool = True, deep: int = 256) -> TileProgram:
+def in_place(subtiles: int, machine: Machine, *, persistent: bool = True, deep: int = 256) -> TileProgram:
     """A product with a full tensor added to it, which has the output's type."""
-    cut = replace(structure(64, 128, 64, 2, pieces=pieces), persistent=persistent)
+    cut = replace(structure(64, 128, 64, 2, subtiles=subtiles), persistent=persistent)
     return lower(region(2048, 2048, deep, residual=True), cut, machine)
 
 
@@ -307,7 +307,7 @@ def test_outputs_are_staged_where_inputs_were_read(h200: Machine) -> None:
     assert places == [(read, 0, None), (read, 1, None)]
     assert both.refill == 0
     assert tile_stores(in_place(2, h200, persistent=False), EpilogueBuffers(0, 2)).refill is None
-    # With fewer buffers than pieces they are filled again while the epilogue runs, and nothing is staged there.
+    # With fewer buffers than subtiles they are filled again while the epilogue runs, and nothing is staged there.
     apart = tile_stores(program, EpilogueBuffers(1, 1))
     assert [(one.buffer.source, one.buffer.number, one.pending) for one in apart.stores] == [("", 0, 0)] * 2
     assert apart.refill is None
@@ -339,8 +339,8 @@ def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) 
     assert epilogue_cycles(program, h200, EpilogueBuffers(0, 1, store_warp=True)) == alone
     # Nothing is lent, or it is copied while another consumer has the tensor core: nothing is put off.
     assert refill(in_place(2, h200, deep=2048), h200, EpilogueBuffers(1, 1)) == Refill(0, 0)
-    turns = replace(cut, rows=128, sharing=Sharing.TURNS)
-    taking = lower(region(2048, 2048, 2048, residual=True), turns, h200)
+    ping_pong = replace(cut, rows=128, sharing=Sharing.PING_PONG)
+    taking = lower(region(2048, 2048, 2048, residual=True), ping_pong, h200)
     assert tile_stores(taking, EpilogueBuffers(0, 1)).refill is not None
     assert refill(taking, h200, EpilogueBuffers(0, 1)) == Refill(0, 0)
 
@@ -357,12 +357,12 @@ def test_short_loops_ask_for_inputs_at_once(h200: Machine) -> None:
     assert waits == [math.ceil(later(h200) + 1024 - 512), math.ceil(later(h200)), 0, 0]
 
 
-def test_pieces_of_inputs_are_copied_one_after_the_other(h200: Machine) -> None:
+def test_subtiles_of_inputs_are_copied_one_after_the_other(h200: Machine) -> None:
     # A pass of two consumers' products takes 512 cycles, a copy out of device memory three passes, and the stores of
     # the tile before, of 64 KiB and eight starts, five.
     copy = h200.latency.tma_load_dram + load_cycles(64 * 32 * 2, h200)
     assert 2 * 512 < copy <= 3 * 512
-    # The last of four pieces is asked for after 5 + 3 * 3 passes, and there under the last three of 18.
+    # The last of four subtiles is asked for after 5 + 3 * 3 passes, and there under the last three of 18.
     k_blocks = {
         deep: refill(in_place(4, h200, deep=deep * 64), h200, EpilogueBuffers(0, 4)) for deep in (64, 18, 17)
     }
@@ -373,12 +373,12 @@ def test_pieces_of_inputs_are_copied_one_after_the_other(h200: Machine) -> None:
 
 def test_a_kind_that_no_input_lends_keeps_a_buffer(h200: Machine) -> None:
     program = in_place(2, h200)
-    piece = 64 * 64 * 2
-    assert budget.buffer_bytes(program, EpilogueBuffers(0, 2)) == 2 * piece
+    subtile = 64 * 64 * 2
+    assert budget.buffer_bytes(program, EpilogueBuffers(0, 2)) == 2 * subtile
     assert min(budget.buffer_options(program)) == EpilogueBuffers(0, 2)
     assert budget.least_buffers(program) == EpilogueBuffers(0, 2)
-    wide = replace(program, epilogue=replace(program.epilogue, staged_bytes=3 * piece, lent_bytes=piece))
-    assert budget.buffer_bytes(wide, EpilogueBuffers(0, 2)) == 2 * piece + 2 * piece
+    wide = replace(program, epilogue=replace(program.epilogue, staged_bytes=3 * subtile, lent_bytes=subtile))
+    assert budget.buffer_bytes(wide, EpilogueBuffers(0, 2)) == 2 * subtile + 2 * subtile
     none = replace(program, epilogue=replace(program.epilogue, lent_bytes=0))
     assert {b.staging for b in budget.buffer_options(none)} == {1, 2}
 
@@ -426,18 +426,18 @@ def test_shared_memory_by_hand(h200: Machine) -> None:
     assert budget.shared_memory(program, 4, EpilogueBuffers(2, 0)) == 4 * 32768 + 4 * 16384 + 8 * 8 + 1024
 
 
-def test_turns_have_a_barrier_each_and_a_slot_of_one_tile(h200: Machine) -> None:
-    program = lower(region(2048, 2048, 512), structure(128, 128, 32, 3, Sharing.TURNS), h200)
+def test_consumers_in_ping_pong_have_a_barrier_each_and_a_slot_of_one_tile(h200: Machine) -> None:
+    program = lower(region(2048, 2048, 512), structure(128, 128, 32, 3, Sharing.PING_PONG), h200)
     assert budget.shared_memory(program, 2, ONE) == 2 * 16384 + 3 * 32768 + (4 + 3) * 8 + 1024
 
 
 def test_full_inputs_have_buffers_and_barriers(h200: Machine) -> None:
-    program = lower(region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, pieces=2), h200)
+    program = lower(region(2048, 2048, 256, residual=True), structure(64, 128, 64, 2, subtiles=2), h200)
     assert budget.full_inputs(program) == 1
     assert {b.inputs for b in budget.buffer_options(program)} == {1, 2}
-    piece = 64 * 64 * 2
+    subtile = 64 * 64 * 2
     used = budget.shared_memory(program, 3, EpilogueBuffers(1, 2))
-    assert used == 3 * 32768 + 2 * (piece + 2 * piece) + (6 + 2 * 2) * 8 + 1024
+    assert used == 3 * 32768 + 2 * (subtile + 2 * subtile) + (6 + 2 * 2) * 8 + 1024
 
 
 @pytest.mark.parametrize(
@@ -470,7 +470,7 @@ def test_partitions_take_whole_warpgroups(h200: Machine) -> None:
 
 
 def test_staging_is_of_no_use_beyond_the_stores(h200: Machine) -> None:
-    for pieces, most in ((1, 1), (2, 2), (4, 4)):
-        program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, pieces=pieces), h200)
+    for subtiles, most in ((1, 1), (2, 2), (4, 4)):
+        program = lower(region(2048, 2048, 512), structure(64, 128, 64, 2, subtiles=subtiles), h200)
         assert max(b.staging for b in budget.buffer_options(program)) == most
         assert math.prod(program.value(ValueId(ValueKind.SUM, "p", 0)).shape) == 64 * 128

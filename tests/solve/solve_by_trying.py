@@ -13,9 +13,9 @@ from wsopt.program.program import OpKind, TileOp, TileProgram
 ORDER = (OpKind.TMA_LOAD, OpKind.MMA, OpKind.ACCUMULATE, OpKind.RELEASE)
 
 
-def least_interval(program: TileProgram, wake: int, depth: int, pace: int = 1) -> int:
-    """The least II, from `pace` on, for which a placement is found, with a ring of `depth` slots."""
-    ii = pace
+def least_interval(program: TileProgram, wake: int, depth: int, effective: int = 1) -> int:
+    """The least II, from `effective` on, for which a placement is found, with a ring of `depth` slots."""
+    ii = effective
     while not Trial(program, wake, depth, ii).succeeds():
         ii += 1
     return ii

@@ -44,7 +44,7 @@ def attention(wide: int = 64) -> Region:
 
 
 def structure(
-    rows: int, columns: int, depth: int, consumers: int, sharing: Sharing = Sharing.ROWS
+    rows: int, columns: int, depth: int, consumers: int, sharing: Sharing = Sharing.COOPERATIVE
 ) -> Structure:
     return Structure(rows, columns, depth, consumers, 4, sharing, True, False, 1, 4)
 

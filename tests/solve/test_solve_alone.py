@@ -34,9 +34,9 @@ SHARP = 100.0
 """A knee with which units and threads do not add up: what is left to tell apart is the consumers' own."""
 
 
-def in_k_blocks(consumers: int, depth: int = 64, pieces: int = 1) -> Structure:
+def in_k_blocks(consumers: int, depth: int = 64, subtiles: int = 1) -> Structure:
     plain = structure(64, 64, depth, consumers)
-    return replace(plain, persistent=False, group=1, pieces=pieces)
+    return replace(plain, persistent=False, group=1, subtiles=subtiles)
 
 
 def drawn_op(op: TileOp, rng: random.Random) -> TileOp:
@@ -141,7 +141,7 @@ def test_what_is_drawn_has_all_that_there_is_to_tell_apart(h200: Machine) -> Non
 
 
 def test_consumers_alone_are_the_same_for_structures_that_differ_after_the_loop(h200: Machine) -> None:
-    one, two = (lower(attention(), in_k_blocks(2, pieces=pieces), h200) for pieces in (1, 2))
+    one, two = (lower(attention(), in_k_blocks(2, subtiles=subtiles), h200) for subtiles in (1, 2))
     assert one != two
     assert consumers_alone(one) == consumers_alone(two)
     other = lower(attention(), in_k_blocks(2, depth=128), h200)
@@ -240,8 +240,8 @@ def test_the_search_drops_by_the_consumers_bound_what_units_let_pass(
     h200 = replace(h200, consumer_knee=SHARP)
     shape = attention(128)
     some = [
-        replace(in_k_blocks(2, depth, pieces), rows=rows, columns=128)
-        for rows, depth, pieces in ((64, 64, 1), (64, 128, 1), (128, 64, 1), (128, 64, 2))
+        replace(in_k_blocks(2, depth, subtiles), rows=rows, columns=128)
+        for rows, depth, subtiles in ((64, 64, 1), (64, 128, 1), (128, 64, 1), (128, 64, 2))
     ]
     programs = [lower(shape, s, h200) for s in some]
     fits = [p for p in programs if not infeasible(p, h200, MARGIN)]

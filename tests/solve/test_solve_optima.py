@@ -15,8 +15,8 @@ from wsopt.checker import verify
 from wsopt.errors import CheckError
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.held import slot_lifetime
-from wsopt.perf.pace import iteration_pace
 from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.schedule import budget
@@ -39,8 +39,8 @@ from wsopt.solve.result import Outcome
 def card(h200: Machine) -> Machine:
     """A card whose hand-over takes 5 cycles, and which copies and multiplies in next to no time.
 
-    With one slot its loops keep a pace just over 13 cycles: two of the copy, one of the tensor core, 2 * 5 of
-    hand-overs.
+    With one slot its loops have an effective II just over 13 cycles: two of the copy, one of the tensor core, 2 * 5
+    of hand-overs.
     """
     free = dict.fromkeys(("tma_load_l2", "mma_latency", "barrier", "mbarrier_wait"), 0.0)
     return replace(
@@ -77,7 +77,7 @@ def test_the_tensor_core_binds(card: Machine) -> None:
 def test_the_copies_bind(card: Machine) -> None:
     program = hand_made(Times((4, 25, 50), MMA, RELEASE), card)
     assert optimal(program, card).ii == 2 * 25
-    # Two consumers sharing rows have a tile of their own each, and one in common.
+    # Two cooperative consumers have a tile of their own each, and one in common.
     assert optimal(hand_made(Times((4, 25, 50), MMA, RELEASE), card, consumers=2), card).ii == 3 * 25
 
 
@@ -125,43 +125,47 @@ def test_a_real_product_runs_near_the_tensor_cores_rate(h200: Machine) -> None:
     assert unit_load(program) == 1024
     schedule = optimal(program, h200)
     assert schedule.depth("ring") == 3
-    assert schedule.ii == iteration_pace(program, h200, 3) == ii_lower_bound(program, h200)
+    assert schedule.ii == effective_ii(program, h200, 3) == ii_lower_bound(program, h200)
     assert 1.01 * 1024 < schedule.ii < 1.1 * 1024
     # With room for two slots more it would lose next to nothing.
     wide = replace(h200, shared_memory_per_block_bytes=h200.shared_memory_per_block_bytes + 2 * 49152 + 32)
     deep = optimal(program, wide)
-    assert (deep.depth("ring"), deep.ii) == (5, iteration_pace(program, wide, 5))
+    assert (deep.depth("ring"), deep.ii) == (5, effective_ii(program, wide, 5))
     assert deep.ii < 1.01 * 1024
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5, 13])
 @pytest.mark.parametrize("f8", [False, True])
-def test_a_rings_pace_binds(h200: Machine, depth: int, f8: bool) -> None:
-    """Operations of no time to speak of: what is left is the pace of the loop that they stand for."""
+def test_a_rings_effective_ii_binds(h200: Machine, depth: int, f8: bool) -> None:
+    """Operations of no time to speak of: what is left is the effective II of the loop that they stand for."""
     program = hand_made(Times((1, 1, 1), (1, 1, 1), (1, 0, 1), (1, 1, 1)), h200, f8=f8)
     small = with_depth(program, h200, depth)
-    pace = iteration_pace(program, small, depth)
+    effective = effective_ii(program, small, depth)
     wake = round(h200.latency.mbarrier_wake)
-    assert pace > least_interval(program, wake, depth) > 1
-    assert ii_lower_bound(program, small) == pace
+    assert effective > least_interval(program, wake, depth) > 1
+    assert ii_lower_bound(program, small) == effective
     schedule = optimal(program, small)
-    assert (schedule.ii, schedule.depth("ring")) == (pace, depth)
+    assert (schedule.ii, schedule.depth("ring")) == (effective, depth)
 
 
-def test_no_schedule_is_faster_than_its_rings_pace(h200: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search for II begun below: the model still gives each depth its own pace."""
+def test_no_schedule_is_faster_than_its_rings_effective_ii(
+    h200: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search for II begun below: the model still gives each depth its own effective II."""
     program = hand_made(Times((1, 1, 1), (1, 1, 1), (1, 0, 1)), h200)
     monkeypatch.setattr(optimum, "ii_bounds", lambda *_: (100, 4000))
     for depth in (1, 2, 4):
         small = with_depth(program, h200, depth)
         found = solve(program, small, MARGIN)
         assert found.schedule is not None
-        assert found.schedule.ii == iteration_pace(program, small, depth) > 100
+        assert found.schedule.ii == effective_ii(program, small, depth) > 100
         faster = replace(found.schedule, ii=found.schedule.ii - 1)
-        with pytest.raises(CheckError, match=f"ring with {depth} slots keeps a pace of {found.schedule.ii}"):
+        with pytest.raises(
+            CheckError, match=f"ring with {depth} slots has an effective II of {found.schedule.ii}"
+        ):
             verify(faster, program, small, MARGIN)
     # Held below it, there is none.
-    monkeypatch.setattr(optimum, "ii_bounds", lambda *_: (100, iteration_pace(program, small, 4) - 1))
+    monkeypatch.setattr(optimum, "ii_bounds", lambda *_: (100, effective_ii(program, small, 4) - 1))
     assert solve(program, small, MARGIN).outcome is Outcome.INFEASIBLE
 
 
@@ -183,27 +187,27 @@ def random_program(rng: random.Random, card: Machine) -> tuple[TileProgram, Mach
 @pytest.mark.parametrize("seed", range(16))
 def test_the_model_finds_what_trying_everything_finds(seed: int, card: Machine) -> None:
     program, machine, depth = random_program(random.Random(seed), card)
-    wanted = least_interval(program, 5, depth, iteration_pace(program, machine, depth))
+    wanted = least_interval(program, 5, depth, effective_ii(program, machine, depth))
     assert ii_lower_bound(program, machine) <= wanted
     assert optimal(program, machine).ii == wanted
 
 
 def test_the_card_that_binds_nothing(card: Machine) -> None:
     program = hand_made(Times(LOAD, MMA, RELEASE), card)
-    assert [iteration_pace(program, card, depth) for depth in (1, 2, 12)] == [13, 7, 2]
+    assert [effective_ii(program, card, depth) for depth in (1, 2, 12)] == [13, 7, 2]
 
 
 @pytest.mark.parametrize(
-    ("kib", "columns", "consumers", "pieces"),
+    ("kib", "columns", "consumers", "subtiles"),
     [(92, 64, 1, 1), (84, 64, 2, 4), (116, 128, 2, 4), (130, 128, 1, 4)],
 )
 def test_a_larger_interval_may_buy_a_shorter_epilogue(
-    kib: int, columns: int, consumers: int, pieces: int, h200: Machine
+    kib: int, columns: int, consumers: int, subtiles: int, h200: Machine
 ) -> None:
     """Slots given up for buffers of the epilogue: II free says what the least time is."""
     small = replace(h200, shared_memory_per_block_bytes=kib * 1024)
     shape = region(1024, 1024, 128, residual=True)
-    program = lower(shape, replace(structure(64, columns, 64, consumers), pieces=pieces), small)
+    program = lower(shape, replace(structure(64, columns, 64, consumers), subtiles=subtiles), small)
 
     def least(of: str, longest: int | None = None) -> tuple[int, int]:
         m = build(program, small, MARGIN)
@@ -225,7 +229,7 @@ def test_a_larger_interval_may_buy_a_shorter_epilogue(
 
 
 def cuts(h200: Machine) -> list[tuple[TileProgram, Machine]]:
-    """Programs whose last round is small or reaches over an end, with rings that hold few slots, or the most."""
+    """Programs whose tail wave is small or reaches over an end, with rings that hold few slots, or the most."""
     found = []
     for shape in (region(1000, 4104, 520), region(1536, 1536, 512), region(2048, 2048, 256, "f8e4m3")):
         for s in itertools.islice(structures(shape, h200), 5, None, 397):

@@ -169,7 +169,7 @@ def test_too_many_warps_are_named(h200: Machine) -> None:
 
 
 def shallow(h200: Machine) -> tuple[TileProgram, Machine]:
-    """A program whose bound is not reached: two slots live long, for a fence, and the three copies take turns."""
+    """A program whose bound is not reached: two slots live long, for a fence, and the three copies take ping_pong."""
     slow = replace(h200, latency=replace(h200.latency, fence=1500.0))
     program = lower(REGIONS["plain"], structure(64, 128, 64, 2), slow)
     return program, replace(slow, shared_memory_per_block_bytes=2 * 32768 + 2 * 16384 + 32 + 1024)
@@ -258,12 +258,12 @@ def test_a_deadline_keeps_what_was_found(h200: Machine, narrow: Narrow) -> None:
     assert certificate.bound_us <= min(r.microseconds for r in certificate.runners_up)
 
 
-def test_consumers_in_turns_hide_their_epilogues(h200: Machine) -> None:
+def test_consumers_in_ping_pong_hide_their_epilogues(h200: Machine) -> None:
     large = region(4096, 4096, 512)
-    rows, turns = (
+    cooperative, ping_pong = (
         solve(lower(large, structure(height, 128, 64, 2, sharing), h200), h200, MARGIN).schedule
-        for height, sharing in ((64, Sharing.ROWS), (128, Sharing.TURNS))
+        for height, sharing in ((64, Sharing.COOPERATIVE), (128, Sharing.PING_PONG))
     )
-    assert rows is not None
-    assert turns is not None
-    assert turns.prediction.epilogue < rows.prediction.epilogue / 2
+    assert cooperative is not None
+    assert ping_pong is not None
+    assert ping_pong.prediction.epilogue < cooperative.prediction.epilogue / 2

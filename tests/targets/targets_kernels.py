@@ -37,11 +37,11 @@ class Small:
     k_iterations: tuple[int, ...]
 
 
-TILE = structure(rows=128, pieces=2)
+TILE = structure(rows=128, subtiles=2)
 SMALL = {
     "plain": Small(builds.plain, TILE, 92, (7, 5)),
     "residual": Small(builds.residual, TILE, 120, (5, 8)),
-    "pair": Small(builds.plain, structure(consumers=2, rows=128, pieces=2), 160, (7, 5)),
+    "pair": Small(builds.plain, structure(consumers=2, rows=128, subtiles=2), 160, (7, 5)),
 }
 
 

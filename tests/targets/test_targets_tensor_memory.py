@@ -32,7 +32,7 @@ MARGIN = 24
 
 def cut(region: Region, machine: Machine, columns: int = 256, consumers: int = 1) -> TileProgram:
     s = Structure(
-        128, columns, 64, consumers, 4, Sharing.ROWS, persistent=True, swap=False, pieces=2, group=4
+        128, columns, 64, consumers, 4, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=2, group=4
     )
     return lower(region, s, machine)
 
@@ -52,10 +52,10 @@ def schedule(program: TileProgram, b200: Machine) -> Schedule:
 def test_structures_are_what_the_target_has(b200: Machine) -> None:
     found = list(structures(plain(8192, 8192, 520), b200))
     assert {(s.rows, s.consumers, s.consumer_warps) for s in found} == {(128, 1, 4), (128, 2, 4)}
-    assert all(s.persistent and not s.swap and not s.tail and s.sharing is Sharing.ROWS for s in found)
+    assert all(s.persistent and not s.swap and not s.tail and s.sharing is Sharing.COOPERATIVE for s in found)
 
 
-def test_sums_are_in_tensor_memory_and_a_piece_of_them_in_registers(program: TileProgram) -> None:
+def test_sums_are_in_tensor_memory_and_a_subtile_of_them_in_registers(program: TileProgram) -> None:
     assert [value.shape for value in program.values if value.space is Space.TENSOR] == [(128, 256)]
     assert not any(value.space is Space.REGISTERS for value in program.values)
     assert (program.tensor_columns, program.sum_sets, program.accumulator_registers) == (256, (1, 2), 128)
@@ -147,7 +147,7 @@ def test_the_checker_finds(name: str, schedule: Schedule, program: TileProgram, 
 
 
 def test_two_sets_need_tensor_memory(h200: Machine) -> None:
-    s = Structure(64, 128, 64, 2, 4, Sharing.ROWS, persistent=True, swap=False, pieces=2, group=4)
+    s = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=2, group=4)
     program = lower(plain(1024, 1024, 512), s, h200)
     found = solve(program, h200, MARGIN).schedule
     assert found is not None

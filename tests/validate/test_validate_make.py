@@ -110,7 +110,7 @@ def test_predicted_again_with_the_stores_as_they_were(store_warps: bool) -> None
     p = g.matmul(g.input("x", (4096, 1024), "bf16"), g.input("w", (4096, 1024), "bf16"), transpose_b=True)
     g.output(g.cast(p, dtype="bf16", name="y"))
     found = find_region(g.build())
-    program = lower(found, Structure(64, 256, 64, 2, 4, Sharing.ROWS, True, False, 2, 4), card)
+    program = lower(found, Structure(64, 256, 64, 2, 4, Sharing.COOPERATIVE, True, False, 2, 4), card)
     solved = solve(program, card, DEFAULT_MARGIN).schedule
     assert solved is not None
     assert solved.buffers.store_warp  # several tiles a block

@@ -89,7 +89,7 @@ def test_diverse(entries: tuple[Entry, ...]) -> None:
     taken = chosen(entries, 12)
     for name in ("consumers", "consumer_warps", "sharing", "persistent", "rows"):
         assert len({getattr(entry.structure, name) for entry in taken}) >= 2, name
-    for name in ("columns", "depth", "pieces", "group"):
+    for name in ("columns", "depth", "subtiles", "group"):
         assert len({getattr(entry.structure, name) for entry in taken}) >= 3, name
     assert sum(entry.slots > 0 for entry in taken) == 2
 

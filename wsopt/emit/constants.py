@@ -24,10 +24,10 @@ def constants(plan: KernelPlan) -> Iterator[Constant]:
     yield "CONSUMER_ROWS", str(s.rows), ""
     if not plan.loops_over_tiles:
         yield "TILE_DEPTH", str(s.depth), "elements of the streamed axis in a K-block"
-        yield "PIECE_COLUMNS", str(s.piece_columns), "columns that the epilogue treats at a time"
+        yield "SUBTILE_COLUMNS", str(s.subtile_columns), "columns that the epilogue treats at a time"
     yield from _channels(plan)
     if plan.column() != "0":
-        yield "GROUP", str(s.group), "tile rows that are walked before the next column"
+        yield "RASTER_GROUP", str(s.group), "tile rows whose tiles are taken column by column"
     if plan.reduces_rows:
         yield "ROW_LENGTH", str(plan.program.whole.extent(Role.COLUMN)), "elements of a row"
     if s.tail:
@@ -75,13 +75,13 @@ def _inputs(plan: KernelPlan) -> Iterator[Constant]:
     if not plan.inputs():
         return
     when = plan.refill
-    yield "PIECES", str(plan.s.pieces), ""
-    yield "INPUT_BUFFERS", str(plan.verified.schedule.buffers.inputs), "pieces of an input at a time"
+    yield "SUBTILES", str(plan.s.subtiles), ""
+    yield "INPUT_BUFFERS", str(plan.verified.schedule.buffers.inputs), "subtiles of an input at a time"
     if when.first or when.apart:
         what = "passes under which the last tile's stores are read, before inputs are copied to their buffers"
         yield "REFILL_PASSES", str(when.first), what
     if when.apart:
-        yield "REFILL_APART", str(when.apart), "passes from the copy of a piece to that of the next"
+        yield "REFILL_APART", str(when.apart), "passes from the copy of a subtile to that of the next"
 
 
 def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
@@ -89,8 +89,8 @@ def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
     if plan.loops_over_tiles or plan.sums_apart:
         return []
     s, columns = plan.s, plan.s.columns // 2
-    found = [("SUM_LAYOUT", s.columns), ("PIECE_LAYOUT", s.piece_columns)]
-    while columns > s.piece_columns:
+    found = [("SUM_LAYOUT", s.columns), ("SUBTILE_LAYOUT", s.subtile_columns)]
+    while columns > s.subtile_columns:
         found.append((f"LAYOUT_{columns}", columns))
         columns //= 2
     return [*found, (plan.loop_layout, s.depth)] if plan.ranged else found

@@ -176,7 +176,7 @@ class Consumer:
         """All that a consumer does for a tile."""
         lines = [*self._places(), *self._starts(), *self._loops(), *self._epilogue()]
         lines += [] if self.plan.loops_over_tiles else ["visit += 1"]
-        if self.plan.in_turns:
+        if self.plan.ping_pong:
             lines.append("step += (CONSUMERS - 1) * k_iterations")
         return "\n".join(lines)
 
@@ -230,7 +230,7 @@ class Consumer:
         if plan.loops_over_tiles:
             return [text.write(stretches[0].loop.steady)]
         vectors, under = plan.prefetched().values(), self._under()
-        begun = not plan.ranged and not plan.in_turns and _begins_products(stretches[0].loop)
+        begun = not plan.ranged and not plan.ping_pong and _begins_products(stretches[0].loop)
         lines = [*([] if begun else under), *self._before()]
         for stretch in stretches:
             lines += self._stretch(stretch, under if begun else [])
@@ -249,9 +249,9 @@ class Consumer:
 
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
         """One loop; `under` its first products other things are done."""
-        loop, turns = stretch.loop, self.plan.in_turns
-        first = text.write([*([TurnWait()] if turns else []), *loop.prologue])
-        last = text.write(_passing_turn(loop.drain) if turns else loop.drain)
+        loop, ping_pong = stretch.loop, self.plan.ping_pong
+        first = text.write([*([TurnWait()] if ping_pong else []), *loop.prologue])
+        last = text.write(_passing_turn(loop.drain) if ping_pong else loop.drain)
         lines = [line for line in (first, *under, *self._steady(stretch), last) if line]
         if not stretch.guarded:
             return lines
@@ -270,7 +270,7 @@ class Consumer:
         first, end = stretch.start, stretch.last
         before = f"{first} + REFILL_PASSES" if loop.first else "REFILL_PASSES"
         if when.apart:
-            pause = f"pause = gl.minimum({end}, {before} + piece * REFILL_APART)"
+            pause = f"pause = gl.minimum({end}, {before} + subtile * REFILL_APART)"
             lines = [pause, passing("begin", "pause"), "begin = pause"]
             return [
                 f"begin = {first}",
@@ -313,25 +313,25 @@ class Consumer:
     # --- the epilogue -----------------------------------------------------------------------------------
 
     def _epilogue(self) -> list[str]:
-        """The sums cut into pieces, and one call a piece."""
+        """The sums cut into subtiles, and one call a subtile."""
         plan = self.plan
         if plan.loops_over_tiles:
             return []
         whole = () if plan.sums_apart else plan.sums()
-        lines = [line for name in whole for line in text.split_pieces(plan, name, 0, plan.s.pieces)]
+        lines = [line for name in whole for line in text.split_subtiles(plan, name, 0, plan.s.subtiles)]
         apart = self.operations.writer.apart
         for item in plan.rows():
             name = plan.value(item.name)
             row = f"gl.sum({name}, axis=1)" if item.name in apart else name
-            lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, PIECE_LAYOUT))")
+            lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
         rest = epilogue_parameters(plan)[len(plan.sums()) :]
-        for piece in range(plan.s.pieces):
-            sums = [text.piece_name(plan, name, piece, piece + 1) for name in plan.sums()]
-            lines += tensor_sums.read(plan, sums, piece) if plan.sums_apart else []
+        for subtile in range(plan.s.subtiles):
+            sums = [text.subtile_name(plan, name, subtile, subtile + 1) for name in plan.sums()]
+            lines += tensor_sums.read(plan, sums, subtile) if plan.sums_apart else []
             given = {
-                "column": plan.column(piece),
-                "piece": str(piece),
-                **plan.staged().given(piece),
+                "column": plan.column(subtile),
+                "subtile": str(subtile),
+                **plan.staged().given(subtile),
             }
             lines.append(f"epilogue({', '.join([*sums, *(given.get(one, one) for one in rest)])})")
         return lines
@@ -352,13 +352,13 @@ def epilogue_parameters(plan: KernelPlan) -> list[str]:
     prefetched, vectors = plan.prefetched(), plan.vectors()
     read = (n for n in vectors if n not in prefetched and n in plan.read_by(items))
     loaded = [one.name for one in prefetched.values()] + [a for n in read for a in vectors[n].arguments]
-    refilled = plan.verified.schedule.buffers.inputs < plan.s.pieces
+    refilled = plan.verified.schedule.buffers.inputs < plan.s.subtiles
     loaded += [box.descriptor for box in boxes if refilled]
     loaded += [f"{box.name}_{what}" for box in boxes for what in ("input", "full")]
     barriers = ["staged", "freed"] if plan.stores_apart else []
     rows = [plan.value(item.name) for item in plan.rows()]
     tensors = [*loaded, *barriers, *plan.stored()]
-    return [*plan.sums(), *rows, *tensors, *place, "piece", *plan.staged().parameters()]
+    return [*plan.sums(), *rows, *tensors, *place, "subtile", *plan.staged().parameters()]
 
 
 def _is_value(op: TileOp) -> bool:

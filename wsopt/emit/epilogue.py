@@ -1,4 +1,4 @@
-"""The epilogue of one piece of a tile: read what it needs, compute, stage, store."""
+"""The epilogue of one subtile of a tile: read what it needs, compute, stage, store."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from wsopt.program.types import column_role, row_role
 from wsopt.tensors.views import FULL, Source
 
 
-def piece(plan: KernelPlan, called: set[str]) -> Iterator[Instruction]:
-    """All that a consumer does for one piece; notes in `called` what the text calls of the kernel's own functions."""
+def subtile(plan: KernelPlan, called: set[str]) -> Iterator[Instruction]:
+    """All that a consumer does for one subtile; notes in `called` what the text calls of the kernel's own
+    functions.
+    """
     after, known = plan.program.after, results(plan)
     scope = Names(taken={operand.name for operand in known.values()})
     yield from _reads(plan, scope, known)
@@ -31,7 +33,7 @@ def piece(plan: KernelPlan, called: set[str]) -> Iterator[Instruction]:
         name=lambda name, age: scope(name, named.get(name, name.replace("$", "_"))),
         sources=known,
         tile=FULL,
-        layout="PIECE_LAYOUT",
+        layout="SUBTILE_LAYOUT",
         asynchronous=True,
         wanted=frozenset(named),
         carried=False,
@@ -89,14 +91,14 @@ def _prefetched(
 
 
 def _full_input(plan: KernelPlan, name: str, box: Box) -> Iterator[Instruction]:
-    """A full tile in shared memory: its copy was started before the loop, or by an earlier piece."""
-    uses = plan.s.pieces // plan.verified.schedule.buffers.inputs
-    place = "piece % INPUT_BUFFERS" if uses > 1 else "piece"
-    phase = f"(visit * {uses} + piece // INPUT_BUFFERS) & 1" if uses > 1 else "visit & 1"
+    """A full tile in shared memory: its copy was started before the loop, or by an earlier subtile."""
+    uses = plan.s.subtiles // plan.verified.schedule.buffers.inputs
+    place = "subtile % INPUT_BUFFERS" if uses > 1 else "subtile"
+    phase = f"(visit * {uses} + subtile // INPUT_BUFFERS) & 1" if uses > 1 else "visit & 1"
     barrier, buffer = f"{box.name}_full.index({place})", f"{box.name}_input.index({place})"
     yield WaitPhase(barrier, phase)
-    text = f"{tile_view(buffer, box, row_role(plan.s.swap))}.load(PIECE_LAYOUT){widened(box.view)}"
+    text = f"{tile_view(buffer, box, row_role(plan.s.swap))}.load(SUBTILE_LAYOUT){widened(box.view)}"
     yield Assign(name, text)
     if uses > 1:
-        later = plan.place("row", "column + INPUT_BUFFERS * PIECE_COLUMNS")
+        later = plan.place("row", "column + INPUT_BUFFERS * SUBTILE_COLUMNS")
         yield Refill(barrier, box.nbytes, box.descriptor, coordinates(box, later), buffer)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wsopt.emit import store_warp, tensor_sums, text
 from wsopt.emit.channels import instance
 from wsopt.emit.consumer import Consumer, epilogue_parameters
-from wsopt.emit.epilogue import piece
+from wsopt.emit.epilogue import subtile
 from wsopt.emit.instructions import Advance, Expect, Instruction, TmaLoad, WaitEmpty, Zero
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.integers import text as integer_text
@@ -93,12 +93,12 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
 
     if not plan.s.persistent:
         return [located("gl.program_id(0)")]
-    if plan.walk():
+    if plan.order_table():
         header = text.macro("dealt_tiles")
         return [header, text.block(located("gl.load(order_ptr + place)"))]
-    turns = plan.in_turns and role not in _OF_ALL
-    first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if turns else "")
-    stride = ("CONSUMERS * " if turns else "") + "gl.num_programs(0)"
+    ping_pong = plan.ping_pong and role not in _OF_ALL
+    first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
+    stride = ("CONSUMERS * " if ping_pong else "") + "gl.num_programs(0)"
     header = f"tiles = {integer_text(tiles(plan), PYTHON)}\nfor tile in range({first}, tiles, {stride}):"
     return [header, text.block(body if role is PartitionRole.MMA_WARP else located("tile"))]
 
@@ -120,7 +120,7 @@ def _loader(plan: KernelPlan) -> Function:
     descriptors = [box.descriptor for box in plan.moved()]
     sizes = plan.sizes() if plan.ranged else plan.counts()
     channels = seen(plan, PartitionRole.LOADER, own=False)
-    parameters = [*descriptors, *channels, *plan.walk(), *sizes]
+    parameters = [*descriptors, *channels, *plan.order_table(), *sizes]
     lines: list[str] = []
     fills = text.write([*_fills(plan), Advance(1)])
     if plan.ranged:
@@ -181,11 +181,11 @@ def _fills(plan: KernelPlan) -> list[Instruction]:
 
 def _epilogue(plan: KernelPlan, called: set[str]) -> Function:
     lines = [
-        "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, PIECE_LAYOUT))",
-        "columns = column + gl.arange(0, PIECE_COLUMNS, layout=gl.SliceLayout(0, PIECE_LAYOUT))",
-        text.write(piece(plan, called)),
+        "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))",
+        "columns = column + gl.arange(0, SUBTILE_COLUMNS, layout=gl.SliceLayout(0, SUBTILE_LAYOUT))",
+        text.write(subtile(plan, called)),
     ]
-    constants = {"piece", *plan.staged().constants()}
+    constants = {"subtile", *plan.staged().constants()}
     parameters = (f"{p}: gl.constexpr" if p in constants else p for p in epilogue_parameters(plan))
     return Function("epilogue", tuple(parameters), "\n".join(lines))
 
@@ -196,13 +196,13 @@ def _consumer(plan: KernelPlan, called: set[str]) -> Function:
     vectors = [name for one in plan.vectors().values() for name in one.arguments]
     parameters = [
         *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
-        *plan.stored(), *plan.walk(), *plan.sizes(), "index: gl.constexpr",
+        *plan.stored(), *plan.order_table(), *plan.sizes(), "index: gl.constexpr",
     ]  # fmt: skip
     # Where tiles are iterations, what is read by address is read behind a copy of the loader's, which has waited.
     early = (plan.s.persistent and plan.ranged) or plan.vectors() or plan.inputs()
     waits = early and not plan.loops_over_tiles
     begin = ["gdc_wait()"] if waits else []
-    counters = {} if plan.sums_apart else {"step": "index * k_iterations" if plan.in_turns else "0"}
+    counters = {} if plan.sums_apart else {"step": "index * k_iterations" if plan.ping_pong else "0"}
     counters |= {} if plan.loops_over_tiles else {"visit": "0"}
     return _function(
         plan, role, parameters, Consumer(plan, called).body(), counters=counters, begin=[*begin, *_carried(plan)],

@@ -10,25 +10,25 @@ from wsopt.emit.tensors import coordinates
 
 def input_loads(plan: KernelPlan, passing: str = "") -> str:
     """The copies that fill the buffers, once stores have read what was staged in them for the tile before; empty
-    where the epilogue reads no full tile. `passing` are lines of the loop before each piece's.
+    where the epilogue reads no full tile. `passing` are lines of the loop before each subtile's.
     """
     if not plan.inputs():
         return ""
     wait = text.write(_refill_wait(plan))
     lines = [wait] if wait and not passing else []
-    lines.append("for piece in gl.static_range(INPUT_BUFFERS):")
+    lines.append("for subtile in gl.static_range(INPUT_BUFFERS):")
     if passing:
         lines.append(text.block(passing))
-        lines += [text.block(f"if piece == 0:\n{text.block(wait)}")] if wait else []
+        lines += [text.block(f"if subtile == 0:\n{text.block(wait)}")] if wait else []
     return "\n".join([*lines, text.block(text.write(_copies(plan)))])
 
 
 def _copies(plan: KernelPlan) -> list[Instruction]:
-    """The copies of the piece numbered `piece`."""
+    """The copies of the subtile numbered `subtile`."""
     found: list[Instruction] = []
-    place = plan.place("row", plan.column("piece"))
+    place = plan.place("row", plan.column("subtile"))
     for box in plan.inputs().values():
-        barrier, buffer = f"{box.name}_full.index(piece)", f"{box.name}_input.index(piece)"
+        barrier, buffer = f"{box.name}_full.index(subtile)", f"{box.name}_input.index(subtile)"
         load = TmaLoad(box.descriptor, coordinates(box, place), barrier, buffer)
         found += [Expect(barrier, str(box.nbytes)), load]
     return found

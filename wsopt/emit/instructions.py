@@ -98,13 +98,13 @@ class Commit(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class SumsLoad(Instruction):
-    """Bring a piece of a tile's sums from tensor memory into registers."""
+    """Bring a subtile of a tile's sums from tensor memory into registers."""
 
     macro: ClassVar[str] = "sums_load"
     template: ClassVar[str] = "tensor_memory.jinja"
     target: str
     sums: str
-    piece: int
+    subtile: int
     layout: str
 
 
@@ -200,7 +200,7 @@ class TmaStore(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class RowStore(Instruction):
-    """Store a value a row by address where `mask` holds: in the first piece, unless it is the `only` one."""
+    """Store a value a row by address where `mask` holds: in the first subtile, unless it is the `only` one."""
 
     macro: ClassVar[str] = "row_store"
     addresses: str
@@ -241,7 +241,7 @@ class WaitFreed(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Refill(Instruction):
-    """Start the copy of a later piece into the buffer that this piece has read."""
+    """Start the copy of a later subtile into the buffer that this subtile has read."""
 
     macro: ClassVar[str] = "refill"
     barrier: str

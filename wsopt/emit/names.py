@@ -81,7 +81,7 @@ _KERNEL_WORDS = frozenset(
             "k",
             "k_iterations",
             "index",
-            "piece",
+            "subtile",
             "turn",
             "processors",
         ),
@@ -92,12 +92,12 @@ _KERNEL_WORDS = frozenset(
             "OPTIONS",
             "SIGNATURE",
             "VERSION",
-            "PIECES",
+            "SUBTILES",
             "INPUT_BUFFERS",
             "REFILL_PASSES",
             "REFILL_APART",
             "pause",
-            "GROUP",
+            "RASTER_GROUP",
             "TAIL",
             "ROW_LENGTH",
         ),
@@ -109,17 +109,17 @@ _DERIVED = re.compile(
     r".*_(desc|ptr|ring|held|depth|full|empty|input|staging|buffer|pending|loaded|stride|strides|extents|layout)",
     re.IGNORECASE,
 )
-_PIECE = re.compile(r".*_\d+")
+_SUBTILE = re.compile(r".*_\d+")
 
 
 @dataclass(slots=True)
 class Names:
     """One scope: hands out an identifier for every key, the same one each time.
 
-    With `pieces`, names that end in a number are left to the pieces that a tile is cut into.
+    With `subtiles`, names that end in a number are left to the subtiles that a tile is cut into.
     """
 
-    pieces: bool = False
+    subtiles: bool = False
     taken: set[str] = field(default_factory=set)
     given: dict[str, str] = field(default_factory=dict)
 
@@ -127,7 +127,7 @@ class Names:
         """The identifier of `key`; `wish` is what it should look like, the key itself if not given."""
         if key not in self.given:
             name = wish or key
-            while name in self.taken or is_reserved(name) or (self.pieces and _PIECE.fullmatch(name)):
+            while name in self.taken or is_reserved(name) or (self.subtiles and _SUBTILE.fullmatch(name)):
                 name += "_"
             self.taken.add(name)
             self.given[key] = name

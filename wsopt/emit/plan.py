@@ -54,7 +54,7 @@ class KernelPlan:
     """One kernel, ready to be written."""
 
     verified: VerifiedSchedule
-    names: Names = field(default_factory=lambda: Names(pieces=True))
+    names: Names = field(default_factory=lambda: Names(subtiles=True))
 
     # --- facts ------------------------------------------------------------------------------------------
 
@@ -89,9 +89,9 @@ class KernelPlan:
         return not (self.ranged or self.loops_over_tiles)
 
     @property
-    def in_turns(self) -> bool:
+    def ping_pong(self) -> bool:
         """Whether the consumers work in ping-pong."""
-        return self.s.sharing is Sharing.TURNS
+        return self.s.sharing is Sharing.PING_PONG
 
     @property
     def sums_apart(self) -> bool:
@@ -154,10 +154,10 @@ class KernelPlan:
         extents = {role: member.extent(role) for role in member.view.roles}
         return self._box(kind, member.name, member.view, extents)
 
-    def _piece(self, kind: str, wish: str, view: View) -> Box:
-        """The box of a tensor for a piece of the epilogue."""
+    def _subtile(self, kind: str, wish: str, view: View) -> Box:
+        """The box of a tensor for a subtile of the epilogue."""
         s = self.s
-        extents = {row_role(s.swap): s.rows, column_role(s.swap): s.piece_columns}
+        extents = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
         return self._box(kind, wish, view, extents)
 
     def rings(self) -> tuple[Ring, ...]:
@@ -178,13 +178,13 @@ class KernelPlan:
     def inputs(self) -> dict[str, Box]:
         """Full tiles that the epilogue reads, by source."""
         return {
-            source.name: self._piece(f"read:{source.name}", source.view.tensor, source.view)
+            source.name: self._subtile(f"read:{source.name}", source.view.tensor, source.view)
             for source in self.program.after.full
         }
 
     def outputs(self) -> dict[str, Box]:
         """Output tensors, by name."""
-        return {o.name: self._piece("written", o.name, o.view) for o in self.program.after.tile_outputs}
+        return {o.name: self._subtile("written", o.name, o.view) for o in self.program.after.tile_outputs}
 
     def moved(self) -> tuple[Box, ...]:
         """The tensors that TMA brings for the loop: those that stay, then the streamed ones."""
@@ -246,7 +246,7 @@ class KernelPlan:
 
     def _turns(self) -> Iterator[Channel]:
         """The order in which consumers in ping-pong go round the ring."""
-        if self.in_turns:
+        if self.ping_pong:
             yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
 
     def _sums(self) -> Iterator[Channel]:
@@ -304,10 +304,10 @@ class KernelPlan:
         outer = {Role.BATCH: "batch", Role.GROUP: "group"}
         return {**own, **outer, Role.STREAM: "k_block * TILE_DEPTH", Role.INNER: "0"}
 
-    def column(self, piece: str | int = 0) -> str:
-        """The first column of a piece."""
+    def column(self, subtile: str | int = 0) -> str:
+        """The first column of a subtile."""
         origin = [] if self.ranged or self.loops_over_tiles else ["column"]
-        return " + ".join([*origin, *([f"{piece} * PIECE_COLUMNS"] if piece else [])]) or "0"
+        return " + ".join([*origin, *([f"{subtile} * SUBTILE_COLUMNS"] if subtile else [])]) or "0"
 
     def loop_items(self) -> tuple[Item, ...]:
         """Statements that a consumer computes in its loop."""
@@ -348,7 +348,7 @@ class KernelPlan:
             Role.GROUP: "groups",
         }
 
-    def walk(self) -> tuple[str, ...]:
+    def order_table(self) -> tuple[str, ...]:
         """The kernel's argument that says which tiles a block takes."""
         return ("order_ptr",) if self.ranged and self.s.persistent else ()
 

@@ -1,7 +1,7 @@
 """Vectors and scalars of a product's epilogue, loaded by address under the first products of a tile.
 
 What varies along the accumulator's rows, or along neither side, stays in registers. What varies along its columns
-is loaded once by all threads together, a column or two each, and goes through shared memory: there each piece
+is loaded once by all threads together, a column or two each, and goes through shared memory: there each subtile
 finds its columns, which every thread that has a part of them reads.
 """
 
@@ -17,7 +17,7 @@ from wsopt.machine.types import Machine
 from wsopt.program.types import Structure, column_role, row_role
 from wsopt.tensors.views import Role, Source
 
-ROWS = "row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, PIECE_LAYOUT))"
+ROWS = "row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))"
 COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"
 
 
@@ -57,11 +57,11 @@ class Prefetched:
 
     @property
     def value(self) -> str:
-        """Its values in the epilogue of the piece numbered `piece`."""
+        """Its values in the epilogue of the subtile numbered `subtile`."""
         if not self.along_columns:
             return self.name
-        part = f"{self.name}.slice(piece * PIECE_COLUMNS, PIECE_COLUMNS)"
-        return f"{part}.load(gl.SliceLayout(0, PIECE_LAYOUT))"
+        part = f"{self.name}.slice(subtile * SUBTILE_COLUMNS, SUBTILE_COLUMNS)"
+        return f"{part}.load(gl.SliceLayout(0, SUBTILE_LAYOUT))"
 
     @property
     def buffer(self) -> Buffer:

@@ -125,7 +125,7 @@ class DealtOrder:
     A block's tiles stand in the table from its own place up to that of the next block. A tile of rows has
     `end` - `begin` K-blocks, at least none: expressions of `row`, its first row, and `last_row`, its last. With
     `longest_last` tile numbers count rows from the last tile. Tiles are dealt out in the order of their numbers,
-    those of the last `rounds_together` rounds by descending K-blocks, each to the block that is the first to be done:
+    those of the last `waves_together` waves by descending K-blocks, each to the block that is the first to be done:
     a tile takes its K-blocks and one more.
     """
 
@@ -134,7 +134,7 @@ class DealtOrder:
     begin: Integer
     end: Integer
     longest_last: bool
-    rounds_together: int
+    waves_together: int
     tiles: Integer
     blocks: Integer
 

@@ -35,7 +35,7 @@ from wsopt.emit.recipe import (
 from wsopt.emit.recipe_views import axis_extents, axis_strides, map_strides, output_extents, view_checks
 from wsopt.emit.tensors import Box
 from wsopt.program.ranges import k_blocks_between, narrowing
-from wsopt.program.tile_order import ROUNDS_TOGETHER
+from wsopt.program.tile_order import WAVES_TOGETHER
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import Output, Source, View
 
@@ -62,7 +62,7 @@ def recipe_of(plan: KernelPlan) -> Recipe:
         checks=(*_extent_checks(plan, views, dict(names)), *schedule_checks(plan), *_output_checks(plan)),
         arguments=tuple(_arguments(plan)),
         grid=Name(BLOCKS),
-        order=_order(plan) if plan.walk() else None,
+        order=_order(plan) if plan.order_table() else None,
     )
 
 
@@ -137,7 +137,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
     for output in plan.row_outputs():
         yield from _by_address(output)
     yield from (ScalarArgument(name, Name(name)) for name in plan.sizes())
-    yield from map(TableArgument, plan.walk())
+    yield from map(TableArgument, plan.order_table())
 
 
 def _by_address(one: ByAddress[Source] | ByAddress[Output]) -> Iterator[Argument]:
@@ -179,6 +179,6 @@ def _order(plan: KernelPlan) -> DealtOrder:
         bounds, Name(ROW), Name(LAST_ROW), 0, k_blocks, plan.s.depth, minimum, maximum
     )
     return DealtOrder(
-        plan.s.tile_rows, Name("row_extent"), begin, end, plan.longest_last, ROUNDS_TOGETHER, Name("tiles"),
+        plan.s.tile_rows, Name("row_extent"), begin, end, plan.longest_last, WAVES_TOGETHER, Name("tiles"),
         Name(BLOCKS),
     )  # fmt: skip

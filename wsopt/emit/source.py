@@ -68,7 +68,7 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "imports": target.imports(products=not plan.loops_over_tiles),
         "consumer_warps": s.consumer_warps,
         "mma_k": 256 // plan.program.whole.dtype.bits,
-        "pieces": 1 if plan.sums_apart else s.pieces,
+        "subtiles": 1 if plan.sums_apart else s.subtiles,
         "grid": grid,
         "ranges": ranges if plan.ranged else None,
         "functions": written,

@@ -23,8 +23,8 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class StagedOutput:
-    """How one output's tiles are staged: `buffer` is what the text calls the buffer, `waits` what each piece has to
-    wait for, None for nothing. `number` is a piece's store among the tile's, as the epilogue says it.
+    """How one output's tiles are staged: `buffer` is what the text calls the buffer, `waits` what each subtile has to
+    wait for, None for nothing. `number` is a subtile's store among the tile's, as the epilogue says it.
     """
 
     box: Box
@@ -34,14 +34,14 @@ class StagedOutput:
 
     @property
     def pending(self) -> str:
-        """How many stores may still be reading, as the epilogue says it; empty if no piece has to wait."""
+        """How many stores may still be reading, as the epilogue says it; empty if no subtile has to wait."""
         if set(self.waits) == {None}:
             return ""
         return f"{self.box.name}_pending" if self.differs else str(self.waits[0])
 
     @property
     def awaited(self) -> str:
-        """The number of the store that a piece waits for, as the epilogue says it."""
+        """The number of the store that a subtile waits for, as the epilogue says it."""
         if self.differs:
             return f"{self.number} - 1 - {self.pending}"
         return f"{self.number} - {(self.waits[0] or 0) + 1}"
@@ -53,7 +53,7 @@ class StagedOutput:
 
     @property
     def optional(self) -> bool:
-        """Whether some pieces have nothing to wait for, and others do."""
+        """Whether some subtiles have nothing to wait for, and others do."""
         return self.differs and None in self.waits
 
 
@@ -76,10 +76,10 @@ class Staging:
         """Parameters that are known when the kernel is compiled."""
         return [output.pending for output in self.outputs.values() if output.differs]
 
-    def given(self, piece: int) -> dict[str, str]:
-        """The arguments of one piece's call, by parameter."""
+    def given(self, subtile: int) -> dict[str, str]:
+        """The arguments of one subtile's call, by parameter."""
         found = {}
-        for store in (one for one in self.plan.stores if one.piece == piece):
+        for store in (one for one in self.plan.stores if one.subtile == subtile):
             output = self.outputs[store.output]
             found[output.buffer] = self.place(store.buffer)
             if output.differs:
@@ -121,7 +121,7 @@ def _staged(stores: tuple[Store, ...], outputs: Mapping[str, Box]) -> dict[str, 
     found = {}
     for place, (name, box) in enumerate(outputs.items()):
         waits = tuple(store.pending for store in stores if store.output == name)
-        number = f"piece * {len(outputs)}" if len(outputs) > 1 else "piece"
+        number = f"subtile * {len(outputs)}" if len(outputs) > 1 else "subtile"
         number += f" + {place}" if place else ""
         found[name] = StagedOutput(box, f"{box.name}_buffer", waits, number)
     return found

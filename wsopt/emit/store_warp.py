@@ -48,7 +48,7 @@ def leaves_stores(plan: KernelPlan) -> bool:
 def _start(plan: KernelPlan, store: Store) -> TmaStore:
     """The copy of a store's buffer to its place in the output."""
     box = plan.outputs()[store.output]
-    place = coordinates(box, plan.place("row", plan.column(store.piece)))
+    place = coordinates(box, plan.place("row", plan.column(store.subtile)))
     return TmaStore(box.descriptor, place, plan.staged().place(store.buffer))
 
 

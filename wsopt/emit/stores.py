@@ -27,7 +27,7 @@ def _rounded(operand: Operand, dtype: DType) -> str:
 
 
 def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> Iterator[Instruction]:
-    """One output's tile, or a piece of it, staged in the output's order of axes."""
+    """One output's tile, or a subtile of it, staged in the output's order of axes."""
     staged = plan.staged().outputs[output.name]
     if staged.pending and plan.stores_apart:
         yield WaitFreed(staged.number, staged.awaited, staged.pending, staged.optional)
@@ -43,7 +43,7 @@ def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> I
 
 
 def row_store(plan: KernelPlan, argument: ByAddress[Output], operand: Operand) -> Instruction:
-    """An output of one value a row, which the first piece stores by address."""
+    """An output of one value a row, which the first subtile stores by address."""
     value = _rounded(operand, argument.of.view.dtype)
     address = argument.at(plan.place("rows", "columns"))
-    return RowStore(address, value, "rows < row_extent", plan.s.pieces == 1)
+    return RowStore(address, value, "rows < row_extent", plan.s.subtiles == 1)

@@ -70,13 +70,13 @@ def wait() -> str:
     return text.write([WaitFull("sums", _VISIT, _SETS)])
 
 
-def read(plan: KernelPlan, names: Iterable[str], piece: int) -> list[str]:
-    """A piece of a tile's sums brought into registers under these names; behind the last the set is handed back."""
+def read(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
+    """A subtile of a tile's sums brought into registers under these names; behind the last the set is handed back."""
     found: list[Instruction] = [
-        SumsLoad(name, _sums(plan, sums, "index"), piece, "PIECE_LAYOUT")
+        SumsLoad(name, _sums(plan, sums, "index"), subtile, "SUBTILE_LAYOUT")
         for name, sums in zip(names, plan.sums(), strict=True)
     ]
-    if piece == plan.s.pieces - 1:
+    if subtile == plan.s.subtiles - 1:
         found.append(Release("sums", _VISIT, _SETS))
     return [text.write(found)]
 
@@ -89,10 +89,10 @@ def instructions(plan: KernelPlan, operations: Operations) -> int:
 def layouts(plan: KernelPlan) -> tuple[tuple[str, str, str], ...]:
     """Layouts of sums in tensor memory, and of a subtile of them in registers: one row for each thread."""
     s, machine = plan.s, plan.verified.machine
-    blocked = f"[1, {s.piece_columns}], [{machine.threads_per_warp}, 1], [{s.consumer_warps}, 1], [0, 1]"
+    blocked = f"[1, {s.subtile_columns}], [{machine.threads_per_warp}, 1], [{s.consumer_warps}, 1], [0, 1]"
     sets = "of sums in tensor memory: the consumer reads one under the products of the next"
     return (
         (_SETS, str(plan.verified.schedule.buffers.sums), sets),
         ("SUM_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.columns}), 1)", ""),
-        ("PIECE_LAYOUT", f"gl.BlockedLayout({blocked})", "a row a thread, as tensor memory has its lanes"),
+        ("SUBTILE_LAYOUT", f"gl.BlockedLayout({blocked})", "a row a thread, as tensor memory has its lanes"),
     )

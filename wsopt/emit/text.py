@@ -1,4 +1,4 @@
-"""Pieces of source text that every kernel is written with: instructions through their macros, lines, blocks."""
+"""Subtiles of source text that every kernel is written with: instructions through their macros, lines, blocks."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def block(text: str, indent: int = 4) -> str:
     return "\n".join(pad + line if line else line for line in text.split("\n"))
 
 
-def split_pieces(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:
-    """Lines that cut a tile of pieces [low, high) into halves down to single pieces."""
+def split_subtiles(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:
+    """Lines that cut a tile of subtiles [low, high) into halves down to single subtiles."""
     if high - low == 1:
         return []
     middle = (low + high) // 2
-    layout = "PIECE_LAYOUT" if high - low == 2 else f"LAYOUT_{plan.s.piece_columns * (high - low) // 2}"
-    left, right = (piece_name(plan, name, a, b) for a, b in ((low, middle), (middle, high)))
-    whole = piece_name(plan, name, low, high)
+    layout = "SUBTILE_LAYOUT" if high - low == 2 else f"LAYOUT_{plan.s.subtile_columns * (high - low) // 2}"
+    left, right = (subtile_name(plan, name, a, b) for a, b in ((low, middle), (middle, high)))
+    whole = subtile_name(plan, name, low, high)
     return [
         f"{left}, {right} = halves({whole}, {layout})",
-        *split_pieces(plan, name, low, middle),
-        *split_pieces(plan, name, middle, high),
+        *split_subtiles(plan, name, low, middle),
+        *split_subtiles(plan, name, middle, high),
     ]
 
 
-def piece_name(plan: KernelPlan, name: str, low: int, high: int) -> str:
-    """The name of the pieces [low, high) of a tile of sums."""
-    if high - low == plan.s.pieces:
+def subtile_name(plan: KernelPlan, name: str, low: int, high: int) -> str:
+    """The name of the subtiles [low, high) of a tile of sums."""
+    if high - low == plan.s.subtiles:
         return name
     return f"{name}_{low}" if high - low == 1 else f"{name}_{low}_to_{high - 1}"
 

@@ -155,7 +155,7 @@ class CppWriter:
             "begin": self.write(order.begin),
             "end": self.write(order.end),
             "longest_last": order.longest_last,
-            "rounds_together": order.rounds_together,
+            "waves_together": order.waves_together,
             "tiles": self.write(order.tiles),
             "blocks": self.write(order.blocks),
         }

@@ -137,7 +137,7 @@ def _order(order: DealtOrder) -> dict[str, Any]:
         "element": "i32",
         "tile_rows": order.tile_rows,
         "longest_last": order.longest_last,
-        "rounds_together": order.rounds_together,
+        "waves_together": order.waves_together,
         **{name: data(value) for name, value in values.items()},
     }
 

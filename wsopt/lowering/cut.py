@@ -105,7 +105,7 @@ def load_of(tile: ValueId) -> OpId:
 def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
     """The operations of all consumers in the loop, for each K-block of an iteration.
 
-    With consumers in turns they are those of one consumer: another's stand in the same places, later.
+    With consumers in ping-pong they are those of one consumer: another's stand in the same places, later.
     """
     loads = [load for ring in rings for load in ring.loads]
     own = {load.member.name for load in loads if load.consumer is not None}

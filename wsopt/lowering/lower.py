@@ -17,7 +17,7 @@ from wsopt.program.facts import TileGrid, Whole
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Epilogue, Iteration, TileProgram, Work
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
-from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, tiles_together, walk
+from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.statements import Reduction
@@ -71,7 +71,7 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
         items=() if in_loop else region.statements,
         sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
         outputs=region.outputs,
-        held=bool(region.contractions) and not region.body,
+        prefetched=bool(region.contractions) and not region.body,
         mix=InstructionMix()
         if in_loop
         else element_mix(region.statements, FULL)
@@ -93,7 +93,7 @@ def _work(bounds: Bounds, s: Structure, machine: Machine, tiles: int) -> Work:
     own = numbered(list(own_k_iterations(bounds, s)), from_last)
     blocks = min(machine.sm_count, tiles)
     together = tiles_together(counts, tiles, blocks) if s.persistent else 0
-    dealt = deal(counts, walk(counts, tiles, together), blocks)
+    dealt = deal(counts, rasterization_order(counts, tiles, together), blocks)
     works = (Work(len(taken), math.fsum(own[tile % len(own)] for tile in taken)) for taken in dealt)
     return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles)
 
@@ -105,7 +105,7 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
     """
     kinds = (ValueKind.SUM, ValueKind.PARTIAL)
     tiles = sum(value.id.kind in kinds and value.consumer == 0 for value in loop.values)
-    columns = s.columns if target_of(machine).sums is Sums.REGISTERS else s.piece_columns
+    columns = s.columns if target_of(machine).sums is Sums.REGISTERS else s.subtile_columns
     threads = s.consumer_warps * machine.threads_per_warp
     if region.body:
         groups = s.consumer_warps // machine.warps_per_warpgroup

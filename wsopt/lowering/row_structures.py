@@ -66,14 +66,23 @@ def _check_axes(view: View) -> None:
 def row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures of a kernel that streams rows; each tile has all columns.
 
-    emitter.v1: blocks are persistent, consumers share a tile's rows, and the loop is over tiles.
+    emitter.v1: blocks are persistent, consumers are cooperative, and the loop is over tiles.
     """
     columns = pow2(region.extent(Role.COLUMN))
     bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
     least = machine.warps_per_warpgroup
     for rows, consumers, warps in itertools.product(_ROWS, _CONSUMERS, (least, 2 * least)):
         s = Structure(
-            rows, columns, 1, consumers, warps, Sharing.ROWS, persistent=True, swap=False, pieces=1, group=1
+            rows,
+            columns,
+            1,
+            consumers,
+            warps,
+            Sharing.COOPERATIVE,
+            persistent=True,
+            swap=False,
+            subtiles=1,
+            group=1,
         )
         layout = row_layout(bits, rows, columns, warps, machine)
         spare = s.tile_rows - rows >= region.extent(Role.ROW) and consumers > 1

@@ -21,9 +21,9 @@ from wsopt.targets.target import LoopKind
 from wsopt.tensors.views import FULL, K_BLOCK, Role, View
 
 _GROUPS = (1, 2, 4, 8, 16)
-_PIECES = (1, 2, 4)
-_MIN_PIECE_COLUMNS = 32
-"""A narrower epilogue piece has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
+_SUBTILES = (1, 2, 4)
+_MIN_SUBTILE_COLUMNS = 32
+"""A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
 
 
 _SLOT_BYTES = 128
@@ -31,8 +31,8 @@ _SLOT_BYTES = 128
 
 
 def holds_rows(region: Region, s: Structure) -> bool:
-    """Whether a structure's tiles have whole rows, in one piece, where the region reduces them."""
-    whole = s.columns >= region.extent(Role.COLUMN) and s.pieces == 1 and not s.swap
+    """Whether a structure's tiles have whole rows, in one subtile, where the region reduces them."""
+    whole = s.columns >= region.extent(Role.COLUMN) and s.subtiles == 1 and not s.swap
     return whole or not region.whole_rows
 
 
@@ -179,7 +179,11 @@ def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
 
 
 def _sharings(consumers: int, target: Target) -> tuple[Sharing, ...]:
-    return (Sharing.ROWS, Sharing.TURNS) if consumers > 1 and target.turns else (Sharing.ROWS,)
+    return (
+        (Sharing.COOPERATIVE, Sharing.PING_PONG)
+        if consumers > 1 and target.ping_pong
+        else (Sharing.COOPERATIVE,)
+    )
 
 
 def _warps(target: Target, machine: Machine) -> tuple[int, ...]:
@@ -190,9 +194,9 @@ def _warps(target: Target, machine: Machine) -> tuple[int, ...]:
 def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
     if s.consumer_warps != machine.warps_per_warpgroup and (s.rows < 2 * machine.mma_rows or s.consumers > 1):
         return False
-    if s.pieces > 1 and s.piece_columns < _MIN_PIECE_COLUMNS:
+    if s.subtiles > 1 and s.subtile_columns < _MIN_SUBTILE_COLUMNS:
         return False
-    if not s.persistent and s.sharing is Sharing.TURNS:
+    if not s.persistent and s.sharing is Sharing.PING_PONG:
         return False
     if region.promote and s.depth > 128:
         return False
@@ -208,9 +212,9 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
 def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     """Structures of a loop that computes values: the column axis is held whole.
 
-    emitter.v1: consumers of such a loop share rows.
+    emitter.v1: consumers of such a loop are cooperative.
     """
-    columns = max(_MIN_PIECE_COLUMNS, pow2(region.extent(Role.COLUMN)))
+    columns = max(_MIN_SUBTILE_COLUMNS, pow2(region.extent(Role.COLUMN)))
     if columns > machine.mma_columns_max:
         raise LoweringError(
             f"graph {region.name}: the products' columns have {region.extent(Role.COLUMN)} elements, held whole; "
@@ -222,10 +226,10 @@ def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]
     for rows, depth, consumers, warps in itertools.product(
         target.consumer_rows, (32, 64, 128, 256), target.consumers, _warps(target, machine)
     ):
-        for persistent, pieces in itertools.product((True, False), _PIECES):
+        for persistent, subtiles in itertools.product((True, False), _SUBTILES):
             found = Structure(
-                rows, columns, depth, consumers, warps, Sharing.ROWS, persistent, swap=False,
-                pieces=pieces, group=1,
+                rows, columns, depth, consumers, warps, Sharing.COOPERATIVE, persistent, swap=False,
+                subtiles=subtiles, group=1,
             )  # fmt: skip
             spare = found.tile_rows - rows >= region.extent(Role.ROW) and consumers > 1
             if _is_legal(region, machine, found) and _whole_slots(region, depth) and not spare:
@@ -262,16 +266,16 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
             target.consumers,
             _warps(target, machine),
         ):
-            for sharing, persistent, pieces, group, copies in itertools.product(
+            for sharing, persistent, subtiles, group, copies in itertools.product(
                 _sharings(consumers, target),
                 (True, False) if target.single else (True,),
-                _PIECES,
+                _SUBTILES,
                 _GROUPS,
                 _copies(region),
             ):
                 tail = _tail(region, machine, depth, copies)
                 found = Structure(
-                    rows, columns, depth, consumers, warps, sharing, persistent, swap, pieces, group, copies,
+                    rows, columns, depth, consumers, warps, sharing, persistent, swap, subtiles, group, copies,
                     tail,
                 )  # fmt: skip
                 if _is_legal(region, machine, found):

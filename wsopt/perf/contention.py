@@ -20,7 +20,7 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
     drift, and who comes while a unit is held waits: what each unit takes by itself (the tensor core is handed
     over besides), and each consumer's own thread, add up as a norm. So does the ring that is waited for the
-    longest, where the loop computes values; that of products keeps a pace of its own (`perf/pace.py`).
+    longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
     """
     computes = program.computes_with_products
     if not computes and not program.adds_partials:

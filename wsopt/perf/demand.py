@@ -35,7 +35,7 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
         tensor=tensor,
         energy=energy,
         between=_between(program, machine),
-        alone=s.sharing is Sharing.TURNS or s.consumers == 1,
+        alone=s.sharing is Sharing.PING_PONG or s.consumers == 1,
     )
 
 
@@ -43,7 +43,7 @@ def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Deman
     """Demand of a K-block in the tail wave: fewer SMs share the paths, and tiles end with the tensor.
 
     Copies leave out what lies beyond a tensor's end; the last tiles are often those that reach over it, and in a
-    whole round the others make up for them.
+    whole wave the others make up for them.
     """
     grid = program.grid
     active = grid.tiles % machine.sm_count
@@ -93,20 +93,20 @@ def _operand_bytes(program: TileProgram, machine: Machine) -> int:
 def _between(program: TileProgram, machine: Machine) -> float:
     """Cycles outside the loop for each of its K-blocks: starts and ends of blocks, epilogues that others wait for."""
     s, cost = program.structure, program.epilogue
-    rounds = math.ceil(program.grid.tiles / machine.sm_count)
+    waves = math.ceil(program.grid.tiles / machine.sm_count)
     first = machine.first_bytes(machine.latency.tma_load_dram)
     once = machine.block_start_cycles + first + machine.latency.tma_store
-    waits = s.sharing is Sharing.ROWS and not program.tensor_columns
+    waits = s.sharing is Sharing.COOPERATIVE and not program.tensor_columns
     each = cost.together if waits else 0
-    outside = once + rounds * each if s.persistent else rounds * (once + machine.block_turnover_cycles + each)
-    return outside / (rounds * program.k_blocks)
+    outside = once + waves * each if s.persistent else waves * (once + machine.block_turnover_cycles + each)
+    return outside / (waves * program.k_blocks)
 
 
 def ring_slots(program: TileProgram, machine: Machine) -> int:
     """Slots of a ring that fit a block beside the fewest bytes of epilogue buffers a consumer; at least one."""
     s, cost = program.structure, program.epilogue
     apart = cost.staged_bytes + cost.input_bytes
-    lent = cost.staged_bytes - cost.lent_bytes + s.pieces * cost.input_bytes
+    lent = cost.staged_bytes - cost.lent_bytes + s.subtiles * cost.input_bytes
     buffers = s.consumers * (cost.vector_bytes + min(apart, lent)) + machine.shared_memory_reserved_bytes
     slot = sum(ring.slot_bytes for ring in program.rings)
     return max(1, (machine.shared_memory_per_block_bytes - buffers) // slot)
@@ -119,10 +119,10 @@ def rows_at_once(program: TileProgram, machine: Machine) -> int:
 
 
 def dram_bytes(program: TileProgram, machine: Machine) -> int:
-    """Bytes from and to device memory, by how the tiles are walked.
+    """Bytes from and to device memory, by the rasterization order.
 
-    Groups of tile rows are walked column by column. What fits in half of L2 is read once; else the operand
-    along the columns is read again for each set of rows that are walked at once, and the other one again for
+    The tiles of a group of tile rows are taken column by column. What fits in half of L2 is read once; else the
+    operand along the columns is read again for each set of rows that are taken at once, and the other one again for
     each column of tiles if a whole group does not stay in L2.
     """
     grid, whole = program.grid, program.whole
@@ -141,10 +141,10 @@ def dram_bytes(program: TileProgram, machine: Machine) -> int:
 def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = False) -> int:
     """Bytes of one K-block that the SMs of a GPC ask for, each tile counted once, an SM.
 
-    Blocks with consecutive numbers walk down a group of rows, so `group` neighbours share a column's tile.
+    Blocks with consecutive numbers go down a group of tile rows, so `group` neighbours share a column's tile.
     Rows that straddle lines count with those; half a line asks for half of one.
 
-    Where all columns are fewer tiles than the card has SMs, several groups are walked at once, by one GPC each, and
+    Where all columns are fewer tiles than the card has SMs, several groups are taken at once, by one GPC each, and
     their GPCs ask for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
     (`waited_for`); all of them take power.
     """

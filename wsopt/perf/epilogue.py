@@ -38,7 +38,7 @@ def epilogue_cycles(
 ) -> int:
     """Cycles of one tile's epilogue, of the `last` one of a block until its stores have begun.
 
-    Stores wait for those that still read their buffers; a piece whose input had to wait for a buffer waits for
+    Stores wait for those that still read their buffers; a subtile whose input had to wait for a buffer waits for
     what is left of the copy.
     """
     cost, s = program.epilogue, program.structure
@@ -49,19 +49,19 @@ def epilogue_cycles(
     total = stored_cycles(program, machine, buffers, cycles, last=last or not s.persistent)
     if buffers.inputs:
         copy = _copy_cycles(program, machine)
-        late = max(0, copy - (buffers.inputs - 1) * cycles // s.pieces)
-        total += (s.pieces - buffers.inputs) * late
+        late = max(0, copy - (buffers.inputs - 1) * cycles // s.subtiles)
+        total += (s.subtiles - buffers.inputs) * late
     return total
 
 
 def _together(program: TileProgram) -> bool:
     """Whether all consumers of a block are in the epilogue at once.
 
-    Those that share rows are, unless each goes on to its next tile by itself: a loop that computes values has
+    Cooperative ones are, unless each goes on to its next tile by itself: a loop that computes values has
     consumers in every phase.
     """
     s = program.structure
-    return s.sharing is Sharing.ROWS and not (s.persistent and program.computes_with_products)
+    return s.sharing is Sharing.COOPERATIVE and not (s.persistent and program.computes_with_products)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,13 @@ def stored_cycles(
 ) -> int:
     """Cycles of an epilogue that takes `cycles` without waits for stores.
 
-    A piece's outputs are staged one after the other, behind its arithmetic. An SM's stores read their buffers one
-    after the other, those of consumers that share rows side by side, and to start one is to wait for those before it:
-    the consumer's time, unless a store warp does it. A piece whose first store has to wait for another's buffer lets
-    the other consumers go ahead, so that its wait counts from where its staging would have ended; for its further
-    stores nothing is left to do but to wait and then to stage. What the tile before has left has been read by the end
-    of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves, under the
-    first passes of its loop. The `last` tile has none after it, and ends when its last store begins.
+    A subtile's outputs are staged one after the other, behind its arithmetic. An SM's stores read their buffers one
+    after the other, those of cooperative consumers side by side, and to start one is to wait for those before it:
+    the consumer's time, unless a store warp does it. A subtile whose first store has to wait for another's buffer
+    lets the other consumers go ahead, so that its wait counts from where its staging would have ended; for its
+    further stores nothing is left to do but to wait and then to stage. What the tile before has left has been read by
+    the end of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves,
+    under the first passes of its loop. The `last` tile has none after it, and ends when its last store begins.
     """
     s = program.structure
     plan, contention = tile_stores(program, buffers), s.consumers if _together(program) else 1
@@ -102,7 +102,7 @@ def stored_cycles(
     stage = {name: staging_cycles(view, s, machine, contention) + starts.own for name, view in views.items()}
     rate = machine.tma_store_bytes_per_cycle / contention
     drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
-    before = max(0.0, cycles / s.pieces - sum(stage.values()))
+    before = max(0.0, cycles / s.subtiles - sum(stage.values()))
     now, read = 0.0, list[float]()
     for number, store in enumerate(plan.stores):
         waits = store.pending is not None and store.pending < len(read)
@@ -121,7 +121,7 @@ def stored_cycles(
         )
     if starts.held:  # the last of the consumers, for the others' last stores
         now += drain[plan.stores[-1].output] * (contention - 1) / contention
-    if plan.refill is not None and s.sharing is Sharing.ROWS:
+    if plan.refill is not None and s.sharing is Sharing.COOPERATIVE:
         under = 0 if program.adds_partials or program.computes_with_products else 1
         under += refill(program, machine, buffers).first
         now = max(now, read[-1 - plan.refill] - under * _pass_products(program, machine))
@@ -130,7 +130,7 @@ def stored_cycles(
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """When a tile's epilogue inputs are copied: the first piece after so many steady passes of the loop, the others
+    """When a tile's epilogue inputs are copied: the first subtile after so many steady passes of the loop, the others
     so many passes `apart`; at once where that is 0.
     """
 
@@ -142,14 +142,14 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     """When the epilogue's inputs are copied to their buffers.
 
     Where the stores of the tile before may still be reading those, so late that all have been read under the
-    products; and each piece when the one before it is there, for all at once they get into the way of K-blocks.
-    Earlier and together where they would else come late. At the loop's start where consumers work in turns, for they
-    copy while another has the tensor core; in a loop that computes values, which has the copies before it; and where
-    consumers have no part in the loop, which another partition's products are.
+    products; and each subtile when the one before it is there, for all at once they get into the way of K-blocks.
+    Earlier and together where they would else come late. At the loop's start where consumers work in ping-pong, for
+    they copy while another has the tensor core; in a loop that computes values, which has the copies before it; and
+    where consumers have no part in the loop, which another partition's products are.
     """
     s = program.structure
     apart = program.computes_with_products or program.tensor_columns
-    if not buffers.inputs or apart or s.sharing is Sharing.TURNS:
+    if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG:
         return Refill(0, 0)
     product = _pass_products(program, machine)
     copies = math.ceil(_copy_cycles(program, machine) / product)
@@ -157,17 +157,17 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     if tile_stores(program, buffers).refill is not None:
         rate, box = machine.tma_store_bytes_per_cycle, machine.tma_store_box_cycles
         stores = [box + kind_bytes(kind(output.view), s) / rate for output in program.after.tile_outputs]
-        needed = math.ceil(s.consumers * s.pieces * sum(stores) / product)
+        needed = math.ceil(s.consumers * s.subtiles * sum(stores) / product)
     latest, further = program.k_iterations - 1 - copies, (buffers.inputs - 1) * copies
     return Refill(max(0, min(needed, latest)), copies if 0 < further <= latest - needed else 0)
 
 
 def _pass_products(program: TileProgram, machine: Machine) -> int:
-    """Cycles for which the products of one pass of all consumers that share rows hold the tensor core."""
+    """Cycles for which the products of one pass of all cooperative consumers hold the tensor core."""
     s, whole = program.structure, program.whole
     return s.copies * s.at_once * whole.products * mma_cycles(whole.dtype, s, machine)
 
 
 def _copy_cycles(program: TileProgram, machine: Machine) -> int:
-    """Cycles from asking for a piece of the epilogue's inputs until it is there."""
+    """Cycles from asking for a subtile of the epilogue's inputs until it is there."""
     return math.ceil(machine.latency.tma_load_dram) + load_cycles(program.epilogue.input_bytes, machine)

@@ -9,8 +9,8 @@ from wsopt.lowering.lower import Cuttable, unpriced
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import TILE_GRAIN, cost
 from wsopt.perf.demand import dram_bytes, k_block_demand, last_demand, ring_slots
+from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue_cost import epilogue_cost
-from wsopt.perf.pace import loop_pace
 from wsopt.program.counts import Copy, Cost, Counts
 from wsopt.program.program import EpilogueCost, Iteration, TileOp, TileProgram
 from wsopt.program.types import Structure
@@ -27,8 +27,8 @@ def lower(region: Cuttable, s: Structure, machine: Machine) -> TileProgram:
 
 
 def priced(program: TileProgram, machine: Machine) -> TileProgram:
-    """The program with the cycles of its operations and of its epilogue. Where its ring keeps a pace of its own, with
-    what a K-block asks for, and copies at the clock that the power limit leaves the loop.
+    """The program with the cycles of its operations and of its epilogue. Where its ring has an effective II of its
+    own, with what a K-block asks for, and copies at the clock that the power limit leaves the loop.
     """
     s, after, clock = program.structure, program.after, None
     if program.iteration is Iteration.TILE:
@@ -41,7 +41,7 @@ def priced(program: TileProgram, machine: Machine) -> TileProgram:
         )
         demand = k_block_demand(program, machine)
         program = replace(program, demand=demand, last_demand=last_demand(program, demand, machine))
-        clock = loop_pace(demand, machine, ring_slots(program, machine)).clock_mhz
+        clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
     prices: dict[Counts, Cost] = {}
     for counts in (op.counts for op in program.ops):
         if counts not in prices:

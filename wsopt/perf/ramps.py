@@ -1,8 +1,8 @@
 """Pipeline ramp: cycles of iterations outside the steady state, by the slots of the ring.
 
-In the steady state an iteration of products takes II, which the ring's pace is in. A block begins with all slots
-free, and while it is in an epilogue its loader goes on: so many iterations as there are slots for need not wait for
-one to come back. In the last round few SMs share the paths.
+In the steady state an iteration of products takes II, which the ring's effective II is in. A block begins with all
+slots free, and while it is in an epilogue its loader goes on: so many iterations as there are slots for need not wait
+for one to come back. In the tail wave few SMs share the paths.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
+from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.held import held_cycles, issue_cycles
-from wsopt.perf.pace import loop_pace
 from wsopt.program.program import TileProgram, Unit
 
 
@@ -37,8 +37,8 @@ class Ramps:
     """Cycles of an iteration besides II, the one of the steady state; `slots` are those of the ring, in iterations.
 
     `product` is one whose K-blocks are all there, `ahead` one whose K-blocks need no slot to come back, `least` what
-    the ring and the paths take in the steady state; `last` and `last_ahead` are `least` and `ahead` in the last
-    round.
+    the ring and the paths take in the steady state; `last` and `last_ahead` are `least` and `ahead` in the tail
+    wave.
     """
 
     slots: float
@@ -58,11 +58,11 @@ class Ramps:
 
     @property
     def last_ramp(self) -> Line:
-        """An iteration in the last round: shorter than II by what its ring and its paths are."""
+        """An iteration in the tail wave: shorter than II by what its ring and its paths are."""
         return Line(1.0, self.last - self.least)
 
     def held_to(self, ii: float) -> Ramps:
-        """The ramps of a loop of this interval; one below the ring's pace saves nothing in the tail wave."""
+        """The ramps of a loop of this interval; one below the ring's effective II saves nothing in the tail wave."""
         return self if ii >= self.least else replace(self, last=self.least)
 
     def slack(self, passes: float) -> Line:
@@ -79,15 +79,15 @@ class Ramps:
 
 def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps | None:
     """The iterations of a loop of products with a ring of so many slots; one of none counts as one of one. None where
-    rings keep no pace of their own.
+    rings have no effective II of their own.
     """
     s, demand, last_demand = program.structure, program.demand, program.last_demand
     if demand is None or last_demand is None:
         return None
     slots = max(1, slots)
-    steady = last = loop_pace(demand, machine, slots)
+    steady = last = steady_loop(demand, machine, slots)
     if last_demand != demand:
-        last = loop_pace(last_demand, machine, slots)
+        last = steady_loop(last_demand, machine, slots)
     units = [cycles for unit, cycles in held_cycles(program).items() if unit != Unit.TMA]
     product = max(*units, *issue_cycles(program).values())
     least = math.ceil(s.copies * steady.k_block)

@@ -1,7 +1,7 @@
 """Buffers in which an epilogue's stores are staged, and the stores that they wait for: arithmetic on buffers alone.
 
 A store's buffer is the one of its kind whose last store was issued first. The candidates are the staging buffers
-and, behind them, where every piece of the full inputs has a buffer of its own, those of the pieces that were read
+and, behind them, where every subtile of the full inputs has a buffer of its own, those of the subtiles that were read
 already: what was read of them is in registers, and nothing is copied into them before the next tile. Stores end
 in the order in which they were issued, so a wait names how many of the last ones may still be reading.
 
@@ -24,7 +24,7 @@ _TILES = 3
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A piece's buffer of one consumer: of the full input `source`, or without one a staging buffer of a kind."""
+    """A subtile's buffer of one consumer: of the full input `source`, or without one a staging buffer of a kind."""
 
     kind: Kind
     source: str
@@ -33,12 +33,12 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One store of a tile: which output's piece, where it is staged, and how many stores may still be reading
+    """One store of a tile: which output's subtile, where it is staged, and how many stores may still be reading
     their buffers when that is written; `pending` is None where nothing can be reading it.
     """
 
     output: str
-    piece: int
+    subtile: int
     buffer: Buffer
     pending: int | None
 
@@ -72,7 +72,7 @@ class Stores:
 def tile_stores(program: TileProgram, buffers: EpilogueBuffers) -> Stores:
     """The stores of one consumer's tile, in the steady state of a block that has many."""
     after, s = program.after, program.structure
-    return _stores(output_kinds(after), input_kinds(after), s.pieces, buffers, s.persistent)
+    return _stores(output_kinds(after), input_kinds(after), s.subtiles, buffers, s.persistent)
 
 
 @dataclass(slots=True)
@@ -96,28 +96,28 @@ class _Issue:
 def _stores(
     outputs: tuple[tuple[str, Kind], ...],
     inputs: tuple[tuple[str, Kind], ...],
-    pieces: int,
+    subtiles: int,
     buffers: EpilogueBuffers,
     persistent: bool,
 ) -> Stores:
     lent = [
         Buffer(kind, source, number)
-        for number in range(pieces if buffers.inputs == pieces else 0)
+        for number in range(subtiles if buffers.inputs == subtiles else 0)
         for source, kind in inputs
     ]
-    staging = _staging(outputs, inputs, pieces, buffers)
+    staging = _staging(outputs, inputs, subtiles, buffers)
     issue, found, refill = _Issue({}), list[Store](), None
     for tile in range(_TILES if persistent else 1):
         if tile and lent:
             refill = issue.wait(*lent)
         found.clear()
         used: dict[Buffer, int] = {}
-        for piece in range(pieces):
+        for subtile in range(subtiles):
             for output, kind in outputs:
                 free = [Buffer(kind, "", n) for n in range(staging[kind])]
-                free += [one for one in lent if one.kind == kind and one.number <= piece]
+                free += [one for one in lent if one.kind == kind and one.number <= subtile]
                 chosen = min(free, key=lambda one: used.get(one, -1))
-                found.append(Store(output, piece, chosen, issue.wait(chosen)))
+                found.append(Store(output, subtile, chosen, issue.wait(chosen)))
                 issue.last[chosen] = used[chosen] = issue.issued
                 issue.issued += 1
     return Stores(tuple(found), refill)
@@ -126,15 +126,15 @@ def _stores(
 def staging_buffers(program: TileProgram, buffers: EpilogueBuffers) -> dict[Kind, int]:
     """Number of a consumer's staging buffers of each kind: one at least where no input lends any."""
     after = program.after
-    return _staging(output_kinds(after), input_kinds(after), program.structure.pieces, buffers)
+    return _staging(output_kinds(after), input_kinds(after), program.structure.subtiles, buffers)
 
 
 def _staging(
     outputs: tuple[tuple[str, Kind], ...],
     inputs: tuple[tuple[str, Kind], ...],
-    pieces: int,
+    subtiles: int,
     buffers: EpilogueBuffers,
 ) -> dict[Kind, int]:
-    lent = {kind for _, kind in inputs} if buffers.inputs == pieces else set[Kind]()
+    lent = {kind for _, kind in inputs} if buffers.inputs == subtiles else set[Kind]()
     kinds = dict.fromkeys(kind for _, kind in outputs)
     return {kind: buffers.staging if kind in lent else max(1, buffers.staging) for kind in kinds}

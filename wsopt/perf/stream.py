@@ -1,4 +1,4 @@
-"""Pace of rows that stream through an SM, by the bytes that are on the way at once.
+"""Effective II of rows that stream through an SM, by the bytes that are on the way at once.
 
 With few, a tile's copies wait for those before it to come back. With many, the copies of all SMs meet in device
 memory with what they store, and each byte takes longer.
@@ -13,7 +13,7 @@ from wsopt.perf.held import held_cycles, norm, slot_lifetime
 from wsopt.program.program import TileProgram, Unit
 
 
-def stream_pace(program: TileProgram, machine: Machine, slots: int) -> int:
+def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
     """Cycles a tile of rows with a ring of so many slots, in whole grains of the model's time.
 
     A slot's copies are issued one after the other, and it is handed back when the last one was read.
@@ -22,8 +22,8 @@ def stream_pace(program: TileProgram, machine: Machine, slots: int) -> int:
     shared = memory * _slowdown(machine, bytes_on_the_way(program, slots))
     copies = [op.busy for op in program.loop if op.id in ring.loads]
     life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
-    pace = norm((shared, life / slots), machine.stream_knee)
-    return math.ceil(pace / program.grain) * program.grain
+    effective = norm((shared, life / slots), machine.stream_knee)
+    return math.ceil(effective / program.grain) * program.grain
 
 
 def bytes_on_the_way(program: TileProgram, slots: int) -> int:

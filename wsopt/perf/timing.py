@@ -1,8 +1,8 @@
 """The predicted time of a kernel from its initiation interval: one formula, for the model and the checker.
 
 A block starts, fills its ring, runs its tiles, and drains. Its time is the norm of lines in II: with a sharp knee the
-largest of them, where device memory paces a loop both at once. Consumers that share rows run their epilogues
-together, with the tensor core idle; consumers in turns run theirs under another's loop. What products and bytes
+largest of them, where device memory bounds a loop both at once. Cooperative consumers run their epilogues
+together, with the tensor core idle; consumers in ping-pong run theirs under another's loop. What products and bytes
 take of the power lowers the clock of all of it (`Machine.power_clock`): `power` is what that adds, in cycles of
 the sustained clock. No kernel is faster than its bytes through L2 and device memory.
 """
@@ -26,16 +26,16 @@ from wsopt.schedule.types import EpilogueBuffers, Prediction
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class Waves:
     """The parts of the time that no schedule of this tile program changes, in cycles.
 
     `energy` is what an SM takes on the average, in cycles of its tensor core; `contended` is what an iteration
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
-    beside its epilogue and all iterations but one. Where device memory sets the pace, the clock of
-    the SMs, and with it the energy, does not count: they are not `paced`.
+    beside its epilogue and all iterations but one. Where device memory bounds the loop, the clock of
+    the SMs, and with it the energy, does not count: it is not `clocked`.
     """
 
-    rounds: int
+    waves: int
     start: float
     fill: float
     tail: float
@@ -43,7 +43,7 @@ class Rounds:
     handover: float
     between: float = 0.0
     contended: float = 0.0
-    paced: bool = True
+    clocked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +85,23 @@ def longest_path(program: TileProgram) -> int:
     return max(ready.values(), default=0)
 
 
-def fixed_parts(program: TileProgram, machine: Machine) -> Rounds:
+def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
     """The parts of the time that every schedule of a tile program has."""
-    rounds = math.ceil(program.tiles / machine.sm_count)
+    waves = math.ceil(program.tiles / machine.sm_count)
     latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
     if program.iteration is Iteration.TILE:
         # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
         # alone do not reach the power limit.
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
-        return Rounds(rounds, start, fill, latency.tma_store, 0.0, 0.0, paced=False)
+        return Waves(waves, start, fill, latency.tma_store, 0.0, 0.0, clocked=False)
     fill = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads)
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
         fill += load_cycles(program.stationary_bytes, machine) + _chain(program)
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
     anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
-    return Rounds(
-        rounds=rounds,
+    return Waves(
+        waves=waves,
         start=machine.block_start_cycles,
         fill=fill,
         tail=latency.tma_store,
@@ -134,15 +134,17 @@ def _energy(program: TileProgram, machine: Machine) -> float:
 
 
 def time_of(
-    program: TileProgram, fixed: Rounds, machine: Machine, ends: Epilogues, ramp: Ramps | None = None
+    program: TileProgram, fixed: Waves, machine: Machine, ends: Epilogues, ramp: Ramps | None = None
 ) -> Time:
-    """The time of a tile program's kernel, with these epilogues; `ramp` is of a ring that keeps a pace of its own."""
+    """The time of a tile program's kernel, with these epilogues; `ramp` is of a ring that has an effective II of its
+    own.
+    """
     if program.iteration is Iteration.TILE:
         # Device memory is shared by those still at work, an SM's own units are not. Copies come early and late, so
         # that two bounds that are alike add up as a norm.
         lines = (
             Line(program.tiles / machine.sm_count, 0.0),
-            Line(0.0, fixed.rounds * sm_interval(program)),
+            Line(0.0, fixed.waves * sm_interval(program)),
         )
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
     if program.work is not None:
@@ -155,9 +157,9 @@ def time_of(
     return Time(_of_products(program, fixed, machine, ends, ramp, loops), loops, least=fixed.contended)
 
 
-def _loops(program: TileProgram, fixed: Rounds, ramp: Ramps) -> Line:
+def _loops(program: TileProgram, fixed: Waves, ramp: Ramps) -> Line:
     """Cycles of all loops of products of the busiest SM, by the initiation interval."""
-    n, further = program.passes, fixed.rounds - 1
+    n, further = program.passes, fixed.waves - 1
     first, last = ramp.loop(n), ramp.last_loop(n)
     if not further:
         return last
@@ -167,36 +169,36 @@ def _loops(program: TileProgram, fixed: Rounds, ramp: Ramps) -> Line:
 
 
 def _of_products(
-    program: TileProgram, fixed: Rounds, machine: Machine, ends: Epilogues, ramp: Ramps, loops: Line
+    program: TileProgram, fixed: Waves, machine: Machine, ends: Epilogues, ramp: Ramps, loops: Line
 ) -> tuple[Line, ...]:
     """Cycles of the busiest SM in loops of products, all told: the largest counts.
 
-    A loader gets ahead while consumers that share a tile's rows are in its epilogue, and what of it is no longer
-    than that does not show. Consumers in turns take the longer of a loop and an epilogue's share of it; those whose
-    sums another partition leaves in tensor memory, in two sets, the longer of a loop and an epilogue.
+    A loader gets ahead while cooperative consumers are in an epilogue, and what of it is no longer
+    than that does not show. Consumers in ping-pong take the longer of a loop and an epilogue's share of it; those
+    whose sums another partition leaves in tensor memory, in two sets, the longer of a loop and an epilogue.
     """
-    s, n, rounds = program.structure, program.passes, fixed.rounds
+    s, n, waves = program.structure, program.passes, fixed.waves
     once = fixed.start + fixed.fill
     if not s.persistent:
-        return (loops.plus(Line(0.0, rounds * (once + ends.last + machine.block_turnover_cycles))),)
+        return (loops.plus(Line(0.0, waves * (once + ends.last + machine.block_turnover_cycles))),)
     least = loops.plus(Line(0.0, once + ends.last + fixed.tail))
     if ends.under:
-        least = least.plus(Line(0.0, rounds * fixed.handover))
-        return least, least.plus(Line(-n, ends.each), rounds - 1)
-    if s.sharing is Sharing.ROWS:
+        least = least.plus(Line(0.0, waves * fixed.handover))
+        return least, least.plus(Line(-n, ends.each), waves - 1)
+    if s.sharing is Sharing.COOPERATIVE:
         late = Line(0.0, ends.each).plus(ramp.slack(n), -1.0)
-        return least, least.plus(late, rounds - 1)
-    least = least.plus(Line(0.0, rounds * fixed.handover))
-    if rounds <= s.consumers:
+        return least, least.plus(late, waves - 1)
+    least = least.plus(Line(0.0, waves * fixed.handover))
+    if waves <= s.consumers:
         return (least,)
     alone = Line(n, fixed.handover)
     shared = Line(alone.slope / s.consumers, (alone.base + ends.each) / s.consumers)
-    return least, least.plus(shared.plus(alone, -1.0), rounds)
+    return least, least.plus(shared.plus(alone, -1.0), waves)
 
 
-def power_cycles(fixed: Rounds, machine: Machine, cycles: float) -> float:
+def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
     """Cycles of the sustained clock that the power limit adds to `cycles` of a kernel."""
-    if not fixed.paced:
+    if not fixed.clocked:
         return 0.0
     return cycles * (machine.sustained_clock_mhz / machine.power_clock(cycles, fixed.energy) - 1)
 
@@ -242,7 +244,7 @@ def predict(
     bound_by = max(limits, key=lambda name: limits[name])
     known = fixed.start + fixed.fill + main + fixed.tail
     return Prediction(
-        rounds=fixed.rounds,
+        waves=fixed.waves,
         start=fixed.start,
         fill=fixed.fill,
         main=main,

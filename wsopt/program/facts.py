@@ -42,7 +42,7 @@ class Whole:
 @dataclass(frozen=True, slots=True)
 class TileGrid:
     """Tiles of `tile_rows` by `tile_columns` of `batch` matrices of `rows` by `columns`, along the accumulator's
-    sides. A `group` of tile rows is walked before the next column.
+    sides. Rasterization order: column by column within a `group` of tile rows.
     """
 
     batch: int
@@ -68,7 +68,7 @@ class TileGrid:
         return self.batch * self.row_tiles * self.column_tiles
 
     def inside(self, tile: int) -> tuple[float, float]:
-        """The shares of a tile's rows and columns that the tensors have, by its number in the walk."""
+        """The shares of a tile's rows and columns that the tensors have, by its number in rasterization order."""
         tile %= self.row_tiles * self.column_tiles
         first = tile // (self.group * self.column_tiles) * self.group
         height = min(self.row_tiles - first, self.group)

@@ -156,8 +156,8 @@ class EpilogueCost:
     """Cost of one consumer's epilogue of one tile, in cycles, bytes and registers.
 
     `alone` is cycles when no other consumer runs its epilogue; `together` when all do. `staged_bytes` is
-    one staging buffer (a piece of every kind of output), `lent_bytes` those of it for which the full inputs'
-    buffers would do; `input_bytes` is a piece of every full tile that the epilogue reads; `registers` the live
+    one staging buffer (a subtile of every kind of output), `lent_bytes` those of it for which the full inputs'
+    buffers would do; `input_bytes` is a subtile of every full tile that the epilogue reads; `registers` the live
     values beside the accumulators, a thread. `vector_bytes` is what vectors along the columns take.
     """
 
@@ -174,7 +174,7 @@ class EpilogueCost:
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """The epilogue of a tile: `items`, which read `sources`, whole tiles and vectors, and `outputs`. Where the
-    loop stores them itself there are no items. Vectors are `held` from the loop's start on; where each piece loads
+    loop stores them itself there are no items. Vectors are `prefetched` at the loop's start; where each subtile loads
     some of its own they come `late`. `mix` are the instructions an element of a tile; those on rows or columns alone
     are too few to count. `sum_bytes` are those of a consumer's sums that it reads from tensor memory.
     """
@@ -182,7 +182,7 @@ class Epilogue:
     items: tuple[Item, ...]
     sources: tuple[Source, ...]
     outputs: tuple[Output, ...]
-    held: bool
+    prefetched: bool
     late: bool = False
     mix: InstructionMix = _NO_INSTRUCTIONS
     sum_bytes: int = 0
@@ -231,7 +231,7 @@ class TileProgram:
     and the lowering look inside.
 
     `grain` is how many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
-    in the steady state and in the last round of tiles, where rings of products keep a pace of their own; else None.
+    in the steady state and in the tail wave, where rings of products have an effective II of their own; else None.
     `live` are the loop's tiles in registers beside the accumulators; `stationary` the tiles in shared memory that a
     block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may
     differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside

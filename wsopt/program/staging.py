@@ -8,16 +8,16 @@ from wsopt.program.types import Structure
 from wsopt.tensors.views import Role, View
 
 Kind = tuple[DType, tuple[Role, ...]]
-"""What makes pieces of two tensors alike: element type and order of axes, and so box, layout and bytes."""
+"""What makes subtiles of two tensors alike: element type and order of axes, and so box, layout and bytes."""
 
 
 def kind(view: View) -> Kind:
-    """The kind of a tensor's pieces."""
+    """The kind of a tensor's subtiles."""
     return view.dtype, view.roles
 
 
 def output_kinds(after: Epilogue) -> tuple[tuple[str, Kind], ...]:
-    """Name and kind of each output that is stored by tiles, in the order in which a piece stores them."""
+    """Name and kind of each output that is stored by tiles, in the order in which a subtile stores them."""
     return tuple((output.name, kind(output.view)) for output in after.tile_outputs)
 
 
@@ -27,12 +27,12 @@ def input_kinds(after: Epilogue) -> tuple[tuple[str, Kind], ...]:
 
 
 def kind_bytes(one: Kind, s: Structure) -> int:
-    """Bytes of a piece of this kind."""
-    return s.rows * s.piece_columns * one[0].bits // 8
+    """Bytes of a subtile of this kind."""
+    return s.rows * s.subtile_columns * one[0].bits // 8
 
 
 def staged_bytes(after: Epilogue, s: Structure) -> int:
-    """Bytes of one staging buffer: a piece of every kind that the outputs have."""
+    """Bytes of one staging buffer: a subtile of every kind that the outputs have."""
     return sum(kind_bytes(one, s) for one in {one for _, one in output_kinds(after)})
 
 

@@ -7,7 +7,7 @@ nothing of the package.
 import heapq
 from typing import Any
 
-ROUNDS_TOGETHER = 3  # the tiles of so many last rounds of blocks are ordered by length
+WAVES_TOGETHER = 3  # the tiles of so many last waves are ordered by length
 OVERHEAD_K_BLOCKS = 1  # what a tile takes outside its loop, in K-blocks
 
 
@@ -26,11 +26,11 @@ def numbered(counts: list[Any], from_last: bool) -> list[Any]:
 
 
 def tiles_together(counts: list[int], tiles: int, blocks: int) -> int:
-    """Number of tiles in the last rounds of persistent blocks, up to whole batch elements."""
-    return min(-(-ROUNDS_TOGETHER * blocks // len(counts)) * len(counts), tiles)
+    """Number of tiles in the last waves of persistent blocks, up to whole batch elements."""
+    return min(-(-WAVES_TOGETHER * blocks // len(counts)) * len(counts), tiles)
 
 
-def walk(counts: list[int], tiles: int, together: int) -> list[int]:
+def rasterization_order(counts: list[int], tiles: int, together: int) -> list[int]:
     """Tile numbers in the order in which they are dealt out; `counts` has the K-blocks of a batch element's tiles.
 
     Batch elements follow each other, for they share operands in L2. The last `together` tiles go by their length, the
@@ -53,7 +53,7 @@ def deal(counts: list[int], order: list[int], blocks: int) -> list[list[int]]:
 
 def order_table(counts: list[int], tiles: int, blocks: int) -> list[int]:
     """The table that a kernel reads: where each block's tiles begin and the last one's end, then the tiles."""
-    taken = deal(counts, walk(counts, tiles, tiles_together(counts, tiles, blocks)), blocks)
+    taken = deal(counts, rasterization_order(counts, tiles, tiles_together(counts, tiles, blocks)), blocks)
     places = [blocks + 1]
     for own in taken:
         places.append(places[-1] + len(own))

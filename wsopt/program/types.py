@@ -32,8 +32,8 @@ class Space(StrEnum):
 class Sharing(StrEnum):
     """Division of work among consumers: rows of one tile (cooperative), or whole tiles in turns (ping-pong)."""
 
-    ROWS = "rows"
-    TURNS = "turns"
+    COOPERATIVE = "cooperative"
+    PING_PONG = "ping_pong"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,8 +41,9 @@ class Structure:
     """Everything fixed before the schedule is solved. Extents are in elements.
 
     `rows` and `columns` are of the accumulator of one consumer; with `swap` the graph's columns are the
-    accumulator's rows (the right operand feeds the rows of the tensor core). `pieces` cuts the
-    accumulator's columns for the epilogue; `group` is how many tile rows are walked before the next column.
+    accumulator's rows (the right operand feeds the rows of the tensor core). `subtiles` cuts the
+    accumulator's columns for the epilogue (into epilogue subtiles); `group` is the rasterization order: tiles are
+    taken column by column within so many tile rows, then within the next ones.
     `depth` is one where no axis streams but the rows.
     `copies` is how many K-blocks, and slots of the ring, one iteration takes: a promoted product has a set of
     partial sums for each, so that one is added up while the next is being computed. `tail` is how many
@@ -57,15 +58,15 @@ class Structure:
     sharing: Sharing
     persistent: bool
     swap: bool
-    pieces: int
+    subtiles: int
     group: int
     copies: int = 1
     tail: int = 0
 
     @property
     def at_once(self) -> int:
-        """Consumers in the loop at a time, whose rows one slot holds; where they work in turns it is one."""
-        return self.consumers if self.sharing is Sharing.ROWS else 1
+        """Consumers in the loop at a time, whose rows one slot holds; in ping-pong it is one."""
+        return self.consumers if self.sharing is Sharing.COOPERATIVE else 1
 
     @property
     def tile_rows(self) -> int:
@@ -78,20 +79,20 @@ class Structure:
         return 2 if self.persistent else 1
 
     @property
-    def piece_columns(self) -> int:
+    def subtile_columns(self) -> int:
         """Columns of one epilogue subtile."""
-        return self.columns // self.pieces
+        return self.columns // self.subtiles
 
     def describe(self) -> str:
         """One line for people."""
-        how = "sharing rows" if self.sharing is Sharing.ROWS else "in turns"
+        how = "cooperative" if self.sharing is Sharing.COOPERATIVE else "ping-pong"
         swap = ", operands swapped" if self.swap else ""
         copies = f", {self.copies} K-blocks an iteration" if self.copies > 1 else ""
         copies += f", the last K-block's first {self.tail}" if self.tail else ""
         depth = f"x{self.depth}" if self.depth > 1 else ""
-        walk = "persistent" if self.persistent else "one tile a block"
+        blocks = "persistent" if self.persistent else "one tile a block"
         return (
-            f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} consumer(s) of "
-            f"{self.consumer_warps} warps {how}, {self.pieces} epilogue piece(s), groups of {self.group}, "
-            f"{walk}{copies}{swap}"
+            f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
+            f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "
+            f"{blocks}{copies}{swap}"
         )

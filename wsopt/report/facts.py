@@ -170,7 +170,7 @@ def tile_epilogue(verified: VerifiedSchedule) -> int:
 def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
     """Cycles of the busiest SM by part; they add up to the prediction's."""
     p = verified.schedule.prediction
-    further = "" if verified.program.structure.persistent else ", start of further rounds"
+    further = "" if verified.program.structure.persistent else ", start of further waves"
     return (
         Part("start of the block", p.start),
         Part("fill of the ring", p.fill),

@@ -96,7 +96,7 @@ def _pass(verified: VerifiedSchedule, partition: Partition) -> str:
 
 
 def _same_in_turn(verified: VerifiedSchedule) -> str:
-    if verified.program.structure.sharing is Sharing.TURNS:
+    if verified.program.structure.sharing is Sharing.PING_PONG:
         return "the same on the block's next tile, one consumer's epilogue under another's loop."
     return "nothing in the loop."
 
@@ -105,7 +105,7 @@ def _epilogue(verified: VerifiedSchedule) -> str:
     p = verified.program
     if p.iteration is Iteration.TILE:
         return f"Each output is stored through {counted(verified.schedule.staging, 'staging buffer')}."
-    full = counted(p.structure.pieces, "piece")
+    full = counted(p.structure.subtiles, "subtile")
     buffers = verified.schedule.buffers
     staged = [counted(buffers.staging, "staging buffer")] if buffers.staging else []
     if any(store.buffer.source for store in tile_stores(p, buffers).stores):

@@ -99,7 +99,7 @@ def _tensor_share(verified: VerifiedSchedule) -> str:
     if verified.program.iteration is Iteration.TILE:
         reached = verified.program.dram_bytes / p.microseconds / 1e3
         return f"Device memory: {reached:,.0f} GB/s read and written."
-    held = p.rounds * verified.program.k_iterations * unit_load(verified, Unit.TENSOR)
+    held = p.waves * verified.program.k_iterations * unit_load(verified, Unit.TENSOR)
     return f"Tensor core: held for {held:,} of {p.cycles:,.0f} cycles, {percent(held / p.cycles)}."
 
 
@@ -107,7 +107,7 @@ def _epilogues(verified: VerifiedSchedule) -> str:
     s, cycles = verified.program.structure, tile_epilogue(verified)
     if verified.program.iteration is Iteration.TILE:
         return "Epilogue: none; every tile of rows is stored in the loop."
-    if s.sharing is Sharing.TURNS:
+    if s.sharing is Sharing.PING_PONG:
         return f"Epilogue: {cycles:,} cycles a tile, under the loop of another consumer."
     if verified.schedule.buffers.sums > 1:
         return f"Epilogue: {cycles:,} cycles a tile, under the products of the next one."
@@ -116,10 +116,10 @@ def _epilogues(verified: VerifiedSchedule) -> str:
 
 def _quantization(verified: VerifiedSchedule) -> str:
     tiles, sms = verified.program.tiles, verified.machine.sm_count
-    rounds = verified.schedule.prediction.rounds
-    places = rounds * sms
+    waves = verified.schedule.prediction.waves
+    places = waves * sms
     return (
-        f"Waves: {counted(tiles, 'tile')} in {counted(rounds, 'round')} of {sms} SMs, "
+        f"Waves: {counted(tiles, 'tile')} in {counted(waves, 'wave')} of {sms} SMs, "
         f"{places:,} places, {percent(tiles / places)} used."
     )
 
@@ -151,7 +151,7 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
         f"{c.unfinished:,} left open."
     )
     bound = f"Status: {c.status}. Bound {microseconds(c.bound_us)} us, gap {percent(c.gap, 2)}."
-    header = ("tile", "consumers", "pieces", "group", "blocks", "us", "")
+    header = ("tile", "consumers", "subtiles", "group", "blocks", "us", "")
     best_us = verified.schedule.prediction.microseconds
     place = "the winner" if c.rank == 1 else f"this one, number {c.rank}"
     won = f"{place} (II {verified.schedule.ii:,})"
@@ -192,8 +192,8 @@ def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:
     """A line of the table: the structure in short, its time or bound, and how it ended."""
     return (
         f"{s.tile_rows}x{s.columns}x{s.depth}",
-        f"{s.consumers}x{s.consumer_warps} {s.sharing.value}",
-        str(s.pieces),
+        f"{s.consumers}x{s.consumer_warps}",
+        str(s.subtiles),
         str(s.group),
         _blocks(s),
         microseconds(time_us),
@@ -202,8 +202,9 @@ def _candidate(s: Structure, time_us: float, reason: str) -> tuple[str, ...]:
 
 
 def _blocks(s: Structure) -> str:
-    """How blocks walk, and what is unusual about their tiles."""
+    """How blocks take tiles, and what is unusual about their tiles."""
     words = ["persistent" if s.persistent else "one tile"]
+    words += ["ping-pong"] if s.sharing is Sharing.PING_PONG else []
     words += [f"{s.copies} a pass"] if s.copies > 1 else []
     words += ["swapped"] if s.swap else []
     return ", ".join(words)

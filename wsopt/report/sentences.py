@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wsopt.perf.stream import bytes_on_the_way, stream_pace
+from wsopt.perf.stream import bytes_on_the_way, stream_effective_ii
 from wsopt.program.program import Iteration, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import structure_fields, tile_epilogue, unit_load
@@ -161,13 +161,13 @@ def tensor_shares(verified: VerifiedSchedule) -> tuple[float, ...]:
 def _together(verified: VerifiedSchedule) -> Iterator[str]:
     """Sentences on how the warpgroups of a block share the work."""
     p, s = verified.program, verified.program.structure
-    if s.sharing is Sharing.TURNS:
+    if s.sharing is Sharing.PING_PONG:
         loop = p.passes * verified.schedule.ii
         epilogue = tile_epilogue(verified)
         where = "runs under" if epilogue <= loop * (s.consumers - 1) else "is longer than"
         others = "the other's loop" if s.consumers == 2 else "the others' loops"
         yield (
-            f"{s.consumers} {_kind(verified)}s take whole tiles in turns: the epilogue of one "
+            f"{s.consumers} {_kind(verified)}s take whole tiles in ping-pong: the epilogue of one "
             f"({epilogue:,} cycles) {where} {others} ({loop:,.0f} cycles each)."
         )
         return
@@ -223,11 +223,11 @@ def _on_the_way(verified: VerifiedSchedule, depth: int) -> Iterator[str]:
     """Why the ring of rows has as many slots as it has: what a shorter and the deepest one would take."""
     program, machine = verified.program, verified.machine
     others = sorted({depth - 1, max_depth(program, machine)} - {0, depth})
-    paces = [f"{stream_pace(program, machine, slots):,} with {slots}" for slots in others]
-    if paces:
+    effective = [f"{stream_effective_ii(program, machine, slots):,} with {slots}" for slots in others]
+    if effective:
         yield (
             f"Up to {bytes_on_the_way(program, depth):,} bytes are on the way to each SM: by that alone a tile takes "
-            f"{stream_pace(program, machine, depth):,} cycles, {joined(paces)} slots."
+            f"{stream_effective_ii(program, machine, depth):,} cycles, {joined(effective)} slots."
         )
 
 

@@ -76,9 +76,9 @@ def _k_block(op: TileOp, program: TileProgram) -> str:
 
 
 def _owner(consumer: int, program: TileProgram) -> str:
-    """Which consumer; with consumers in turns the one whose turn it is."""
-    turns = program.structure.sharing is Sharing.TURNS
-    return "the consumer in turn" if turns else f"consumer {consumer}"
+    """Which consumer; with consumers in ping-pong the one whose turn it is."""
+    ping_pong = program.structure.sharing is Sharing.PING_PONG
+    return "the consumer in turn" if ping_pong else f"consumer {consumer}"
 
 
 def _which(op: TileOp, program: TileProgram) -> str:

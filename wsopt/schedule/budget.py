@@ -128,16 +128,16 @@ def full_inputs(program: TileProgram) -> int:
 
 
 def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
-    """Every choice of epilogue buffers: up to four for staging, a power of two up to a piece each for inputs.
+    """Every choice of epilogue buffers: up to four for staging, a power of two up to a subtile each for inputs.
 
-    With inputs of a piece each, outputs are staged where an input was read, and need no buffers besides. Where
+    With inputs of a subtile each, outputs are staged where an input was read, and need no buffers besides. Where
     rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a store
     warp, which takes no warps that a block has not, and with as many sets of sums as tensor memory may hold.
     """
     most = 2 if program.iteration is Iteration.TILE else min(program.epilogue.stores, _MOST_STAGING)
-    pieces = program.structure.pieces
-    inputs = [n for n in (1, 2, 4, 8) if n <= pieces] if full_inputs(program) else [0]
-    counts = [(0, pieces)] if program.epilogue.lent_bytes else []
+    subtiles = program.structure.subtiles
+    inputs = [n for n in (1, 2, 4, 8) if n <= subtiles] if full_inputs(program) else [0]
+    counts = [(0, subtiles)] if program.epilogue.lent_bytes else []
     counts += [(s, n) for s in range(1, most + 1) for n in inputs]
     further = itertools.product(_store_warps(program), program.sum_sets)
     chosen = itertools.product(counts, tuple(further))
@@ -193,6 +193,6 @@ def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueB
         barriers += 2 * buffers.sums
     if program.stationary_bytes:
         barriers += 2 * s.stationary_sets if s.persistent else 1
-    if s.sharing is Sharing.TURNS:
+    if s.sharing is Sharing.PING_PONG:
         barriers += s.consumers
     return barriers * BARRIER_BYTES

@@ -50,11 +50,11 @@ class PlacedOp:
 class Prediction:
     """The predicted time of the kernel, in SM cycles unless the name says else, and by its parts.
 
-    `main`, `epilogue` and `power` are of all rounds together; `epilogue` is what is not hidden. `bound_by`
+    `main`, `epilogue` and `power` are of all waves together; `epilogue` is what is not hidden. `bound_by`
     names the largest limit; `roofline_us` is what arithmetic and compulsory bytes alone would take.
     """
 
-    rounds: int
+    waves: int
     start: float
     fill: float
     main: float
@@ -74,8 +74,8 @@ class Prediction:
 class EpilogueBuffers:
     """Buffers of one consumer's epilogue, and whether a `store_warp` starts the stores from them.
 
-    `staging` of each kind of output; `inputs` of each full tile that it reads, a piece each. With fewer than
-    there are pieces a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
+    `staging` of each kind of output; `inputs` of each full tile that it reads, a subtile each. With fewer than
+    there are subtiles a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
     staged in those that were read (`schedule.stores`), and there may be no staging buffers of that kind. Those are in
     shared memory; `sums` are sets of sums, of which tensor memory may hold two: one is read under the products of the
     next.

@@ -8,9 +8,9 @@ from dataclasses import replace
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
+from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.held import held_cycles, issue_cycles, releases, ring_bound
-from wsopt.perf.pace import iteration_pace
 from wsopt.perf.ramps import Ramps, ramps
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget
@@ -85,18 +85,22 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
         for plan, deepest in zip(program.rings, max_depths(program, machine), strict=True)
     ]
     least = max(
-        unit_load(program), recurrence(program), promotion(program), _best_pace(program, machine), *slots
+        unit_load(program),
+        recurrence(program),
+        promotion(program),
+        _best_effective_ii(program, machine),
+        *slots,
     )
     return math.ceil(least / program.grain) * program.grain
 
 
-def _best_pace(program: TileProgram, machine: Machine) -> int:
-    """The pace of the best ring: of products the deepest, where rows stream one that device memory likes."""
+def _best_effective_ii(program: TileProgram, machine: Machine) -> int:
+    """The effective II of the best ring: of products the deepest, where rows stream one that device memory likes."""
     if not program.rings:
         return 0
     deepest = max(1, max_depth(program, machine))
     depths = range(1, deepest + 1) if program.iteration is Iteration.TILE else (deepest,)
-    return min(iteration_pace(program, machine, depth) for depth in depths)
+    return min(effective_ii(program, machine, depth) for depth in depths)
 
 
 def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
@@ -133,7 +137,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
 def most_ahead(program: TileProgram, machine: Machine, ii: float) -> Ramps | None:
     """The shortest iterations outside the steady state that any ring has, where that takes `ii`.
 
-    They are those of the deepest ring. What the last round saves on II is the more the shallower the ring, but
+    They are those of the deepest ring. What the tail wave saves on II is the more the shallower the ring, but
     leaves no iteration shorter than there.
     """
     deepest = ramps(program, machine, max(1, max_depth(program, machine)))

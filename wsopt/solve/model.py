@@ -14,8 +14,8 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
+from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.held import slot_lifetime
-from wsopt.perf.pace import iteration_pace
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Live, RingPlan, TileOp, TileProgram
 from wsopt.program.units import UNITS
@@ -122,7 +122,7 @@ def _rings(m: Model) -> None:
             is_d = m.slots[plan.name, d] = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
-            m.cp.add(m.ii >= m.t(iteration_pace(m.program, m.machine, d))).only_enforce_if(is_d)
+            m.cp.add(m.ii >= m.t(effective_ii(m.program, m.machine, d))).only_enforce_if(is_d)
             for freed, load, later in _refills(m, plan, d):
                 m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
 

@@ -41,7 +41,7 @@ def time_of_values(work: Work, unit: int, interval: Any, epilogue: Any) -> Any:
     return round(work.k_iterations - work.tiles) * unit * interval + work.tiles * epilogue
 
 
-def _of_products(m: Model, fixed: timing.Rounds, ends: dict[EpilogueBuffers, Epilogues]) -> None:
+def _of_products(m: Model, fixed: timing.Waves, ends: dict[EpilogueBuffers, Epilogues]) -> None:
     """The largest of the lines of the ring's depth and of the epilogue's buffers.
 
     Times count in shares of a cycle, in which a pass that ends early in its K-block, a K-block of an iteration and a
@@ -59,7 +59,7 @@ def _of_products(m: Model, fixed: timing.Rounds, ends: dict[EpilogueBuffers, Epi
                 m.cp.add(time >= least).only_enforce_if(is_slots, chosen)
 
 
-def _interval(m: Model, fixed: timing.Rounds) -> cp_model.IntVar:
+def _interval(m: Model, fixed: timing.Waves) -> cp_model.IntVar:
     """Effective II: II, or longer where units, threads and rings wait for one another."""
     depths = [[int(ring == name) * slots for name in m.depth] for ring, slots in m.slots]
     contended = [m.t(contended_interval(m.program, m.machine, depth)) for depth in depths]

@@ -242,12 +242,12 @@ def live_set(program: TileProgram) -> Structure:
     Rasterization order is left out, and where arithmetic waits for products the epilogue's subtiles, else the depth.
     """
     structure = replace(program.structure, group=0, persistent=True)
-    return replace(structure, pieces=1) if program.computes_with_products else replace(structure, depth=0)
+    return replace(structure, subtiles=1) if program.computes_with_products else replace(structure, depth=0)
 
 
 def _preference(candidate: Candidate) -> tuple[float, int, int, int, Structure]:
     """Best bound first; among equals structures that have given fewest, then those with fewer consumers,
-    then fewer epilogue pieces, then a fixed order.
+    then fewer epilogue subtiles, then a fixed order.
     """
     s = candidate.structure
-    return round(candidate.bound_us, 6), len(candidate.found), s.consumers, s.pieces, s
+    return round(candidate.bound_us, 6), len(candidate.found), s.consumers, s.subtiles, s

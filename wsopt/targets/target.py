@@ -31,11 +31,11 @@ class Target:
 
     `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
     warpgroups of one; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
-    the next. With `swaps` operands may change sides, with `single` a block may have one tile, with `turns` consumers
-    may work in ping-pong, with `tails` a product may end early in its K-block. `loops` are the kinds of loops that it
-    has; `promotes` is whether partial sums are added up, `reduces` whether rows of operands or of outputs are
-    reduced. A kernel imports `names` from Gluon's `module`, and `product_names` if it has products. `validated`:
-    whether predictions of its kernels were held against measurements.
+    the next. With `swaps` operands may change sides, with `single` a block may have one tile, with `ping_pong`
+    consumers may work in ping-pong, with `tails` a product may end early in its K-block. `loops` are the kinds of
+    loops that it has; `promotes` is whether partial sums are added up, `reduces` whether rows of operands or of
+    outputs are reduced. A kernel imports `names` from Gluon's `module`, and `product_names` if it has products.
+    `validated`: whether predictions of its kernels were held against measurements.
     """
 
     architecture: str
@@ -47,7 +47,7 @@ class Target:
     sum_sets: tuple[int, ...]
     swaps: bool
     single: bool
-    turns: bool
+    ping_pong: bool
     tails: bool
     promotes: bool
     reduces: bool

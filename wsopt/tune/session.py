@@ -151,7 +151,8 @@ def table(found: Mapping[str, Any], width: int = 100) -> list[str]:
         rows.append(
             (
                 f"{rank}{' *' if rank == found['chosen']['rank'] else ''}",
-                f"{s['consumers']} x {tile} {s['sharing']}, ring {depth}, pieces {s['pieces']}, group {s['group']}",
+                f"{s['consumers']} x {tile} {s['sharing']}, ring {depth}, "
+                f"subtiles {s['subtiles']}, group {s['group']}",
                 f"{row['predicted_us']:,.2f}",
                 "-" if row["time_us"] is None else f"{row['time_us']:,.2f}",
                 "-" if row["ratio"] is None else f"{row['ratio']:.4f}",

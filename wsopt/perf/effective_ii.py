@@ -1,4 +1,4 @@
-"""Pace of a loop of products by the slots of its ring, and its clock under the power limit."""
+"""Effective II of a loop of products by the slots of its ring, and its clock under the power limit."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import gpc_cycles, load_cycles
 from wsopt.perf.held import norm
-from wsopt.perf.stream import stream_pace
+from wsopt.perf.stream import stream_effective_ii
 from wsopt.program.program import Demand, Iteration, TileProgram
 
 _CLOCK_STEPS = 12
-_PACE_STEPS = 5
-"""Steps of two fixed points. A clock's change halves with each step at least, a pace's falls to a tenth."""
+_EFFECTIVE_II_STEPS = 5
+"""Steps of two fixed points. A clock's change halves with each step at least, a K-block's cycles to a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SteadyLoop:
     """The clock that the power limit leaves a loop, and the cycles from one K-block to the next at that clock.
 
     `ahead` are those where no K-block waits for a slot.
@@ -47,7 +47,7 @@ def _knee(demand: Demand, machine: Machine) -> float:
     return machine.copy_knee_alone if demand.alone else machine.copy_knee
 
 
-def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
+def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
     """Clock and cycles from K-block to K-block at which a loop with a ring of so many slots settles.
 
     The way from L2 does not go with the SMs' clock, and a loop that waits for it leaves power for a higher
@@ -61,7 +61,7 @@ def loop_pace(demand: Demand, machine: Machine, slots: int) -> Pace:
         clock = machine.power_clock(k_block + demand.between, demand.energy)
         if path_cycles(demand, machine, clock) == path:
             break
-    return Pace(clock, k_block, norm((path, demand.tensor), _knee(demand, machine)))
+    return SteadyLoop(clock, k_block, norm((path, demand.tensor), _knee(demand, machine)))
 
 
 def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
@@ -77,18 +77,18 @@ def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> 
     first = machine.first_bytes(latency.tma_load_l2)
     bytes_alone = demand.data / machine.tma_bytes_per_cycle
 
-    pace: float = max(path, demand.tensor)
-    for _ in range(_PACE_STEPS):
-        copy = first * (1 + machine.copy_queue * path / pace) + bytes_alone
+    cycles: float = max(path, demand.tensor)
+    for _ in range(_EFFECTIVE_II_STEPS):
+        copy = first * (1 + machine.copy_queue * path / cycles) + bytes_alone
         ring = (copy + demand.tensor + back) / slots
-        pace = norm((path, demand.tensor, ring), _knee(demand, machine))
-    return pace
+        cycles = norm((path, demand.tensor, ring), _knee(demand, machine))
+    return cycles
 
 
-def iteration_pace(program: TileProgram, machine: Machine, slots: int) -> int:
-    """Cycles that an iteration takes at least with a ring of so many slots; 0 where rings keep no pace."""
+def effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
+    """Cycles that an iteration takes at least with a ring of so many slots; 0 where rings have none."""
     if program.iteration is Iteration.TILE:
-        return stream_pace(program, machine, slots)
+        return stream_effective_ii(program, machine, slots)
     if program.demand is None:
         return 0
-    return math.ceil(program.structure.copies * loop_pace(program.demand, machine, slots).k_block)
+    return math.ceil(program.structure.copies * steady_loop(program.demand, machine, slots).k_block)

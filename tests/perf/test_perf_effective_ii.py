@@ -1,4 +1,4 @@
-"""The pace of a streamed loop against numbers worked out by hand, on a card of round figures."""
+"""The effective II of a streamed loop against numbers worked out by hand, on a card of round figures."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from wsopt.machine import Machine
 from wsopt.perf import costs
 from wsopt.perf.contention import contended_interval
 from wsopt.perf.demand import ring_slots
+from wsopt.perf.effective_ii import effective_ii, path_cycles, steady_loop
 from wsopt.perf.held import held_cycles
-from wsopt.perf.pace import iteration_pace, loop_pace, path_cycles
 from wsopt.perf.price import lower
 from wsopt.perf.timing import fixed_parts
 from wsopt.program.program import Demand, TileProgram
 from wsopt.program.types import Sharing, Structure
 
-CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
+CUT = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 4)
 SHARP = 100.0
 """A knee at which a loop is as slow as the largest of its bounds, if that is clear of the others."""
 
@@ -77,7 +77,7 @@ def demand(path: float = 100, tensor: float = 100, *, gpc: float = 0, energy: fl
 
 
 def k_block(asked: Demand, card: Machine, slots: int) -> float:
-    return loop_pace(asked, card, slots).k_block
+    return steady_loop(asked, card, slots).k_block
 
 
 # --- what bounds a loop -------------------------------------------------------------------------------
@@ -162,13 +162,13 @@ def test_deeper_rings_are_never_slower(h200: Machine) -> None:
         }
         drawn = {name: dice.uniform(*range_) for name, range_ in ends.items()}
         asked = Demand(**drawn, alone=dice.random() < 0.5)
-        paces = [loop_pace(asked, h200, slots) for slots in range(1, 16)]
-        for shallow, deep in itertools.pairwise(paces):
+        loops = [steady_loop(asked, h200, slots) for slots in range(1, 16)]
+        for shallow, deep in itertools.pairwise(loops):
             assert deep.k_block <= shallow.k_block
             assert deep.clock_mhz <= shallow.clock_mhz
             # The clock that is lost is not worth more than the cycles: time falls too.
             assert deep.k_block / deep.clock_mhz <= shallow.k_block / shallow.clock_mhz
-        assert paces[0].k_block > 1.2 * paces[-1].k_block or asked.lines > 5e4
+        assert loops[0].k_block > 1.2 * loops[-1].k_block or asked.lines > 5e4
 
 
 # --- the clock ----------------------------------------------------------------------------------------
@@ -178,25 +178,25 @@ def test_the_clock_of_a_loop_that_never_waits(card: Machine) -> None:
     # 400 cycles of four times the energy: half of the clock at which the two are equal.
     hot = replace(card, power_clock_mhz=1600.0)
     asked = demand(path=1, tensor=400, energy=1600)
-    assert loop_pace(asked, hot, MANY).clock_mhz == pytest.approx(800, abs=0.3)
+    assert steady_loop(asked, hot, MANY).clock_mhz == pytest.approx(800, abs=0.3)
     # The SM by itself as much again: 1600 / sqrt(4 + 5).
-    idle = loop_pace(asked, replace(hot, power_idle=5.0), MANY)
+    idle = steady_loop(asked, replace(hot, power_idle=5.0), MANY)
     assert idle.clock_mhz == pytest.approx(1600 / 3, abs=0.3)
     # As many cycles outside the loop: 1000 / sqrt(2).
-    resting = loop_pace(replace(asked, between=400), replace(hot, power_clock_mhz=1000.0), MANY)
+    resting = steady_loop(replace(asked, between=400), replace(hot, power_clock_mhz=1000.0), MANY)
     assert resting.clock_mhz == pytest.approx(1000 / 2**0.5, abs=0.3)
     assert idle.k_block == resting.k_block == 400
 
 
 def test_the_clock_is_the_sustained_one_at_most(card: Machine) -> None:
     cool = replace(card, power_clock_mhz=2100.0)
-    assert loop_pace(demand(tensor=400, energy=1600), cool, MANY).clock_mhz == 1000
+    assert steady_loop(demand(tensor=400, energy=1600), cool, MANY).clock_mhz == 1000
 
 
 def test_the_path_does_not_go_with_the_clock(card: Machine) -> None:
     # 1000 cycles of 1000 MHz are f of f MHz, and f = 1500 * sqrt(f / 4000) where f = 1500^2 / 4000.
     hot = replace(card, power_clock_mhz=1500.0)
-    found = loop_pace(demand(path=1000, tensor=1, energy=4000), hot, MANY)
+    found = steady_loop(demand(path=1000, tensor=1, energy=4000), hot, MANY)
     # A path is held for whole cycles.
     assert found.clock_mhz == pytest.approx(562.5, abs=1)
     assert found.k_block == pytest.approx(found.clock_mhz, abs=1)
@@ -209,11 +209,13 @@ def test_what_a_k_block_asks_for(card: Machine) -> None:
     found = k_block_demand(plain(4096, 4096, 1024), CUT, card)
     # Three tiles of two consumers: 256 rows of 128 bytes. Two products of 64 * 128 * 64 / 2048 cycles.
     assert (found.lines, found.tensor, found.energy) == (256 * 128, 512, 512)
-    assert k_block_demand(plain(4096, 4096, 1024), replace(CUT, sharing=Sharing.TURNS), card).tensor == 256
+    assert (
+        k_block_demand(plain(4096, 4096, 1024), replace(CUT, sharing=Sharing.PING_PONG), card).tensor == 256
+    )
     assert path_cycles(found, card, 1000.0) == 512
     assert path_cycles(found, card, 500.0) == 256
     assert not found.alone
-    lone = (replace(CUT, sharing=Sharing.TURNS), replace(CUT, consumers=1))
+    lone = (replace(CUT, sharing=Sharing.PING_PONG), replace(CUT, consumers=1))
     assert all(k_block_demand(plain(4096, 4096, 1024), cut, card).alone for cut in lone)
 
 
@@ -233,7 +235,7 @@ def test_what_a_k_block_takes_of_the_power(card: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("group", "tiles"),
-    # 16 SMs walk `group` tiles high and 16 / group wide: so many tiles of 16 KiB for all of them.
+    # 16 SMs take `group` tiles high and 16 / group wide: so many tiles of 16 KiB for all of them.
     [(1, 1 + 16), (2, 2 + 8), (4, 4 + 4), (8, 8 + 2), (16, 16 + 1)],
 )
 def test_what_a_gpc_fetches_goes_with_the_group(card: Machine, group: int, tiles: int) -> None:
@@ -244,18 +246,18 @@ def test_what_a_gpc_fetches_goes_with_the_group(card: Machine, group: int, tiles
     assert path_cycles(found, card, 1000.0) == max(512, tiles * 32)
     narrow = replace(card, l2_distinct_bandwidth=0.8e12)
     assert path_cycles(found, narrow, 1000.0) == tiles * 128
-    assert loop_pace(found, narrow, MANY).k_block == pytest.approx(max(512, tiles * 128), rel=1e-3)
+    assert steady_loop(found, narrow, MANY).k_block == pytest.approx(max(512, tiles * 128), rel=1e-3)
 
 
 def test_columns_that_several_gpcs_ask_for_come_once(card: Machine) -> None:
-    # 25 tiles of columns, so that 100 SMs walk 4 tiles of rows at once: 4 GPCs ask for the same 16 tiles.
+    # 25 tiles of columns, so that 100 SMs take 4 tiles of rows at once: 4 GPCs ask for the same 16 tiles.
     few, alone = plain(4096, 25 * 128, 1024), replace(CUT, group=1)
     assert k_block_demand(few, alone, card).gpc == (1 + 16 / 4) * 16384 / 16
     # All of it takes power.
     hot = replace(card, power_cycles_per_gpc_byte=0.01)
     extra = k_block_demand(few, alone, hot).energy - k_block_demand(few, alone, card).energy
     assert extra == pytest.approx(0.01 * (1 + 16) * 16384 / 16)
-    # One group that is walked alone has its columns to itself.
+    # One group that is taken alone has its columns to itself.
     assert k_block_demand(plain(128, 25 * 128, 1024), alone, card).gpc == (1 + 16) * 16384 / 16
 
 
@@ -290,13 +292,13 @@ def test_half_a_line_that_begins_within_a_sector(card: Machine) -> None:
 def test_cycles_between_loops(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
     each = lower(region, CUT, card).epilogue.together
-    # 32 x 32 tiles on 100 SMs are 11 rounds of 16 K-blocks; a block starts, fills and drains in 2600 cycles.
+    # 32 x 32 tiles on 100 SMs are 11 waves of 16 K-blocks; a block starts, fills and drains in 2600 cycles.
     assert k_block_demand(region, CUT, card).between == pytest.approx((2600 + 11 * each) / 176)
     once = k_block_demand(region, replace(CUT, persistent=False), card).between
     assert once == pytest.approx((2600 + 800 + each) / 16)
-    # Consumers in turns hide the epilogue; 64 x 32 tiles are 21 rounds.
-    turns = k_block_demand(region, replace(CUT, sharing=Sharing.TURNS), card).between
-    assert turns == pytest.approx(2600 / (21 * 16))
+    # Consumers in ping-pong hide the epilogue; 64 x 32 tiles are 21 waves.
+    ping_pong = k_block_demand(region, replace(CUT, sharing=Sharing.PING_PONG), card).between
+    assert ping_pong == pytest.approx(2600 / (21 * 16))
 
 
 def test_slots_that_fit_a_block(card: Machine) -> None:
@@ -324,20 +326,20 @@ def cut_to(card: Machine, copies: int) -> TileProgram:
 def test_an_iteration_has_all_its_k_blocks(card: Machine) -> None:
     one, two = cut_to(card, 1), cut_to(card, 2)
     # Rows of 64 bytes are half a line each: 128 lines hold the path for 256 cycles.
-    assert iteration_pace(one, card, MANY) == 256
-    assert iteration_pace(two, card, MANY) == 512
+    assert effective_ii(one, card, MANY) == 256
+    assert effective_ii(two, card, MANY) == 512
     # Their bytes come to one SM alone in half of that.
     life = 500 + 128 + 64 * 64 * 64 // 4096 + 220
     free = replace(card, copy_queue=0.0)
-    assert iteration_pace(one, free, 2) == pytest.approx(life / 2, abs=1)
-    assert iteration_pace(two, free, 2) == pytest.approx(life, abs=1)
+    assert effective_ii(one, free, 2) == pytest.approx(life / 2, abs=1)
+    assert effective_ii(two, free, 2) == pytest.approx(life, abs=1)
 
 
-def test_loops_that_compute_values_have_no_pace_but_their_contention(h200: Machine) -> None:
+def test_loops_that_compute_values_have_no_effective_ii_but_their_contention(h200: Machine) -> None:
     region = find_region(attention())
     program = lower(region, replace(CUT, columns=64, persistent=False, group=1), h200)
     assert program.region.body
     settled = contended_interval(program, h200)
     assert settled > max(held_cycles(program).values()) > 0
-    assert [iteration_pace(program, h200, slots) for slots in (1, 4)] == [0, 0]
+    assert [effective_ii(program, h200, slots) for slots in (1, 4)] == [0, 0]
     assert fixed_parts(program, h200).contended == settled

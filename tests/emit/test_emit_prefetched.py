@@ -14,9 +14,9 @@ from wsopt.program.types import Structure
 from wsopt.schedule import budget
 
 CASES: dict[str, tuple[Body, Structure, int]] = {
-    "by columns": (builds.residual, structure(256, consumers=2, pieces=4), 1),
+    "by columns": (builds.residual, structure(256, consumers=2, subtiles=4), 1),
     "by rows and columns": (builds.scaled, structure(128, copies=2), 2),
-    "in turns": (builds.residual, structure(consumers=2, turns=True), 1),
+    "ping-pong": (builds.residual, structure(consumers=2, ping_pong=True), 1),
 }
 
 
@@ -41,13 +41,13 @@ def test_vectors_are_loaded_once_and_early(name: str) -> None:
 @pytest.mark.compiler
 def test_a_bias_takes_two_loads_a_thread() -> None:
     """A thread holds 64 of 256 columns; each consumer's code has the loads of two."""
-    cut = structure(256, consumers=2, pieces=4)
+    cut = structure(256, consumers=2, subtiles=4)
     counts = dict(compile_kernel(build(graph_of(builds.residual), cut).source).sass)
     assert counts["LDG"] == 2 * cut.consumers
 
 
 def test_vectors_take_shared_memory() -> None:
-    verified = build(graph_of(builds.residual), structure(256, consumers=2, pieces=4)).verified
+    verified = build(graph_of(builds.residual), structure(256, consumers=2, subtiles=4)).verified
     program, buffers = verified.program, verified.schedule.buffers
     assert program.epilogue.vector_bytes == 256 * 2
     others = program.epilogue.staged_bytes * buffers.staging + program.epilogue.input_bytes * buffers.inputs

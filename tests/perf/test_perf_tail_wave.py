@@ -1,4 +1,4 @@
-"""The last round of tiles against tiles counted by hand, on a card of round figures."""
+"""The tail wave against tiles counted by hand, on a card of round figures."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tile_graphs import plain
 
 from wsopt.frontend.types import Region
 from wsopt.machine import Machine
-from wsopt.perf.pace import loop_pace, path_cycles
+from wsopt.perf.effective_ii import path_cycles, steady_loop
 from wsopt.perf.price import lower
 from wsopt.program.program import Demand
 from wsopt.program.types import Sharing, Structure
 
-CUT = Structure(64, 128, 64, 2, 4, Sharing.ROWS, True, False, 1, 4)
+CUT = Structure(64, 128, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 4)
 TILE = 128 * 128
 """Bytes of the K-block of 128 rows, as of 128 columns."""
 
@@ -35,14 +35,14 @@ def card(h200: Machine) -> Machine:
 
 
 def demands(region: Region, cut: Structure, card: Machine) -> tuple[Demand, Demand]:
-    """What a K-block asks for in the last round, and in others."""
+    """What a K-block asks for in the tail wave, and in others."""
     program = lower(region, cut, card)
     assert program.last_demand is not None
     assert program.demand is not None
     return program.last_demand, program.demand
 
 
-def test_a_whole_round_asks_for_what_all_do(card: Machine) -> None:
+def test_a_whole_wave_asks_for_what_all_do(card: Machine) -> None:
     region = plain(1280, 1280, 512)
     last, whole = demands(region, CUT, card)
     assert last == whole
@@ -103,6 +103,6 @@ def test_few_sms_have_a_larger_share_of_the_paths(card: Machine, active: float, 
 def test_a_loop_of_few_sms_is_no_slower(card: Machine) -> None:
     for region in (plain(1280 + 32, 1280, 512), plain(1280, 1280 + 64, 512)):
         for slots in (1, 2, 8):
-            last, whole = (loop_pace(one, card, slots) for one in demands(region, CUT, card))
+            last, whole = (steady_loop(one, card, slots) for one in demands(region, CUT, card))
             assert last.k_block <= whole.k_block
             assert last.ahead <= whole.ahead
