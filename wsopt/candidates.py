@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from queue import Queue
+from threading import Event
 from typing import TYPE_CHECKING
 
 from wsopt.codegen.aot import compile_kernel
@@ -17,6 +19,7 @@ from wsopt.emit.source import emit, expectation
 from wsopt.errors import CheckError, InfeasibleError, WsoptError
 from wsopt.lowering.lower import Cuttable
 from wsopt.machine.types import Machine
+from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, Rejected
 from wsopt.solve.search import Ranked, Search, Solutions, live_set
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 _ORACLE_ROUNDS = 8
 _LAST_ROUND = 24
 """Searches, at most: for better schedules than one that the compiler leaves whole, and for a first such one."""
+
+_Kernel = tuple[str, "VerifiedSchedule"]
+"""A kernel's source, and the schedule that it was written from."""
 
 _CORES = 2
 """Cores from which on the compiler leaves one for the search."""
@@ -82,8 +88,10 @@ class Contest:
     rejected: dict[Structure, str] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
     rounds: int = 0
+    _programs: dict[Structure, TileProgram] = field(default_factory=dict)
     _solutions: Solutions = field(default_factory=dict)
     _ahead: dict[_Without, tuple[Ranked, ...]] = field(default_factory=dict)
+    _answers: dict[str, Asked] = field(default_factory=dict)
 
     def run(self) -> tuple[Candidate, ...]:
         """The candidates, best first.
@@ -142,7 +150,7 @@ class Contest:
             if asked.spilled or (asked.complaint and program.computes_with_products)
         )
         without = frozenset(self.rejected), spilled
-        found = self._ahead.pop(without, None) or self._search(
+        found = self._ahead.get(without) or self._search(
             *without, lambda done, total: self.progress("solve", done, total)
         )
         whole = []
@@ -150,7 +158,8 @@ class Contest:
             self.progress("compile", done, len(found))
             source = emit(verified)
             if source not in self.asked:
-                self.asked[source] = self._ask(source, verified, without)
+                known = self._answers.pop(source, None)
+                self.asked[source] = known or self._ask(source, verified, without)
             asked = self.asked[source]
             if asked.compiled is None or asked.complaint:
                 self.rejected.setdefault(verified.schedule.structure, asked.complaint)
@@ -166,27 +175,73 @@ class Contest:
     ) -> tuple[Ranked, ...]:
         """The best schedules without these structures, and without those that live in as many registers."""
         search = Search(self.region, self.machine, rejected=rejected, spilled=spilled, progress=progress)
-        search.deadline, search.solutions = self.deadline, self._solutions
+        search.deadline, search.programs, search.solutions = self.deadline, self._programs, self._solutions
         search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
         return search.run_all()
 
     def _ask(self, source: str, verified: VerifiedSchedule, without: _Without) -> Asked:
-        """What the compiler makes of a kernel. With a core to spare the search goes on, as if it spilled."""
+        """What the compiler makes of a kernel. With a core to spare the search goes on, as if it spilled, and so does
+        the compiler with what that finds, until it leaves one whole.
+        """
         if self.keep > 1 or (os.cpu_count() or 1) < _CORES:
             return ask(source, verified)
-        rejected, spilled = without
-        program = verified.program
-        later = rejected | {program.structure}, spilled | {live_set(program)}
         with ahead() as give_up, ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(ask, source, verified)
-            answer.add_done_callback(lambda done: None if _spilled(done) else give_up())
-            with suppress(GivenUpError, InfeasibleError):  # without a schedule the next round says so
-                self._ahead[later] = self._search(*later, lambda done, total: None)
-        return answer.result()
+            compiler = _Compiler(give_up)
+            compiler.kernels.put((source, verified))
+            answers = pool.submit(compiler.answers)
+            try:
+                self._go_on(compiler.kernels, verified, without)
+            finally:
+                compiler.kernels.put(None)
+                compiler.kernels.put(None)
+            if compiler.spilled():  # there is a core for a second one now
+                self._answers.update(compiler.answers())
+        self._answers.update(answers.result())
+        return self._answers.pop(source)
+
+    def _go_on(self, kernels: Queue[_Kernel | None], verified: VerifiedSchedule, without: _Without) -> None:
+        """Search on as if one kernel after the other spilled, until somebody gives that up or nothing is left."""
+        rejected, spilled = without
+        with suppress(GivenUpError, InfeasibleError):  # without a schedule the round that comes to it says so
+            for _ in range(_ORACLE_ROUNDS):
+                program = verified.program
+                rejected, spilled = rejected | {program.structure}, spilled | {live_set(program)}
+                later = rejected, spilled
+                if later not in self._ahead:
+                    self._ahead[later] = self._search(*later, lambda done, total: None)
+                verified = self._ahead[later][0][0]
+                kernels.put((emit(verified), verified))
 
 
-def _spilled(answer: Future[Asked]) -> bool:
-    return answer.exception() is None and answer.result().spilled
+@dataclass(slots=True)
+class _Compiler:
+    """Compiles kernels one after the other, up to the first that does not spill; then whoever searches on is told."""
+
+    give_up: Callable[[], None]
+    kernels: Queue[_Kernel | None] = field(default_factory=Queue)
+    answered: Event = field(default_factory=Event)
+    whole: Event = field(default_factory=Event)
+
+    def spilled(self) -> bool:
+        """Whether the first kernel spilled, once that is known."""
+        self.answered.wait()
+        return not self.whole.is_set()
+
+    def answers(self) -> dict[str, Asked]:
+        """What the compiler makes of each kernel that this thread takes, by source."""
+        found: dict[str, Asked] = {}
+        try:
+            while not self.whole.is_set() and (kernel := self.kernels.get()) is not None:
+                found[kernel[0]] = ask(*kernel)
+                if not found[kernel[0]].spilled:
+                    self.whole.set()
+                self.answered.set()
+        finally:
+            if self.whole.is_set() or not self.answered.is_set():
+                self.whole.set()
+                self.give_up()
+            self.answered.set()
+        return found
 
 
 def ask(source: str, verified: VerifiedSchedule) -> Asked:

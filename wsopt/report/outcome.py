@@ -151,7 +151,7 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
         f"{c.unfinished:,} left open."
     )
     bound = f"Status: {c.status}. Bound {microseconds(c.bound_us)} us, gap {percent(c.gap, 2)}."
-    header = ("tile", "consumers", "subtiles", "group", "blocks", "us", "")
+    header = ("tile", "consumer", "subtiles", "group", "blocks", "us", "")
     best_us = verified.schedule.prediction.microseconds
     place = "the winner" if c.rank == 1 else f"this one, number {c.rank}"
     won = f"{place} (II {verified.schedule.ii:,})"

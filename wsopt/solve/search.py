@@ -56,7 +56,8 @@ class Search:
 
     It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
     structure. What the compiler rejected is `rejected`; of `spilled` also what lives in as many registers.
-    `solutions` is what earlier searches of the same region on the same machine have solved.
+    `programs` are those that earlier searches of the same region on the same machine have lowered, `solutions` what
+    they have solved.
     """
 
     region: Cuttable
@@ -68,6 +69,7 @@ class Search:
     progress: Callable[[int, int], None] = lambda done, total: None
     keep: int = 1
     orders: int = 1
+    programs: dict[Structure, TileProgram] = field(default_factory=dict)
     solutions: Solutions = field(default_factory=dict)
     considered: int = 0
     infeasible: dict[str, int] = field(default_factory=dict)
@@ -85,7 +87,9 @@ class Search:
         for structure in structures(self.region, self.machine):
             self.considered += 1
             check()
-            program = lower(self.region, structure, self.machine)
+            if structure not in self.programs:
+                self.programs[structure] = lower(self.region, structure, self.machine)
+            program = self.programs[structure]
             reason = infeasible(program, self.machine, self.margin)
             if structure in self.rejected or live_set(program) in self.spilled:
                 reason = "ptxas: spilled, or did not compile to the instructions asked for"
