@@ -159,10 +159,10 @@ def _stationary_loads(plan: KernelPlan) -> list[Instruction]:
 
 
 def _fills(plan: KernelPlan) -> list[Instruction]:
-    """The copies that fill a slot of each ring: rings in the order of the schedule, a slot's tensors one by one.
+    """The copies that fill each ring's slots: rings in the order of the schedule, a slot's tensors one by one.
 
-    All of a slot's copies arrive at one barrier, so their order within it is the emitter's. Tensor by tensor is faster
-    than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
+    All of a slot's copies arrive at one barrier, so their order within it is the emitter's. Tensor by tensor is
+    faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
     """
     found: list[Instruction] = []
     placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
