@@ -20,7 +20,7 @@ from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Source, View
+from wsopt.tensors.views import FULL, K_BLOCK, Role, View
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...]]
 
@@ -300,28 +300,6 @@ def slot_shape(member: Member) -> tuple[int, ...]:
 def spans_of(item: BodyItem) -> frozenset[Role]:
     """The axes that a value of the loop varies along."""
     return frozenset({Role.ROW}) if isinstance(item, Reduction) else item.spans
-
-
-def held_between(
-    sources: Sequence[Source], phases: Sequence[Sequence[Item]], outputs: Sequence[Output]
-) -> list[tuple[str, int, int, int]]:
-    """Tiles that one phase leaves to later ones: (name, phase that makes it, last that reads it, bits).
-
-    What is read from shared memory is there from phase -1 on, in f32: it is converted once.
-    """
-    made = {source.name: (-1, 32) for source in sources}
-    for number, phase in enumerate(phases):
-        for item in phase:
-            if isinstance(item, Statement) and item.spans == FULL:
-                made[item.name] = (number, item.dtype.bits)
-    found = []
-    for name, (number, bits) in made.items():
-        readers = [n for n, phase in enumerate(phases) if any(name in item.reads for item in phase)]
-        stored = any(output.value == name for output in outputs)
-        last = max([*readers, *([len(phases)] if stored else [])], default=number)
-        if last > number:
-            found.append((name, number, last, bits))
-    return found
 
 
 def steps_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Steps:
