@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from other_compiler import compiled_by
 
 from wsopt.codegen import CompiledKernel, CompileError, Expectation, compile_kernel, verdict
 
@@ -136,19 +136,7 @@ def test_a_python_with_triton_and_numpy_alone_can_compile(module: str) -> None:
 
 
 def test_another_triton_release(small_kernel: str, other_triton: str, compiled: CompiledKernel) -> None:
-    code = (
-        "import sys, json, dataclasses; from wsopt.codegen import compile_kernel; "
-        "print(json.dumps(dataclasses.asdict(compile_kernel(sys.stdin.read()))))"
-    )
-    done = subprocess.run(
-        [other_triton, "-c", code],
-        input=small_kernel,
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    other = json.loads(done.stdout)
+    (other,) = compiled_by(other_triton, [small_kernel])
     assert other["triton_version"] != compiled.triton_version
     for name in (
         "tensor_instructions",

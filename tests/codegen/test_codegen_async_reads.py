@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import gpu_listings
 import pytest
 from gpu_files import FIXTURES
+from other_compiler import compiled_by
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.codegen.async_reads import overwritten_operands
@@ -116,19 +114,8 @@ def test_the_compiler_writes_to_operands_of_products_under_way() -> None:
 
 
 def test_another_compiler_does_so_too(other_triton: str) -> None:
-    code = (
-        "import sys, json; from wsopt.codegen import compile_kernel; "
-        "print([compile_kernel(source).overwritten_operands > 16 for source in json.load(sys.stdin)])"
-    )
-    done = subprocess.run(
-        [other_triton, "-c", code],
-        input=json.dumps([register_operand(), too_early()]),
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert done.stdout.split("\n")[0] == "[False, True]"
+    found = compiled_by(other_triton, [register_operand(), too_early()])
+    assert [one["overwritten_operands"] > 16 for one in found] == [False, True]
 
 
 def test_a_wait_that_leaves_one_more_is_found_in_a_listing() -> None:

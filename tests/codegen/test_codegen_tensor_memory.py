@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import gpu_listings
 import pytest
+from other_compiler import compiled_by
 
 from wsopt.codegen import CompiledKernel, Expectation, compile_kernel, verdict
 from wsopt.codegen.arrivals import early_arrivals
@@ -57,19 +55,7 @@ def test_the_arrival_that_hands_the_sums_back_comes_after_a_meeting() -> None:
 
 
 def test_another_triton_release(other_triton: str, compiled: CompiledKernel) -> None:
-    code = (
-        "import dataclasses, json, sys; from wsopt.codegen import compile_kernel; "
-        "print(json.dumps(dataclasses.asdict(compile_kernel(sys.stdin.read(), architecture=sys.argv[1]))))"
-    )
-    done = subprocess.run(
-        [other_triton, "-c", code, ARCHITECTURE],
-        input=SOURCE,
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    found = json.loads(done.stdout)
+    (found,) = compiled_by(other_triton, [SOURCE], ARCHITECTURE)
     assert found["triton_version"] != compiled.triton_version
     for name in ("tensor_instructions", "tensor_columns", "stack_bytes", "early_arrivals", "shared_bytes"):
         assert found[name] == getattr(compiled, name), name

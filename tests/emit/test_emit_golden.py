@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import emit_builds as builds
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 from emit_builds import build, case, graph_of, small_case, structure
 from golden_kernels import KERNELS, emitted
+from other_compiler import compiled_by
 
 import wsopt
 from wsopt.codegen import CompiledKernel, Expectation, compile_kernel, verdict
@@ -101,20 +100,8 @@ def test_machine_code_keeps_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_compiles_with_another_triton(other_triton: str) -> None:
-    code = (
-        "import sys, json, dataclasses; from wsopt.codegen import compile_kernel; "
-        "sources = json.load(sys.stdin); "
-        "print(json.dumps([dataclasses.asdict(compile_kernel(source)) for source in sources]))"
-    )
-    done = subprocess.run(
-        [other_triton, "-c", code],
-        input=json.dumps([emitted(name).source for name in KERNELS]),
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    for name, other in zip(KERNELS, json.loads(done.stdout), strict=True):
+    found = compiled_by(other_triton, [emitted(name).source for name in KERNELS])
+    for name, other in zip(KERNELS, found, strict=True):
         mine = dataclasses.asdict(compiled(name))
         assert other["triton_version"] != mine["triton_version"]
         for figure in ("tensor_instructions", "stack_bytes", "spill_loads", "spill_stores", "warps"):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections import Counter
 
 import emit_builds as builds
@@ -12,6 +10,7 @@ import pytest
 import targets_kernels as kernels
 from emit_builds import graph_of, small_case
 from emit_mutants import SEEDS, survives, survivors
+from other_compiler import compiled_by
 from targets_kernels import OTHERS, PROBLEMS, ROOT, SMALL
 
 import wsopt
@@ -65,20 +64,8 @@ def test_it_is_right_under_every_interleaving(problem: str) -> None:
 
 @pytest.mark.solver
 def test_another_compiler_does_so_too(other_triton: str) -> None:
-    code = (
-        "import dataclasses, json, sys; from wsopt.codegen import compile_kernel; "
-        "made = [compile_kernel(source, architecture='sm_100') for source in json.load(sys.stdin)]; "
-        "print(json.dumps([dataclasses.asdict(one) for one in made]))"
-    )
-    done = subprocess.run(
-        [other_triton, "-c", code],
-        input=json.dumps([kernels.candidate(problem).source for problem in PROBLEMS]),
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    for problem, other in zip(PROBLEMS, json.loads(done.stdout), strict=True):
+    sources = [kernels.candidate(problem).source for problem in PROBLEMS]
+    for problem, other in zip(PROBLEMS, compiled_by(other_triton, sources, "sm_100"), strict=True):
         mine = kernels.candidate(problem).compiled
         assert other["triton_version"] != mine.triton_version
         for figure in (
