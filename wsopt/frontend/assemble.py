@@ -43,11 +43,11 @@ def _output_view(draft: Draft, name: str, value: Term) -> RawView:
     raw = axes.output_view(name, row_major_strides(kind.shape))
     if (
         spans != FULL
-        and axes.kind is Kind.PRODUCTS
+        and axes.kind.plain
         and not {axes.roles.get(dim.axis) for dim in raw.dims} >= FULL
     ):
         raise LoweringError(f"output {name} has not the rows and columns of a product; compute it outside")
-    if spans not in ((FULL,) if axes.kind is Kind.PRODUCTS else (FULL, _PER_ROW)):
+    if spans not in ((FULL,) if axes.kind.plain else (FULL, _PER_ROW)):
         raise LoweringError(
             f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
@@ -217,7 +217,7 @@ def assemble(draft: Draft) -> Region:
     sources, loop = assembly.sources(), assembly.loop()
     pairs = assembly.pairs()
     beside = tuple(item for item in loop if not isinstance(item, Contraction))
-    chained = draft.axes.kind is Kind.CHAIN
+    chained = draft.axes.kind in (Kind.CHAIN, Kind.COMPUTED)
     tiles = () if chained else tuple(source for source in sources if Role.STREAM in source.spans)
     return Region(
         name=graph.name,

@@ -71,7 +71,8 @@ class _Regroup:
 class Axes:
     """The axes of the live part of a graph. `paths` are the uses of inputs, `shapes` of all tensors.
 
-    `sums` are the matmuls that are summed over the streamed axis, in order.
+    `sums` are the matmuls that are summed over the streamed axis, in order. If they are `exchanged`, the columns of
+    their right operands are the kernel's rows.
     """
 
     graph: Graph
@@ -88,6 +89,7 @@ class Axes:
     roles: dict[Dim, Role] = field(default_factory=dict)
     batches: list[Dim] = field(default_factory=list)
     singles: list[Dim] = field(default_factory=list)
+    exchanged: bool = False
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""

@@ -23,6 +23,8 @@ class Kind(Enum):
 
     PRODUCTS = "products"
     """Products over one streamed axis, with elementwise operations after them."""
+    COMPUTED = "computed"
+    """An operand of the products is computed, element by element, from tensors that stream through the loop."""
     CHAIN = "chain"
     """Products feed products: the loop computes values between the two."""
     SCALED = "scaled"
@@ -31,6 +33,11 @@ class Kind(Enum):
     """The rows of products are reduced after the loop."""
     ROWS = "rows"
     """Rows are reduced, and there is no product: tiles of whole rows stream."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is reduced but by products that no other product feeds."""
+        return self in (Kind.PRODUCTS, Kind.COMPUTED)
 
     @property
     def along(self) -> Role:
@@ -109,6 +116,14 @@ def chained_products(graph: Graph) -> tuple[str, ...]:
     )
 
 
+def computed_side(graph: Graph, matmuls: Iterable[Node]) -> int | None:
+    """The operand, 0 or 1, of each of these matmuls that is computed; None if that is none, both, or not the same."""
+    sides = {
+        tuple(side for side in (0, 1) if input_path(graph, node.tensors[side]) is None) for node in matmuls
+    }
+    return next(iter(sides))[0] if sides in ({(0,)}, {(1,)}) else None
+
+
 def _scales_operand(live: tuple[Node, ...]) -> bool:
     """Whether the left operand of a matmul is computed, and from reductions."""
     reduced = depending(live, lambda node: node.op.startswith("reduce_") or node.op in NORMS)
@@ -129,4 +144,7 @@ def kind_of(graph: Graph) -> Kind:
         return Kind.CHAIN
     if _scales_operand(live):
         return Kind.SCALED
-    return Kind.REDUCED if reductions & depending(live, is_matmul) else Kind.PRODUCTS
+    if reductions:
+        return Kind.REDUCED if reductions & depending(live, is_matmul) else Kind.PRODUCTS
+    computed = computed_side(graph, filter(is_matmul, live)) is not None
+    return Kind.COMPUTED if computed else Kind.PRODUCTS

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, RawDim, RawView
-from wsopt.frontend.kinds import Kind
 from wsopt.tensors.views import Role, View
 
 _WHOLE = (0, 1)
@@ -103,7 +102,7 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]
     element that memory allows to be merged may have any extent at run time. Where values are reduced or feed
     products, a second batch axis may be left, which becomes the group. LoweringError where more are left.
     """
-    roles, groups = axes.roles, axes.kind is not Kind.PRODUCTS
+    roles, groups = axes.roles, not axes.kind.plain
     singles = [axis for axis in axes.singles if axis not in counted]
 
     def carries(dim: RawDim) -> bool:
@@ -113,7 +112,8 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]
 
     views = [raw.along(carries).dims for raw in raws.values()]
     sizes = dict(axes.extents)
-    row = next(axis for axis, role in roles.items() if role is Role.ROW)
+    rows = Role.COLUMN if axes.exchanged else Role.ROW
+    row = next(axis for axis, role in roles.items() if role is rows)
     left = list(axes.batches)
     inner: Dim = row
     for outer in reversed(axes.batches):

@@ -24,7 +24,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (lay_operands_bare, frozenset({Kind.SCALED})),
     (make_online, frozenset({Kind.CHAIN})),
     (bound_loop, frozenset({Kind.CHAIN})),
-    (pad_stream, frozenset({Kind.CHAIN, Kind.SCALED})),
+    (pad_stream, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
     (check_reductions, frozenset({Kind.SCALED})),
     (divide_by_rows, frozenset({Kind.REDUCED, Kind.ROWS})),
     (pad_columns, frozenset({Kind.REDUCED, Kind.ROWS})),

@@ -43,14 +43,15 @@ def _source(reader: _Reader, node: Node, operand: int) -> Term:
     """An input that elementwise operations read; one for each tensor and layout."""
     axes, use = reader.axes, f"{node.name}:{operand}"
     view = axes.raw_view(use)
-    if view.dtype not in SOURCES:
+    streams = Role.STREAM in {axes.roles.get(dim.axis) for dim in view.dims}
+    if view.dtype not in SOURCES and not (view.dtype is DType.I8 and axes.kind is Kind.COMPUTED and streams):
         raise LoweringError(
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
             f"{remedies.source_type(SOURCES)}"
         )
     for dim in view.dims:
         if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER):
-            beside = "the products beside it" if axes.kind is Kind.PRODUCTS else "what is computed with it"
+            beside = "the products beside it" if axes.kind.plain else "what is computed with it"
             raise LoweringError(
                 f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of {beside}"
             )
@@ -68,7 +69,7 @@ def _without_ones(axes: Axes, view: RawView) -> RawView:
     Of axes that are kept the products have one element as well: those may have more at run time.
     """
     kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}
-    kept.update(axes.singles if axes.kind is Kind.PRODUCTS else ())
+    kept.update(axes.singles if axes.kind.plain else ())
     return view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
 
 
@@ -85,10 +86,11 @@ def _term(reader: _Reader, node: Node, operand: int) -> Term:
 
 def _product(reader: _Reader, node: Node) -> Term:
     """A product: one that is summed over the stream reads a value, one that feeds it reads tensors alone."""
-    summed = node.name in reader.axes.sums
-    args = [_term(reader, node, 0)] if summed else []
+    summed, exchanged = node.name in reader.axes.sums, reader.axes.exchanged
+    args = [_term(reader, node, int(exchanged))] if summed else []
     for operand in range(summed, 2):
-        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand}")
+        side = operand - exchanged
+        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{side}")
     if summed and reader.pool.spans(args[0]) != K_BLOCK:
         raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
     return reader.pool.make(
@@ -102,7 +104,7 @@ def _iota(reader: _Reader, node: Node) -> Term:
     Along an axis of one element it is zero, unless the kernel has that axis: there may be more at run time.
     """
     index: Term = 0
-    dim, plain = node.attr("axis", int), reader.axes.kind is Kind.PRODUCTS
+    dim, plain = node.attr("axis", int), reader.axes.kind.plain
     for atom in reader.axes.atoms(node.name, dim):
         role, extent = reader.axes.roles.get(atom), reader.axes.extents[atom]
         if extent == 1 and role not in _KERNEL_AXES and not plain:
@@ -210,9 +212,13 @@ def _view(reader: _Reader, node: Node) -> Term:
 
 
 def _pointwise(reader: _Reader, node: Node) -> Term:
+    args = tuple(_term(reader, node, operand) for operand in range(len(node.inputs)))
+    for term, name in zip(args, node.inputs, strict=True):
+        if node.op != "cast" and isinstance(term, str) and reader.pool[term].dtype is DType.I8:
+            raise LoweringError(f"node {node.name}: {node.op} of i8 is not lowered; cast {name} to f32 first")
     return pointwise(
         node,
-        tuple(_term(reader, node, operand) for operand in range(len(node.inputs))),
+        args,
         lambda primitive, terms, dtype: reader.pool.make(primitive, terms, dtype, node.name),
         approximate=node.name in reader.narrow,
     )
@@ -239,7 +245,7 @@ def _visit(reader: _Reader, node: Node) -> Term:
 
 def translate(axes: Axes) -> Draft:
     """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
-    plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
+    plain, along = axes.kind.plain, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
     rules: Mapping[str, Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
     reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, axes.live, exponents=plain))
