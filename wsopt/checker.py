@@ -220,7 +220,8 @@ def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin:
             yield f"emitter.v1: {partition.name} has {before} stages before its last, a tile {spare} passes"
         if program.iteration is Iteration.TILE and partition.role is PartitionRole.CONSUMER and before:
             yield f"emitter.v1: {partition.name} begins a tile of rows before it has ended the one before"
-        if program.computes_with_products and partition.role is PartitionRole.CONSUMER and before > 1:
+        values = program.computes_with_products or program.feeds_products
+        if values and partition.role is PartitionRole.CONSUMER and before > 1:
             yield f"emitter.v1: {partition.name} overlaps {before + 1} iterations, loops with values take two"
     if program.adds_partials:
         for partition in schedule.partitions:

@@ -61,7 +61,7 @@ def _layouts(plan: KernelPlan) -> Iterator[Constant]:
         bits = widest_bits([*(source.view for source in program.streamed), *outputs])
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
-    elif program.streamed and not plan.ranged:
+    elif program.streamed and not plan.computes:
         layout = k_block_layout(widest_bits(x.view for x in program.streamed), s, machine).text()
         yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
     if plan.sums_apart:
@@ -93,4 +93,4 @@ def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
     while columns > s.subtile_columns:
         found.append((f"LAYOUT_{columns}", columns))
         columns //= 2
-    return [*found, (plan.loop_layout, s.depth)] if plan.ranged else found
+    return [*found, (plan.loop_layout, s.depth)] if plan.computes else found

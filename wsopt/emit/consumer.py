@@ -73,7 +73,7 @@ class Consumer:
             sources=sources(plan),
             tile=FULL if plan.loops_over_tiles else K_BLOCK,
             layout=plan.loop_layout,
-            asynchronous=plan.ranged,
+            asynchronous=plan.computes,
             wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
             results=frozenset(op.id.subject for op in products if _is_value(op)),
             fed=frozenset(fed),

@@ -168,9 +168,11 @@ class Operations:
         read = {name for item in op.items for name in item.reads} & self.writer.results
         return tuple(made for _, made in self._products(op) if made.subject in read)
 
-    def products_fed(self, op: TileOp) -> tuple[ValueId, ...]:
-        """The products whose left operand arithmetic makes."""
-        return tuple(made for other, made in self._products(op) if self.reads(other) & set(op.makes))
+    def products_fed(self, op: TileOp) -> tuple[tuple[ValueId, int], ...]:
+        """The products whose left operand arithmetic makes, with the sets of registers that it has for that."""
+        sets = {e.source: e.distance for e in self.plan.program.edges if e.target == op.id}
+        fed = ((other, made) for other, made in self._products(op) if self.reads(other) & set(op.makes))
+        return tuple((made, sets[other.id]) for other, made in fed)
 
     def left_over(self, op: TileOp) -> tuple[str, ...]:
         """The values that arithmetic leaves to other operations."""

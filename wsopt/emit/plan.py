@@ -74,6 +74,11 @@ class KernelPlan:
         return self.program.work is not None
 
     @property
+    def computes(self) -> bool:
+        """Whether a loop's values lie as tensor instructions leave sums, which is how they take them from registers."""
+        return self.ranged or self.program.feeds_products
+
+    @property
     def loops_over_tiles(self) -> bool:
         """Whether tiles are the iterations of the loop."""
         return self.program.iteration is Iteration.TILE

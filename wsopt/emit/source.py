@@ -63,7 +63,7 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "constants": [*constants(plan), *numbers(names)],
         "boxes": [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()],
         "register_layouts": accumulator_layouts(plan),
-        "operand_layout": plan.ranged,
+        "operand_layout": plan.computes,
         "module": target.module,
         "imports": target.imports(products=not plan.loops_over_tiles),
         "consumer_warps": s.consumer_warps,

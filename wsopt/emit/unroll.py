@@ -239,9 +239,9 @@ class _Unroller:
     def _arithmetic(self, op: TileOp, iteration: int, step: str) -> Iterator[Instruction]:
         for value in self.operations.products_read(op):
             yield from self._wait(value, iteration)
-        for value in self.operations.products_fed(op):
-            if iteration > 0:  # it reads its operand's registers until it ends
-                yield from self._wait(value, iteration - 1)
+        for value, sets in self.operations.products_fed(op):
+            if iteration >= sets:  # it reads its operand's registers until it ends
+                yield from self._wait(value, iteration - sets)
         yield from self._keep(self.operations.left_over(op))
         yield from self._meet(op, step)
         yield from self.operations.arithmetic(op, self._age(iteration), step, masked=self.masked)

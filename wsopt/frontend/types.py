@@ -83,6 +83,11 @@ class Region:
         return dict(self.extents).get(role, 1)
 
     @property
+    def chained(self) -> bool:
+        """Whether products of the loop feed others: a block then holds rows of one tensor, and whole columns."""
+        return any(contraction.spans != FULL for contraction in self.contractions)
+
+    @property
     def streams_rows(self) -> bool:
         """Whether there is no product: whole rows of the tensors stream through the block."""
         return not self.contractions

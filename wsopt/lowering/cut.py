@@ -18,11 +18,12 @@ from wsopt.program.types import Space, Structure
 
 
 class When(Enum):
-    """The K-block whose step is waited for: the same, the one before, or the same number an iteration before."""
+    """The K-block whose step is waited for: the same, the one before, or the same number one iteration before or two."""
 
     SAME = "same"
     BEFORE = "before"
     AGAIN = "again"
+    TWICE = "twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,8 @@ def _edges(op: TileOp, step: Step, copies: int) -> Iterator[Edge]:
         before = replace(op.id, kind=kind, subject=subject)
         if when is When.BEFORE:
             before = replace(before, k_block=(op.copy - 1) % copies)
-        yield Edge(before, op.id, int(when is When.AGAIN or (when is When.BEFORE and op.copy == 0)))
+        again = when is When.AGAIN or (when is When.BEFORE and op.copy == 0)
+        yield Edge(before, op.id, 2 if when is When.TWICE else int(again))
 
 
 def _releases(rings: Sequence[Ring], ops: Sequence[TileOp]) -> tuple[list[TileOp], list[Edge]]:

@@ -145,9 +145,11 @@ class _Maker:
             factor = ((ValueKind.VALUE, part.product.rescale or ""),)
             counts = Rescale(self.s.rows * self.s.columns)
             return Step(part.kind, name, counts, factor, sums, after=tuple(after))
-        # A product reads its left operand's registers until it ends: they are not made again before.
+        # A product reads its left operand's registers until it ends: they are not made again before. Where it takes
+        # nothing but what comes with the K-block there are two sets of them, so that one is made under the other.
         fed = [p for p in parts if p.kind is OpKind.MMA and p.product.left in {i.name for i in part.items}]
-        after += [(OpKind.MMA, p.name, When.BEFORE) for p in fed]
+        when = When.BEFORE if self.region.chained else When.TWICE
+        after += [(OpKind.MMA, p.name, when) for p in fed]
         holds = tuple(self._holds(part, parts, self.s.depth))
         if part.kind is OpKind.MMA:
             if part.product.rescale is not None:

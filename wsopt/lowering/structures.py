@@ -73,7 +73,12 @@ def check_loop(region: Region) -> None:
         if region.body and source.spans not in (K_BLOCK, FULL) and len(source.spans) > 1:
             axes = " and ".join(sorted(source.spans))
             raise LoweringError(f"tensor {source.view.tensor}: tiles along {axes} are not lowered in a loop")
-    if region.body and len(region.stationary_operands) != 1:
+    if region.bounds and not region.chained:
+        raise LoweringError(
+            f"graph {region.name}: an operand of the product is computed by what is not finite where its tensors are "
+            "zero, as they are beyond the end of the contracted axis; compute it before the call, and make it an input"
+        )
+    if region.chained and len(region.stationary_operands) != 1:
         names = ", ".join(view.tensor for view in region.stationary_operands) or "none"
         raise LoweringError(
             f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
@@ -133,7 +138,7 @@ def _whole_slots(region: Region, depth: int) -> bool:
 
 def _column_extents(region: Region, machine: Machine, swap: bool) -> tuple[int, ...]:
     """Powers of two up to what one instruction takes, and no more than the extent needs."""
-    extent, least = region.extent(column_role(swap)), 16 if swap else 64
+    extent, least = region.extent(column_role(swap)), 16 if swap or region.body else 64
     sizes = [least << n for n in range((machine.mma_columns_max // least).bit_length())]
     return tuple(size for size in sizes if size == least or size < 2 * extent)
 
@@ -151,7 +156,7 @@ def _swaps(region: Region, machine: Machine) -> tuple[bool, ...]:
     sides only transposes the stores; with fewer, its columns (by eights) fit them and the rows waste less.
     What reduces an operand's rows takes them as the tensor core's.
     """
-    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside and not region.body
     return (False, True) if few and target_of(machine).swaps else (False,)
 
 
@@ -170,7 +175,7 @@ def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
     0 where that is the whole K-block, or where the last K-block may lie beyond the end altogether.
     """
     rest = region.extent(Role.STREAM) % depth
-    if rest == 0 or copies > 1 or not target_of(machine).tails:
+    if rest == 0 or copies > 1 or region.body or not target_of(machine).tails:
         return 0
     size = machine.mma_k_bytes * 8 // region.operand_dtype.bits
     while size < rest:
@@ -252,7 +257,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     check_tma(region, machine)
     if not region.streams_rows:
         check_operands(region)
-    if region.body:
+    if region.chained:
         yield from _k_block_structures(region, machine)
         return
     if region.streams_rows:
@@ -278,5 +283,5 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
                     rows, columns, depth, consumers, warps, sharing, persistent, swap, subtiles, group, copies,
                     tail,
                 )  # fmt: skip
-                if _is_legal(region, machine, found):
+                if _is_legal(region, machine, found) and (not region.body or _whole_slots(region, depth)):
                     yield found

@@ -15,7 +15,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.program.counts import Counts
 from wsopt.program.facts import Member, TileGrid, Whole
-from wsopt.program.ids import OpId, ValueId
+from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
@@ -325,6 +325,11 @@ class TileProgram:
     def adds_partials(self) -> bool:
         """Whether consumers add up partial sums, which products leave them."""
         return bool(self.of(OpKind.ACCUMULATE))
+
+    @property
+    def feeds_products(self) -> bool:
+        """Whether products of the loop take values from registers, which arithmetic of the same iteration makes."""
+        return any(value.kind is ValueKind.VALUE for op in self.of(OpKind.MMA) for value in op.inputs)
 
     @property
     def computes_with_products(self) -> bool:

@@ -38,14 +38,14 @@ def few_overlaps(m: Model) -> None:
     """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last K-block: the
     loop's ends are peeled off by stages, which may not take more passes than there are.
 
-    A loop whose arithmetic waits for products overlaps one iteration with the next, and no more. Then a value is made
+    A loop whose arithmetic waits for products, or feeds them, overlaps one iteration with the next, and no more. Then a value is made
     again at most once before its last reader, and one older name of it is enough. Where a commit hands a slot back,
     nobody waits for its product, and there is nothing to peel off.
     """
     if m.program.tensor_columns:
         return
     most = m.program.k_iterations - bool(m.program.structure.tail) + 1
-    most = min(most, 2) if m.program.computes_with_products else most
+    most = min(most, 2) if m.program.computes_with_products or m.program.feeds_products else most
     for own in m.program.by_consumer.values():
         for one, other in itertools.permutations(own, 2):
             m.cp.add(m.start[other.id] < m.start[one.id] + most * m.ii)
