@@ -122,7 +122,7 @@ def _iota(reader: _Reader, node: Node) -> Term:
 def _reduced_extent(reader: _Reader, node: Node) -> int | None:
     """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
     use, dim = reader.axes.reduced(node)
-    roles = set(reader.axes.axis_roles(use, dim)) - {None}
+    roles = set(map(reader.axes.roles.get, reader.axes.atoms(use, dim))) - {None}
     if roles == {reader.pool.along}:
         return reader.axes.shapes[use][dim]
     if reader.axes.shapes[use][dim] == 1:
@@ -242,8 +242,10 @@ def translate(axes: Axes) -> Draft:
     plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
     rules: Mapping[str, Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
-    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, axes.live, exponents=plain))
-    for node in axes.live:
+    reader = _Reader(
+        axes, Pool(rules, along=along), narrow_nodes(axes.graph, axes.graph.nodes, exponents=plain)
+    )
+    for node in axes.graph.nodes:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)
     outputs = tuple(reader.values[name] for name in axes.graph.outputs)
