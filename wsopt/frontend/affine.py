@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from wsopt.frontend.expand import Term
 from wsopt.frontend.needed import row_range
-from wsopt.frontend.values import Pool
+from wsopt.frontend.values import Pool, Term
 from wsopt.tensors.views import Bound
 
 Bounds = frozenset[Bound]

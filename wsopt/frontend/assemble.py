@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.axes import Dim, RawView
-from wsopt.frontend.expand import Term
 from wsopt.frontend.kinds import Kind, producer
 from wsopt.frontend.merge import Layout, merge_views
-from wsopt.frontend.nodes import OUTPUTS
+from wsopt.frontend.expand import OUTPUTS
 from wsopt.frontend.types import Contraction, Region
-from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Value, reachable
+from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
 from wsopt.graph.types import DType
 from wsopt.tensors.statements import BEFORE, Reduction, Scalar, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.affine import Bounds, bounds_of, condition_bounds, conjuncts, every_row_counts
 from wsopt.frontend.algebra import is_number
-from wsopt.frontend.expand import Term
-from wsopt.frontend.values import SINKS, Draft, Pool, Rewriter, Value
+from wsopt.frontend.values import SINKS, Draft, Pool, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
 from wsopt.tensors.views import Bound, Role

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.affine import end_is_masked
 from wsopt.frontend.algebra import factor, is_number
-from wsopt.frontend.expand import Term
 from wsopt.frontend.extents import pow2
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.types import End
-from wsopt.frontend.values import SINKS, Draft, Rewriter, Value, reachable
+from wsopt.frontend.values import SINKS, Draft, Rewriter, Term, Value, reachable
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
 from wsopt.tensors.views import Bound, Role

@@ -25,7 +25,7 @@ from wsopt.frontend.kinds import (
     matmul_dims,
     producer,
 )
-from wsopt.frontend.nodes import OPERANDS
+from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.row_axes import assign_rows, one_axis
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
