@@ -217,7 +217,7 @@ RULES: Mapping[tuple[str, DType], Rule] = MappingProxyType({
     ("reduce_max", DType.F32): _reduce_max,
     ("logical_not", DType.BOOL): _not,
 })  # fmt: skip
-"""For primitives of a type their identities: a simpler value that is equal to it on these operands, newly made, or None."""
+"""For primitives of a type their identities: a simpler value that is equal on these operands, newly made, or None."""
 
 SHORT_RULES: Mapping[tuple[str, DType], Rule] = MappingProxyType(
     {**RULES, ("round_f32", DType.F32): _round_f32}

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.axes import Dim, RawView
+from wsopt.frontend.expand import OUTPUTS
 from wsopt.frontend.kinds import Kind, producer
 from wsopt.frontend.merge import Layout, merge_views
-from wsopt.frontend.expand import OUTPUTS
 from wsopt.frontend.types import Contraction, Region
 from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
 from wsopt.graph.types import DType

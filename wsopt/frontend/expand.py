@@ -1,4 +1,4 @@
-"""One elementwise node of the graph as a tree of scalar primitives (`wsopt.primitives`), in loops and epilogues alike.
+"""One elementwise node of the graph as a tree of scalar primitives (`wsopt.primitives`).
 
 Where every use of a value ends in a type of eight significant bits or fewer, the hardware's tanh serves (its error
 is 2**-11); elsewhere the forms are those of f32, to 1e-6 of the values that they add up.

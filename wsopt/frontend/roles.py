@@ -13,6 +13,7 @@ from types import MappingProxyType
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, relate_axes
+from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
@@ -25,7 +26,6 @@ from wsopt.frontend.kinds import (
     matmul_dims,
     producer,
 )
-from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.row_axes import assign_rows, one_axis
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node

@@ -16,8 +16,8 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, RawView
-from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
 from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
+from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Node
