@@ -12,19 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.emit import inputs, tensor_sums, text
 from wsopt.emit.arithmetic import Arithmetic
-from wsopt.emit.instructions import (
-    Advance,
-    Instruction,
-    Loop,
-    Mma,
-    Release,
-    TurnPass,
-    TurnWait,
-    WaitFull,
-    Zero,
-)
+from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
 from wsopt.emit.operations import Operations, sources
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.unroll import older_values, unrolled
@@ -203,21 +193,20 @@ class Consumer:
         if not plan.loops_over_tiles:
             older = older_values(operations) if plan.ranged else ()
             results, sums = self._zeros()
-            lines.append(text.write([*results, *operations.writer.starts(older), *sums]))
+            lines += [*results, *operations.writer.starts(older), *sums, *operations.vectors()]
             self.called |= operations.writer.called
-            lines.append(text.write(operations.vectors()))
-        return [line for line in lines if line]
+        return lines
 
-    def _zeros(self) -> tuple[list[Instruction], list[Instruction]]:
+    def _zeros(self) -> tuple[list[str], list[str]]:
         """What is added to before a product has overwritten it: values where K-blocks are few, and sums there and of
         partial sums.
         """
-        plan, results, sums = self.plan, list[Instruction](), list[Instruction]()
+        plan, results, sums = self.plan, list[str](), list[str]()
         for value in (v.id for v in plan.program.values if v.consumer == 0):
             if value.kind is ValueKind.SUM and (plan.ranged or plan.program.adds_partials):
-                sums.append(Zero(plan.value(value.subject), "TILE_COLUMNS", "SUM_LAYOUT"))
+                sums.append(zero(plan.value(value.subject), "TILE_COLUMNS", "SUM_LAYOUT"))
             if value.kind is ValueKind.VALUE and value.subject in self.operations.writer.results:
-                results.append(Zero(plan.value(value.subject), "TILE_DEPTH", plan.loop_layout))
+                results.append(zero(plan.value(value.subject), "TILE_DEPTH", plan.loop_layout))
         return results, sums
 
     def _loops(self) -> list[str]:
@@ -228,7 +217,7 @@ class Consumer:
         stretches = self.stretches()
         self.called.update(*(stretch.loop.called for stretch in stretches))
         if plan.loops_over_tiles:
-            return [text.write(stretches[0].loop.steady)]
+            return [write(stretches[0].loop.steady)]
         vectors, under = plan.prefetched().values(), self._under()
         begun = not plan.ranged and not plan.ping_pong and _begins_products(stretches[0].loop)
         lines = [*([] if begun else under), *self._before()]
@@ -250,16 +239,17 @@ class Consumer:
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
         """One loop; `under` its first products other things are done."""
         loop, ping_pong = stretch.loop, self.plan.ping_pong
-        first = text.write([*([TurnWait()] if ping_pong else []), *loop.prologue])
-        last = text.write(_passing_turn(loop.drain) if ping_pong else loop.drain)
+        turn = [wait("turn.index(index)", "(visit & 1) ^ (1 if index == 0 else 0)")] if ping_pong else []
+        first = write([*turn, *loop.prologue])
+        last = write(_passing_turn(loop.drain) if ping_pong else loop.drain)
         lines = [line for line in (first, *under, *self._steady(stretch), last) if line]
         if not stretch.guarded:
             return lines
-        return [f"if whole_end > {stretch.first}:", *map(text.block, lines)]
+        return [when(f"whole_end > {stretch.first}", "\n".join(lines))]
 
     def _steady(self, stretch: Stretch) -> list[str]:
         """The steady passes: one loop, or some before the copies of inputs, which stand apart, and the rest."""
-        loop, when, body = stretch.loop, self.plan.refill, text.write(stretch.loop.steady)
+        loop, when, body = stretch.loop, self.plan.refill, write(stretch.loop.steady)
         if not body:
             return []
         variable = "k_block" if any(isinstance(one, Mma) and one.counts for one in loop.steady) else "_"
@@ -286,7 +276,7 @@ class Consumer:
         """Lines before the loops: the stationary tile, K-blocks of others' rows, K-blocks too few to overlap."""
         lines = []
         if self.plan.stationary_operands():
-            lines.append(text.write([WaitFull("stationary", "visit", "STATIONARY_SETS")]))
+            lines.append(STATIONARY.wait_full("visit"))
         if self.own_k_blocks and self.live.waits:
             lines.append(self._passed("tile_begin", "begin"))
         if self.may_fall_short:
@@ -297,7 +287,7 @@ class Consumer:
         """Lines after the loops: K-blocks of others' rows, the return of the stationary tile."""
         lines = [self._passed("end", "tile_end")] if self.own_k_blocks else []
         if self.plan.stationary_operands() and self.plan.s.persistent:
-            lines.append(text.write([Release("stationary", "visit", "STATIONARY_SETS")]))
+            lines.append(STATIONARY.release("visit"))
         return lines
 
     def _passed(self, first: str, last: str) -> str:
@@ -305,10 +295,8 @@ class Consumer:
 
         Not before: where a K-block counts for nobody's rows, its slot would be filled again under the copy.
         """
-        found: list[Instruction] = []
-        for ring in self.plan.rings():
-            found += [WaitFull(ring.name, "step", ring.depth), Release(ring.name, "step", ring.depth)]
-        return f"for _ in range({first}, {last}):\n" + text.block(text.write([*found, Advance(1)]))
+        passed = [do("step") for ring in self.plan.rings() for do in (ring.wait_full, ring.release)]
+        return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, "step += 1"]))
 
     # --- the epilogue -----------------------------------------------------------------------------------
 
@@ -378,4 +366,4 @@ def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
     would be taken for the one after it.
     """
     issued = max((place for place, one in enumerate(drain, 1) if isinstance(one, Mma)), default=0)
-    return [*drain[:issued], TurnPass(), *drain[issued:]]
+    return [*drain[:issued], arrive("turn.index((index + 1) % CONSUMERS)"), *drain[issued:]]

@@ -9,11 +9,11 @@ from wsopt.emit import store_warp, tensor_sums, text
 from wsopt.emit.channels import instance
 from wsopt.emit.consumer import Consumer, epilogue_parameters
 from wsopt.emit.epilogue import subtile
-from wsopt.emit.instructions import Advance, Expect, Instruction, TmaLoad, WaitEmpty, Zero
+from wsopt.emit.instructions import expect, tma_load, write, zero
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.integers import text as integer_text
 from wsopt.emit.launch_counts import tiles
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.ranges import tile_range
 from wsopt.emit.tensors import Box, coordinates
 from wsopt.program.types import Space
@@ -24,6 +24,12 @@ _LET_NEXT_IN = """\
 # SMs in the order in which they fall free, and neighbours would no longer share what they copy.
 gdc_launch_dependents()"""
 
+
+_DEALT_TILES = """\
+# Where this block's tiles begin and end in the order, which comes after the blocks' beginnings.
+first = gl.load(order_ptr + gl.program_id(0))
+last = gl.load(order_ptr + gl.program_id(0) + 1)
+for place in range(first, last):"""
 
 _OF_ALL = frozenset({PartitionRole.LOADER, PartitionRole.MMA_WARP})
 """Roles that stand for no one consumer."""
@@ -94,8 +100,7 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     if not plan.s.persistent:
         return [located("gl.program_id(0)")]
     if plan.order_table():
-        header = text.macro("dealt_tiles")
-        return [header, text.block(located("gl.load(order_ptr + place)"))]
+        return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
     ping_pong = plan.ping_pong and role not in _OF_ALL
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
     stride = ("CONSUMERS * " if ping_pong else "") + "gl.num_programs(0)"
@@ -122,9 +127,9 @@ def _loader(plan: KernelPlan) -> Function:
     channels = seen(plan, PartitionRole.LOADER, own=False)
     parameters = [*descriptors, *channels, *plan.order_table(), *sizes]
     lines: list[str] = []
-    fills = text.write([*_fills(plan), Advance(1)])
+    fills = write([*_fills(plan), "step += 1"])
     if plan.ranged:
-        lines += [tile_range(), text.write(_stationary_loads(plan))]
+        lines += [tile_range(), write(_stationary_loads(plan))]
     if not plan.loops_over_tiles:
         first, last = ("begin, ", "end") if plan.ranged else ("", "k_iterations")
         fills = f"for k_block in range({first}{last}):\n" + text.block(fills)
@@ -139,18 +144,17 @@ def _rows(consumer: int) -> str:
     return "row_tile * TILE_ROWS" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
 
 
-def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> TmaLoad:
+def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> str:
     column = "0" if plan.column() == "0" else "column_tile * TILE_COLUMNS"
     place = plan.place(_rows(consumer), column)
-    return TmaLoad(box.descriptor, coordinates(box, place), barrier, buffer)
+    return tma_load(box.descriptor, coordinates(box, place), barrier, buffer)
 
 
-def _stationary_loads(plan: KernelPlan) -> list[Instruction]:
+def _stationary_loads(plan: KernelPlan) -> list[str]:
     """The copies of the tiles that the loop holds, into buffers that the consumers have handed back."""
-    full, found = "stationary_full.index(visit % STATIONARY_SETS)", list[Instruction]()
-    if plan.s.persistent:
-        found.append(WaitEmpty("stationary", "visit", "STATIONARY_SETS"))
-    found.append(Expect(full, "STATIONARY_BYTES"))
+    full = STATIONARY.full("visit")
+    found = [STATIONARY.wait_empty("visit")] if plan.s.persistent else []
+    found.append(expect(full, "STATIONARY_BYTES"))
     for box in plan.stationary_operands():
         for consumer in range(plan.s.consumers):
             buffer = f"{box.name}_held.index({plan.stationary_place(str(consumer))})"
@@ -158,18 +162,18 @@ def _stationary_loads(plan: KernelPlan) -> list[Instruction]:
     return found
 
 
-def _fills(plan: KernelPlan) -> list[Instruction]:
+def _fills(plan: KernelPlan) -> list[str]:
     """The copies that fill each ring's slots: rings in the order of the schedule, a slot's tensors one by one.
 
     All of a slot's copies arrive at one barrier, so their order within it is the emitter's. Tensor by tensor is
     faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
     """
-    found: list[Instruction] = []
+    found: list[str] = []
     placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
     loads = [plan.program.named(one.op).id for one in placed]
     for ring in sorted(plan.rings(), key=lambda ring: min(map(loads.index, ring.plan.loads))):
-        full, slot = f"{ring.name}_full.index(step % {ring.depth})", f"step % {ring.depth}"
-        found += [WaitEmpty(ring.name, "step", ring.depth), Expect(full, ring.nbytes)]
+        full, slot = ring.full("step"), f"step % {ring.depth}"
+        found += [ring.wait_empty("step"), expect(full, ring.nbytes)]
         for member, (box, copies) in zip(ring.plan.members, ring.boxes, strict=True):
             own = [
                 load.instance for load in ring.plan.loads if load.subject == member.name and not load.k_block
@@ -184,7 +188,7 @@ def _epilogue(plan: KernelPlan, called: set[str]) -> Function:
     lines = [
         "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))",
         "columns = column + gl.arange(0, SUBTILE_COLUMNS, layout=gl.SliceLayout(0, SUBTILE_LAYOUT))",
-        text.write(subtile(plan, called)),
+        write(subtile(plan, called)),
     ]
     constants = {"subtile", *plan.staged().constants()}
     parameters = (f"{p}: gl.constexpr" if p in constants else p for p in epilogue_parameters(plan))
@@ -227,8 +231,7 @@ def _carried(plan: KernelPlan) -> list[str]:
         return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
     operations = Consumer(plan).operations
     values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
-    zeros = (Zero(operations.register(value, 0), "TILE_COLUMNS", "SUM_LAYOUT") for value in values)
-    return [text.write([zero]) for zero in zeros]
+    return [zero(operations.register(value, 0), "TILE_COLUMNS", "SUM_LAYOUT") for value in values]
 
 
 def _store_warp(plan: KernelPlan) -> Function:

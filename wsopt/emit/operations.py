@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
-from wsopt.emit.instructions import Added, Assign, Instruction
 from wsopt.emit.plan import KernelPlan, Ring
 from wsopt.emit.stores import stores
 from wsopt.emit.tensors import GLUON, Box, tile_view, zero
@@ -178,12 +177,12 @@ class Operations:
 
     # --- text -------------------------------------------------------------------------------------------
 
-    def rescale(self, op: TileOp, age: Age) -> Instruction:
+    def rescale(self, op: TileOp, age: Age) -> str:
         """Multiply a product's sums by the factor of each row."""
         (factor,), sums = op.inputs, op.id.subject
         return self.writer.rescale(sums, factor.subject, age)
 
-    def arithmetic(self, op: TileOp, age: Age, step: str, *, masked: bool) -> Iterator[Instruction]:
+    def arithmetic(self, op: TileOp, age: Age, step: str, *, masked: bool) -> Iterator[str]:
         """Tiles brought into registers, and what is computed of them."""
         if not op.items:
             yield from self._reads(op, {source.name for source in self.plan.program.streamed}, step)
@@ -193,18 +192,18 @@ class Operations:
         chosen = [item for item in op.items if item.name in needed]
         if any(map(self.writer.names_places, chosen)):
             index = f"gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, {self.writer.layout}))"
-            yield Assign("places", f"(origin + {step}) * TILE_DEPTH + {index}")
+            yield f"places = (origin + {step}) * TILE_DEPTH + {index}"
         names = {name for item in chosen for name in self.writer.read(item)}
         yield from self._reads(op, names, step)
         yield from self.writer.phase(op.makes, age, masked=masked)
 
-    def _vectors(self, op: TileOp) -> Iterator[Instruction]:
+    def _vectors(self, op: TileOp) -> Iterator[str]:
         """Vectors by address, where each tile is an iteration: before the first arithmetic on it."""
         phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
         if self.plan.loops_over_tiles and op is next(phases):
             yield from self.vectors()
 
-    def vectors(self) -> Iterator[Instruction]:
+    def vectors(self) -> Iterator[str]:
         """The loads of the vectors and scalars that the loop's values read."""
         plan, vectors = self.plan, self.plan.vectors()
         for name in sorted(plan.loop_reads() & vectors.keys()):
@@ -213,9 +212,9 @@ class Operations:
                 inside = "columns < ROW_LENGTH"
             inside = "rows < row_extent" if Role.ROW in spans else inside
             load = load_text(vectors[name], plan.place("rows", "columns"), inside)
-            yield Assign(self.writer.sources[name].name, load)
+            yield f"{self.writer.sources[name].name} = {load}"
 
-    def _reads(self, op: TileOp, names: set[str], step: str) -> Iterator[Instruction]:
+    def _reads(self, op: TileOp, names: set[str], step: str) -> Iterator[str]:
         """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""
         tiles, seen = {self._place(tile)[1].view: tile for tile in op.inputs}, set[str]()
         for source in (s for s in self.plan.program.streamed if s.name in names and s.view in tiles):
@@ -223,18 +222,18 @@ class Operations:
             if operand.name not in seen:
                 seen.add(operand.name)
                 slot = self._slot(tiles[source.view], step)
-                yield Assign(operand.name, f"{slot}.load({self._layout(source)}){widened(source.view)}")
+                yield f"{operand.name} = {slot}.load({self._layout(source)}){widened(source.view)}"
 
     def _layout(self, source: Source) -> str:
         layout = self.writer.layout
         return layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
 
-    def added(self, op: TileOp, step: str) -> Instruction:
+    def added(self, op: TileOp, step: str) -> str:
         """An operation of a kind that was added."""
         template = environment().from_string(KINDS[op.id.subject].text)
-        return Added(template.render(tiles=[self._slot(tile, step) for tile in op.inputs]))
+        return template.render(tiles=[self._slot(tile, step) for tile in op.inputs])
 
-    def store(self) -> Iterator[Instruction]:
+    def store(self) -> Iterator[str]:
         """The outputs of a tile that the loop computes whole."""
         for output in self.plan.program.after.outputs:
             yield from stores(self.plan, output, self.writer.operand(output.value), "0")

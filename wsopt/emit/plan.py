@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.channels import Barrier, Buffer, Channel, box_buffer
+from wsopt.emit.instructions import Slots
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staged_by_tile, staging
@@ -26,19 +27,20 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
 from wsopt.tensors.views import Output, Role, Source, View
 
+STATIONARY = Slots("stationary", "STATIONARY_SETS")
+"""The sets of tiles that a block holds through its loop."""
+
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
 _SUMS = frozenset({PartitionRole.MMA_WARP, PartitionRole.CONSUMER})
 _STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """A ring of slots: one box or more of each of its tensors a slot, `per_slot` by tensor; the names of its barriers
-    and constants.
+class Ring(Slots):
+    """A ring of slots: one box or more of each of its tensors a slot, `per_slot` by tensor; the constants of its
+    bytes.
     """
 
-    name: str
-    depth: str
     nbytes: str
     plan: RingPlan
     boxes: tuple[tuple[Box, int], ...]
