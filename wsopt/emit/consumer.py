@@ -57,7 +57,7 @@ class Consumer:
         fed = {op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE}
         factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
         writer = Arithmetic(
-            items=plan.loop_items(),
+            items=plan.items,
             s=plan.s,
             name=plan.value,
             sources=sources(plan),
@@ -83,7 +83,7 @@ class Consumer:
     @property
     def own_k_blocks(self) -> bool:
         """Whether consumers look at K-blocks of their own among those of their tile."""
-        return self.plan.has_masks and self.plan.s.consumers > 1
+        return bool(self.plan.program.bounds.every) and self.plan.s.consumers > 1
 
     def overlapped(self) -> bool:
         """Whether iterations overlap within a consumer."""
@@ -95,7 +95,7 @@ class Consumer:
         With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
         """
         plain = unrolled(self.operations)
-        if not self.plan.has_masks:
+        if not self.plan.program.bounds.every:
             return (
                 Stretch("begin", "end", plain)
                 if self.plan.ranged
@@ -218,7 +218,7 @@ class Consumer:
         self.called.update(*(stretch.loop.called for stretch in stretches))
         if plan.loops_over_tiles:
             return [write(stretches[0].loop.steady)]
-        vectors, under = plan.prefetched().values(), self._under()
+        vectors, under = plan.prefetched.values(), self._under()
         begun = not plan.ranged and not plan.ping_pong and _begins_products(stretches[0].loop)
         lines = [*([] if begun else under), *self._before()]
         for stretch in stretches:
@@ -228,12 +228,12 @@ class Consumer:
     def _under(self) -> list[str]:
         """Lines under the first products: loads of the epilogue's vectors, and copies of its full inputs."""
         plan, when = self.plan, self.plan.refill
-        lines = load_lines(plan.prefetched().values(), plan.place("rows", "columns"))
+        lines = load_lines(plan.prefetched.values(), plan.place("rows", "columns"))
         return lines if when.first or when.apart else [*lines, inputs.input_loads(plan)]
 
     def _sums(self) -> list[str]:
         """The wait for sums that another role's products leave, under which the epilogue's inputs come."""
-        lines = [*self._under(), tensor_sums.wait(), *store_lines(self.plan.prefetched().values())]
+        lines = [*self._under(), tensor_sums.wait(), *store_lines(self.plan.prefetched.values())]
         return [line for line in lines if line]
 
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
@@ -275,7 +275,7 @@ class Consumer:
     def _before(self) -> list[str]:
         """Lines before the loops: the stationary tile, K-blocks of others' rows, K-blocks too few to overlap."""
         lines = []
-        if self.plan.stationary_operands():
+        if self.plan.stationary:
             lines.append(STATIONARY.wait_full("visit"))
         if self.own_k_blocks and self.live.waits:
             lines.append(self._passed("tile_begin", "begin"))
@@ -286,7 +286,7 @@ class Consumer:
     def _after(self) -> list[str]:
         """Lines after the loops: K-blocks of others' rows, the return of the stationary tile."""
         lines = [self._passed("end", "tile_end")] if self.own_k_blocks else []
-        if self.plan.stationary_operands() and self.plan.s.persistent:
+        if self.plan.stationary and self.plan.s.persistent:
             lines.append(STATIONARY.release("visit"))
         return lines
 
@@ -295,7 +295,7 @@ class Consumer:
 
         Not before: where a K-block counts for nobody's rows, its slot would be filled again under the copy.
         """
-        passed = [do("step") for ring in self.plan.rings() for do in (ring.wait_full, ring.release)]
+        passed = [do("step") for ring in self.plan.rings for do in (ring.wait_full, ring.release)]
         return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, "step += 1"]))
 
     # --- the epilogue -----------------------------------------------------------------------------------
@@ -305,21 +305,21 @@ class Consumer:
         plan = self.plan
         if plan.loops_over_tiles:
             return []
-        whole = () if plan.sums_apart else plan.sums()
+        whole = () if plan.sums_apart else plan.sums
         lines = [line for name in whole for line in text.split_subtiles(plan, name, 0, plan.s.subtiles)]
         apart = self.operations.writer.apart
-        for item in plan.rows():
+        for item in plan.rows:
             name = plan.value(item.name)
             row = f"gl.sum({name}, axis=1)" if item.name in apart else name
             lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
-        rest = epilogue_parameters(plan)[len(plan.sums()) :]
+        rest = epilogue_parameters(plan)[len(plan.sums) :]
         for subtile in range(plan.s.subtiles):
-            sums = [text.subtile_name(plan, name, subtile, subtile + 1) for name in plan.sums()]
+            sums = [text.subtile_name(plan, name, subtile, subtile + 1) for name in plan.sums]
             lines += tensor_sums.read(plan, sums, subtile) if plan.sums_apart else []
             given = {
                 "column": plan.column(subtile),
                 "subtile": str(subtile),
-                **plan.staged().given(subtile),
+                **plan.staged.given(subtile),
             }
             lines.append(f"epilogue({', '.join([*sums, *(given.get(one, one) for one in rest)])})")
         return lines
@@ -328,25 +328,25 @@ class Consumer:
 def place_lines(plan: KernelPlan) -> list[str]:
     """The first row and column of a consumer's tile."""
     row = "row_tile * TILE_ROWS" + ("" if plan.s.at_once == 1 else " + index * CONSUMER_ROWS")
-    column = [] if plan.column() == "0" else ["column = column_tile * TILE_COLUMNS"]
+    column = ["column = column_tile * TILE_COLUMNS"] if plan.columns else []
     return [f"row = {row}", *column]
 
 
 def epilogue_parameters(plan: KernelPlan) -> list[str]:
     """Parameters of the function that treats one epilogue subtile."""
-    boxes, items = plan.inputs().values(), plan.program.after.items
+    boxes = plan.inputs.values()
     counted = ["stream_extent"] if plan.counts_stream else []
     place = [*plan.outer, "row", "column", "row_extent", "column_extent", "visit", *counted]
-    prefetched, vectors = plan.prefetched(), plan.vectors()
-    read = (n for n in vectors if n not in prefetched and n in plan.read_by(items))
-    loaded = [one.name for one in prefetched.values()] + [a for n in read for a in vectors[n].arguments]
+    loaded = [one.name for one in plan.prefetched.values()]
+    loaded += [argument for one in plan.late.values() for argument in one.arguments]
     refilled = plan.verified.schedule.buffers.inputs < plan.s.subtiles
     loaded += [box.descriptor for box in boxes if refilled]
     loaded += [f"{box.name}_{what}" for box in boxes for what in ("input", "full")]
     barriers = ["staged", "freed"] if plan.stores_apart else []
-    rows = [plan.value(item.name) for item in plan.rows()]
-    tensors = [*loaded, *barriers, *plan.stored()]
-    return [*plan.sums(), *rows, *tensors, *place, "subtile", *plan.staged().parameters()]
+    rows = [plan.value(item.name) for item in plan.rows]
+    buffers = [output.buffer for output in plan.staged.outputs.values()]
+    tensors = [*loaded, *barriers, *plan.stored]
+    return [*plan.sums, *rows, *tensors, *place, "subtile", *buffers, *plan.staged.constants()]
 
 
 def _is_value(op: TileOp) -> bool:

@@ -40,7 +40,7 @@ def subtile(plan: KernelPlan, called: set[str]) -> Iterator[str]:
         called=called,
     )
     yield from writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
-    for argument in plan.row_outputs():
+    for argument in plan.row_outputs:
         yield row_store(plan, argument, writer.operand(argument.of.value))
     for output in after.tile_outputs:
         yield from stores(plan, output, writer.operand(output.value), "column")
@@ -48,17 +48,16 @@ def subtile(plan: KernelPlan, called: set[str]) -> Iterator[str]:
 
 def results(plan: KernelPlan) -> dict[str, Operand]:
     """The loop's results that the epilogue reads, by name: sums, and reductions of rows."""
-    found = {name: Operand(plan.value(name), FULL, DType.F32) for name in plan.summed()}
-    return found | {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows()}
+    found = {name: Operand(plan.value(name), FULL, DType.F32) for name in plan.summed}
+    return found | {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows}
 
 
 def _reads(plan: KernelPlan, scope: Names, known: dict[str, Operand]) -> Iterator[str]:
     """Every source of the epilogue; vectors first, so that their latency is behind other work."""
-    after, prefetched, inputs = plan.program.after, plan.prefetched(), plan.inputs()
-    vectors = plan.vectors()
-    for name in (n for n in vectors if n not in prefetched and n in plan.read_by(after.items)):
-        known[name] = _operand(vectors[name].of, scope)
-        yield f"{known[name].name} = {_load(plan, vectors[name])}"
+    after, prefetched, inputs = plan.program.after, plan.prefetched, plan.inputs
+    for name, vector in plan.late.items():
+        known[name] = _operand(vector.of, scope)
+        yield f"{known[name].name} = {_load(plan, vector)}"
     for name, one in prefetched.items():
         yield from _prefetched(one, name, scope, known)
     for source in after.full:
@@ -81,7 +80,11 @@ def _load(plan: KernelPlan, vector: ByAddress[Source]) -> str:
 
 def _prefetched(one: Prefetched, source: str, scope: Names, known: dict[str, Operand]) -> Iterator[str]:
     """A prefetched source: in registers, or in shared memory by columns."""
-    view, value = one.vector.of.view, one.value + widened(one.vector.of.view)
+    view, value = one.vector.of.view, one.name
+    if one.along_columns:
+        part = f"{one.name}.slice(subtile * SUBTILE_COLUMNS, SUBTILE_COLUMNS)"
+        value = f"{part}.load(gl.SliceLayout(0, SUBTILE_LAYOUT))"
+    value += widened(view)
     known[source] = Operand(one.name, one.vector.of.spans, computed_in(view))
     if value != one.name:
         known[source] = _operand(one.vector.of, scope)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsopt.emit import store_warp, tensor_sums, text
-from wsopt.emit.channels import instance
+from wsopt.emit.channels import channels, instance
 from wsopt.emit.consumer import Consumer, epilogue_parameters
 from wsopt.emit.epilogue import subtile
 from wsopt.emit.instructions import expect, tma_load, write, zero
@@ -59,7 +59,7 @@ def functions(plan: KernelPlan, called: set[str]) -> list[Function]:
 
 def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str, list[str]]]:
     """Each partition with its arguments; one that stands for a consumer has that one's own buffers and number."""
-    own = {name for channel in plan.channels() if channel.own for name in channel.names}
+    own = {name for channel in channels(plan) if channel.own for name in channel.names}
     parameters = {function.name: function.parameters for function in written}
     found = []
     for partition in plan.verified.schedule.partitions:
@@ -73,21 +73,21 @@ def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str,
 
 def seen(plan: KernelPlan, role: PartitionRole, *, own: bool) -> list[str]:
     """The names of the channels that a role sees, of those that consumers have each or share."""
-    channels = (one for one in plan.channels() if role in one.roles and one.own is own)
-    return [name for channel in channels for name in channel.names]
+    visible = (one for one in channels(plan) if role in one.roles and one.own is own)
+    return [name for channel in visible for name in channel.names]
 
 
 # --- the way through the tiles --------------------------------------------------------------------------
 
 
 def _target(plan: KernelPlan) -> str:
-    column = () if plan.ranged or plan.loops_over_tiles else ("column_tile",)
+    column = ("column_tile",) if plan.columns else ()
     return ", ".join((*plan.outer, "row_tile", *column))
 
 
 def grid_parameters(plan: KernelPlan) -> list[str]:
     """Parameters from which a tile's place follows, beside its number."""
-    column = [] if plan.ranged or plan.loops_over_tiles else ["column_tiles"]
+    column = ["column_tiles"] if plan.columns else []
     return ["row_tiles", *column, *(["groups"] if "group" in plan.outer else [])]
 
 
@@ -99,7 +99,7 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
 
     if not plan.s.persistent:
         return [located("gl.program_id(0)")]
-    if plan.order_table():
+    if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
     ping_pong = plan.ping_pong and role not in _OF_ALL
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
@@ -122,10 +122,9 @@ def _function(
 
 
 def _loader(plan: KernelPlan) -> Function:
-    descriptors = [box.descriptor for box in plan.moved()]
-    sizes = plan.sizes() if plan.ranged else plan.counts()
-    channels = seen(plan, PartitionRole.LOADER, own=False)
-    parameters = [*descriptors, *channels, *plan.order_table(), *sizes]
+    descriptors = [box.descriptor for box in plan.moved]
+    sizes = plan.sizes if plan.ranged else plan.counts
+    parameters = [*descriptors, *seen(plan, PartitionRole.LOADER, own=False), *plan.order_table, *sizes]
     lines: list[str] = []
     fills = write([*_fills(plan), "step += 1"])
     if plan.ranged:
@@ -133,7 +132,7 @@ def _loader(plan: KernelPlan) -> Function:
     if not plan.loops_over_tiles:
         first, last = ("begin, ", "end") if plan.ranged else ("", "k_iterations")
         fills = f"for k_block in range({first}{last}):\n" + text.block(fills)
-    visits = bool(plan.stationary_operands())
+    visits = bool(plan.stationary)
     counters = {"step": "0"} | ({"visit": "0"} if visits else {})
     body = "\n".join([*lines, fills, *(["visit += 1"] if visits else [])])
     role, begin = PartitionRole.LOADER, ["gdc_wait()"]
@@ -145,7 +144,7 @@ def _rows(consumer: int) -> str:
 
 
 def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> str:
-    column = "0" if plan.column() == "0" else "column_tile * TILE_COLUMNS"
+    column = "column_tile * TILE_COLUMNS" if plan.columns else "0"
     place = plan.place(_rows(consumer), column)
     return tma_load(box.descriptor, coordinates(box, place), barrier, buffer)
 
@@ -155,7 +154,7 @@ def _stationary_loads(plan: KernelPlan) -> list[str]:
     full = STATIONARY.full("visit")
     found = [STATIONARY.wait_empty("visit")] if plan.s.persistent else []
     found.append(expect(full, "STATIONARY_BYTES"))
-    for box in plan.stationary_operands():
+    for box in plan.stationary:
         for consumer in range(plan.s.consumers):
             buffer = f"{box.name}_held.index({plan.stationary_place(str(consumer))})"
             found.append(_copy(plan, box, consumer, full, buffer))
@@ -171,15 +170,15 @@ def _fills(plan: KernelPlan) -> list[str]:
     found: list[str] = []
     placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
     loads = [plan.program.named(one.op).id for one in placed]
-    for ring in sorted(plan.rings(), key=lambda ring: min(map(loads.index, ring.plan.loads))):
+    for ring in sorted(plan.rings, key=lambda ring: min(map(loads.index, ring.plan.loads))):
         full, slot = ring.full("step"), f"step % {ring.depth}"
         found += [ring.wait_empty("step"), expect(full, ring.nbytes)]
-        for member, (box, copies) in zip(ring.plan.members, ring.boxes, strict=True):
+        for member, box in ring.members:
             own = [
                 load.instance for load in ring.plan.loads if load.subject == member.name and not load.k_block
             ]
-            for consumer in range(copies) if own == [None] else own:
-                buffer = f"{box.name}_ring.index({text.of_slot(slot, copies, str(consumer))})"
+            for consumer in range(member.copies) if own == [None] else own:
+                buffer = f"{box.name}_ring.index({text.of_slot(slot, member.copies, str(consumer))})"
                 found.append(_copy(plan, box, consumer or 0, full, buffer))
     return found
 
@@ -190,21 +189,21 @@ def _epilogue(plan: KernelPlan, called: set[str]) -> Function:
         "columns = column + gl.arange(0, SUBTILE_COLUMNS, layout=gl.SliceLayout(0, SUBTILE_LAYOUT))",
         write(subtile(plan, called)),
     ]
-    constants = {"subtile", *plan.staged().constants()}
+    constants = {"subtile", *plan.staged.constants()}
     parameters = (f"{p}: gl.constexpr" if p in constants else p for p in epilogue_parameters(plan))
     return Function("epilogue", tuple(parameters), "\n".join(lines))
 
 
 def _consumer(plan: KernelPlan, called: set[str]) -> Function:
     role = PartitionRole.CONSUMER
-    loads = [box.descriptor for box in plan.inputs().values()]
-    vectors = [name for one in plan.vectors().values() for name in one.arguments]
+    loads = [box.descriptor for box in plan.inputs.values()]
+    vectors = [name for one in plan.vectors.values() for name in one.arguments]
     parameters = [
         *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
-        *plan.stored(), *plan.order_table(), *plan.sizes(), "index: gl.constexpr",
+        *plan.stored, *plan.order_table, *plan.sizes, "index: gl.constexpr",
     ]  # fmt: skip
     # Where tiles are iterations, what is read by address is read behind a copy of the loader's, which has waited.
-    early = (plan.s.persistent and plan.ranged) or plan.vectors() or plan.inputs()
+    early = (plan.s.persistent and plan.ranged) or plan.vectors or plan.inputs
     waits = early and not plan.loops_over_tiles
     begin = ["gdc_wait()"] if waits else []
     counters = {} if plan.sums_apart else {"step": "index * k_iterations" if plan.ping_pong else "0"}
@@ -217,7 +216,7 @@ def _consumer(plan: KernelPlan, called: set[str]) -> Function:
 
 def _mma_warp(plan: KernelPlan) -> Function:
     role = PartitionRole.MMA_WARP
-    parameters = [*seen(plan, role, own=False), *plan.counts()]
+    parameters = [*seen(plan, role, own=False), *plan.counts]
     body = tensor_sums.issued(plan, Consumer(plan).operations)
     begin = ["# Issues the products of all tiles; commits tell the loader and the consumer of their ends."]
     return _function(plan, role, parameters, body, counters={"step": "0", "visit": "0"}, begin=begin)

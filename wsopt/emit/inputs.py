@@ -12,7 +12,7 @@ def input_loads(plan: KernelPlan, passing: str = "") -> str:
     """The copies that fill the buffers, once stores have read what was staged in them for the tile before; empty
     where the epilogue reads no full tile. `passing` are lines of the loop before each subtile's.
     """
-    if not plan.inputs():
+    if not plan.inputs:
         return ""
     waits = write(_refill_wait(plan))
     lines = [waits] if waits and not passing else []
@@ -27,7 +27,7 @@ def _copies(plan: KernelPlan) -> list[str]:
     """The copies of the subtile numbered `subtile`."""
     found: list[str] = []
     place = plan.place("row", plan.column("subtile"))
-    for box in plan.inputs().values():
+    for box in plan.inputs.values():
         barrier, buffer = f"{box.name}_full.index(subtile)", f"{box.name}_input.index(subtile)"
         load = tma_load(box.descriptor, coordinates(box, place), barrier, buffer)
         found += [expect(barrier, box.nbytes), load]
@@ -36,7 +36,7 @@ def _copies(plan: KernelPlan) -> list[str]:
 
 def _refill_wait(plan: KernelPlan) -> list[str]:
     """The wait for the stores of the tile before that still read the buffers of inputs, if there are any."""
-    stores = plan.staged().plan
+    stores = plan.staged.plan
     if stores.refill is None:
         return []
     if not plan.stores_apart:

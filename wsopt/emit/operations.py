@@ -35,8 +35,9 @@ def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
 def sources(plan: KernelPlan) -> dict[str, Operand]:
     """The tensors that the loop's values read, as a consumer knows them in registers."""
     found: dict[str, Operand] = {}
+    read = {name for item in plan.items for name in item.reads}
     for source in (*plan.program.after.vectors, *plan.program.streamed):
-        if source.name in plan.loop_reads():
+        if source.name in read:
             name = plan.names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
             found[source.name] = Operand(name, source.spans, computed_in(source.view))
     return found
@@ -72,8 +73,8 @@ class Operations:
 
     def _place(self, tile: ValueId) -> tuple[Ring, Member, Box]:
         """The ring that a tile comes through, as which of its members, in which box."""
-        for ring in self.plan.rings():
-            for member, (box, _) in zip(ring.plan.members, ring.boxes, strict=True):
+        for ring in self.plan.rings:
+            for member, box in ring.members:
                 if member.name == tile.subject:
                     return ring, member, box
         raise KeyError(tile)
@@ -84,7 +85,7 @@ class Operations:
 
     def ring_handed_back(self, op: TileOp) -> Ring:
         """The ring whose slot an operation hands back."""
-        return next(ring for ring in self.plan.rings() if op.id in ring.plan.releases)
+        return next(ring for ring in self.plan.rings if op.id in ring.plan.releases)
 
     def _slot(self, tile: ValueId, step: str) -> str:
         """The expression of a streamed tile as a matrix in its slot: rows, or what its product contracts, first."""
@@ -114,7 +115,7 @@ class Operations:
             return self._part(left, step, first, length)
         if left.kind is ValueKind.VALUE:
             return self.writer.fed_name(left.subject, age(left.subject))
-        (box,) = self.plan.stationary_operands()
+        (box,) = self.plan.stationary
         place = self.plan.stationary_place("index")
         return tile_view(f"{box.name}_held.index({place})", box, row_role(self.plan.s.swap))
 
@@ -205,8 +206,8 @@ class Operations:
 
     def vectors(self) -> Iterator[str]:
         """The loads of the vectors and scalars that the loop's values read."""
-        plan, vectors = self.plan, self.plan.vectors()
-        for name in sorted(plan.loop_reads() & vectors.keys()):
+        plan, vectors = self.plan, self.plan.vectors
+        for name in sorted(self.writer.sources.keys() & vectors.keys()):
             spans, inside = vectors[name].of.spans, ""
             if Role.COLUMN in spans and plan.program.whole.extent(Role.COLUMN) != plan.s.columns:
                 inside = "columns < ROW_LENGTH"

@@ -17,17 +17,17 @@ from wsopt.perf.stores import Store
 
 def parameters(plan: KernelPlan) -> list[str]:
     """Parameters of the store warp: staging buffers, barriers, descriptors."""
-    staged = plan.staged()
+    staged = plan.staged
     buffers = [f"{box.name}_input" for box in staged.lent.values()]
     buffers += [pool.name for pool in staged.pools.values()]
-    stores = [box.descriptor for box in plan.outputs().values()]
-    counts = [name for name in plan.counts() if name != "k_iterations"]
+    stores = [box.descriptor for box in plan.outputs.values()]
+    counts = [name for name in plan.counts if name != "k_iterations"]
     return [*buffers, "staged", "freed", *stores, *counts, "index: gl.constexpr"]
 
 
 def body(plan: KernelPlan) -> str:
     """All that a store warp does for a tile."""
-    stores, found = plan.staged().plan, list[str]()
+    stores, found = plan.staged.plan, list[str]()
     for number, store in enumerate(stores.stores):
         awaited = stores.awaited(number)
         if awaited and awaited[0] >= 0:
@@ -40,15 +40,15 @@ def body(plan: KernelPlan) -> str:
 
 def leaves_stores(plan: KernelPlan) -> bool:
     """Whether the last store of a tile may still read its buffer when the store warp is done with the tile."""
-    left = plan.staged().plan.left
+    left = plan.staged.plan.left
     return not left or left[-1][1] > 0
 
 
 def _start(plan: KernelPlan, store: Store) -> str:
     """The copy of a store's buffer to its place in the output."""
-    box = plan.outputs()[store.output]
+    box = plan.outputs[store.output]
     place = coordinates(box, plan.place("row", plan.column(store.subtile)))
-    return tma_store(box.descriptor, place, plan.staged().place(store.buffer))
+    return tma_store(box.descriptor, place, plan.staged.place(store.buffer))
 
 
 def _free(number: int, pending: int) -> list[str]:

@@ -20,17 +20,19 @@ def _rounded(operand: Operand, dtype: DType) -> str:
 
 def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> Iterator[str]:
     """One output's tile, or a subtile of it, staged in the output's order of axes."""
-    staged = plan.staged().outputs[output.name]
-    if staged.pending:
+    staged = plan.staged.outputs[output.name]
+    pending, number = staged.pending, staged.number
+    if pending:
         # Of the tile before, where the number of the store that is waited for is below 0.
-        phase = f"(visit & 1) ^ (1 if {staged.number} <= {staged.pending} else 0)"
-        freed = wait(f"freed.index(({staged.awaited}) % STORES)", phase)
-        waits = freed if plan.stores_apart else store_wait(staged.pending)
-        yield when(f"{staged.pending} is not None", waits) if staged.optional else waits
+        phase = f"(visit & 1) ^ (1 if {number} <= {pending} else 0)"
+        awaited = f"{number} - 1 - {pending}" if staged.differs else f"{number} - {int(pending) + 1}"
+        freed = wait(f"freed.index(({awaited}) % STORES)", phase)
+        waits = freed if plan.stores_apart else store_wait(pending)
+        yield when(f"{pending} is not None", waits) if None in staged.waits else waits
     value = _rounded(operand, output.view.dtype)
     yield stage(tile_view(staged.buffer, staged.box, row_role(plan.s.swap)), value)
     if plan.stores_apart:
-        yield arrive(f"staged.index({staged.number})")
+        yield arrive(f"staged.index({number})")
     else:
         place = coordinates(staged.box, plan.place("row", column))
         yield tma_store(staged.box.descriptor, place, staged.buffer)

@@ -35,13 +35,13 @@ def products(plan: KernelPlan) -> tuple[TileOp, ...]:
 
 def issued(plan: KernelPlan, operations: Operations) -> str:
     """All that the warp does for a tile: wait for a set of sums, K-block after K-block, and tell of the whole."""
-    passed = [ring.wait_full("step") for ring in plan.rings()]
+    passed = [ring.wait_full("step") for ring in plan.rings]
     for op in products(plan):
         own = replace(operations, index=str(op.consumer))
         left, right = own.operands(op, "step", lambda _: 0, 0, 0)
         sums = _sums(plan, plan.value(op.id.subject), own.index)
         passed.append(f"tcgen05_mma({left}, {right}, {sums}, use_acc=k_block > 0)")
-    passed += [_commit(ring.empty("step")) for ring in plan.rings()]
+    passed += [_commit(ring.empty("step")) for ring in plan.rings]
     return "\n".join(
         [
             _SETS.wait_empty("visit"),
@@ -66,7 +66,7 @@ def wait() -> str:
 def read(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     """A subtile of a tile's sums brought into registers under these names; behind the last the set is handed back."""
     part = f"slice({subtile} * SUBTILE_COLUMNS, SUBTILE_COLUMNS).load(SUBTILE_LAYOUT)"
-    every = zip(names, plan.sums(), strict=True)
+    every = zip(names, plan.sums, strict=True)
     found = [f"{name} = {_sums(plan, sums, 'index')}.{part}" for name, sums in every]
     return found if subtile < plan.s.subtiles - 1 else [*found, _SETS.release("visit")]
 
