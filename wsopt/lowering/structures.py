@@ -76,7 +76,7 @@ def check_loop(region: Region) -> None:
     if region.bounds and not region.chained:
         raise LoweringError(
             f"graph {region.name}: an operand of the product is computed by what is not finite where its tensors are "
-            "zero, as they are beyond the end of the contracted axis; compute it before the call, and make it an input"
+            "zero, as they are beyond the end of the contracted axis; compute it before, and make it an input"
         )
     if region.chained and len(region.stationary_operands) != 1:
         names = ", ".join(view.tensor for view in region.stationary_operands) or "none"

@@ -64,7 +64,8 @@ class TileOp:
 
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
     the operation starts. `pipes` are further units with the cycles that they are held; `items` what an operation
-    of arithmetic computes, in order; `instructions` a product's of the tensor core, a warpgroup.
+    of arithmetic computes, in order; `instructions` a product's of the tensor core, a warpgroup. What is done `apart`
+    is no consumer's: a role of its own does it for them.
     """
 
     id: OpId
@@ -78,6 +79,7 @@ class TileOp:
     latency: int = 0
     pipes: tuple[tuple[str, int], ...] = ()
     instructions: int = 0
+    apart: bool = False
 
     @property
     def kind(self) -> OpKind:
@@ -86,8 +88,8 @@ class TileOp:
 
     @property
     def consumer(self) -> int | None:
-        """The consumer it belongs to, None for copies."""
-        return None if self.kind is OpKind.TMA_LOAD else self.id.instance
+        """The consumer it belongs to, None for copies and for what is done apart."""
+        return None if self.kind is OpKind.TMA_LOAD or self.apart else self.id.instance
 
     @property
     def copy(self) -> int:
@@ -120,8 +122,8 @@ class Edge:
 class RingPlan:
     """Tiles that are loaded, read and released together: a ring of slots, one pair of barriers a slot.
 
-    `loads` and `releases` are operations, those of all K-blocks of an iteration; `slot_bytes` are of the tiles of one
-    K-block, and `members` the tensors that they are of.
+    `loads`, which fill slots, and `releases` are operations, those of all K-blocks of an iteration; `slot_bytes` are
+    of the tiles of one K-block, and `members` the tensors that they are of.
     """
 
     name: str
@@ -129,6 +131,11 @@ class RingPlan:
     releases: tuple[OpId, ...]
     slot_bytes: int
     members: tuple[Member, ...] = ()
+
+    @property
+    def copied(self) -> bool:
+        """Whether copies fill it, not a role that computes."""
+        return all(load.kind is OpKind.TMA_LOAD for load in self.loads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +337,11 @@ class TileProgram:
     def feeds_products(self) -> bool:
         """Whether products of the loop take values from registers, which arithmetic of the same iteration makes."""
         return any(value.kind is ValueKind.VALUE for op in self.of(OpKind.MMA) for value in op.inputs)
+
+    @property
+    def computes_apart(self) -> bool:
+        """Whether a role of its own computes operands for the consumers' products."""
+        return any(op.apart for op in self.ops)
 
     @property
     def computes_with_products(self) -> bool:

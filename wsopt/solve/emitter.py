@@ -5,14 +5,7 @@ from __future__ import annotations
 import itertools
 
 from wsopt.program.program import Iteration, OpKind, TileProgram
-from wsopt.schedule.types import PartitionRole
 from wsopt.solve.variables import Model
-
-
-def loads_apart(m: Model) -> None:
-    """emitter.v1: streamed loads are issued by a partition without tensor-core work."""
-    for op in m.program.of(OpKind.TMA_LOAD):
-        m.cp.add(m.on[op.id, f"{PartitionRole.LOADER}0"] == 1)
 
 
 def slot_in_step(m: Model) -> None:
@@ -38,9 +31,9 @@ def few_overlaps(m: Model) -> None:
     """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last K-block: the
     loop's ends are peeled off by stages, which may not take more passes than there are.
 
-    A loop whose arithmetic waits for products, or feeds them, overlaps one iteration with the next, and no more. Then a value is made
-    again at most once before its last reader, and one older name of it is enough. Where a commit hands a slot back,
-    nobody waits for its product, and there is nothing to peel off.
+    A loop whose arithmetic waits for products, or feeds them, overlaps one iteration with the next, and no more.
+    Then a value is made again at most once before its last reader, and one older name of it is enough. Where a
+    commit hands a slot back, nobody waits for its product, and there is nothing to peel off.
     """
     if m.program.tensor_columns:
         return
