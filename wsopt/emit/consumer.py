@@ -60,7 +60,7 @@ class Consumer:
             items=plan.items,
             s=plan.s,
             name=plan.value,
-            sources=sources(plan),
+            sources=sources(plan, plan.items),
             tile=FULL if plan.loops_over_tiles else K_BLOCK,
             layout=plan.loop_layout,
             asynchronous=plan.computes,

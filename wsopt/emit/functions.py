@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wsopt.emit import store_warp, tensor_sums, text
+from wsopt.emit import store_warp, tensor_sums, text, transform
 from wsopt.emit.channels import channels, instance
 from wsopt.emit.consumer import Consumer, epilogue_parameters
 from wsopt.emit.epilogue import subtile
@@ -31,7 +31,10 @@ first = gl.load(order_ptr + gl.program_id(0))
 last = gl.load(order_ptr + gl.program_id(0) + 1)
 for place in range(first, last):"""
 
-_OF_ALL = frozenset({PartitionRole.LOADER, PartitionRole.MMA_WARP})
+_PLACELESS = frozenset({PartitionRole.MMA_WARP, PartitionRole.TRANSFORM})
+"""Roles that need not know where a tile lies."""
+
+_OF_ALL = _PLACELESS | {PartitionRole.LOADER}
 """Roles that stand for no one consumer."""
 
 
@@ -52,6 +55,7 @@ def functions(plan: KernelPlan, called: set[str]) -> list[Function]:
         _loader(plan),
         *([] if plan.loops_over_tiles else [_epilogue(plan, called)]),
         *([_mma_warp(plan)] if plan.sums_apart else []),
+        *([_transform(plan, called)] if plan.s.transforms else []),
         _consumer(plan, called),
     ]
     return [*found, _store_warp(plan)] if plan.stores_apart else found
@@ -105,7 +109,7 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
     stride = ("CONSUMERS * " if ping_pong else "") + "gl.num_programs(0)"
     header = f"tiles = {integer_text(tiles(plan), PYTHON)}\nfor tile in range({first}, tiles, {stride}):"
-    return [header, text.block(body if role is PartitionRole.MMA_WARP else located("tile"))]
+    return [header, text.block(body if role in _PLACELESS else located("tile"))]
 
 
 def _function(
@@ -170,7 +174,8 @@ def _fills(plan: KernelPlan) -> list[str]:
     found: list[str] = []
     placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
     loads = [plan.program.named(one.op).id for one in placed]
-    for ring in sorted(plan.rings, key=lambda ring: min(map(loads.index, ring.plan.loads))):
+    copied = (ring for ring in plan.rings if ring.plan.copied)
+    for ring in sorted(copied, key=lambda ring: min(map(loads.index, ring.plan.loads))):
         full, slot = ring.full("step"), f"step % {ring.depth}"
         found += [ring.wait_empty("step"), expect(full, ring.nbytes)]
         for member, box in ring.members:
@@ -220,6 +225,14 @@ def _mma_warp(plan: KernelPlan) -> Function:
     body = tensor_sums.issued(plan, Consumer(plan).operations)
     begin = ["# Issues the products of all tiles; commits tell the loader and the consumer of their ends."]
     return _function(plan, role, parameters, body, counters={"step": "0", "visit": "0"}, begin=begin)
+
+
+def _transform(plan: KernelPlan, called: set[str]) -> Function:
+    role = PartitionRole.TRANSFORM
+    parameters = [*seen(plan, role, own=False), *plan.counts]
+    body = transform.body(plan, called)
+    begin = ["# Computes operands of all tiles, which the consumers' products take from shared memory."]
+    return _function(plan, role, parameters, body, counters={"step": "0"}, begin=begin)
 
 
 def _carried(plan: KernelPlan) -> list[str]:

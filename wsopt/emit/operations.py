@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
@@ -16,7 +16,7 @@ from wsopt.graph.types import DType
 from wsopt.lowering.kinds import KINDS
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueId, ValueKind
-from wsopt.program.program import TileOp
+from wsopt.program.program import Item, TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.views import Role, Source, View
 
@@ -32,10 +32,10 @@ def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def sources(plan: KernelPlan) -> dict[str, Operand]:
-    """The tensors that the loop's values read, as a consumer knows them in registers."""
+def sources(plan: KernelPlan, items: Iterable[Item]) -> dict[str, Operand]:
+    """The tensors that values of the loop read, as a role knows them in registers."""
     found: dict[str, Operand] = {}
-    read = {name for item in plan.items for name in item.reads}
+    read = {name for item in items for name in item.reads}
     for source in (*plan.program.after.vectors, *plan.program.streamed):
         if source.name in read:
             name = plan.names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
@@ -87,7 +87,7 @@ class Operations:
         """The ring whose slot an operation hands back."""
         return next(ring for ring in self.plan.rings if op.id in ring.plan.releases)
 
-    def _slot(self, tile: ValueId, step: str) -> str:
+    def slot(self, tile: ValueId, step: str) -> str:
         """The expression of a streamed tile as a matrix in its slot: rows, or what its product contracts, first."""
         ring, member, box = self._place(tile)
         roles = member.view.roles
@@ -98,7 +98,7 @@ class Operations:
 
     def _part(self, tile: ValueId, step: str, first: int, length: int) -> str:
         """A tile in its slot: `length` elements along the streamed axis from the `first`; all if it is 0."""
-        text = self._slot(tile, step)
+        text = self.slot(tile, step)
         if not length:
             return text
         streamed = int(self._place(tile)[1].by_rows)
@@ -224,7 +224,7 @@ class Operations:
             operand = self.writer.sources[source.name]
             if operand.name not in seen:
                 seen.add(operand.name)
-                slot = self._slot(tiles[source.view], step)
+                slot = self.slot(tiles[source.view], step)
                 yield f"{operand.name} = {slot}.load({self._layout(source)}){widened(source.view)}"
 
     def _layout(self, source: Source) -> str:
@@ -234,7 +234,7 @@ class Operations:
     def added(self, op: TileOp, step: str) -> str:
         """An operation of a kind that was added."""
         template = environment().from_string(KINDS[op.id.subject].text)
-        return template.render(tiles=[self._slot(tile, step) for tile in op.inputs])
+        return template.render(tiles=[self.slot(tile, step) for tile in op.inputs])
 
     def store(self) -> Iterator[str]:
         """The outputs of a tile that the loop computes whole."""

@@ -61,7 +61,7 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "doc": printable_lines(plan.program.whole.doc),
         **called(names),
         "constants": [*constants(plan), *numbers(names)],
-        "boxes": [*plan.moved, *plan.inputs.values(), *plan.outputs.values()],
+        "boxes": [*plan.moved, *plan.computed, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layout": plan.computes,
         "module": target.module,

@@ -42,7 +42,8 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Step:
     """A consumer's step: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
-    that it is in, and the steps `after` which it comes, by kind, subject and K-block.
+    that it is in, and the steps `after` which it comes, by kind, subject and K-block. A step `apart` is done for the
+    consumer by a role of its own.
     """
 
     kind: OpKind

@@ -177,7 +177,7 @@ def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
     """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
     if not region.contractions:
         return 0
-    slot = sum(ring.slot_bytes for ring in loop.rings)
+    slot = sum(ring.slot_bytes for ring in loop.rings if ring.copied)
     if region.chained:
         counts = k_iteration_counts(bounds, s)
         return slot * round(sum(counts) / len(counts))

@@ -169,6 +169,17 @@ def _copies(region: Region) -> tuple[int, ...]:
     return (1, 2) if region.promote and all(c.promote for c in region.contractions) else (1,)
 
 
+def _transforms(region: Region, target: Target) -> tuple[int, ...]:
+    """Warpgroups that compute operands for consumers.
+
+    emitter.v1: from tensors that stream alone, which they find in shared memory.
+    """
+    streamed = {source.name for source in region.streamed_sources}
+    values = {item.name for item in region.body}
+    own = all(name in streamed | values for item in region.body for name in item.reads)
+    return (0, *target.transforms) if region.body and own else (0,)
+
+
 def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
     """Elements of the last K-block that products have to take: a power of two, and what one instruction sums.
 
@@ -271,17 +282,18 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
             target.consumers,
             _warps(target, machine),
         ):
-            for sharing, persistent, subtiles, group, copies in itertools.product(
+            for sharing, persistent, subtiles, group, copies, transforms in itertools.product(
                 _sharings(consumers, target),
                 (True, False) if target.single else (True,),
                 _SUBTILES,
                 _GROUPS,
                 _copies(region),
+                _transforms(region, target),
             ):
                 tail = _tail(region, machine, depth, copies)
                 found = Structure(
                     rows, columns, depth, consumers, warps, sharing, persistent, swap, subtiles, group, copies,
-                    tail,
+                    tail, transforms,
                 )  # fmt: skip
                 if _is_legal(region, machine, found) and (not region.body or _whole_slots(region, depth)):
                     yield found

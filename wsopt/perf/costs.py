@@ -26,6 +26,7 @@ from wsopt.program.counts import (
     Rescale,
     RowReduction,
     Store,
+    Transform,
 )
 from wsopt.program.ids import Unit
 from wsopt.program.types import Structure
@@ -117,6 +118,8 @@ def cost(counts: Counts, machine: Machine, clock_mhz: float | None = None) -> Co
             return _arithmetic(counts, machine)
         case Beside():
             return _beside(counts, machine)
+        case Transform():
+            return _transform(counts, machine)
         case _:
             assert_never(counts)
 
@@ -294,6 +297,16 @@ def _read(read: Read, machine: Machine) -> Cost:
     widening = math.ceil(read.widened / machine.scalar_alone["logic"])
     issue = math.ceil(machine.latency.mbarrier_wait + machine.latency.smem_load + max(cycles, widening))
     return Cost(issue, issue, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
+
+
+def _transform(transform: Transform, machine: Machine) -> Cost:
+    """Arithmetic between a read of shared memory and a write to it, which a fence and a barrier tell products of."""
+    alone = _arithmetic(transform.work, machine)
+    shared = _shared_cycles(transform.read + transform.written, machine)
+    latency = machine.latency
+    trip = latency.mbarrier_wait + latency.smem_load + latency.smem_store + latency.fence + latency.barrier
+    cycles = math.ceil(max(alone.issue, shared) + trip)
+    return Cost(cycles, cycles, pipes=(*alone.pipes, (Unit.SHARED, shared)))
 
 
 def _beside(beside: Beside, machine: Machine) -> Cost:

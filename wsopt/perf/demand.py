@@ -30,7 +30,7 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
     )
     return Demand(
         lines=lines,
-        data=sum(ring.slot_bytes for ring in program.rings),
+        data=sum(member.nbytes for member in _members(program)),
         gpc=gpc_bytes(program, machine, waited_for=True),
         tensor=tensor,
         energy=energy,
@@ -64,7 +64,7 @@ def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Deman
 
 
 def _members(program: TileProgram) -> Iterator[Member]:
-    return (member for ring in program.rings for member in ring.members)
+    return (member for ring in program.rings if ring.copied for member in ring.members)
 
 
 def _lines(program: TileProgram, machine: Machine, *, by_rows: bool | None = None) -> float:

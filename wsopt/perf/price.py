@@ -69,4 +69,5 @@ def _at(op: TileOp, price: Cost) -> TileOp:
         price.latency,
         price.pipes,
         price.instructions,
+        op.apart,
     )

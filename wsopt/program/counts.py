@@ -125,6 +125,17 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
+class Transform:
+    """Arithmetic on a consumer's rows of a K-block by another role, which reads so many bytes of shared memory and
+    leaves so many there for products.
+    """
+
+    work: Arithmetic
+    read: int
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Cycles of an operation: `issue` of its thread, `busy` of its `unit`, `latency` until its result is there, and
     those of further units; `instructions` of the tensor core, a warpgroup. Every count has its cost on a machine; an

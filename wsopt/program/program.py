@@ -334,6 +334,11 @@ class TileProgram:
         return bool(self.of(OpKind.ACCUMULATE))
 
     @property
+    def computes(self) -> bool:
+        """Whether consumers have arithmetic in the loop."""
+        return any(not op.apart for op in self.of(OpKind.ELEMENTWISE))
+
+    @property
     def feeds_products(self) -> bool:
         """Whether products of the loop take values from registers, which arithmetic of the same iteration makes."""
         return any(value.kind is ValueKind.VALUE for op in self.of(OpKind.MMA) for value in op.inputs)

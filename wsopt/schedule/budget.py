@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.program.program import Iteration, TileOp, TileProgram
+from wsopt.program.program import Edge, Iteration, OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import UNITS
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
@@ -25,6 +25,9 @@ _MOST_STAGING = 4
 LOADER_WARPS = 1
 MMA_WARPS = 1
 STORE_WARPS = 1
+TRANSFORM_REGISTERS = 96
+"""Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
+
 HELPER_REGISTERS = 24
 """A warp that counts tiles and slots and starts copies or products: ptxas fits it in the least of setmaxnreg."""
 
@@ -41,7 +44,8 @@ def warpgroup_warps(warps: int, machine: Machine) -> int:
 def launched_warps(structure: Structure, machine: Machine) -> int:
     """Warps of the launch, each partition's rounded up to whole warpgroups."""
     consumers = structure.consumers * warpgroup_warps(structure.consumer_warps, machine)
-    return consumers + warpgroup_warps(LOADER_WARPS, machine)
+    transforms = structure.transforms * machine.warps_per_warpgroup
+    return consumers + transforms + warpgroup_warps(LOADER_WARPS, machine)
 
 
 def base_registers(structure: Structure, machine: Machine) -> int:
@@ -55,26 +59,37 @@ def base_registers(structure: Structure, machine: Machine) -> int:
 
 
 def consumer_registers(structure: Structure, machine: Machine) -> int:
-    """Registers a thread that every consumer can have when the loader keeps the least.
+    """Registers a thread that every consumer can have when the others keep what they need.
 
     The partitions share what the kernel was launched with: setmaxnreg moves registers between warpgroups of a
     block and adds none, however many the SM has left over. The default partition gets what the others leave.
     """
     loader = warpgroup_warps(LOADER_WARPS, machine)
+    transforms = structure.transforms * machine.warps_per_warpgroup
     warps = launched_warps(structure, machine)
     left = base_registers(structure, machine) * warps - HELPER_REGISTERS * loader
+    left -= TRANSFORM_REGISTERS * transforms
     granularity = machine.register_granularity
-    fair = left // (warps - loader) // granularity * granularity
+    fair = left // (warps - loader - transforms) // granularity * granularity
     return min(fair, machine.setmaxnreg_max_registers)
 
 
-def issuer(program: TileProgram, consumer: int | None) -> str:
-    """emitter.v1: the partition that issues a consumer's operations of the loop, itself or the warp that issues
-    products; copies, which are no consumer's, are issued by a partition without tensor-core work.
+def issuer(program: TileProgram, op: TileOp) -> str:
+    """emitter.v1: the partition that issues an operation of the loop: a consumer's own itself or the warp that issues
+    products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
     """
-    if consumer is None:
+    if op.kind is OpKind.TMA_LOAD:
         return f"{PartitionRole.LOADER}0"
-    return f"{PartitionRole.MMA_WARP}0" if program.tensor_columns else f"{PartitionRole.CONSUMER}{consumer}"
+    if op.apart:
+        return f"{PartitionRole.TRANSFORM}0"
+    return (
+        f"{PartitionRole.MMA_WARP}0" if program.tensor_columns else f"{PartitionRole.CONSUMER}{op.consumer}"
+    )
+
+
+def crosses(program: TileProgram, edge: Edge) -> bool:
+    """Whether a barrier stands between the ends of a dependence: other partitions issue them."""
+    return issuer(program, program.op(edge.source)) != issuer(program, program.op(edge.target))
 
 
 def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
@@ -84,7 +99,7 @@ def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
     """
     found: dict[str, list[tuple[TileOp, int]]] = {unit: [] for unit in UNITS}
     for op in program.loop:
-        for name, cycles in (*op.held, (issuer(program, op.consumer), op.issue)):
+        for name, cycles in (*op.held, (issuer(program, op), op.issue)):
             found.setdefault(name, []).append((op, cycles))
     return found
 
@@ -96,6 +111,8 @@ def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine)
     s, least = program.structure, HELPER_REGISTERS
     registers = consumer_registers(s, machine)
     found = [Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)]
+    transforms, warps = range(s.transforms), machine.warps_per_warpgroup
+    found += [Partition(PartitionRole.TRANSFORM, i, warps, TRANSFORM_REGISTERS) for i in transforms]
     found.append(Partition(PartitionRole.LOADER, 0, LOADER_WARPS, least))
     if program.tensor_columns:
         found.append(Partition(PartitionRole.MMA_WARP, 0, MMA_WARPS, least))
@@ -104,10 +121,10 @@ def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine)
 
 
 def taken_registers(partitions: Sequence[Partition], machine: Machine) -> int:
-    """Registers that a block's partitions take: a consumer has warpgroups of its own, the others share theirs."""
-    consumers = [p for p in partitions if p.role is PartitionRole.CONSUMER]
-    helpers = [p for p in partitions if p.role is not PartitionRole.CONSUMER]
-    total = sum(p.registers * warpgroup_warps(p.warps, machine) for p in consumers)
+    """Registers that a block's partitions take: large ones have warpgroups of their own, the others share theirs."""
+    large = [p for p in partitions if p.warps >= machine.warps_per_warpgroup]
+    helpers = [p for p in partitions if p not in large]
+    total = sum(p.registers * warpgroup_warps(p.warps, machine) for p in large)
     if helpers:
         most = max(p.registers for p in helpers)
         total += most * warpgroup_warps(sum(p.warps for p in helpers), machine)

@@ -25,9 +25,8 @@ refused 152 and took 160 (`learn.py`, 2026-11).
 
 
 def unit_load(program: TileProgram) -> int:
-    """Cycles an iteration for which the busiest unit, or the busiest consumer's issue, is held."""
-    loads = sum(op.issue for op in program.loop if op.kind is OpKind.TMA_LOAD)
-    return max(*held_cycles(program).values(), *issue_cycles(program).values(), loads, 1)
+    """Cycles an iteration for which the busiest unit, or the busiest partition's thread, is held."""
+    return max(1, *(sum(cycles for _, cycles in held) for held in budget.holders(program).values()))
 
 
 def recurrence(program: TileProgram) -> int:

@@ -51,7 +51,7 @@ def stretches(program: TileProgram) -> bool:
     differences that it asks for are still there with more time at the end of every stage. What breaks this
     is a time from one consumer to another that has to be the same for all of their operations.
     """
-    return not program.of(OpKind.ELEMENTWISE) or len(program.by_consumer) == 1
+    return not program.computes or len(program.by_consumer) == 1
 
 
 def one_program(m: Model) -> None:
@@ -66,14 +66,15 @@ def one_program(m: Model) -> None:
 
 
 def within_a_pass(m: Model) -> None:
-    """emitter.v1: a consumer's operations on a tile, or on partial sums, begin and end in one pass.
+    """emitter.v1: a consumer's operations on a tile, or on partial sums, begin and end in one pass; so do those of a
+    role that computes for consumers.
 
     Partial sums that are carried round the loop would be read while a later product is under way, and ptxas then runs
     the products one by one (its warning C7514).
     """
-    if m.program.iteration is not Iteration.TILE and not m.program.adds_partials:
-        return
-    for own in m.program.by_consumer.values():
+    within = m.program.iteration is Iteration.TILE or m.program.adds_partials
+    apart = tuple(op for op in m.program.loop if op.apart)
+    for own in (*(m.program.by_consumer.values() if within else ()), apart):
         for op in own:
             m.cp.add(m.start[op.id] >= m.start[own[0].id])
             m.cp.add(m.start[op.id] + m.t(op.issue) <= m.start[own[0].id] + m.ii)

@@ -38,7 +38,7 @@ def _dependences(m: Model) -> None:
     handover = math.ceil(m.machine.latency.mbarrier_wake)
     for edge in m.program.edges:
         source = m.program.op(edge.source)
-        wait = handover if source.kind is OpKind.TMA_LOAD else 0
+        wait = handover if budget.crosses(m.program, edge) else 0
         ready = m.start[edge.source] + m.t(source.latency + wait)
         m.cp.add(m.start[edge.target] + edge.distance * m.ii >= ready)
 

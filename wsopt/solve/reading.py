@@ -15,7 +15,7 @@ def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
     placed = tuple(
         PlacedOp(
             op=str(op.id),
-            partition=budget.issuer(m.program, op.consumer),
+            partition=budget.issuer(m.program, op),
             stage=solver.value(m.stage[op.id]),
             cycle=solver.value(m.cycle[op.id]) * m.unit,
         )

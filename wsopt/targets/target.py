@@ -30,7 +30,7 @@ class Target:
     """An architecture that kernels are written for. Capacities and times are the machine's own.
 
     `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
-    warpgroups of one; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
+    warpgroups of one; `transforms` how many warpgroups may compute operands for consumers; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
     the next. With `swaps` operands may change sides, with `single` a block may have one tile, with `ping_pong`
     consumers may work in ping-pong, with `tails` a product may end early in its K-block. `loops` are the kinds of
     loops that it has; `promotes` is whether partial sums are added up, `reduces` whether rows of operands or of
@@ -44,6 +44,7 @@ class Target:
     consumer_rows: tuple[int, ...]
     consumers: tuple[int, ...]
     warpgroups: tuple[int, ...]
+    transforms: tuple[int, ...]
     sum_sets: tuple[int, ...]
     swaps: bool
     single: bool
