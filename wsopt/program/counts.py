@@ -150,4 +150,6 @@ class Cost:
     instructions: int = 0
 
 
-Counts = Copy | Release | Store | Product | Promotion | Rescale | Read | Arithmetic | Beside | Cost
+Counts = (
+    Copy | Release | Store | Product | Promotion | Rescale | Read | Arithmetic | Beside | Transform | Cost
+)

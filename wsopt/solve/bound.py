@@ -10,7 +10,7 @@ from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.held import held_cycles, issue_cycles, releases, ring_bound
+from wsopt.perf.held import releases, ring_bound
 from wsopt.perf.ramps import Ramps, ramps
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from wsopt.program.program import Iteration, OpKind, TileProgram
+from wsopt.program.program import Iteration, TileProgram
 from wsopt.solve.variables import Model
 
 
