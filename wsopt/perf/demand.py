@@ -156,7 +156,7 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
         across /= max(1.0, min(at_once, grid.row_tiles / height, machine.sm_count / machine.sms_per_gpc))
     total = 0.0
     for member in _members(program):
-        pitch = member.view.strides[-2] * member.view.dtype.bits // 8
+        pitch = member.box(member.shape).pitch_bytes
         straddled = copy_lines(member.box(member.shape), machine) if pitch % machine.l2_line_bytes else 0.0
         tile = max(member.copy_bytes, straddled)
         total += height * member.copies * tile if member.by_rows else across * tile
