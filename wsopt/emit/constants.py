@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from wsopt.emit import tensor_sums
 from wsopt.emit.consumer import Consumer
@@ -62,8 +63,10 @@ def _layouts(plan: KernelPlan) -> Iterator[Constant]:
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
     elif program.streamed and not plan.computes:
-        layout = k_block_layout(widest_bits(x.view for x in program.streamed), s, machine).text()
-        yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
+        whose, by = ("a transform warpgroup's", "") if s.transforms else ("a consumer's", ", beside the products")
+        reader = replace(s, consumer_warps=machine.warps_per_warpgroup) if s.transforms else s
+        layout = k_block_layout(widest_bits(x.view for x in program.streamed), reader, machine).text()
+        yield plan.loop_layout, layout, f"how a K-block lies in {whose} registers{by}"
     if plan.sums_apart:
         yield from tensor_sums.layouts(plan)
     if any(one.along_columns for one in plan.prefetched.values()):
