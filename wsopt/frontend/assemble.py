@@ -123,14 +123,6 @@ class _Assembly:
         """A term by name, or the number that it is."""
         return self.names[term] if isinstance(term, str) else term
 
-    def sources(self) -> tuple[Source, ...]:
-        """The tensors that arithmetic reads."""
-        return tuple(
-            Source(self.name(name, value), self.layout.views[value.label[0]], value.spans)
-            for name, value in self.live.items()
-            if value.primitive == "source"
-        )
-
     def loop(self) -> tuple[Item, ...]:
         """The loop's sums and maxima, and every value that they read."""
         pool, found = self.draft.pool, []
@@ -152,27 +144,6 @@ class _Assembly:
         ]
         return tuple(item for item in found if not isinstance(item, Contraction))
 
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of the loop's statements by name; where a number would stand the choice is kept."""
-        names = self.names
-        return tuple(
-            (names[outer], names[inner])
-            for outer, inner in self.draft.unmasked.items()
-            if outer in names and isinstance(inner, str)
-        )
-
-    def outputs(self, raws: Mapping[str, RawView]) -> tuple[Output, ...]:
-        """The values that are stored, and where."""
-        return tuple(
-            Output(
-                raw.tensor,
-                str(self.term(value)),
-                self.layout.views[key],
-                _shape(self.draft, raw, self.layout),
-            )
-            for value, (key, raw) in zip(self.draft.outputs, raws.items(), strict=True)
-        )
-
     def _item(self, name: str, value: Value) -> Item:
         """A value as an item of the loop or the epilogue, with a new name."""
         args = tuple(self.term(a) for a in value.args)
@@ -192,44 +163,58 @@ class _Assembly:
             if Role.STREAM in left.roles:  # the product is written with its sides exchanged
                 left, right = right, left
             return Contraction(name, left, right, False, K_BLOCK)
-        tensor = self.live[str(value.args[0])]
-        if tensor.primitive == "source":
-            return Contraction(name, views[tensor.label[0]], right, self._promotes(name, right.dtype))
-        return Contraction(name, str(args[0]), right, False, FULL, *map(str, args[1:]))
-
-    def _promotes(self, name: str, dtype: DType) -> bool:
-        """Whether a product asks for sums in f32 that its tensor instruction does not keep."""
+        operand = self.live[str(value.args[0])]
+        if operand.primitive != "source":
+            return Contraction(name, str(args[0]), right, False, FULL, *map(str, args[1:]))
         accumulate = producer(self.draft.axes.graph, name).attr("accumulate", str)
-        return dtype in _SHORT_SUMS and accumulate != "fast"
+        promote = right.dtype in _SHORT_SUMS and accumulate != "fast"
+        return Contraction(name, views[operand.label[0]], right, promote)
 
 
 def assemble(draft: Draft) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
     graph, live = draft.axes.graph, draft.live()
-    stored = zip(graph.outputs, draft.outputs, strict=True)
-    outputs = {f"out:{name}": _output_view(draft, name, value) for name, value in stored}
+    raws = [_output_view(draft, *pair) for pair in zip(graph.outputs, draft.outputs, strict=True)]
     uses = _uses(live)
     read = {use: raw for use, raw in draft.raw.items() if use in uses}
     counted = {value.label for value in live.values() if value.primitive.startswith("iota_")}
-    layout = merge_views(draft.axes, read | outputs, counted)
+    layout = merge_views(draft.axes, read | {f"out:{raw.tensor}": raw for raw in raws}, counted)
     assembly = _Assembly(draft, live, layout)
-    sources, loop = assembly.sources(), assembly.loop()
-    pairs = assembly.pairs()
-    beside = tuple(item for item in loop if not isinstance(item, Contraction))
+    sources = tuple(
+        Source(assembly.name(name, value), layout.views[value.label[0]], value.spans)
+        for name, value in live.items()
+        if value.primitive == "source"
+    )
+    loop, names = assembly.loop(), dict(assembly.names)  # the epilogue gives new ones
+    statements = assembly.epilogue()
     chained = draft.axes.kind is Kind.CHAIN
-    tiles = () if chained else tuple(source for source in sources if Role.STREAM in source.spans)
+    beside = tuple(item for item in loop if not isinstance(item, Contraction) and not chained)
+    tiles = tuple(source for source in sources if Role.STREAM in source.spans and not chained)
     return Region(
         name=graph.name,
         doc=graph.doc,
         extents=layout.extents,
         contractions=tuple(item for item in loop if isinstance(item, Contraction)),
         sources=tuple(source for source in sources if source not in tiles),
-        statements=assembly.epilogue(),
-        outputs=assembly.outputs(outputs),
+        statements=statements,
+        outputs=tuple(
+            Output(
+                raw.tensor,
+                str(assembly.term(value)),
+                layout.views[f"out:{raw.tensor}"],
+                _shape(draft, raw, layout),
+            )
+            for value, raw in zip(draft.outputs, raws, strict=True)
+        ),
         body=loop if chained else (),
         bounds=draft.bounds,
-        unmasked=pairs,
-        beside=() if chained else beside,
+        # where a number would stand in place of a choice, the choice is kept
+        unmasked=tuple(
+            (names[outer], names[inner])
+            for outer, inner in draft.unmasked.items()
+            if outer in names and isinstance(inner, str)
+        ),
+        beside=beside,
         tiles=tiles if beside else (),
         end=draft.end,
         full_rows=draft.full_rows,

@@ -10,7 +10,6 @@ from the same K-blocks, and the factor is applied after the loop.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field, replace
 
 from wsopt.errors import LoweringError
@@ -105,9 +104,10 @@ class _FactorMover(Rewriter):
         return total if factor == 1.0 else self.pool.apply(node, "mul", total, factor)
 
     def _product(self, terms: tuple[Term, ...], node: str) -> Term:
-        return functools.reduce(
-            lambda a, b: b if a == 1.0 else self.pool.apply(node, "mul", a, b), terms, 1.0
-        )
+        found: Term = 1.0
+        for k in terms:
+            found = k if found == 1.0 else self.pool.apply(node, "mul", found, k)
+        return found
 
 
 def move_factors(draft: Draft) -> Draft:

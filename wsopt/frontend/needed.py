@@ -82,8 +82,6 @@ def needed_flops(region: Region) -> int:
 
 def needed_bytes(region: Region) -> int:
     """Bytes that any kernel for the region moves: every tensor once, without parts that no counted element reads."""
-    if not region.bounds:
-        return region.compulsory_bytes
     products = (*region.operands, *region.stationary_operands)
     inputs = [*products, *(source.view for source in region.sources)]
     found: dict[str, int] = {}

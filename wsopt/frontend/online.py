@@ -155,7 +155,7 @@ class _Onliner(Rewriter):
         found = self._of(args[0]) if args else ()
         if isinstance(found, str) or not any(map(self._is_unsafe, found)):
             return new
-        node = self.draft.pool.node(old)
+        node = self.draft.pool[str(old)].node
         return self.pool.apply(node, "where", self.pool.apply(node, "equal", new, 0.0), math.nan, new)
 
     def _is_unsafe(self, term: Term) -> bool:

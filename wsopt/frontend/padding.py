@@ -73,7 +73,7 @@ class _Padder(Rewriter):
         scale, chosen = self.padded.get(str(x), (0.0, ""))
         if k * scale <= 0:
             return term
-        node = self.pool.node(term)
+        node = self.pool[str(term)].node
         return self.pool.apply(node, "sub", self.pool.apply(node, "mul", chosen, k / scale), args[1])
 
     # --- what stands there --------------------------------------------------------------------------

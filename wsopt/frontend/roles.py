@@ -64,7 +64,7 @@ def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[st
         if dtype not in allowed:
             raise LoweringError(
                 f"node {node.name}: operands of {dtype.value} are not lowered{_PLACES[kind]}; "
-                f"{remedies.operand_type(allowed)}"
+                + remedies.OPERAND_TYPE.format(", ".join(one.value for one in allowed))
             )
 
 
@@ -73,7 +73,7 @@ def _check_elementwise(graph: Graph) -> None:
     for node in graph.nodes:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
         if not known and input_path(graph, node.name, ("transpose",)) is None:
-            remedy = f"; {remedies.view_of_result(node.op)}" if node.op in VIEWS else ""
+            remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
             raise LoweringError(
                 f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
                 f"and elementwise operations after them{remedy}"
