@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit import tensor_sums
-from wsopt.emit.consumer import Consumer
+from wsopt.emit.consumer import consumer_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
@@ -36,7 +36,7 @@ def constants(plan: KernelPlan) -> Iterator[Constant]:
     yield from _inputs(plan)
     if plan.stores_apart:
         yield "STORES", str(len(plan.staged.plan.stores)), "of one consumer's tile"
-    consumer = Consumer(plan)
+    consumer = consumer_of(plan)
     if not plan.sums_apart and consumer.may_fall_short:
         yield "LEAST", str(consumer.least), "K-blocks that the overlapped loop takes at least"
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wsopt.emit import store_warp, tensor_sums, text
+from wsopt.emit import epilogue, store_warp, tensor_sums, text
 from wsopt.emit.channels import channels, instance
-from wsopt.emit.consumer import Consumer, epilogue_parameters
-from wsopt.emit.epilogue import subtile
+from wsopt.emit.consumer import Consumer
 from wsopt.emit.instructions import expect, tma_load, write, zero
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.integers import text as integer_text
@@ -37,22 +36,21 @@ _OF_ALL = frozenset({PartitionRole.LOADER, PartitionRole.MMA_WARP})
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A device function: its name, its parameters, its lines."""
+    """A device function: its name, its parameters, its lines, and what those call of the kernel's own functions."""
 
     name: str
     parameters: tuple[str, ...]
     body: str
+    called: frozenset[str] = frozenset()
 
 
-def functions(plan: KernelPlan, called: set[str]) -> list[Function]:
-    """All device functions that partitions run, and the epilogue that consumers call; notes in `called` what they
-    call of the kernel's own.
-    """
+def functions(plan: KernelPlan, consumer: Consumer) -> list[Function]:
+    """All device functions that partitions run, and the epilogue that consumers call."""
     found = [
         _loader(plan),
-        *([] if plan.loops_over_tiles else [_epilogue(plan, called)]),
-        *([_mma_warp(plan)] if plan.sums_apart else []),
-        _consumer(plan, called),
+        *([] if plan.loops_over_tiles else [_epilogue(plan)]),
+        *([_mma_warp(plan, consumer)] if plan.sums_apart else []),
+        _consumer(plan, consumer),
     ]
     return [*found, _store_warp(plan)] if plan.stores_apart else found
 
@@ -183,18 +181,19 @@ def _fills(plan: KernelPlan) -> list[str]:
     return found
 
 
-def _epilogue(plan: KernelPlan, called: set[str]) -> Function:
+def _epilogue(plan: KernelPlan) -> Function:
+    computed, called = epilogue.subtile(plan)
     lines = [
         "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))",
         "columns = column + gl.arange(0, SUBTILE_COLUMNS, layout=gl.SliceLayout(0, SUBTILE_LAYOUT))",
-        write(subtile(plan, called)),
+        *computed,
     ]
     constants = {"subtile", *plan.staged.constants()}
-    parameters = (f"{p}: gl.constexpr" if p in constants else p for p in epilogue_parameters(plan))
-    return Function("epilogue", tuple(parameters), "\n".join(lines))
+    parameters = (f"{p}: gl.constexpr" if p in constants else p for p in epilogue.parameters(plan))
+    return Function("epilogue", tuple(parameters), write(lines), frozenset(called))
 
 
-def _consumer(plan: KernelPlan, called: set[str]) -> Function:
+def _consumer(plan: KernelPlan, consumer: Consumer) -> Function:
     role = PartitionRole.CONSUMER
     loads = [box.descriptor for box in plan.inputs.values()]
     vectors = [name for one in plan.vectors.values() for name in one.arguments]
@@ -208,29 +207,28 @@ def _consumer(plan: KernelPlan, called: set[str]) -> Function:
     begin = ["gdc_wait()"] if waits else []
     counters = {} if plan.sums_apart else {"step": "index * k_iterations" if plan.ping_pong else "0"}
     counters |= {} if plan.loops_over_tiles else {"visit": "0"}
-    return _function(
-        plan, role, parameters, Consumer(plan, called).body(), counters=counters, begin=[*begin, *_carried(plan)],
-        end="" if plan.stores_apart else "tma.store_wait(0)",
-    )  # fmt: skip
+    begin += _carried(plan, consumer)
+    end = "" if plan.stores_apart else "tma.store_wait(0)"
+    written = _function(plan, role, parameters, consumer.body(), counters=counters, begin=begin, end=end)
+    return replace(written, called=frozenset(consumer.called()))
 
 
-def _mma_warp(plan: KernelPlan) -> Function:
+def _mma_warp(plan: KernelPlan, consumer: Consumer) -> Function:
     role = PartitionRole.MMA_WARP
     parameters = [*seen(plan, role, own=False), *plan.counts]
-    body = tensor_sums.issued(plan, Consumer(plan).operations)
+    body = tensor_sums.issued(plan, consumer.operations)
     begin = ["# Issues the products of all tiles; commits tell the loader and the consumer of their ends."]
     return _function(plan, role, parameters, body, counters={"step": "0", "visit": "0"}, begin=begin)
 
 
-def _carried(plan: KernelPlan) -> list[str]:
+def _carried(plan: KernelPlan, consumer: Consumer) -> list[str]:
     """Sums and partial sums that are made before the first tile, where a tile does not clear them."""
     if plan.ranged:
         return []
     if plan.loops_over_tiles:
         return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
-    operations = Consumer(plan).operations
     values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
-    return [zero(operations.register(value, 0), "TILE_COLUMNS", "SUM_LAYOUT") for value in values]
+    return [zero(consumer.operations.register(value), "TILE_COLUMNS", "SUM_LAYOUT") for value in values]
 
 
 def _store_warp(plan: KernelPlan) -> Function:

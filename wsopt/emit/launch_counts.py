@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.consumer import Consumer
+from wsopt.emit.consumer import consumer_of
 from wsopt.emit.integers import Integer, Name, add, ceil_divide, minimum, multiply
 from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan
@@ -53,7 +53,7 @@ def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         yield from mask_checks(program.bounds)
     elif not plan.loops_over_tiles:
         told = ("the contracted axis is too short for this schedule",)
-        yield Check(Name("k_iterations"), Relation.AT_LEAST, Consumer(plan).least, told)
+        yield Check(Name("k_iterations"), Relation.AT_LEAST, consumer_of(plan).least, told)
     if s.tail:
         told = ("the contracted axis has ", stream, f" elements: this schedule takes 1 to {s.tail} more than a "
                 f"multiple of {s.depth}")  # fmt: skip

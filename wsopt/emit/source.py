@@ -10,7 +10,7 @@ from wsopt.emit import tensor_sums, text
 from wsopt.emit.called import called, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
-from wsopt.emit.consumer import Consumer
+from wsopt.emit.consumer import consumer_of
 from wsopt.emit.functions import functions, grid_parameters, partitions
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.plan import KernelPlan, plan_of
@@ -44,11 +44,12 @@ def _summary(plan: KernelPlan) -> str:
 
 def _device(plan: KernelPlan) -> dict[str, Any]:
     """The device functions, and the constants and layouts that they name."""
-    s, schedule, names = plan.s, plan.verified.schedule, set[str]()
+    s, schedule = plan.s, plan.verified.schedule
     target = target_of(plan.verified.machine)
-    written = functions(plan, names)
+    written = functions(plan, consumer_of(plan))
+    names = frozenset[str]().union(*(function.called for function in written))
     workers = schedule.partitions[1:]
-    ranges = {"lines": range_lines(plan), "own": Consumer(plan).own_k_blocks}
+    ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks}
     grid = {
         "parameters": grid_parameters(plan),
         "outer": plan.outer,
@@ -95,10 +96,9 @@ def expected_instructions(verified: VerifiedSchedule) -> int:
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
     plan = plan_of(verified)
-    consumer = Consumer(plan)
     if plan.sums_apart:
-        return tensor_sums.instructions(plan, consumer.operations)
-    return consumer.tensor_instructions() * plan.s.consumers
+        return tensor_sums.instructions(plan)
+    return consumer_of(plan).tensor_instructions() * plan.s.consumers
 
 
 def expectation(verified: VerifiedSchedule) -> Expectation:
@@ -110,4 +110,4 @@ def expectation(verified: VerifiedSchedule) -> Expectation:
 
 def covering_k_blocks(verified: VerifiedSchedule) -> int:
     """The least K-blocks of a tile with which every pass of a consumer's loop runs."""
-    return Consumer(plan_of(verified)).covering_k_blocks()
+    return consumer_of(plan_of(verified)).covering_k_blocks()

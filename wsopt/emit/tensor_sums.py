@@ -71,9 +71,9 @@ def read(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     return found if subtile < plan.s.subtiles - 1 else [*found, _SETS.release("visit")]
 
 
-def instructions(plan: KernelPlan, operations: Operations) -> int:
+def instructions(plan: KernelPlan) -> int:
     """Tensor instructions that the compiled warp has to contain, for all consumers."""
-    return sum(operations.instructions(op, 0) for op in products(plan))
+    return sum(op.instructions for op in products(plan))
 
 
 def layouts(plan: KernelPlan) -> tuple[tuple[str, str, str], ...]:
