@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.emit import inputs, tensor_sums, text
 from wsopt.emit.epilogue import calls
+from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
 from wsopt.emit.operations import Operations, operations_of
 from wsopt.emit.plan import STATIONARY, KernelPlan
@@ -20,6 +21,7 @@ from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.unroll import older_values, unrolled
 from wsopt.program.ids import ValueKind
 from wsopt.program.live_loops import LiveLoops, live_loops
+from wsopt.program.types import Space
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 
@@ -55,10 +57,6 @@ class Consumer:
         when = self.plan.refill
         return self.plan.verified.schedule.buffers.inputs if when.apart else int(when.first > 0)
 
-    def called(self) -> set[str]:
-        """The kernel's own functions and constants that the body names."""
-        return self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
-
     def tensor_instructions(self) -> int:
         """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
         loops = [stretch.loop for stretch in self.stretches]
@@ -76,9 +74,39 @@ class Consumer:
         pauses = when.first + max(0, self.pauses - 1) * when.apart
         return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies
 
+    def function(self) -> Function:
+        """The function of a consumer."""
+        plan, role = self.plan, PartitionRole.CONSUMER
+        loads = [box.descriptor for box in plan.inputs.values()]
+        vectors = [name for one in plan.vectors.values() for name in one.arguments]
+        parameters = [
+            *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
+            *plan.stored, *plan.order_table, *plan.sizes, "index: gl.constexpr",
+        ]  # fmt: skip
+        step = f"step = {'index * k_iterations' if plan.ping_pong else 0}"
+        begin = [] if plan.sums_apart else [step]
+        if not plan.loops_over_tiles:
+            begin.append("visit = 0")
+            # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
+            early = (plan.s.persistent and plan.ranged) or plan.vectors or plan.inputs
+            begin += ["gdc_wait()"] if early else []
+        body, end = self._body(), "" if plan.stores_apart else "tma.store_wait(0)"
+        called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
+        return function(plan, role, parameters, begin + self._carried(), body, end, called)
+
+    def _carried(self) -> list[str]:
+        """Sums and partial sums that are made before the first tile, where a tile does not clear them."""
+        plan = self.plan
+        if plan.ranged:
+            return []
+        if plan.loops_over_tiles:
+            return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
+        values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
+        return [zero(self.operations.register(value), "TILE_COLUMNS", "SUM_LAYOUT") for value in values]
+
     # --- a tile -----------------------------------------------------------------------------------------
 
-    def body(self) -> str:
+    def _body(self) -> str:
         """All that a consumer does for a tile."""
         lines = [*self._places(), *self._starts(), *self._loops(), *calls(self.plan)]
         lines += [] if self.plan.loops_over_tiles else ["visit += 1"]
@@ -88,13 +116,13 @@ class Consumer:
     def _places(self) -> list[str]:
         """Lines with the consumer's first row and column, and the K-blocks that count for them."""
         if not self.plan.ranged:
-            return place_lines(self.plan)
+            return self.plan.first_places()
         narrow = "begin, whole_begin, whole_end, end"
         if not self.plan.own_k_blocks:
-            return [tile_range(narrow), *place_lines(self.plan), "origin = begin - step"]
+            return [tile_range(narrow), *self.plan.first_places(), "origin = begin - step"]
         return [
             tile_range("tile_begin, whole_begin, whole_end, tile_end"),
-            *place_lines(self.plan),
+            *self.plan.first_places(),
             f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}",
             "origin = tile_begin - step",
         ]
@@ -215,12 +243,6 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
     short = overlapped and (plain.least > 1 or live.none_whole)
     return replace(consumer, stretches=tuple(found), may_fall_short=short)
-
-
-def place_lines(plan: KernelPlan) -> list[str]:
-    """The first row and column of a consumer's tile."""
-    row = "row_tile * TILE_ROWS" + ("" if plan.s.at_once == 1 else " + index * CONSUMER_ROWS")
-    return [f"row = {row}", *(["column = column_tile * TILE_COLUMNS"] if plan.columns else [])]
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from wsopt.emit import tensor_sums, text
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
+from wsopt.emit.functions import Function
 from wsopt.emit.instructions import expect, tma_load, wait, when
 from wsopt.emit.names import Names
 from wsopt.emit.operations import load_text, operand_of, widened
@@ -18,7 +19,7 @@ from wsopt.program.types import column_role, row_role
 from wsopt.tensors.views import FULL, Source
 
 
-def parameters(plan: KernelPlan) -> list[str]:
+def _parameters(plan: KernelPlan) -> list[str]:
     """Parameters of the function that treats one epilogue subtile."""
     boxes, staged = plan.inputs.values(), plan.staged
     refilled = plan.verified.schedule.buffers.inputs < plan.s.subtiles
@@ -53,20 +54,24 @@ def calls(plan: KernelPlan) -> list[str]:
         sums = [text.subtile_name(plan, name, number, number + 1) for name in plan.sums]
         lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
         given = {"column": plan.column(number), "subtile": str(number), **plan.staged.given(number)}
-        rest = (given.get(one, one) for one in parameters(plan)[len(sums) :])
+        rest = (given.get(one, one) for one in _parameters(plan)[len(sums) :])
         lines.append(f"epilogue({', '.join([*sums, *rest])})")
     return lines
 
 
-def subtile(plan: KernelPlan) -> tuple[list[str], set[str]]:
-    """All that a consumer does for one subtile, and what that calls of the kernel's own functions."""
-    after = plan.program.after
+def epilogue(plan: KernelPlan) -> Function:
+    """The function that does all for one subtile."""
+    after, constants = plan.program.after, {"subtile", *plan.staged.constants()}
     # The loop's results that the epilogue reads: sums, and reductions of rows.
     known = {name: Operand(plan.value(name), FULL, DType.F32) for name in plan.summed}
     known |= {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows}
     scope = Names(taken={operand.name for operand in known.values()})
     named = {output.value: output.name for output in after.outputs if output.value not in known}
-    lines = list(_reads(plan, scope, known))
+    lines = [
+        "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))",
+        "columns = column + gl.arange(0, SUBTILE_COLUMNS, layout=gl.SliceLayout(0, SUBTILE_LAYOUT))",
+        *_reads(plan, scope, known),
+    ]
     writer = Arithmetic(
         items=after.items,
         s=plan.s,
@@ -83,7 +88,8 @@ def subtile(plan: KernelPlan) -> tuple[list[str], set[str]]:
         lines.append(row_store(plan, argument, writer.operand(argument.of.value)))
     for output in after.tile_outputs:
         lines += stores(plan, output, writer.operand(output.value), "column")
-    return lines, writer.called
+    given = (f"{one}: gl.constexpr" if one in constants else one for one in _parameters(plan))
+    return Function("epilogue", tuple(given), "\n".join(lines), frozenset(writer.called))
 
 
 def _reads(plan: KernelPlan, scope: Names, known: dict[str, Operand]) -> Iterator[str]:

@@ -143,6 +143,11 @@ class KernelPlan:
         outer = {Role.BATCH: "batch", Role.GROUP: "group"}
         return {**own, **outer, Role.STREAM: "k_block * TILE_DEPTH", Role.INNER: "0"}
 
+    def first_places(self) -> list[str]:
+        """Lines with the first row and column of a consumer's tile."""
+        row = "row_tile * TILE_ROWS" + ("" if self.s.at_once == 1 else " + index * CONSUMER_ROWS")
+        return [f"row = {row}", *(["column = column_tile * TILE_COLUMNS"] if self.columns else [])]
+
     def column(self, subtile: str | int) -> str:
         """The first column of a subtile."""
         terms = (["column"] if self.columns else []) + ([f"{subtile} * SUBTILE_COLUMNS"] if subtile else [])
