@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from wsopt.emit import inputs, tensor_sums, text
+from wsopt.emit import inputs, records, tensor_sums, text
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.instructions import (
     Advance,
@@ -231,7 +231,7 @@ class Consumer:
             return [text.write(stretches[0].loop.steady)]
         vectors, under = plan.prefetched().values(), self._under()
         begun = not plan.ranged and not plan.ping_pong and _begins_products(stretches[0].loop)
-        lines = [*([] if begun else under), *self._before()]
+        lines = [*([] if begun else under), *self._before(), *self._stamp(records.LOOP)]
         for stretch in stretches:
             lines += self._stretch(stretch, under if begun else [])
         return [line for line in [*lines, *self._after(), *store_lines(vectors)] if line]
@@ -333,8 +333,12 @@ class Consumer:
                 "subtile": str(subtile),
                 **plan.staged().given(subtile),
             }
+            lines += self._stamp(records.subtile_event(subtile))
             lines.append(f"epilogue({', '.join([*sums, *(given.get(one, one) for one in rest)])})")
         return lines
+
+    def _stamp(self, event: str) -> list[str]:
+        return records.stamp(self.plan, PartitionRole.CONSUMER, event)
 
 
 def place_lines(plan: KernelPlan) -> list[str]:

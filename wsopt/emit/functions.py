@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wsopt.emit import store_warp, tensor_sums, text
+from wsopt.emit import records, store_warp, tensor_sums, text
 from wsopt.emit.channels import instance
 from wsopt.emit.consumer import Consumer, epilogue_parameters
 from wsopt.emit.epilogue import subtile
@@ -15,6 +15,7 @@ from wsopt.emit.integers import text as integer_text
 from wsopt.emit.launch_counts import tiles
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.ranges import tile_range
+from wsopt.emit.stamps import Event, Point
 from wsopt.emit.tensors import Box, coordinates
 from wsopt.program.types import Space
 from wsopt.schedule.types import PartitionRole
@@ -108,9 +109,11 @@ def _function(
     counters: Mapping[str, str], begin: Iterable[str] = (), end: str = "",
 ) -> Function:  # fmt: skip
     """A role's function: its counters, what it begins with, its tiles, what it ends with."""
-    starts = (f"{name} = {value}" for name, value in counters.items())
-    lines = [*starts, *begin, *_each_tile(plan, role, body)]
-    return Function(role.value, tuple(parameters), "\n".join([*lines, *([end] if end else [])]))
+    starts = (f"{name} = {value}" for name, value in {**counters, **records.counters(plan)}.items())
+    lines = [*starts, *begin, *records.begin(plan, role)]
+    lines += _each_tile(plan, role, records.around_tile(plan, role, body))
+    given = (*records.parameters(plan), *parameters)
+    return Function(role.value, given, "\n".join([*lines, *([end] if end else [])]))
 
 
 # --- roles ----------------------------------------------------------------------------------------------
@@ -165,18 +168,16 @@ def _fills(plan: KernelPlan) -> list[Instruction]:
     faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
     """
     found: list[Instruction] = []
-    placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
-    loads = [plan.program.named(one.op).id for one in placed]
-    for ring in sorted(plan.rings(), key=lambda ring: min(map(loads.index, ring.plan.loads))):
+    for ring in records.loaded_rings(plan):
         full, slot = f"{ring.name}_full.index(step % {ring.depth})", f"step % {ring.depth}"
+        found += records.loader_stamp(plan, Event(ring.name, Point.REACHED))
         found += [WaitEmpty(ring.name, "step", ring.depth), Expect(full, ring.nbytes)]
         for member, (box, copies) in zip(ring.plan.members, ring.boxes, strict=True):
-            own = [
-                load.instance for load in ring.plan.loads if load.subject == member.name and not load.k_block
-            ]
-            for consumer in range(copies) if own == [None] else own:
-                buffer = f"{box.name}_ring.index({text.of_slot(slot, copies, str(consumer))})"
-                found.append(_copy(plan, box, consumer or 0, full, buffer))
+            for load in ring.loads_of(member):
+                found += records.loader_stamp(plan, Event(str(load), Point.START))
+                for consumer in range(copies) if load.instance is None else [load.instance]:
+                    buffer = f"{box.name}_ring.index({text.of_slot(slot, copies, str(consumer))})"
+                    found.append(_copy(plan, box, consumer, full, buffer))
     return found
 
 

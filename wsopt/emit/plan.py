@@ -13,11 +13,12 @@ from wsopt.emit.channels import Barrier, Buffer, Channel, box_buffer
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staged_by_tile, staging
+from wsopt.emit.stamps import Trace
 from wsopt.emit.tensors import GLUON, Box, make_box, row_box
 from wsopt.graph.types import DType
 from wsopt.perf.epilogue import Refill, refill
 from wsopt.program.facts import Member
-from wsopt.program.ids import ValueKind
+from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Space, Structure, column_role, row_role
@@ -43,6 +44,10 @@ class Ring:
     plan: RingPlan
     boxes: tuple[tuple[Box, int], ...]
 
+    def loads_of(self, member: Member) -> list[OpId]:
+        """The loads of one of its tensors, for the first K-block of an iteration."""
+        return [one for one in self.plan.loads if one.subject == member.name and not one.k_block]
+
     @property
     def slot_bytes(self) -> int:
         """Bytes that arrive at a slot's barrier."""
@@ -55,6 +60,7 @@ class KernelPlan:
 
     verified: VerifiedSchedule
     names: Names = field(default_factory=lambda: Names(subtiles=True))
+    trace: Trace | None = None
 
     # --- facts ------------------------------------------------------------------------------------------
 

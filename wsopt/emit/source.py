@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import tensor_sums, text
+from wsopt.emit import records, tensor_sums, text
 from wsopt.emit.called import called, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
@@ -16,6 +16,7 @@ from wsopt.emit.launcher import launcher_context
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
+from wsopt.emit.stamps import Trace
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 
@@ -60,7 +61,8 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "summary": _summary(plan),
         "doc": printable_lines(plan.program.whole.doc),
         **called(names),
-        "constants": [*constants(plan), *numbers(names)],
+        "constants": [*constants(plan), *numbers(names), *records.constants(plan)],
+        "traced": plan.trace is not None,
         "boxes": [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layout": plan.ranged,
@@ -81,9 +83,12 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
     }
 
 
-def emit(verified: VerifiedSchedule) -> str:
-    """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
-    plan = KernelPlan(verified)
+def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
+    """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
+
+    With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
+    """
+    plan = records.traced_plan(verified, trace) if trace else KernelPlan(verified)
     template = text.environment().get_template("kernel.py.jinja")
     launch = launcher_context(recipe_of(plan))
     return template.render(kernel=_device(plan), launch=launch, version=__version__)

@@ -8,10 +8,11 @@ the store warp does if somebody waits for it. A tile completes one phase of each
 
 from __future__ import annotations
 
-from wsopt.emit import text
+from wsopt.emit import records, text
 from wsopt.emit.consumer import place_lines
 from wsopt.emit.instructions import Instruction, Signal, StoreWait, TmaStore, WaitPhase
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.stamps import Point
 from wsopt.emit.tensors import coordinates
 from wsopt.perf.stores import Store
 
@@ -33,7 +34,10 @@ def body(plan: KernelPlan) -> str:
         awaited = stores.awaited(number)
         if awaited and awaited[0] >= 0:
             found += _free(*awaited)
-        found += [WaitPhase(f"staged.index({number})", "visit & 1"), _start(plan, store)]
+        found += records.store_stamp(plan, number, Point.REACHED)
+        found.append(WaitPhase(f"staged.index({number})", "visit & 1"))
+        found += records.store_stamp(plan, number, Point.START)
+        found.append(_start(plan, store))
     for number, later in stores.left:
         found += _free(number, later)
     return "\n".join([*place_lines(plan), text.write(found), "visit += 1"])

@@ -12,7 +12,7 @@ import jinja2
 from wsopt.emit.instructions import Instruction
 from wsopt.emit.plan import KernelPlan
 
-_MACROS = ("instructions.jinja", "tensor_memory.jinja")
+_MACROS = ("instructions.jinja", "tensor_memory.jinja", "trace.jinja")
 
 
 def _template_folder() -> Path:

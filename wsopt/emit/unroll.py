@@ -29,6 +29,7 @@ from wsopt.emit.instructions import (
     WaitFull,
 )
 from wsopt.emit.operations import Operations
+from wsopt.emit.stamps import Point, between, loop_stamp
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
@@ -51,6 +52,11 @@ class _Slot:
 
     op: TileOp
     stage: int
+
+
+def pass_order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[TileOp, ...]:
+    """The operations of a consumer's pass in program order."""
+    return tuple(slot.op for slot in _order(verified, overlapped=overlapped))
 
 
 def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]:
@@ -134,7 +140,7 @@ class _Unroller:
         at_work = [slot for slot in self.order if 0 <= number - slot.stage < self.k_iterations]
         for slot, after in zip_longest(at_work, at_work[1:]):
             begins = self._products_alone and _returns_earlier(after, slot)
-            found.extend(self._operation(slot, number, begins=begins))
+            found.extend(self._stamped(slot, number, self._operation(slot, number, begins=begins)))
         kinds = [type(one) for one in found if isinstance(one, Mma | MmaWait)]
         if kinds and kinds[-1] is Mma:  # a loop carries plain tiles, not products under way
             running = self.issued[self.waited :]
@@ -143,6 +149,17 @@ class _Unroller:
         if number < self.k_iterations:
             found.append(Advance(self.copies))
         return tuple(found)
+
+    def _stamped(
+        self, slot: _Slot, number: int, instructions: Iterable[Instruction]
+    ) -> Iterable[Instruction]:
+        """The instructions of an operation, with stamps if the kernel is traced. Passes of the drain count on."""
+        if self.operations.plan.trace is None:
+            return instructions
+        first = len(Point) * (self.order.index(slot) + self.masked * len(self.order))
+        step = step_expression(max(0, number - self.k_iterations) * self.copies)
+        reached, start = (loop_stamp(PartitionRole.CONSUMER, step, first + n) for n in range(len(Point)))
+        return between(instructions, reached, start)
 
     def _operation(self, slot: _Slot, number: int, *, begins: bool) -> Iterator[Instruction]:
         op, iteration = slot.op, number - slot.stage
