@@ -63,8 +63,15 @@ def layout(plan: KernelPlan) -> tuple[RoleRecords, ...]:
         first = found[-1].end if found else 0
         passes = tuple(pass_events(plan, role))
         tiles = 1 if plan.loops_over_tiles else trace.tiles
-        found.append(RoleRecords(role, count, tile_events(plan, role), passes, first, tiles, trace.k_blocks))
+        found.append(
+            RoleRecords(role, count, tile_events(plan, role), passes, first, tiles, _k_blocks(plan, trace))
+        )
     return tuple(found)
+
+
+def _k_blocks(plan: KernelPlan, trace: Trace) -> int:
+    """K-blocks of a tile that are traced."""
+    return trace.iterations * plan.s.copies
 
 
 # --- events ---------------------------------------------------------------------------------------------
@@ -188,7 +195,7 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     roles = layout(plan)
     yield "TRACED_BLOCKS", str(plan.trace.blocks), "blocks that keep records"
     yield "TRACED_TILES", str(plan.trace.tiles), "tiles of each of them"
-    yield "TRACED_K_BLOCKS", str(plan.trace.k_blocks), "K-blocks of each tile"
+    yield "TRACED_K_BLOCKS", str(_k_blocks(plan, plan.trace)), "K-blocks of each tile"
     yield "BLOCK_RECORDS", str(roles[-1].end), "words of a block's records"
     for one in roles:
         name = one.role.upper()

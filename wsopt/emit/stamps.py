@@ -25,11 +25,11 @@ WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Extent of a trace: the first `blocks` of the grid, their first `tiles`, the first `k_blocks` of each tile."""
+    """Extent of a trace: the first `blocks` of the grid, their first `tiles`, the first `iterations` of each tile."""
 
     blocks: int = 8
     tiles: int = 4
-    k_blocks: int = 64
+    iterations: int = 64
 
 
 class Point(StrEnum):
