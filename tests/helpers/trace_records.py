@@ -42,7 +42,7 @@ def _tile(
                 continue
             word = events + row * len(partition.passes)
             # The copies of a slot are started in the order of the text, not of the schedule.
-            start = 10 * op.started if partition.role == "loader" else op.start
+            start = 10 * op.started + 200 * op.k_block if partition.role == "loader" else op.start
             time = 2000 + iteration * stamped.ii + start + late.get(op.op, 0)
             yield word + op.started, time
             if op.reached is not None:

@@ -101,7 +101,9 @@ def _ops(verified: VerifiedSchedule, records: RoleRecords, index: int) -> Iterat
     ii, program = verified.schedule.ii, verified.program
     consumes = records.role is PartitionRole.CONSUMER
     words = {str(one.op.id): one.words for one in named_ops(verified)}
-    placed = {one.op: one for one in in_pass(verified, f"{records.role}{index}")}
+    # Consumers in ping-pong have one schedule, that of the one whose turn it is.
+    own = in_pass(verified, f"{records.role}{index}") or in_pass(verified, f"{records.role}0")
+    placed = {one.op: one for one in own}
     starts = {op: one.stage * ii + one.cycle for op, one in placed.items()}
     first = min(starts.values(), default=0)
     for text in sorted(starts, key=lambda op: (starts[op], op)):
