@@ -19,7 +19,7 @@ def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
     """Tiles each way, K-blocks, tiles in all, and the blocks that take them; each of those before it."""
     s = plan.s
     yield "row_tiles", ceil_divide(Name("row_extent"), s.tile_rows)
-    if "column_tiles" in plan.counts():
+    if "column_tiles" in plan.counts:
         yield "column_tiles", ceil_divide(Name("column_extent"), s.columns)
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", multiply(ceil_divide(Name("stream_extent"), s.depth * s.copies), s.copies)
@@ -29,9 +29,9 @@ def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
 
 def tiles(plan: KernelPlan) -> Integer:
     """Tiles in all, from the tiles each way."""
-    batches = ("batches",) if plan.has(Role.BATCH) else ()
-    each_way = (name for name in plan.counts() if name not in ("batches", "k_iterations", "groups"))
-    groups = ("groups",) if plan.has(Role.GROUP) else ()
+    batches = ("batches",) if Role.BATCH in plan.axes else ()
+    each_way = (name for name in plan.counts if name not in ("batches", "k_iterations", "groups"))
+    groups = ("groups",) if Role.GROUP in plan.axes else ()
     return multiply(*map(Name, (*batches, *groups, *each_way)))
 
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wsopt.emit import text
-from wsopt.emit.names import Names
 from wsopt.emit.plan import KernelPlan, Ring
 from wsopt.emit.recipe import PointerArgument, TensorSpec
-from wsopt.emit.stamps import WORDS, Event, Point, Stamp, Trace, loop_stamp, tile_stamp
+from wsopt.emit.stamps import Event, Point, Trace, loop_stamp, tile_stamp
 from wsopt.emit.unroll import pass_order
 from wsopt.graph.types import DType
 from wsopt.schedule.types import PartitionRole
-from wsopt.schedule.verified import VerifiedSchedule
 
 BEGIN, LOOP, END = "tile", "loop", "end"
 """Events of a tile: it begins, its loop begins, it ends."""
@@ -46,11 +43,6 @@ class RoleRecords:
     def end(self) -> int:
         """The word behind the role's last."""
         return self.first + self.partitions * self.tiles * self.tile_words
-
-
-def traced_plan(verified: VerifiedSchedule, trace: Trace) -> KernelPlan:
-    """The plan of a kernel with stamps, whose own names its graph's tensors and values do not get."""
-    return KernelPlan(verified, Names(subtiles=True, taken=set(WORDS)), trace)
 
 
 def layout(plan: KernelPlan) -> tuple[RoleRecords, ...]:
@@ -84,7 +76,7 @@ def tile_events(plan: KernelPlan, role: PartitionRole) -> tuple[str, ...]:
     if role is PartitionRole.CONSUMER:
         return (BEGIN, LOOP, *map(subtile_event, range(plan.s.subtiles)), END)
     if role is PartitionRole.STORE_WARP:
-        stores = range(len(plan.staged().plan.stores))
+        stores = range(len(plan.staged.plan.stores))
         return (BEGIN, *(store_event(number, point) for number in stores for point in Point), END)
     return (BEGIN, END)
 
@@ -104,10 +96,10 @@ def pass_events(plan: KernelPlan, role: PartitionRole) -> Iterator[Event]:
     if role is PartitionRole.LOADER:
         for ring in loaded_rings(plan):
             yield Event(ring.name, Point.REACHED)
-            for member in ring.plan.members:
+            for member, _ in ring.members:
                 yield from (Event(str(load), Point.START) for load in ring.loads_of(member))
     elif role is PartitionRole.CONSUMER:
-        for masked in (False, True) if plan.has_masks else (False,):
+        for masked in (False, True) if plan.program.bounds.every else (False,):
             for op in pass_order(plan.verified, overlapped=not masked):
                 yield from (Event(str(op.id), point, masked) for point in Point)
 
@@ -116,7 +108,7 @@ def loaded_rings(plan: KernelPlan) -> list[Ring]:
     """The rings in the order in which the loading warp fills them: that of the schedule."""
     placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
     loads = [plan.program.named(one.op).id for one in placed]
-    return sorted(plan.rings(), key=lambda ring: min(map(loads.index, ring.plan.loads)))
+    return sorted(plan.rings, key=lambda ring: min(map(loads.index, ring.plan.loads)))
 
 
 # --- text -----------------------------------------------------------------------------------------------
@@ -157,24 +149,24 @@ def around_tile(plan: KernelPlan, role: PartitionRole, body: str) -> str:
             f"passes = record + ({name}_TILE_STAMPS - step * {name}_PASS_STAMPS)",
             "until = step + gl.where(traced, TRACED_K_BLOCKS, 0)",
         ]
-    return "\n".join([*lines, *stamp(plan, role, BEGIN), body, text.write([tile_stamp(last)]), "taken += 1"])
+    return "\n".join([*lines, *stamp(plan, role, BEGIN), body, tile_stamp(last), "taken += 1"])
 
 
 def stamp(plan: KernelPlan, role: PartitionRole, event: str) -> list[str]:
     """The line of a stamp that a tile has once; none if the kernel is not traced."""
     if plan.trace is None:
         return []
-    return [text.write([tile_stamp(tile_events(plan, role).index(event))])]
+    return [tile_stamp(tile_events(plan, role).index(event))]
 
 
-def store_stamp(plan: KernelPlan, number: int, point: Point) -> list[Stamp]:
+def store_stamp(plan: KernelPlan, number: int, point: Point) -> list[str]:
     """The stamp of a store that a store warp starts; none if the kernel is not traced."""
     if plan.trace is None:
         return []
     return [tile_stamp(tile_events(plan, PartitionRole.STORE_WARP).index(store_event(number, point)))]
 
 
-def loader_stamp(plan: KernelPlan, event: Event) -> list[Stamp]:
+def loader_stamp(plan: KernelPlan, event: Event) -> list[str]:
     """The stamp of a copy into a slot; none if the kernel is not traced."""
     if plan.trace is None:
         return []

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
-from wsopt.emit.instructions import Instruction, MmaWait, WaitFull
+from wsopt.emit.instructions import Instruction
 
 WORDS = frozenset(
     (
@@ -51,30 +50,26 @@ class Event:
     masked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp(Instruction):
-    """Write the clock to a word of the records, unless the tile or the K-block is past those that are traced."""
+class Wait(str):
+    """A line that waits: the operation that it belongs to starts behind it."""
 
-    macro: ClassVar[str] = "stamp"
-    template: ClassVar[str] = "trace.jinja"
-    place: str
-    wanted: str
+    __slots__ = ()
 
 
-def tile_stamp(number: int) -> Stamp:
+def tile_stamp(number: int) -> str:
     """The stamp of an event that a tile has once."""
-    return Stamp(f"record + {number}", "traced")
+    return f"stamp(record + {number}, traced)"
 
 
-def loop_stamp(role: str, step: str, number: int) -> Stamp:
+def loop_stamp(role: str, step: str, number: int) -> str:
     """The stamp of an event of a pass, in which the role's counter of K-blocks is `step`."""
-    return Stamp(f"passes + {step} * {role.upper()}_PASS_STAMPS + {number}", f"{step} < until")
+    return f"stamp(passes + {step} * {role.upper()}_PASS_STAMPS + {number}, {step} < until)"
 
 
-def between(instructions: Iterable[Instruction], reached: Stamp, start: Stamp) -> Sequence[Instruction]:
+def between(instructions: Iterable[Instruction], reached: str, start: str) -> Sequence[Instruction]:
     """The instructions of an operation with its stamps: before its waits if it has any, and behind them."""
     found = list(instructions)
-    waits = [place for place, one in enumerate(found) if isinstance(one, WaitFull | MmaWait)]
+    waits = [place for place, one in enumerate(found) if isinstance(one, Wait)]
     if not waits:
         return [start, *found]
     return [*found[: waits[0]], reached, *found[waits[0] : waits[-1] + 1], start, *found[waits[-1] + 1 :]]

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from wsopt.codegen.aot import compile_kernel
-from wsopt.emit.records import RoleRecords, layout, outputs, traced_plan
+from wsopt.emit.plan import plan_of
+from wsopt.emit.records import RoleRecords, layout, outputs
 from wsopt.emit.source import emit, expectation
 from wsopt.emit.stamps import Event, Point, Trace
 from wsopt.errors import CheckError, LoweringError
@@ -57,7 +58,7 @@ def make_traced(build: BuildFolder, trace: Trace) -> Path:
 
 def stamped_of(verified: VerifiedSchedule, trace: Trace, source: str) -> Stamped:
     """Where the stamps of a traced kernel lie, and what the model predicts of their operations."""
-    plan = traced_plan(verified, trace)
+    plan = plan_of(verified, trace)
     roles, schedule, program = layout(plan), verified.schedule, verified.program
     (records,) = outputs(plan)
     slots = [depth for _, depth in schedule.rings]
