@@ -114,25 +114,21 @@ def loaded_rings(plan: KernelPlan) -> list[Ring]:
 # --- text -----------------------------------------------------------------------------------------------
 
 
-def counters(plan: KernelPlan) -> dict[str, str]:
-    """The counter of a role of a traced kernel, with its first value: the tiles that it has taken."""
-    return {"taken": "0"} if plan.trace is not None and not plan.loops_over_tiles else {}
-
-
 def begin(plan: KernelPlan, role: PartitionRole) -> list[str]:
-    """Lines at the start of a role: where its records begin. It writes them once the kernel before has ended."""
+    """Lines at the start of a role: where its records begin, and the tiles that it has taken.
+
+    It writes them once the kernel before has ended.
+    """
     if plan.trace is None:
         return []
     name = role.upper()
     index = "" if role is PartitionRole.LOADER else f" + index * {name}_RECORDS"
     pointer = _pointer(plan)
     lines = ["gdc_wait()", f"records = {pointer} + (gl.program_id(0) * BLOCK_RECORDS + {name}_FIRST{index})"]
-    if plan.loops_over_tiles:
-        lines += [
-            f"passes = records + {name}_TILE_STAMPS",
-            "until = gl.where(gl.program_id(0) < TRACED_BLOCKS, TRACED_K_BLOCKS, 0)",
-        ]
-    return lines
+    if not plan.loops_over_tiles:
+        return [*lines, "taken = 0"]
+    until = "until = gl.where(gl.program_id(0) < TRACED_BLOCKS, TRACED_K_BLOCKS, 0)"
+    return [*lines, f"passes = records + {name}_TILE_STAMPS", until]
 
 
 def around_tile(plan: KernelPlan, role: PartitionRole, body: str) -> str:
