@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from emit_builds import case, small_case
@@ -94,6 +95,18 @@ def test_a_stamp_out_of_order_is_an_error() -> None:
     told = r"consumer0, tile 0: release@0 \(start\) of K-block 2 is stamped before release@0 \(reached\) of K-block 2"
     with pytest.raises(CheckError, match=f"block 0, {told}"):
         list(readings(words, one.stamped, consumer))
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, 2), (0, 3)])
+def test_an_emitter_that_mixes_up_two_stamps_is_seen_in_a_run(one: int, other: int) -> None:
+    made = traced("plain")
+    stamp = "stamp(passes + step * CONSUMER_PASS_STAMPS + {}, ".format
+    assert stamp(one) in made.source
+    source = made.source.replace(stamp(one), "first(").replace(stamp(other), stamp(one))
+    mixed = replace(made, source=source.replace("first(", stamp(other)))
+    _, words = launched(mixed, small_case(made.made).inputs)
+    with pytest.raises(CheckError, match="which comes first in the program"):
+        tiles_of(mixed, words, "consumer")
 
 
 def test_the_clock_may_go_round() -> None:
