@@ -27,16 +27,11 @@ class Kept:
 
 def row_range(bounds: Iterable[Bound], row: int, stream: int) -> tuple[int, int]:
     """The elements [begin, end) of the streamed axis that count for a row; begin = end where none does."""
-    begin, end = 0, stream
-    for bound in bounds:
-        edge = bound.row * row + bound.constant
-        if bound.stream == 0 and edge < 0:
-            return 0, 0
-        if bound.stream > 0:
-            begin = max(begin, -(edge // bound.stream))
-        if bound.stream < 0:
-            end = min(end, edge // -bound.stream + 1)
-    return (begin, end) if begin < end else (0, 0)
+    edges = [(bound.stream, bound.row * row + bound.constant) for bound in bounds]
+    begin = max([0, *(-(edge // step) for step, edge in edges if step > 0)])
+    end = min([stream, *(edge // -step + 1 for step, edge in edges if step < 0)])
+    never = any(step == 0 and edge < 0 for step, edge in edges)
+    return (begin, end) if begin < end and not never else (0, 0)
 
 
 def every_row_counts(bounds: Collection[Bound], rows: int, stream: int) -> bool:
@@ -76,13 +71,11 @@ def needed_flops(region: Region) -> int:
 
 def needed_bytes(region: Region) -> int:
     """Bytes that any kernel for the region moves: every tensor once, without parts that no counted element reads."""
-    products = (*region.operands, *region.stationary_operands)
-    inputs = [*products, *(source.view for source in region.sources)]
-    found: dict[str, int] = {}
-    for view in inputs:
-        found[view.tensor] = max(found.get(view.tensor, 0), _read(region, view))
-    found |= {output.view.tensor: output.view.nbytes for output in region.outputs}
-    return sum(found.values())
+    views = [*region.operands, *region.stationary_operands, *(source.view for source in region.sources)]
+    read = dict(
+        sorted((view.tensor, _read(region, view)) for view in views)
+    )  # the most of each tensor's views
+    return sum((read | {output.view.tensor: output.view.nbytes for output in region.outputs}).values())
 
 
 def _read(region: Region, view: View) -> int:

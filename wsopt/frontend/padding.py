@@ -33,7 +33,7 @@ class _Padder(Rewriter):
     unmasked: dict[str, Term] = field(default_factory=dict)
     padded: dict[str, tuple[float, str]] = field(default_factory=dict)
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive in SINKS:
             args = (self._neutral(value.primitive, args[0]), *args[1:])
         elif value.primitive == "exp2":
@@ -145,4 +145,4 @@ def pad_columns(draft: Draft) -> Draft:
     """An equal draft for tiles whose rows reach beyond the end of the reduced axis."""
     extent = draft.axes.extent(Role.COLUMN)
     least = 1 if draft.axes.kind is Kind.ROWS else _LEAST_COLUMNS
-    return draft if extent == max(pow2(extent), least) else _Padder(draft).run()
+    return draft if extent == max(pow2(extent), least) else _Padder.of(draft)

@@ -114,18 +114,6 @@ def _assign_sum(axes: Axes, node: Node) -> None:
     _assign_role(axes, node, node.name, -1, Role.COLUMN)
 
 
-def _assign_first(axes: Axes, node: Node) -> None:
-    _assign_batches(axes, node)
-    left, _ = matmul_dims(node)
-    _assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
-    _check_held(axes, node, axes.use(node, 0), left[1], "is contracted whole in every step of the loop")
-    if {axes.roles.get(axes.atoms(node.name, dim)[-1]) for dim in (-2, -1)} != K_BLOCK:
-        raise LoweringError(
-            f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
-            "that it feeds; such a product cannot be computed K-block by K-block"
-        )
-
-
 def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
     extent = axes.shapes[use][dim]
     if extent > MAX_HEAD:
@@ -198,7 +186,15 @@ def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
         use, dim = axes.use(node, 1), matmul_dims(node)[1][0]
         _check_held(axes, node, use, dim, "is a column axis, which a block holds whole")
     for node in firsts:
-        _assign_first(axes, node)
+        use, dim = axes.use(node, 0), matmul_dims(node)[0][1]
+        _assign_batches(axes, node)
+        _assign_role(axes, node, use, dim, Role.INNER)
+        _check_held(axes, node, use, dim, "is contracted whole in every step of the loop")
+        if {axes.roles.get(axes.atoms(node.name, dim)[-1]) for dim in (-2, -1)} != K_BLOCK:
+            raise LoweringError(
+                f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
+                "that it feeds; such a product cannot be computed K-block by K-block"
+            )
 
 
 # --- products that share a loop -------------------------------------------------------------------------
@@ -254,11 +250,11 @@ def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
 def _join_bound(axes: Axes) -> None:
     """Unify axes that only a reduction sees with the streamed axis."""
     stream = next(axis for axis, role in axes.roles.items() if role is Role.STREAM)
-    for node in axes.graph.nodes:
-        if node.op.startswith("reduce_"):
-            for atom in axes.atoms(axes.use(node, 0), node.attr("axis", int)):
-                if atom not in axes.roles and _one_axis(axes, [stream, atom]):
-                    axes.same.union(stream, atom)
+    reductions = [node for node in axes.graph.nodes if node.op.startswith("reduce_")]
+    found = [
+        atom for node in reductions for atom in axes.atoms(*axes.reduced(node)) if atom not in axes.roles
+    ]
+    axes.same.union(stream, *(atom for atom in found if _one_axis(axes, [stream, atom])))
     axes.roles[axes.same[stream]] = axes.roles.pop(stream)
 
 

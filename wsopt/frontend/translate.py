@@ -103,11 +103,10 @@ def _iota(reader: _Reader, node: Node) -> Term:
             where = "a product" if plain else f"the kernel (axis {dim})"
             raise LoweringError(f"node {node.name}: the iota counts along no axis of {where}")
         here = reader.pool.make(f"iota_{role}", (), DType.I32, node.name, atom, _KERNEL_AXES & {role})
-        if index == 0:
-            index = here
-        else:
-            scaled = reader.pool.make("mul", (index, extent), DType.I32, node.name)
-            index = reader.pool.make("add", (scaled, here), DType.I32, node.name)
+        if index != 0:
+            outer = reader.pool.make("mul", (index, extent), DType.I32, node.name)
+            here = reader.pool.make("add", (outer, here), DType.I32, node.name)
+        index = here
     return index
 
 
@@ -151,8 +150,9 @@ def _reduction(reader: _Reader, node: Node) -> Term:
             f"node {node.name}: {node.op} of what is the same in every row; compute it before, and make it an input"
         )
     if op == "min":
-        largest = pool.apply(node.name, "reduce_max", pool.apply(node.name, "neg", x))
-        return pool.apply(node.name, "neg", largest)
+        return pool.apply(
+            node.name, "neg", pool.apply(node.name, "reduce_max", pool.apply(node.name, "neg", x))
+        )
     if op == "mean":
         return _mean(reader, node, x, extent)
     return pool.apply(node.name, node.op, x)

@@ -158,7 +158,7 @@ def reachable(pool: Pool, terms: Iterable[Term], *, ends: Container[str] = ()) -
 
 @dataclass(slots=True)
 class Rewriter:
-    """Copies a draft into a new pool, value by value; subclasses' `visit` changes some on the way."""
+    """Copies a draft into a new pool, value by value; subclasses' `_visit` changes some on the way."""
 
     draft: Draft
     pool: Pool = field(init=False)
@@ -167,6 +167,11 @@ class Rewriter:
     def __post_init__(self) -> None:
         self.pool = Pool(self.draft.pool.rules, along=self.draft.pool.along)
 
+    @classmethod
+    def of(cls, draft: Draft) -> Draft:
+        """The rewritten draft."""
+        return cls(draft).run()
+
     def term(self, old: Term) -> Term:
         """The new term for an old one."""
         return self.new[old] if isinstance(old, str) else old
@@ -174,10 +179,10 @@ class Rewriter:
     def run(self) -> Draft:
         """The rewritten draft."""
         for name, value in self.draft.live().items():
-            self.new[name] = self.visit(name, value, tuple(map(self.term, value.args)))
+            self.new[name] = self._visit(name, value, tuple(map(self.term, value.args)))
         return replace(self.draft, pool=self.pool, outputs=tuple(map(self.term, self.draft.outputs)))
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         """The new value for an old one, whose operands have become `args`."""
         return self.copy(value, args)
 
