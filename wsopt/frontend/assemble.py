@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -24,11 +23,11 @@ from wsopt.tensors.statements import BEFORE, Reduction, Scalar, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source, View
 
 _PER_ROW = frozenset({Role.ROW})
-_READS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+_READS = {
     "source": ("",),
     "contract": (":1",),
     "product": (":0", ":1"),
-})  # fmt: skip
+}
 """Primitives that read tensors, with the endings of the names under which a node uses them."""
 
 _SHORT_SUMS = (DType.F8E4M3, DType.F8E5M2)
@@ -149,9 +148,8 @@ def _merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim
     if len(left) > 1:
         roles[_group(left, views, roles)] = Role.GROUP
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
-    order = tuple((role, found[role]) for role in Role if role in found)
-    pairs = zip(raws.items(), views, strict=True)
-    return Layout({key: _view(raw, dims, roles) for (key, raw), dims in pairs}, roles, order)
+    merged = {key: _view(raw, dims, roles) for (key, raw), dims in zip(raws.items(), views, strict=True)}
+    return Layout(merged, roles, tuple((role, found[role]) for role in Role if role in found))
 
 
 def _with_singles(

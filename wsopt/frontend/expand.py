@@ -7,8 +7,7 @@ is 2**-11); elsewhere the forms are those of f32, to 1e-6 of the values that the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 import numpy as np
 
@@ -34,7 +33,7 @@ _WHOLE_NUMBERS = (Family.ARITHMETIC, Family.COMPARISON, Family.CHOICE)
 """Families of primitives that compute with i32."""
 
 _EXPONENTIALS = frozenset({"softmax", "exp", "exp2"})
-_NUMBERS: Mapping[type, type] = MappingProxyType({bool: np.bool_, int: np.int32, float: np.float32})
+_NUMBERS: dict[type, type] = {bool: np.bool_, int: np.int32, float: np.float32}
 
 Emit = Callable[[str, tuple[Term, ...]], Term]
 """Appends a primitive with its operands; returns the result."""

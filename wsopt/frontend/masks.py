@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from wsopt.frontend.algebra import is_number
 from wsopt.frontend.needed import every_row_counts
@@ -62,13 +60,13 @@ def _affine(pool: Pool, term: Term) -> _Affine | None:
     return None
 
 
-_ORDERS: Mapping[str, tuple[tuple[int, int, int], ...]] = MappingProxyType({
+_ORDERS = {
     "less_equal": ((0, 1, 0),),
     "less": ((0, 1, -1),),
     "greater_equal": ((1, 0, 0),),
     "greater": ((1, 0, -1),),
     "equal": ((0, 1, 0), (1, 0, 0)),
-})  # fmt: skip
+}
 """Comparisons of whole numbers: which operand is at most which other one plus a number, all of which have to hold."""
 
 

@@ -7,8 +7,6 @@ a kernel could not hold or has no second loop for is refused here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -33,12 +31,12 @@ from wsopt.tensors.views import K_BLOCK, Role
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
 
-_PLACES: Mapping[Kind, str] = MappingProxyType({
+_PLACES = {
     Kind.PRODUCTS: "",
     Kind.CHAIN: " in a chain of products",
     Kind.SCALED: " where their rows are reduced",
     Kind.REDUCED: " where the product's rows are reduced",
-})  # fmt: skip
+}
 """Where operands stand, for refusals of their element type."""
 
 # --- operands -------------------------------------------------------------------------------------------
@@ -52,10 +50,10 @@ def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[st
         for operand in range(node.name in fed, 2):
             name = node.tensors[operand]
             if input_path(graph, name, views) is None:
-                op = producer(graph, name).op
                 raise LoweringError(
-                    f"node {node.name}: operand {operand} of the matmul is computed by {op} node {name}; it has to "
-                    f"be an input of the graph (or a {' or '.join(views)} of one): "
+                    f"node {node.name}: operand {operand} of the matmul is computed by "
+                    f"{producer(graph, name).op} node {name}; it has to be an input of the graph "
+                    f"(or a {' or '.join(views)} of one): "
                     f"{remedies.computed_operand(graph, name)}"
                 )
     allowed = OPERANDS if plain else (DType.F16, DType.BF16)
@@ -261,11 +259,19 @@ def _join_bound(axes: Axes) -> None:
 # --- reductions of whole rows ---------------------------------------------------------------------------
 
 
-def _column(axes: Axes) -> Dim:
-    """The one axis that all reductions go along. Raises LoweringError where there are several.
+def _one_axis(axes: Axes, found: list[Dim]) -> bool:
+    """Whether axes can count as one: they have one extent, and no tensor has two of them."""
+    names = set(found)
+    apart = any(len(names & set(axes.all_atoms(use))) > 1 for use in axes.shapes)
+    return len({axes.extents[axis] for axis in names}) == 1 and not apart
+
+
+def _assign_rows(axes: Axes) -> None:
+    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
 
     What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
-    do they and an axis that is stored.
+    do they and an axis that is stored. Raises LoweringError for reductions along different axes, and for a tensor of
+    a single row.
     """
     found: dict[Dim, str] = {}
     for node in axes.graph.nodes:
@@ -278,33 +284,17 @@ def _column(axes: Axes) -> Dim:
                 )
             found.setdefault(atoms[0], node.name)
     if not _one_axis(axes, list(found)):
-        names = " and ".join(found.values())
         raise LoweringError(
-            f"nodes {names} reduce different axes; a kernel holds one axis whole: "
+            f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
             "where the axes are neighbours, declare them as one"
         )
     stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
     whole = [axis for axis in stored if _one_axis(axes, [*found, axis])]
     axes.same.union(*found, *whole[:1])
-    return next(iter(axes.leaves(next(iter(found)))))
-
-
-def _one_axis(axes: Axes, found: list[Dim]) -> bool:
-    """Whether axes can count as one: they have one extent, and no tensor has two of them."""
-    names = set(found)
-    apart = any(len(names & set(axes.all_atoms(use))) > 1 for use in axes.shapes)
-    return len({axes.extents[axis] for axis in names}) == 1 and not apart
-
-
-def _assign_rows(axes: Axes) -> None:
-    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
-
-    Raises LoweringError for reductions along different axes, and for a tensor of a single row.
-    """
-    column = _column(axes)
+    column = axes.same[next(iter(found))]
     nodes = sorted(axes.graph.nodes, key=lambda node: -node.type.rank)
-    found = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
-    outer = [axis for axis in found if axis != column]  # outer ones first, those of one element among them
+    seen = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
+    outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
     others = [axis for axis in outer if axes.extents[axis] > 1]
     if not others:
         raise LoweringError(f"graph {axes.graph.name}: there is one row; a kernel spreads rows over the card")

@@ -160,8 +160,8 @@ def _reduction(reader: _Reader, node: Node) -> Term:
 
 def _mean(reader: _Reader, node: Node, x: Term, extent: int) -> Term:
     """The sum of a value along the reduced axis, divided by the length of the axis."""
-    total = reader.pool.apply(node.name, "reduce_sum", x)
-    return reader.pool.apply(node.name, "div", total, _length(reader.pool, node, extent))
+    make = partial(reader.pool.apply, node.name)
+    return make("div", make("reduce_sum", x), _length(reader.pool, node, extent))
 
 
 def _length(pool: Pool, node: Node, extent: int) -> Term:
@@ -227,5 +227,4 @@ def translate(axes: Axes) -> Draft:
     for node in axes.graph.nodes:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)
-    outputs = tuple(reader.values[name] for name in axes.graph.outputs)
-    return Draft(axes, reader.raw, reader.pool, outputs)
+    return Draft(axes, reader.raw, reader.pool, tuple(reader.values[name] for name in axes.graph.outputs))

@@ -164,9 +164,6 @@ class Rewriter:
     pool: Pool = field(init=False)
     new: dict[str, Term] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.pool = Pool(self.draft.pool.rules, along=self.draft.pool.along)
-
     @classmethod
     def of(cls, draft: Draft) -> Draft:
         """The rewritten draft."""
@@ -178,6 +175,7 @@ class Rewriter:
 
     def run(self) -> Draft:
         """The rewritten draft."""
+        self.pool = Pool(self.draft.pool.rules, along=self.draft.pool.along)
         for name, value in self.draft.live().items():
             self.new[name] = self._visit(name, value, tuple(map(self.term, value.args)))
         return replace(self.draft, pool=self.pool, outputs=tuple(map(self.term, self.draft.outputs)))
