@@ -15,7 +15,7 @@ Constant = tuple[str, str, str]
 """Name, value, comment."""
 
 
-def constants(plan: KernelPlan) -> Iterator[Constant]:
+def constants(plan: KernelPlan, consumer: Consumer) -> Iterator[Constant]:
     """All that the kernel's text names."""
     s = plan.s
     yield "TILE_ROWS", str(s.tile_rows), ""
@@ -36,8 +36,7 @@ def constants(plan: KernelPlan) -> Iterator[Constant]:
     yield from _inputs(plan)
     if plan.stores_apart:
         yield "STORES", str(len(plan.staged.plan.stores)), "of one consumer's tile"
-    consumer = Consumer(plan)
-    if not plan.sums_apart and consumer.may_fall_short:
+    if consumer.may_fall_short:
         yield "LEAST", str(consumer.least), "K-blocks that the overlapped loop takes at least"
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.consumer import Consumer
 from wsopt.emit.integers import Integer, Name, add, ceil_divide, minimum, multiply
 from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan
@@ -35,8 +34,8 @@ def tiles(plan: KernelPlan) -> Integer:
     return multiply(*map(Name, (*batches, *groups, *each_way)))
 
 
-def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
-    """Conditions on the extents that the schedule relies on."""
+def schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
+    """Conditions on the extents that the schedule relies on: a consumer's loop takes `least` passes."""
     s, program = plan.s, plan.program
     column, inner, stream = Name("column_extent"), Name("inner_extent"), Name("stream_extent")
     if plan.reduces_rows:
@@ -53,9 +52,9 @@ def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         yield from mask_checks(program.bounds)
     elif not plan.loops_over_tiles:
         told = ("the contracted axis is too short for this schedule",)
-        yield Check(Name("k_iterations"), Relation.AT_LEAST, Consumer(plan).least, told)
+        yield Check(Name("k_iterations"), Relation.AT_LEAST, least, told)
     if s.tail:
         told = ("the contracted axis has ", stream, f" elements: this schedule takes 1 to {s.tail} more than a "
                 f"multiple of {s.depth}")  # fmt: skip
-        least = add(stream, s.depth - s.tail)
-        yield Check(multiply(Name("k_iterations"), s.depth), Relation.AT_LEAST, least, told)
+        covered = add(stream, s.depth - s.tail)
+        yield Check(multiply(Name("k_iterations"), s.depth), Relation.AT_LEAST, covered, told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.addresses import ByAddress
+from wsopt.emit.consumer import consumer_of
 from wsopt.emit.integers import (
     Extent,
     Integer,
@@ -45,11 +46,12 @@ _BOX_EXTENT = 256
 
 def launch_recipe(verified: VerifiedSchedule) -> Recipe:
     """All that a launch of the schedule's kernel needs, as expressions of its tensors."""
-    return recipe_of(plan_of(verified))
+    plan = plan_of(verified)
+    return recipe_of(plan, consumer_of(plan).least)
 
 
-def recipe_of(plan: KernelPlan) -> Recipe:
-    """The launch recipe of a kernel's plan."""
+def recipe_of(plan: KernelPlan, least: int) -> Recipe:
+    """The launch recipe of a kernel's plan, whose consumers' loop takes `least` passes."""
     views = _views(plan)
     names = (*_axes(plan, views), *counts(plan))
     return Recipe(
@@ -59,7 +61,11 @@ def recipe_of(plan: KernelPlan) -> Recipe:
         outputs=tuple(_output(output) for output in plan.program.after.outputs),
         tensor_checks=tuple(dict.fromkeys(_tensor_checks(plan, views))),
         names=names,
-        checks=(*_extent_checks(plan, views, dict(names)), *schedule_checks(plan), *_output_checks(plan)),
+        checks=(
+            *_extent_checks(plan, views, dict(names)),
+            *schedule_checks(plan, least),
+            *_output_checks(plan),
+        ),
         arguments=tuple(_arguments(plan)),
         grid=Name(BLOCKS),
         order=_order(plan) if plan.order_table else None,
