@@ -19,8 +19,19 @@ from wsopt.frontend.kinds import Kind, producer
 from wsopt.frontend.types import Contraction, Region
 from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
 from wsopt.graph.types import DType
-from wsopt.tensors.statements import BEFORE, Reduction, Scalar, Statement
-from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source, View
+from wsopt.tensors.views import (
+    BEFORE,
+    FULL,
+    K_BLOCK,
+    Output,
+    Reduction,
+    Role,
+    Scalar,
+    Share,
+    Source,
+    Statement,
+    View,
+)
 
 _PER_ROW = frozenset({Role.ROW})
 _READS = {

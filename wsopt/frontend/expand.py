@@ -17,7 +17,7 @@ from wsopt.graph.meaning import Array
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.primitives import PRIMITIVES, Family, comparison_of, family_of
-from wsopt.tensors.statements import Scalar
+from wsopt.tensors.views import Scalar
 
 OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 """Element types of the tensor cores' operands."""
@@ -146,10 +146,10 @@ def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bo
         )
     if node.op == "cast":
         if dtype not in OUTPUTS:
-            allowed = ", ".join(d.value for d in OUTPUTS)
             instead = "; compare with 0 by not_equal instead" if dtype is DType.BOOL else ""
             raise LoweringError(
-                f"node {node.name}: a cast to {dtype.value} is not lowered; to {allowed} it is{instead}"
+                f"node {node.name}: a cast to {dtype.value} is not lowered; "
+                f"to {', '.join(one.value for one in OUTPUTS)} it is{instead}"
             )
         return pool.make(f"round_{dtype.value}", args, dtype, node.name)
     if dtype is DType.I32 and family_of(node.op) not in _WHOLE_NUMBERS:

@@ -1,9 +1,9 @@
 """A region's facts for others: the least work that it can be, and its fields as plain data.
 
 The least work is arithmetic and bytes of the elements that count. Bounds of the loop leave each row a range of the
-streamed axis. What lies outside adds nothing to any result, so a bound that counted it would let a masked kernel seem to
-beat the machine. Ranges are taken element by element, not in K-blocks: they belong to the graph and no structure changes
-them.
+streamed axis. What lies outside adds nothing to any result, so a bound that counted it would let a masked kernel seem
+to beat the machine. Ranges are taken element by element, not in K-blocks: they belong to the graph and no structure
+changes them.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.graph.types import DType
-from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import FULL, Bound, Output, Role, Source, View
+from wsopt.tensors.views import FULL, Bound, Output, Reduction, Role, Source, Statement, View
 
 
 @dataclass(frozen=True, slots=True)
