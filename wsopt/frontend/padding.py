@@ -66,11 +66,9 @@ class _Padder(Rewriter):
     def _exponent(self, term: Term) -> Term:
         """x - r with the x that the maximum in r was taken of, so that one choice serves both."""
         args = self.pool.match(term, "sub")
-        if args is None:
-            return term
-        k, x = factor(self.pool, args[0])
+        k, x = factor(self.pool, args[0]) if args else (0.0, term)
         scale, chosen = self.padded.get(str(x), (0.0, ""))
-        if k * scale <= 0:
+        if args is None or k * scale <= 0:
             return term
         node = self.pool[str(term)].node
         return self.pool.apply(node, "sub", self.pool.apply(node, "mul", chosen, k / scale), args[1])

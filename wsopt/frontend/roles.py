@@ -156,19 +156,18 @@ def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> No
     `most` are the columns that one product instead of them may have.
     """
     names = ", ".join(node.name for node in products)
+    right = list(dict.fromkeys(axes.title(axes.use(node, 1)) for node in products))
+    shared = len({node.inputs[0] for node in products}) == 1 < len(right)
     for dim, what in ((-2, "rows"), (-1, "columns")):
         counts = [node.type.shape[dim] for node in products]
-        if len(set(counts)) == 1:
-            continue
         remedy = "compile each as a graph of its own"
-        right = list(dict.fromkeys(axes.title(axes.use(node, 1)) for node in products))
-        shared = len({node.inputs[0] for node in products}) == 1 < len(right)
         if what == "columns" and shared and sum(counts) <= most:
             remedy += f", or put {', '.join(right)} into one tensor, for one matmul with all their columns"
-        raise LoweringError(
-            f"matmuls {names} have {', '.join(map(str, counts))} {what}, and the products of one kernel have equally "
-            f"many; {remedy}"
-        )
+        if len(set(counts)) > 1:
+            raise LoweringError(
+                f"matmuls {names} have {', '.join(map(str, counts))} {what}, and the products of one kernel have "
+                f"equally many; {remedy}"
+            )
 
 
 def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
@@ -235,8 +234,10 @@ def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:
 def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
     """Reason why products cannot be one kernel, with the remedy where they share a tensor."""
     names = ", ".join(axes.sums)
-    uses = ([axes.use(node, operand) for node in matmuls] for operand in (0, 1))
-    left, right = ({axes.paths[use][-1] for use in side if use in axes.paths} for side in uses)
+    left, right = (
+        {axes.paths[use][-1] for node in matmuls if (use := axes.use(node, operand)) in axes.paths}
+        for operand in (0, 1)
+    )
     if len(left) == 1 < len(right):
         return (
             f"matmuls {names} multiply {left.pop()} by weights of their own, and nothing combines them; put the "

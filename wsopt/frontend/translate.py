@@ -52,9 +52,9 @@ def _source(reader: _Reader, node: Node, operand: int) -> Term:
         )
     for dim in view.dims:
         if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER):
-            beside = "the products beside it" if plain else "what is computed with it"
             raise LoweringError(
-                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of {beside}"
+                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of "
+                f"{'the products beside it' if plain else 'what is computed with it'}"
             )
     kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}.union(
         axes.singles if plain else ()

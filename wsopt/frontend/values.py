@@ -45,9 +45,6 @@ class Value:
     needs: frozenset[str]
 
 
-_NO_LABEL = ("", 0)
-
-
 Rule = Callable[["Pool", tuple[Term, ...], DType, str], Term | None]
 """What a primitive on these operands, of this type and for this node, is equal to; None if to nothing simpler."""
 
@@ -73,7 +70,7 @@ class Pool:
         args: tuple[Term, ...],
         dtype: DType,
         node: str,
-        label: tuple[str, int] = _NO_LABEL,
+        label: tuple[str, int] = ("", 0),
         spans: frozenset[Role] = frozenset(),
     ) -> Term:
         """The value of a primitive, simplified; an older one if it is the same.
