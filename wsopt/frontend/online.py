@@ -46,7 +46,7 @@ def _running_maximum(pool: Pool, term: Term) -> str | None:
 
 
 @dataclass(slots=True)
-class Onliner(Rewriter):
+class OnlineSums(Rewriter):
     """Makes one pass enough for the sums of a draft: gives `contract` and `reduce_sum` their rescale factor, if any.
 
     Raises LoweringError where a value of the loop depends on a reduction that only the whole axis gives. `shifts` are

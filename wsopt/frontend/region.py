@@ -18,7 +18,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
     (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED})),
     (factors.BareOperands.of, frozenset({Kind.SCALED})),
-    (online.Onliner.of, frozenset({Kind.CHAIN})),
+    (online.OnlineSums.of, frozenset({Kind.CHAIN})),
     (masks.bound_loop, frozenset({Kind.CHAIN})),
     (padding.pad_stream, frozenset({Kind.CHAIN, Kind.SCALED})),
     (factors.check_reductions, frozenset({Kind.SCALED})),

@@ -1,5 +1,6 @@
-"""Roles of the axes of products: a sum streams along the axis that it contracts, its result has rows and columns.
+"""Roles of the axes: a product streams along the axis that it contracts, and its result has rows and columns.
 
+Without a product the reduced axis is the column axis of every tile, and the others are rows and batches.
 Which of the graph's matmuls stand in the loop, and where, follows from what they read; everything else that
 a kernel could not hold or has no second loop for is refused here.
 """
