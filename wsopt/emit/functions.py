@@ -11,10 +11,9 @@ from wsopt.emit.consumer import Consumer, epilogue_parameters
 from wsopt.emit.epilogue import subtile
 from wsopt.emit.instructions import Advance, Expect, Instruction, TmaLoad, WaitEmpty, Zero
 from wsopt.emit.integers import PYTHON
-from wsopt.emit.integers import text as integer_text
-from wsopt.emit.launch_counts import tiles
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.ranges import tile_range
+from wsopt.emit.recipe_of import tiles
 from wsopt.emit.tensors import Box, coordinates
 from wsopt.program.types import Space
 from wsopt.schedule.types import PartitionRole
@@ -99,7 +98,7 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     ping_pong = plan.ping_pong and role not in _OF_ALL
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
     stride = ("CONSUMERS * " if ping_pong else "") + "gl.num_programs(0)"
-    header = f"tiles = {integer_text(tiles(plan), PYTHON)}\nfor tile in range({first}, tiles, {stride}):"
+    header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in range({first}, tiles, {stride}):"
     return [header, text.block(body if role is PartitionRole.MMA_WARP else located("tile"))]
 
 

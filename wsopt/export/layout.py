@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.emit.integers import Integer
-from wsopt.emit.recipe import PointerArgument, Recipe, ScalarArgument, TableArgument, TensorMap
+from wsopt.emit.recipe import DealtOrder, PointerArgument, Recipe, ScalarArgument, TensorMap
 from wsopt.errors import CheckError
 from wsopt.export.binary import Binary, MapFacts
 from wsopt.graph.types import DType
@@ -97,7 +97,7 @@ def _expected(recipe: Recipe) -> Iterator[Parameter]:
                 yield _parameter(Content.POINTER, name)
             case ScalarArgument(name, value):
                 yield _parameter(Content.SCALAR, name, value)
-            case TableArgument(name):
+            case DealtOrder(name):
                 yield _parameter(Content.ORDER, name)
     yield _parameter(Content.SCRATCH, "global_scratch")
     yield _parameter(Content.SCRATCH, "profile_scratch")
