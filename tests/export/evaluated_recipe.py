@@ -10,8 +10,6 @@ from observed_launch import Seen
 
 from wsopt.emit.integers import Expression, Integer, Operator
 from wsopt.emit.recipe import (
-    BLOCKS,
-    PROCESSORS,
     Check,
     DealtOrder,
     Message,
@@ -70,7 +68,7 @@ class Evaluated:
 
     def __init__(self, recipe: Recipe, tensors: Mapping[str, Seen], processors: int) -> None:
         self.recipe, self.tensors = recipe, tensors
-        self.names = {PROCESSORS: processors}
+        self.names = {"processors": processors}
         self.refusal = self._refused(recipe.compiled_checks)
         if self.refusal is None:
             for name, value in recipe.names:
@@ -82,7 +80,7 @@ class Evaluated:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        return (self.names[BLOCKS],)
+        return (self.names["blocks"],)
 
     def arguments(self) -> list[Any]:
         """What is passed for each of the kernel's arguments; for a table its elements."""
@@ -133,7 +131,7 @@ class Evaluated:
 
     def order(self, order: DealtOrder) -> list[int]:
         """The table, as the recipe's words say it."""
-        rows, blocks, tiles = (self.names[one] for one in ("row_extent", BLOCKS, "tiles"))
+        rows, blocks, tiles = (self.names[one] for one in ("row_extent", "blocks", "tiles"))
         k_blocks = []
         for row in range(0, rows, order.tile_rows):
             place = {"row": row, "last_row": min(row + order.tile_rows, rows) - 1}

@@ -20,18 +20,12 @@ def input_loads(plan: KernelPlan, passing: str = "") -> str:
     if passing:
         lines.append(text.block(passing))
         lines += [text.block(f"if subtile == 0:\n{text.block(wait)}")] if wait else []
-    return "\n".join([*lines, text.block(text.write(_copies(plan)))])
-
-
-def _copies(plan: KernelPlan) -> list[Instruction]:
-    """The copies of the subtile numbered `subtile`."""
-    found: list[Instruction] = []
-    place = plan.place("row", plan.column("subtile"))
+    copies, place = list[Instruction](), plan.place("row", plan.column("subtile"))
     for box in plan.inputs().values():
         barrier, buffer = f"{box.name}_full.index(subtile)", f"{box.name}_input.index(subtile)"
         load = TmaLoad(box.descriptor, coordinates(box, place), barrier, buffer)
-        found += [Expect(barrier, str(box.nbytes)), load]
-    return found
+        copies += [Expect(barrier, str(box.nbytes)), load]
+    return "\n".join([*lines, text.block(text.write(copies))])
 
 
 def _refill_wait(plan: KernelPlan) -> list[Instruction]:

@@ -31,11 +31,6 @@ class Expression:
     operator: Operator
     operands: tuple[int | str | Expression, ...]
 
-    @property
-    def is_leaf(self) -> bool:
-        """Whether it is a value's name or a tensor's fact."""
-        return isinstance(self.operands[0], str)
-
     def __add__(self, other: Integer) -> Expression:
         return self if other == 0 else Expression("add", (self, other))
 

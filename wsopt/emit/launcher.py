@@ -60,7 +60,7 @@ def _known(recipe: Recipe, plain: Writer) -> tuple[Writer, dict[tuple[Integer, .
         for values, variable in zip((one.extents, one.strides), _map_variables(one), strict=True):
             lists.setdefault(values, variable)
             for place, value in enumerate(values):
-                if isinstance(value, Expression) and not value.is_leaf:
+                if isinstance(value, Expression) and not isinstance(value.operands[0], str):
                     known.setdefault(value, f"{variable}[{place}]")
     return replace(plain, known=known), lists
 

@@ -19,15 +19,6 @@ Message: TypeAlias = tuple[str | Integer | tuple[Integer, ...], ...]
 ALIGNMENT = 16
 """Bytes that addresses and strides of a tensor map are multiples of (CUDA driver API, cuTensorMapEncodeTiled)."""
 
-PROCESSORS = "processors"
-"""The name of the device's number of multiprocessors."""
-
-BLOCKS = "blocks"
-"""The name of the grid's number of blocks."""
-
-ROW, LAST_ROW = "row", "last_row"
-"""The names of a tile's first and last row, in the expressions of an order of tiles."""
-
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -100,14 +91,14 @@ class ScalarArgument:
 
 @dataclass(frozen=True, slots=True)
 class DealtOrder:
-    """The address of a table in device memory that says which tiles each persistent block takes: i32, BLOCKS + 1
-    places, then all tile numbers.
+    """The address of a table in device memory that says which tiles each persistent block takes: i32, `blocks` + 1
+    places, then `tiles` numbers.
 
     A block's tiles stand in the table from its own place up to that of the next block. A tile of rows has
-    `end` - `begin` K-blocks, at least none: expressions of ROW, its first row, LAST_ROW, its last, and the extent of
-    the streamed axis. With `longest_last` tile numbers count rows from the last tile. Tiles are dealt out in the
-    order of their numbers, those of the last waves (`program/tile_order.py`) by descending K-blocks, each to the
-    block that is the first to be done: a tile takes its K-blocks and one more.
+    `end` - `begin` K-blocks, at least none: expressions of `row`, its first row, `last_row`, its last, and the
+    extent of the streamed axis. With `longest_last` tile numbers count rows from the last tile. Tiles are dealt out
+    in the order of their numbers, those of the last waves (`program/tile_order.py`) by descending K-blocks, each to
+    the block that is the first to be done: a tile takes its K-blocks and one more.
     """
 
     argument: str
@@ -125,12 +116,12 @@ class Recipe:
     """All that a launch needs and the compiled kernel does not say.
 
     In this order: tensors have their types and ranks, `tensor_checks` hold, `names` are given (each an expression of
-    those before it, of tensors, and of PROCESSORS), `checks` hold. `arguments` are the kernel's, in order; the grid
-    has one dimension, of as many blocks as the name BLOCKS says: where `persistent`, PROCESSORS at most.
+    those before it, of tensors, and of `processors`, the device's number of multiprocessors), `checks` hold.
+    `arguments` are the kernel's, in order. The grid has one dimension, of as many blocks as the name `blocks` says:
+    where `persistent`, `processors` at most.
     """
 
     name: str
-    symbol: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     tensor_checks: tuple[Check, ...]

@@ -10,10 +10,6 @@ from wsopt.emit.consumer import Consumer
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, product, shape_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import (
-    BLOCKS,
-    LAST_ROW,
-    PROCESSORS,
-    ROW,
     Argument,
     Check,
     DealtOrder,
@@ -53,16 +49,22 @@ def recipe_of(plan: KernelPlan) -> Recipe:
     checks = (check for view, copied in (*views, *stored) for check in view_checks(view, copied=copied))
     inputs = tuple(dict.fromkeys(view for view, _ in views))
     extents = _extents(plan, inputs)
+    axes = plan.extent_names()
+    read = ((v.tensor, axis_extents(v), tuple(named(axes[role]) for role in v.roles)) for v in inputs)
+    made = [(o.name, shape_of(o.name, o.view.rank), output_extents(o)) for o in after.outputs]
     return Recipe(
         name=plan.program.whole.name,
-        symbol="kernel",
         inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v in inputs)),
         outputs=tuple(
             TensorSpec(o.name, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs
         ),
         tensor_checks=tuple(dict.fromkeys(checks)),
         names=(*extents.items(), *_counts(plan)),
-        checks=(*_input_checks(plan, inputs, extents), *_schedule_checks(plan), *_output_checks(plan)),
+        checks=(
+            *_extent_checks(read, {named(name): extent for name, extent in extents.items()}),
+            *_schedule_checks(plan),
+            *_extent_checks(made, {}),
+        ),
         arguments=tuple(_arguments(plan)),
         persistent=plan.s.persistent,
     )
@@ -89,7 +91,7 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
     yield "tiles", tiles(plan)
-    yield BLOCKS, minimum(named(PROCESSORS), named("tiles")) if s.persistent else named("tiles")
+    yield "blocks", minimum(named("processors"), named("tiles")) if s.persistent else named("tiles")
 
 
 def tiles(plan: KernelPlan) -> Integer:
@@ -102,31 +104,15 @@ def tiles(plan: KernelPlan) -> Integer:
 # --- checks ---------------------------------------------------------------------------------------------
 
 
-def _input_checks(
-    plan: KernelPlan, inputs: Iterable[View], extents: Mapping[str, Integer]
+def _extent_checks(
+    tensors: Iterable[tuple[str, tuple[Integer, ...], tuple[Integer, ...]]], known: Mapping[Integer, Integer]
 ) -> Iterator[Check]:
-    """All inputs have the same extent along an axis; `extents` says which of them gave it."""
-    for view in inputs:
-        names = [plan.extent_names()[role] for role in view.roles]
-        agreed = [extents[name] for name in names]
-        yield from _equal(view.tensor, axis_extents(view), tuple(map(named, names)), agreed)
-
-
-def _output_checks(plan: KernelPlan) -> Iterator[Check]:
-    """Outputs have the extents that the inputs give them."""
-    for output in plan.program.after.outputs:
-        expected = output_extents(output)
-        yield from _equal(output.name, shape_of(output.name, output.view.rank), expected, expected)
-
-
-def _equal(
-    tensor: str, given: tuple[Integer, ...], expected: tuple[Integer, ...], agreed: Iterable[Integer]
-) -> Iterator[Check]:
-    """The extents that are `given` are `expected`, but for those that agree already."""
-    told: Message = (f"tensor {tensor} has extents ", given, ", expected ", expected)
-    for one, other, known in zip(given, expected, agreed, strict=True):
-        if one != known:
-            yield Check(one, "equal", other, told)
+    """Tensors, by name, have the extents that are expected of them, if these are not `known` to be the same."""
+    for tensor, given, expected in tensors:
+        told: Message = (f"tensor {tensor} has extents ", given, ", expected ", expected)
+        for one, other in zip(given, expected, strict=True):
+            if one != known.get(other, other):
+                yield Check(one, "equal", other, told)
 
 
 def _schedule_checks(plan: KernelPlan) -> Iterator[Check]:
@@ -201,7 +187,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
     yield from (ScalarArgument(name, named(name)) for name in plan.sizes())
     for name in plan.order_table():
         bounds, k_blocks = narrowing(plan.program.bounds), ceil_divide(_STREAM, plan.s.depth)
-        rows = named(ROW), named(LAST_ROW)
+        rows = named("row"), named("last_row")
         ends = k_blocks_between(bounds, *rows, 0, k_blocks, plan.s.depth, minimum, maximum)
         yield DealtOrder(name, plan.s.tile_rows, *ends, plan.longest_last)
 

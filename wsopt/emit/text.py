@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import textwrap
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -39,10 +40,9 @@ def write(instructions: Iterable[Instruction]) -> str:
     return "\n".join(getattr(module[one.template], one.macro)(**one.facts()) for one in instructions)
 
 
-def block(text: str, indent: int = 4) -> str:
+def block(text: str) -> str:
     """Lines moved to the right."""
-    pad = " " * indent
-    return "\n".join(pad + line if line else line for line in text.split("\n"))
+    return textwrap.indent(text, "    ")
 
 
 def split_subtiles(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:

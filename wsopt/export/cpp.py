@@ -43,7 +43,7 @@ class CppWriter:
         inputs, outputs = ([self._tensor(one) for one in part] for part in (recipe.inputs, recipe.outputs))
         return {
             "name": recipe.name,
-            "symbol": recipe.symbol,
+            "symbol": binary.symbol,
             "target": binary.target,
             **_capability(binary.target),
             "cubin_bytes": len(binary.cubin),

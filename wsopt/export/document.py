@@ -8,7 +8,6 @@ from typing import Any
 from wsopt import __version__
 from wsopt.emit.integers import Expression
 from wsopt.emit.recipe import (
-    BLOCKS,
     Check,
     DealtOrder,
     Message,
@@ -57,9 +56,9 @@ def _written(document: dict[str, Any]) -> str:
 def _kernel(recipe: Recipe, binary: Binary) -> dict[str, Any]:
     return {
         "file": f"{recipe.name}.cubin",
-        "symbol": recipe.symbol,
+        "symbol": binary.symbol,
         "target": binary.target,
-        "grid": [BLOCKS, 1, 1],
+        "grid": ["blocks", 1, 1],
         "block": [binary.threads, 1, 1],
         "dynamic_shared_bytes": binary.compiled.shared_bytes,
         "registers": binary.compiled.registers,
@@ -135,7 +134,7 @@ def _order(order: DealtOrder) -> dict[str, Any]:
         "begin": data(order.begin),
         "end": data(order.end),
         "tiles": "tiles",
-        "blocks": BLOCKS,
+        "blocks": "blocks",
     }
 
 

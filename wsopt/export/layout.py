@@ -26,6 +26,10 @@ ELEMENT_TYPES = {
 """CUtensorMapDataType, as a number and by name."""
 
 
+_SYMBOL = "kernel"
+"""The name of every emitted kernel's function."""
+
+
 class Content(StrEnum):
     """Content of a kernel parameter."""
 
@@ -109,7 +113,7 @@ def _parameter(content: Content, argument: str, value: Integer | None = None, di
 
 def _check_launch(recipe: Recipe, binary: Binary) -> None:
     names = tuple(argument.argument for argument in recipe.arguments)
-    if binary.signature != names or binary.symbol != recipe.symbol:
+    if binary.signature != names or binary.symbol != _SYMBOL:
         told = f"has the arguments {', '.join(binary.signature)}; expected {', '.join(names)}"
         raise CheckError(f"graph {recipe.name}: the kernel {binary.symbol} {told}")
     if binary.scratch_bytes:
