@@ -21,7 +21,7 @@ from wsopt.emit.recipe import (
 from wsopt.export.binary import Binary
 from wsopt.export.cpp_names import CPP, field_names, sentence
 from wsopt.export.layout import ELEMENT_TYPES, Content, Parameter
-from wsopt.program.tile_order import WAVES_TOGETHER
+from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, WAVES_TOGETHER
 
 _ENUMERATORS = {dtype: f"WSOPT_{dtype.name}" for dtype in ELEMENT_TYPES}
 _SWIZZLES = {0: "CU_TENSOR_MAP_SWIZZLE_NONE"} | {n: f"CU_TENSOR_MAP_SWIZZLE_{n}B" for n in (32, 64, 128)}
@@ -137,6 +137,7 @@ class CppWriter:
             "end": self.write(order.end),
             "longest_last": order.longest_last,
             "waves_together": WAVES_TOGETHER,
+            "overhead": OVERHEAD_K_BLOCKS,
         }
 
 
