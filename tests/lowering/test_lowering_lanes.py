@@ -10,7 +10,7 @@ from attention_graphs import attention
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
-from wsopt.lowering.counts import k_block_phase, lane_sums
+from wsopt.lowering.phases import k_block_phase, lane_sums
 from wsopt.machine import Machine
 from wsopt.perf.costs import cost
 from wsopt.program.types import Sharing, Structure

@@ -9,7 +9,7 @@ from tile_graphs import plain, product, region_of
 
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
-from wsopt.lowering.counts import element_mix
+from wsopt.lowering.phases import element_mix
 from wsopt.machine import InstructionMix, Machine
 from wsopt.perf import costs, demand
 from wsopt.perf.price import lower

@@ -74,7 +74,7 @@ def test_a_schedule_moved_without_passing_is_no_other_one(h200: Machine) -> None
     first, second, *_ = every_order(program, h200)
     for fixed, outcome in ((first, cp_model.INFEASIBLE), (second, cp_model.OPTIMAL)):
         m = build(program, h200, MARGIN)
-        orders.ask_for_another(m.cp, m.ii, m.start, m.on, first)
+        orders.ask_for_another(m, first)
         m.cp.add(m.ii == fixed.ii + 1)
         for placed in fixed.placed:
             one = program.named(placed.op).id

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from wsopt.emit import choices, roundings
 from wsopt.emit.expressions import Operand, broadcast, chosen_in_f32, expression, helpers, in_f32, number
-from wsopt.emit.instructions import Assign, Instruction
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.program.types import Structure
@@ -123,7 +122,7 @@ class Arithmetic:
 
     # --- text -------------------------------------------------------------------------------------------
 
-    def phase(self, items: tuple[str, ...], age: Age, *, masked: bool) -> Iterator[Instruction]:
+    def phase(self, items: tuple[str, ...], age: Age, *, masked: bool) -> Iterator[str]:
         """Items in order; what other phases read of a value that has an alternative is known by its own name."""
         alias, needed, own = self._alias(masked=masked), self.needed(masked=masked), set[str]()
 
@@ -141,18 +140,18 @@ class Arithmetic:
             own.update((item.name, item.name + BEFORE))
         for name in self.left_over(items):
             if name in alias:
-                yield Assign(self.name(name, 0), operand(name).name)
+                yield f"{self.name(name, 0)} = {operand(name).name}"
 
-    def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> Instruction:
+    def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> str:
         compared = self._compared(item)
         if compared:
-            return Assign(self.name(item.name, 0), self._choice(item, compared, operand))
+            return f"{self.name(item.name, 0)} = {self._choice(item, compared, operand)}"
         terms = [operand(a) if isinstance(a, str) else a for a in item.args]
         rounds = roundings.rounding(item, terms, self.items) if self.asynchronous else None
         self.called |= {rounds} if rounds else helpers(item)
         (first, *_) = (*terms, None)
         text = f"{rounds}({first.name})" if rounds and isinstance(first, Operand) else None
-        return Assign(self.name(item.name, 0), text or expression(item, terms, self.s))
+        return f"{self.name(item.name, 0)} = {text or expression(item, terms, self.s)}"
 
     def _choice(
         self, item: Statement, compared: tuple[choices.Comparison, ...], operand: Callable[[str], Operand]
@@ -170,43 +169,43 @@ class Arithmetic:
         """The identifier of a value in the registers that feed a product."""
         return self.name(f"{value}$operand", age)
 
-    def _register_operand(self, item: Statement) -> Iterator[Instruction]:
+    def _register_operand(self, item: Statement) -> Iterator[str]:
         if item.name in self.fed:
             text = f"gl.convert_layout({self.name(item.name, 0)}, OPERAND_LAYOUT)"
-            yield Assign(self.fed_name(item.name), text)
+            yield f"{self.fed_name(item.name)} = {text}"
 
-    def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[Instruction]:
+    def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[str]:
         name, value = self.name(item.name, 0), in_f32(operand(item.value))
         if not self.carried:
-            yield Assign(name, f"gl.{item.kind}({value}, axis=1)")
+            yield f"{name} = gl.{item.kind}({value}, axis=1)"
             return
         if any(item.name + BEFORE in other.reads for other in self.items):
-            yield Assign(self.name(item.name + BEFORE, 0), name)
+            yield f"{self.name(item.name + BEFORE, 0)} = {name}"
         factor = None if item.rescale is None else operand(item.rescale).name
         if item.kind == "max":
-            yield Assign(name, f"gl.maximum({name}, gl.max({value}, axis=1))")
+            yield f"{name} = gl.maximum({name}, gl.max({value}, axis=1))"
         elif item.name in self.apart:
             self.called |= {"lane_sums"} if factor is None else {"lane_sums", "by_lanes"}
             kept = name if factor is None else f"by_lanes({name}, {factor})"
-            yield Assign(name, f"{kept} + lane_sums({value})")
+            yield f"{name} = {kept} + lane_sums({value})"
         else:
             kept = name if factor is None else f"{name} * {factor}"
-            yield Assign(name, f"{kept} + gl.sum({value}, axis=1)")
+            yield f"{name} = {kept} + gl.sum({value}, axis=1)"
 
-    def rescale(self, sums: str, rescale: str, age: Age) -> Instruction:
+    def rescale(self, sums: str, rescale: str, age: Age) -> str:
         """Multiply a product's sums by the factor of each row."""
         factor, name = self.operand(rescale, age(rescale)).name, self.name(sums, 0)
         rows = f"gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT))"
-        return Assign(name, f"{name} * gl.expand_dims({rows}, 1)")
+        return f"{name} = {name} * gl.expand_dims({rows}, 1)"
 
     # --- what the loop carries --------------------------------------------------------------------------
 
-    def starts(self, older: tuple[str, ...] = ()) -> tuple[Instruction, ...]:
+    def starts(self, older: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Initial values of reductions before the first iteration, and of values that are kept as `older`."""
         starts = [
-            Assign(self.name(i.name, 0), self._start(i)) for i in self.items if isinstance(i, Reduction)
+            f"{self.name(i.name, 0)} = {self._start(i)}" for i in self.items if isinstance(i, Reduction)
         ]
-        return (*starts, *(Assign(self.name(name, 1), self._older(name)) for name in older))
+        return (*starts, *(f"{self.name(name, 1)} = {self._older(name)}" for name in older))
 
     def _start(self, item: Reduction) -> str:
         if item.name in self.apart:

@@ -15,8 +15,8 @@ from wsopt.tensors.views import Role
 def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
     """Name, value and comment of all constants that the kernel's text names: of the table those with a value."""
     s, buffers, consumer, when = plan.s, plan.verified.schedule.buffers, Consumer(plan), plan.refill
-    tiled, copied = not plan.loops_over_tiles, bool(plan.inputs())
-    waits, grouped = copied and (when.first or when.apart), plan.column() != "0"
+    tiled, copied = not plan.loops_over_tiles, bool(plan.inputs)
+    waits, grouped = copied and (when.first or when.apart), plan.columns
     row_length = plan.program.whole.extent(Role.COLUMN)
     short = not plan.sums_apart and consumer.may_fall_short
     table: list[tuple[str, int | str | None, str]] = [
@@ -36,7 +36,7 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
         ("REFILL_PASSES", when.first if waits else None,
          "passes under which the last tile's stores are read, before inputs are copied to their buffers"),
         ("REFILL_APART", (copied and when.apart) or None, "passes from the copy of a subtile to that of the next"),
-        ("STORES", len(plan.staged().plan.stores) if plan.stores_apart else None, "of one consumer's tile"),
+        ("STORES", len(plan.staged.plan.stores) if plan.stores_apart else None, "of one consumer's tile"),
         ("LEAST", consumer.least if short else None, "K-blocks that the overlapped loop takes at least"),
     ]  # fmt: skip
     return [(name, value, comment) for name, value, comment in table if value is not None]
@@ -44,13 +44,13 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
 
 def _channels(plan: KernelPlan) -> Iterator[tuple[str, int, str]]:
     s = plan.s
-    for box in plan.stationary_operands():
+    for box in plan.stationary:
         yield "STATIONARY_BYTES", box.nbytes * s.consumers, "bytes of the tiles that the loop holds"
         yield "STATIONARY_SETS", s.stationary_sets, "sets of them: the next tile's come while the loop runs"
-    for ring, (_, depth) in zip(plan.rings(), plan.verified.schedule.rings, strict=True):
+    for ring, (_, depth) in zip(plan.rings, plan.verified.schedule.rings, strict=True):
         yield ring.depth, depth, f"slots of {ring.name}"
         if ring.nbytes == "RING_BYTES":
-            yield ring.nbytes, ring.slot_bytes, "bytes that fill a slot"
+            yield ring.nbytes, ring.plan.slot_bytes, "bytes that fill a slot"
 
 
 def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
@@ -66,7 +66,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
     if plan.sums_apart:
         yield from tensor_sums.layouts(plan)
-    if any(one.along_columns for one in plan.prefetched().values()):
+    if any(one.along_columns for one in plan.prefetched.values()):
         yield from layout_constants(s, machine)
 
 

@@ -12,19 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from wsopt.emit import inputs, tensor_sums, text
 from wsopt.emit.arithmetic import Arithmetic
-from wsopt.emit.instructions import (
-    Advance,
-    Instruction,
-    Loop,
-    Mma,
-    Release,
-    TurnPass,
-    TurnWait,
-    WaitFull,
-    Zero,
-)
+from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
 from wsopt.emit.operations import Operations, sources
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.unroll import older_values, unrolled
@@ -67,7 +57,7 @@ class Consumer:
         fed = {op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE}
         factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
         writer = Arithmetic(
-            items=plan.loop_items(),
+            items=plan.items,
             s=plan.s,
             name=plan.value,
             sources=sources(plan),
@@ -93,7 +83,7 @@ class Consumer:
     @property
     def own_k_blocks(self) -> bool:
         """Whether consumers look at K-blocks of their own among those of their tile."""
-        return self.plan.has_masks and self.plan.s.consumers > 1
+        return bool(self.plan.program.bounds.every) and self.plan.s.consumers > 1
 
     def overlapped(self) -> bool:
         """Whether iterations overlap within a consumer."""
@@ -105,7 +95,7 @@ class Consumer:
         With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
         """
         plain = unrolled(self.operations)
-        if not self.plan.has_masks:
+        if not self.plan.program.bounds.every:
             return (
                 Stretch("begin", "end", plain)
                 if self.plan.ranged
@@ -203,21 +193,20 @@ class Consumer:
         if not plan.loops_over_tiles:
             older = older_values(operations) if plan.ranged else ()
             results, sums = self._zeros()
-            lines.append(text.write([*results, *operations.writer.starts(older), *sums]))
+            lines += [*results, *operations.writer.starts(older), *sums, *operations.vectors()]
             self.called |= operations.writer.called
-            lines.append(text.write(operations.vectors()))
-        return [line for line in lines if line]
+        return lines
 
-    def _zeros(self) -> tuple[list[Instruction], list[Instruction]]:
+    def _zeros(self) -> tuple[list[str], list[str]]:
         """What is added to before a product has overwritten it: values where K-blocks are few, and sums there and of
         partial sums.
         """
-        plan, results, sums = self.plan, list[Instruction](), list[Instruction]()
+        plan, results, sums = self.plan, list[str](), list[str]()
         for value in (v.id for v in plan.program.values if v.consumer == 0):
             if value.kind is ValueKind.SUM and (plan.ranged or plan.program.adds_partials):
-                sums.append(Zero(plan.value(value.subject), "TILE_COLUMNS", "SUM_LAYOUT"))
+                sums.append(zero(plan.value(value.subject), "TILE_COLUMNS", "SUM_LAYOUT"))
             if value.kind is ValueKind.VALUE and value.subject in self.operations.writer.results:
-                results.append(Zero(plan.value(value.subject), "TILE_DEPTH", plan.loop_layout))
+                results.append(zero(plan.value(value.subject), "TILE_DEPTH", plan.loop_layout))
         return results, sums
 
     def _loops(self) -> list[str]:
@@ -228,8 +217,8 @@ class Consumer:
         stretches = self.stretches()
         self.called.update(*(stretch.loop.called for stretch in stretches))
         if plan.loops_over_tiles:
-            return [text.write(stretches[0].loop.steady)]
-        vectors, under = plan.prefetched().values(), self._under()
+            return [write(stretches[0].loop.steady)]
+        vectors, under = plan.prefetched.values(), self._under()
         begun = not plan.ranged and not plan.ping_pong and _begins_products(stretches[0].loop)
         lines = [*([] if begun else under), *self._before()]
         for stretch in stretches:
@@ -239,27 +228,28 @@ class Consumer:
     def _under(self) -> list[str]:
         """Lines under the first products: loads of the epilogue's vectors, and copies of its full inputs."""
         plan, when = self.plan, self.plan.refill
-        lines = load_lines(plan.prefetched().values(), plan.place("rows", "columns"))
+        lines = load_lines(plan.prefetched.values(), plan.place("rows", "columns"))
         return lines if when.first or when.apart else [*lines, inputs.input_loads(plan)]
 
     def _sums(self) -> list[str]:
         """The wait for sums that another role's products leave, under which the epilogue's inputs come."""
-        lines = [*self._under(), tensor_sums.wait(), *store_lines(self.plan.prefetched().values())]
+        lines = [*self._under(), tensor_sums.wait(), *store_lines(self.plan.prefetched.values())]
         return [line for line in lines if line]
 
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
         """One loop; `under` its first products other things are done."""
         loop, ping_pong = stretch.loop, self.plan.ping_pong
-        first = text.write([*([TurnWait()] if ping_pong else []), *loop.prologue])
-        last = text.write(_passing_turn(loop.drain) if ping_pong else loop.drain)
+        turn = [wait("turn.index(index)", "(visit & 1) ^ (1 if index == 0 else 0)")] if ping_pong else []
+        first = write([*turn, *loop.prologue])
+        last = write(_passing_turn(loop.drain) if ping_pong else loop.drain)
         lines = [line for line in (first, *under, *self._steady(stretch), last) if line]
         if not stretch.guarded:
             return lines
-        return [f"if whole_end > {stretch.first}:", *map(text.block, lines)]
+        return [when(f"whole_end > {stretch.first}", "\n".join(lines))]
 
     def _steady(self, stretch: Stretch) -> list[str]:
         """The steady passes: one loop, or some before the copies of inputs, which stand apart, and the rest."""
-        loop, when, body = stretch.loop, self.plan.refill, text.write(stretch.loop.steady)
+        loop, when, body = stretch.loop, self.plan.refill, write(stretch.loop.steady)
         if not body:
             return []
         variable = "k_block" if any(isinstance(one, Mma) and one.counts for one in loop.steady) else "_"
@@ -285,8 +275,8 @@ class Consumer:
     def _before(self) -> list[str]:
         """Lines before the loops: the stationary tile, K-blocks of others' rows, K-blocks too few to overlap."""
         lines = []
-        if self.plan.stationary_operands():
-            lines.append(text.write([WaitFull("stationary", "visit", "STATIONARY_SETS")]))
+        if self.plan.stationary:
+            lines.append(STATIONARY.wait_full("visit"))
         if self.own_k_blocks and self.live.waits:
             lines.append(self._passed("tile_begin", "begin"))
         if self.may_fall_short:
@@ -296,8 +286,8 @@ class Consumer:
     def _after(self) -> list[str]:
         """Lines after the loops: K-blocks of others' rows, the return of the stationary tile."""
         lines = [self._passed("end", "tile_end")] if self.own_k_blocks else []
-        if self.plan.stationary_operands() and self.plan.s.persistent:
-            lines.append(text.write([Release("stationary", "visit", "STATIONARY_SETS")]))
+        if self.plan.stationary and self.plan.s.persistent:
+            lines.append(STATIONARY.release("visit"))
         return lines
 
     def _passed(self, first: str, last: str) -> str:
@@ -305,10 +295,8 @@ class Consumer:
 
         Not before: where a K-block counts for nobody's rows, its slot would be filled again under the copy.
         """
-        found: list[Instruction] = []
-        for ring in self.plan.rings():
-            found += [WaitFull(ring.name, "step", ring.depth), Release(ring.name, "step", ring.depth)]
-        return f"for _ in range({first}, {last}):\n" + text.block(text.write([*found, Advance(1)]))
+        passed = [do("step") for ring in self.plan.rings for do in (ring.wait_full, ring.release)]
+        return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, "step += 1"]))
 
     # --- the epilogue -----------------------------------------------------------------------------------
 
@@ -317,21 +305,21 @@ class Consumer:
         plan = self.plan
         if plan.loops_over_tiles:
             return []
-        whole = () if plan.sums_apart else plan.sums()
+        whole = () if plan.sums_apart else plan.sums
         lines = [line for name in whole for line in text.split_subtiles(plan, name, 0, plan.s.subtiles)]
         apart = self.operations.writer.apart
-        for item in plan.rows():
+        for item in plan.rows:
             name = plan.value(item.name)
             row = f"gl.sum({name}, axis=1)" if item.name in apart else name
             lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
-        rest = epilogue_parameters(plan)[len(plan.sums()) :]
+        rest = epilogue_parameters(plan)[len(plan.sums) :]
         for subtile in range(plan.s.subtiles):
-            sums = [text.subtile_name(plan, name, subtile, subtile + 1) for name in plan.sums()]
+            sums = [text.subtile_name(plan, name, subtile, subtile + 1) for name in plan.sums]
             lines += tensor_sums.read(plan, sums, subtile) if plan.sums_apart else []
             given = {
                 "column": plan.column(subtile),
                 "subtile": str(subtile),
-                **plan.staged().given(subtile),
+                **plan.staged.given(subtile),
             }
             lines.append(f"epilogue({', '.join([*sums, *(given.get(one, one) for one in rest)])})")
         return lines
@@ -340,25 +328,25 @@ class Consumer:
 def place_lines(plan: KernelPlan) -> list[str]:
     """The first row and column of a consumer's tile."""
     row = "row_tile * TILE_ROWS" + ("" if plan.s.at_once == 1 else " + index * CONSUMER_ROWS")
-    column = [] if plan.column() == "0" else ["column = column_tile * TILE_COLUMNS"]
+    column = ["column = column_tile * TILE_COLUMNS"] if plan.columns else []
     return [f"row = {row}", *column]
 
 
 def epilogue_parameters(plan: KernelPlan) -> list[str]:
     """Parameters of the function that treats one epilogue subtile."""
-    boxes, items = plan.inputs().values(), plan.program.after.items
+    boxes = plan.inputs.values()
     counted = ["stream_extent"] if plan.counts_stream else []
     place = [*plan.outer, "row", "column", "row_extent", "column_extent", "visit", *counted]
-    prefetched, vectors = plan.prefetched(), plan.vectors()
-    read = (n for n in vectors if n not in prefetched and n in plan.read_by(items))
-    loaded = [one.name for one in prefetched.values()] + [a for n in read for a in vectors[n].arguments]
+    loaded = [one.name for one in plan.prefetched.values()]
+    loaded += [argument for one in plan.late.values() for argument in one.arguments]
     refilled = plan.verified.schedule.buffers.inputs < plan.s.subtiles
     loaded += [box.descriptor for box in boxes if refilled]
     loaded += [f"{box.name}_{what}" for box in boxes for what in ("input", "full")]
     barriers = ["staged", "freed"] if plan.stores_apart else []
-    rows = [plan.value(item.name) for item in plan.rows()]
-    tensors = [*loaded, *barriers, *plan.stored()]
-    return [*plan.sums(), *rows, *tensors, *place, "subtile", *plan.staged().parameters()]
+    rows = [plan.value(item.name) for item in plan.rows]
+    buffers = [output.buffer for output in plan.staged.outputs.values()]
+    tensors = [*loaded, *barriers, *plan.stored]
+    return [*plan.sums, *rows, *tensors, *place, "subtile", *buffers, *plan.staged.constants()]
 
 
 def _is_value(op: TileOp) -> bool:
@@ -378,4 +366,4 @@ def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
     would be taken for the one after it.
     """
     issued = max((place for place, one in enumerate(drain, 1) if isinstance(one, Mma)), default=0)
-    return [*drain[:issued], TurnPass(), *drain[issued:]]
+    return [*drain[:issued], arrive("turn.index((index + 1) % CONSUMERS)"), *drain[issued:]]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
-from wsopt.emit.instructions import Added, Assign, Instruction
 from wsopt.emit.plan import KernelPlan, Ring
 from wsopt.emit.stores import stores
 from wsopt.emit.tensors import GLUON, Box, tile_view, zero
@@ -36,8 +35,9 @@ def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
 def sources(plan: KernelPlan) -> dict[str, Operand]:
     """The tensors that the loop's values read, as a consumer knows them in registers."""
     found: dict[str, Operand] = {}
+    read = {name for item in plan.items for name in item.reads}
     for source in (*plan.program.after.vectors, *plan.program.streamed):
-        if source.name in plan.loop_reads():
+        if source.name in read:
             name = plan.names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
             found[source.name] = Operand(name, source.spans, computed_in(source.view))
     return found
@@ -73,8 +73,8 @@ class Operations:
 
     def _place(self, tile: ValueId) -> tuple[Ring, Member, Box]:
         """The ring that a tile comes through, as which of its members, in which box."""
-        for ring in self.plan.rings():
-            for member, (box, _) in zip(ring.plan.members, ring.boxes, strict=True):
+        for ring in self.plan.rings:
+            for member, box in ring.members:
                 if member.name == tile.subject:
                     return ring, member, box
         raise KeyError(tile)
@@ -85,7 +85,7 @@ class Operations:
 
     def ring_handed_back(self, op: TileOp) -> Ring:
         """The ring whose slot an operation hands back."""
-        return next(ring for ring in self.plan.rings() if op.id in ring.plan.releases)
+        return next(ring for ring in self.plan.rings if op.id in ring.plan.releases)
 
     def _slot(self, tile: ValueId, step: str) -> str:
         """The expression of a streamed tile as a matrix in its slot: rows, or what its product contracts, first."""
@@ -115,7 +115,7 @@ class Operations:
             return self._part(left, step, first, length)
         if left.kind is ValueKind.VALUE:
             return self.writer.fed_name(left.subject, age(left.subject))
-        (box,) = self.plan.stationary_operands()
+        (box,) = self.plan.stationary
         place = self.plan.stationary_place("index")
         return tile_view(f"{box.name}_held.index({place})", box, row_role(self.plan.s.swap))
 
@@ -178,12 +178,12 @@ class Operations:
 
     # --- text -------------------------------------------------------------------------------------------
 
-    def rescale(self, op: TileOp, age: Age) -> Instruction:
+    def rescale(self, op: TileOp, age: Age) -> str:
         """Multiply a product's sums by the factor of each row."""
         (factor,), sums = op.inputs, op.id.subject
         return self.writer.rescale(sums, factor.subject, age)
 
-    def arithmetic(self, op: TileOp, age: Age, step: str, *, masked: bool) -> Iterator[Instruction]:
+    def arithmetic(self, op: TileOp, age: Age, step: str, *, masked: bool) -> Iterator[str]:
         """Tiles brought into registers, and what is computed of them."""
         if not op.items:
             yield from self._reads(op, {source.name for source in self.plan.program.streamed}, step)
@@ -193,29 +193,29 @@ class Operations:
         chosen = [item for item in op.items if item.name in needed]
         if any(map(self.writer.names_places, chosen)):
             index = f"gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, {self.writer.layout}))"
-            yield Assign("places", f"(origin + {step}) * TILE_DEPTH + {index}")
+            yield f"places = (origin + {step}) * TILE_DEPTH + {index}"
         names = {name for item in chosen for name in self.writer.read(item)}
         yield from self._reads(op, names, step)
         yield from self.writer.phase(op.makes, age, masked=masked)
 
-    def _vectors(self, op: TileOp) -> Iterator[Instruction]:
+    def _vectors(self, op: TileOp) -> Iterator[str]:
         """Vectors by address, where each tile is an iteration: before the first arithmetic on it."""
         phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
         if self.plan.loops_over_tiles and op is next(phases):
             yield from self.vectors()
 
-    def vectors(self) -> Iterator[Instruction]:
+    def vectors(self) -> Iterator[str]:
         """The loads of the vectors and scalars that the loop's values read."""
-        plan, vectors = self.plan, self.plan.vectors()
-        for name in sorted(plan.loop_reads() & vectors.keys()):
+        plan, vectors = self.plan, self.plan.vectors
+        for name in sorted(self.writer.sources.keys() & vectors.keys()):
             spans, inside = vectors[name].of.spans, ""
             if Role.COLUMN in spans and plan.program.whole.extent(Role.COLUMN) != plan.s.columns:
                 inside = "columns < ROW_LENGTH"
             inside = "rows < row_extent" if Role.ROW in spans else inside
             load = load_text(vectors[name], plan.place("rows", "columns"), inside)
-            yield Assign(self.writer.sources[name].name, load)
+            yield f"{self.writer.sources[name].name} = {load}"
 
-    def _reads(self, op: TileOp, names: set[str], step: str) -> Iterator[Instruction]:
+    def _reads(self, op: TileOp, names: set[str], step: str) -> Iterator[str]:
         """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""
         tiles, seen = {self._place(tile)[1].view: tile for tile in op.inputs}, set[str]()
         for source in (s for s in self.plan.program.streamed if s.name in names and s.view in tiles):
@@ -223,18 +223,18 @@ class Operations:
             if operand.name not in seen:
                 seen.add(operand.name)
                 slot = self._slot(tiles[source.view], step)
-                yield Assign(operand.name, f"{slot}.load({self._layout(source)}){widened(source.view)}")
+                yield f"{operand.name} = {slot}.load({self._layout(source)}){widened(source.view)}"
 
     def _layout(self, source: Source) -> str:
         layout = self.writer.layout
         return layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
 
-    def added(self, op: TileOp, step: str) -> Instruction:
+    def added(self, op: TileOp, step: str) -> str:
         """An operation of a kind that was added."""
         template = environment().from_string(KINDS[op.id.subject].text)
-        return Added(template.render(tiles=[self._slot(tile, step) for tile in op.inputs]))
+        return template.render(tiles=[self._slot(tile, step) for tile in op.inputs])
 
-    def store(self) -> Iterator[Instruction]:
+    def store(self) -> Iterator[str]:
         """The outputs of a tile that the loop computes whole."""
         for output in self.plan.program.after.outputs:
             yield from stores(self.plan, output, self.writer.operand(output.value), "0")

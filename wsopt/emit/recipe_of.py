@@ -8,7 +8,7 @@ from functools import reduce
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, product, shape_of
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.recipe import (
     Argument,
     Check,
@@ -36,20 +36,20 @@ _ROWS, _COLUMNS, _STREAM, _K_ITERATIONS = map(
 
 def launch_recipe(verified: VerifiedSchedule) -> Recipe:
     """All that a launch of the schedule's kernel needs, as expressions of its tensors."""
-    return recipe_of(KernelPlan(verified))
+    return recipe_of(plan_of(verified))
 
 
 def recipe_of(plan: KernelPlan) -> Recipe:
     """The launch recipe of a kernel's plan."""
     after = plan.program.after
     # Every way in which an input is read: what the loop streams, then other sources; and whether TMA moves it.
-    views = [(box.view, True) for box in plan.moved()]
-    views += [(source.view, source.name in plan.inputs()) for source in after.sources]
-    stored = [(output.view, output.name in plan.outputs()) for output in after.outputs]
+    views = [(box.view, True) for box in plan.moved]
+    views += [(source.view, source.name in plan.inputs) for source in after.sources]
+    stored = [(output.view, output.name in plan.outputs) for output in after.outputs]
     checks = (check for view, copied in (*views, *stored) for check in view_checks(view, copied=copied))
     inputs = tuple(dict.fromkeys(view for view, _ in views))
     extents = _extents(plan, inputs)
-    axes = plan.extent_names()
+    axes = plan.extent_names
     read = ((v.tensor, axis_extents(v), tuple(named(axes[role]) for role in v.roles)) for v in inputs)
     made = [(o.name, shape_of(o.name, o.view.rank), output_extents(o)) for o in after.outputs]
     return Recipe(
@@ -78,7 +78,7 @@ def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
     found: dict[str, Integer] = {}
     for view in inputs:
         for role, extent in zip(view.roles, axis_extents(view), strict=True):
-            found.setdefault(plan.extent_names()[role], extent)
+            found.setdefault(plan.extent_names[role], extent)
     return found
 
 
@@ -86,7 +86,7 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
     """Tiles each way, K-blocks, tiles in all, and the blocks that take them; each of those before it."""
     s = plan.s
     yield "row_tiles", ceil_divide(_ROWS, s.tile_rows)
-    if "column_tiles" in plan.counts():
+    if "column_tiles" in plan.counts:
         yield "column_tiles", ceil_divide(_COLUMNS, s.columns)
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
@@ -96,8 +96,8 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
 
 def tiles(plan: KernelPlan) -> Integer:
     """Tiles in all, from the tiles each way."""
-    outer = (plan.extent_names()[role] for role in OUTER if plan.has(role))
-    each_way = (name for name in ("row_tiles", "column_tiles") if name in plan.counts())
+    outer = (plan.extent_names[role] for role in OUTER if role in plan.axes)
+    each_way = (name for name in ("row_tiles", "column_tiles") if name in plan.counts)
     return product(map(named, (*outer, *each_way)))
 
 
@@ -178,14 +178,14 @@ def _mask_checks(bounds: Bounds) -> Iterator[Check]:
 
 def _arguments(plan: KernelPlan) -> Iterator[Argument]:
     """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
-    yield from map(_tensor_map, (*plan.moved(), *plan.inputs().values(), *plan.outputs().values()))
-    by_address: list[ByAddress[Source] | ByAddress[Output]] = [*plan.vectors().values(), *plan.row_outputs()]
+    yield from map(_tensor_map, (*plan.moved, *plan.inputs.values(), *plan.outputs.values()))
+    by_address: list[ByAddress[Source] | ByAddress[Output]] = [*plan.vectors.values(), *plan.row_outputs]
     for one in by_address:
         view, steps = one.of.view, axis_strides(one.of.view)
         yield PointerArgument(one.pointer, view.tensor, view.dtype)
         yield from (ScalarArgument(name, steps[view.roles.index(role)]) for role, name in one.strides)
-    yield from (ScalarArgument(name, named(name)) for name in plan.sizes())
-    for name in plan.order_table():
+    yield from (ScalarArgument(name, named(name)) for name in plan.sizes)
+    for name in plan.order_table:
         bounds, k_blocks = narrowing(plan.program.bounds), ceil_divide(_STREAM, plan.s.depth)
         rows = named("row"), named("last_row")
         ends = k_blocks_between(bounds, *rows, 0, k_blocks, plan.s.depth, minimum, maximum)

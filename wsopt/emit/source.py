@@ -13,7 +13,7 @@ from wsopt.emit.constants import accumulator_layouts, constants
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.functions import functions, grid_parameters, partitions
 from wsopt.emit.launcher import launcher_context
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
 from wsopt.schedule.verified import VerifiedSchedule
@@ -47,12 +47,12 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
     s, schedule, names = plan.s, plan.verified.schedule, set[str]()
     target = target_of(plan.verified.machine)
     written = functions(plan, names)
-    channels, workers = plan.channels(), schedule.partitions[1:]
+    workers = schedule.partitions[1:]
     ranges = {"lines": range_lines(plan), "own": Consumer(plan).own_k_blocks}
     grid = {
         "parameters": grid_parameters(plan),
         "outer": plan.outer,
-        "columns": plan.column() != "0",
+        "columns": plan.columns,
         "longest_last": plan.longest_last,
     }
     return {
@@ -61,7 +61,7 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "doc": printable_lines(plan.program.whole.doc),
         **called(names),
         "constants": [*constants(plan), *numbers(names)],
-        "boxes": [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()],
+        "boxes": [*plan.moved, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layout": plan.ranged,
         "module": target.module,
@@ -73,8 +73,8 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "ranges": ranges if plan.ranged else None,
         "functions": written,
         "partitions": partitions(plan, written),
-        "allocations": list(allocations(channels, s.consumers)),
-        "barriers": barrier_groups(channels, s.consumers),
+        "allocations": list(allocations(plan)),
+        "barriers": barrier_groups(plan),
         "worker_warps": [p.warps for p in workers],
         "worker_registers": [p.registers for p in workers],
         "base_registers": schedule.base_registers,
@@ -83,7 +83,7 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
 
 def emit(verified: VerifiedSchedule) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
-    plan = KernelPlan(verified)
+    plan = plan_of(verified)
     template = text.environment().get_template("kernel.py.jinja")
     launch = launcher_context(recipe_of(plan))
     return template.render(kernel=_device(plan), launch=launch, version=__version__)
@@ -94,7 +94,7 @@ def expected_instructions(verified: VerifiedSchedule) -> int:
 
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
-    plan = KernelPlan(verified)
+    plan = plan_of(verified)
     consumer = Consumer(plan)
     if plan.sums_apart:
         return tensor_sums.instructions(plan, consumer.operations)
@@ -110,4 +110,4 @@ def expectation(verified: VerifiedSchedule) -> Expectation:
 
 def covering_k_blocks(verified: VerifiedSchedule) -> int:
     """The least K-blocks of a tile with which every pass of a consumer's loop runs."""
-    return Consumer(KernelPlan(verified)).covering_k_blocks()
+    return Consumer(plan_of(verified)).covering_k_blocks()

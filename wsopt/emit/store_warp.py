@@ -8,9 +8,8 @@ the store warp does if somebody waits for it. A tile completes one phase of each
 
 from __future__ import annotations
 
-from wsopt.emit import text
 from wsopt.emit.consumer import place_lines
-from wsopt.emit.instructions import Instruction, Signal, StoreWait, TmaStore, WaitPhase
+from wsopt.emit.instructions import arrive, store_wait, tma_store, wait
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import coordinates
 from wsopt.perf.stores import Store
@@ -18,40 +17,40 @@ from wsopt.perf.stores import Store
 
 def parameters(plan: KernelPlan) -> list[str]:
     """Parameters of the store warp: staging buffers, barriers, descriptors."""
-    staged = plan.staged()
+    staged = plan.staged
     buffers = [f"{box.name}_input" for box in staged.lent.values()]
     buffers += [pool.name for pool in staged.pools.values()]
-    stores = [box.descriptor for box in plan.outputs().values()]
-    counts = [name for name in plan.counts() if name != "k_iterations"]
+    stores = [box.descriptor for box in plan.outputs.values()]
+    counts = [name for name in plan.counts if name != "k_iterations"]
     return [*buffers, "staged", "freed", *stores, *counts, "index: gl.constexpr"]
 
 
 def body(plan: KernelPlan) -> str:
     """All that a store warp does for a tile."""
-    stores, found = plan.staged().plan, list[Instruction]()
+    stores, found = plan.staged.plan, list[str]()
     for number, store in enumerate(stores.stores):
         awaited = stores.awaited(number)
         if awaited and awaited[0] >= 0:
             found += _free(*awaited)
-        found += [WaitPhase(f"staged.index({number})", "visit & 1"), _start(plan, store)]
+        found += [wait(f"staged.index({number})", "visit & 1"), _start(plan, store)]
     for number, later in stores.left:
         found += _free(number, later)
-    return "\n".join([*place_lines(plan), text.write(found), "visit += 1"])
+    return "\n".join([*place_lines(plan), *found, "visit += 1"])
 
 
 def leaves_stores(plan: KernelPlan) -> bool:
     """Whether the last store of a tile may still read its buffer when the store warp is done with the tile."""
-    left = plan.staged().plan.left
+    left = plan.staged.plan.left
     return not left or left[-1][1] > 0
 
 
-def _start(plan: KernelPlan, store: Store) -> TmaStore:
+def _start(plan: KernelPlan, store: Store) -> str:
     """The copy of a store's buffer to its place in the output."""
-    box = plan.outputs()[store.output]
+    box = plan.outputs[store.output]
     place = coordinates(box, plan.place("row", plan.column(store.subtile)))
-    return TmaStore(box.descriptor, place, plan.staged().place(store.buffer))
+    return tma_store(box.descriptor, place, plan.staged.place(store.buffer))
 
 
-def _free(number: int, pending: int) -> list[Instruction]:
+def _free(number: int, pending: int) -> list[str]:
     """A store has read its buffer: at most `pending` have begun after it."""
-    return [StoreWait(str(pending)), Signal(f"freed.index({number})")]
+    return [store_wait(pending), arrive(f"freed.index({number})")]

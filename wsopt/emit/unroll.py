@@ -17,17 +17,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from wsopt.emit.arithmetic import Age
-from wsopt.emit.instructions import (
-    Accumulate,
-    Advance,
-    Assign,
-    Instruction,
-    Loop,
-    Mma,
-    MmaWait,
-    Release,
-    WaitFull,
-)
+from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpKind, ValueId, ValueKind
@@ -84,7 +74,8 @@ class _Unroller:
     """Writes the passes of a run of `k_iterations` iterations.
 
     `issued` are products with their iterations, of which those before `waited` have ended; `made` counts how often
-    each value was made, `met` holds the slots that this pass has waited for.
+    each value was made, `met` holds the slots that this pass has waited for. Products are `loose` that this pass has
+    issued and that no wait of it has named since.
     """
 
     order: tuple[_Slot, ...]
@@ -96,6 +87,7 @@ class _Unroller:
     made: dict[str, int] = field(default_factory=dict)
     met: set[tuple[str, str]] = field(default_factory=set)
     begun: list[Mma] = field(default_factory=list)
+    loose: bool = False
 
     @property
     def depth(self) -> int:
@@ -131,17 +123,18 @@ class _Unroller:
         """The instructions of one pass."""
         found: list[Instruction] = []
         self.met.clear()
+        self.loose = False
         at_work = [slot for slot in self.order if 0 <= number - slot.stage < self.k_iterations]
         for slot, after in zip_longest(at_work, at_work[1:]):
             begins = self._products_alone and _returns_earlier(after, slot)
             found.extend(self._operation(slot, number, begins=begins))
-        kinds = [type(one) for one in found if isinstance(one, Mma | MmaWait)]
-        if kinds and kinds[-1] is Mma:  # a loop carries plain tiles, not products under way
+        if self.loose:  # a loop carries plain tiles, not products under way
             running = self.issued[self.waited :]
-            names = dict.fromkeys(self._register(value, 0) for value, _ in running)
-            found.append(MmaWait(len(running), tuple(names)))
+            found.append(
+                mma_wait(len(running), dict.fromkeys(self._register(value, 0) for value, _ in running))
+            )
         if number < self.k_iterations:
-            found.append(Advance(self.copies))
+            found.append(f"step += {self.copies}")
         return tuple(found)
 
     def _operation(self, slot: _Slot, number: int, *, begins: bool) -> Iterator[Instruction]:
@@ -155,11 +148,10 @@ class _Unroller:
             case OpKind.ACCUMULATE:
                 yield from self._awaited(op.inputs, iteration)
                 partial, sums = (self._register(value, 0) for value in op.inputs)
-                yield Accumulate(sums, partial)
+                yield f"{sums} = {sums} + {partial}"
             case OpKind.RELEASE:
                 yield from self._awaited(op.inputs, iteration)
-                ring = self.operations.ring_handed_back(op)
-                yield Release(ring.name, step, ring.depth)
+                yield self.operations.ring_handed_back(op).release(step)
                 while self.begun:
                     yield self._issue(self.begun.pop(0), *self.issued[-1])
             case OpKind.ELEMENTWISE:
@@ -185,7 +177,7 @@ class _Unroller:
                 ring = self.operations.ring(tile)
                 if (ring.name, step) not in self.met:
                     self.met.add((ring.name, step))
-                    yield WaitFull(ring.name, step, ring.depth)
+                    yield ring.wait_full(step)
 
     def _product(self, slot: _Slot, number: int, step: str, *, begins: bool) -> Iterator[Instruction]:
         op, iteration = slot.op, number - slot.stage
@@ -203,6 +195,7 @@ class _Unroller:
     def _issue(self, product: Mma, value: ValueId, iteration: int) -> Mma:
         """Count a product, or a part of one, among those under way."""
         self.issued.append((value, iteration))
+        self.loose = True
         return product
 
     def _parts(self, slot: _Slot, step: str, use: str, iteration: int, *, begins: bool) -> Iterator[Mma]:
@@ -258,7 +251,7 @@ class _Unroller:
             for age in range(self.reach(name), 0, -1):
                 if self.made.get(name, 0) >= age:
                     value = self.operations.plan.value
-                    yield Assign(value(name, age), value(name, age - 1))
+                    yield f"{value(name, age)} = {value(name, age - 1)}"
 
     def reach(self, name: str) -> int:
         """Number of times that a value is made again before its last reader."""
@@ -306,8 +299,8 @@ class _Unroller:
         names = []
         for value, iteration in self.issued[self.waited : place + 1]:
             names.append(self._register(value, self._age(iteration)(value.subject)))
-        self.waited = place + 1
-        yield MmaWait(len(self.issued) - 1 - place, tuple(dict.fromkeys(names)))
+        self.waited, self.loose = place + 1, False
+        yield mma_wait(len(self.issued) - 1 - place, dict.fromkeys(names))
 
 
 def _returns_earlier(after: _Slot | None, slot: _Slot) -> bool:

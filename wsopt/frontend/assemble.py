@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.axes import Dim, RawView
-from wsopt.frontend.expand import Term
+from wsopt.frontend.expand import OUTPUTS
 from wsopt.frontend.kinds import Kind, producer
 from wsopt.frontend.merge import Layout, merge_views
-from wsopt.frontend.nodes import OUTPUTS
 from wsopt.frontend.types import Contraction, Region
-from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Value, reachable
-from wsopt.graph.types import DType, row_major_strides
+from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
+from wsopt.graph.types import DType
 from wsopt.tensors.statements import BEFORE, Reduction, Scalar, Statement
 from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source
 
@@ -40,7 +39,7 @@ def _output_view(draft: Draft, name: str, value: Term) -> RawView:
             f"output {name} varies along the streamed axis, which a kernel never holds whole; it can only "
             "be reduced or contracted along it"
         )
-    raw = axes.output_view(name, row_major_strides(kind.shape))
+    raw = axes.raw_view(name)
     if (
         spans != FULL
         and axes.kind is Kind.PRODUCTS

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Draft, Rewriter, Value
+from wsopt.frontend.values import Draft, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from wsopt.frontend.types import Region
@@ -37,6 +37,21 @@ def row_range(bounds: Iterable[Bound], row: int, stream: int) -> tuple[int, int]
         if bound.stream < 0:
             end = min(end, edge // -bound.stream + 1)
     return (begin, end) if begin < end else (0, 0)
+
+
+def every_row_counts(bounds: Collection[Bound], rows: int, stream: int) -> bool:
+    """Whether every row has an element of the streamed axis inside all bounds.
+
+    The range of j that is left is at its shortest at the first or the last row: it is a concave function.
+    """
+    ranges = (row_range(bounds, row, stream) for row in (0, rows - 1))
+    return all(begin < end for begin, end in ranges)
+
+
+def end_is_masked(bounds: Iterable[Bound], rows: int, stream: int) -> bool:
+    """Whether bounds leave every row without elements beyond the end of the streamed axis."""
+    last = max(rows - 1, 0)
+    return any(b.stream < 0 and max(b.constant, b.row * last + b.constant) < stream for b in bounds)
 
 
 @functools.lru_cache(maxsize=256)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.algebra import is_number
-from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Draft, Pool, Rewriter, Value, reachable
+from wsopt.frontend.values import Draft, Pool, Rewriter, Term, Value, reachable
 
 Shifts = tuple[str, ...]
 """The running terms r that a value is in proportion to exp2(-r) of, sorted; their sum counts."""

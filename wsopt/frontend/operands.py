@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.expand import Term
 from wsopt.frontend.kinds import producer
-from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Rewriter, Value, reachable
+from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Rewriter, Term, Value, reachable
 from wsopt.primitives import Family, family_of
 from wsopt.tensors.views import Role
 

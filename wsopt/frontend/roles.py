@@ -13,6 +13,7 @@ from types import MappingProxyType
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, relate_axes
+from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
@@ -25,7 +26,6 @@ from wsopt.frontend.kinds import (
     matmul_dims,
     producer,
 )
-from wsopt.frontend.nodes import OPERANDS
 from wsopt.frontend.row_axes import assign_rows, one_axis
 from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
@@ -132,7 +132,7 @@ def _assign_first(axes: Axes, node: Node) -> None:
     left, _ = matmul_dims(node)
     _assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
     _check_held(axes, node, axes.use(node, 0), left[1], "is contracted whole in every step of the loop")
-    roles = {role for dim in (-2, -1) for role in axes.axis_roles(node.name, dim)[-1:]}
+    roles = {role for dim in (-2, -1) for role in [axes.roles.get(axes.atoms(node.name, dim)[-1])]}
     if roles != K_BLOCK:
         raise LoweringError(
             f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
@@ -151,12 +151,12 @@ def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
 
 def _check_depth(axes: Axes) -> None:
     """Refuse a product of a sum over the streamed axis: it would need the loop's result."""
-    for node in filter(is_matmul, axes.live):
-        below = feeding(axes.live, node.tensors)
+    for node in filter(is_matmul, axes.graph.nodes):
+        below = feeding(axes.graph.nodes, node.tensors)
         found = next((name for name in axes.sums if name in below), None)
         if found is not None:
-            wanted = feeding(axes.live, [found]) - {found}
-            before = [one.name for one in axes.live if is_matmul(one) and one.name in wanted]
+            wanted = feeding(axes.graph.nodes, [found]) - {found}
+            before = [one.name for one in axes.graph.nodes if is_matmul(one) and one.name in wanted]
             raise LoweringError(
                 f"node {node.name}: an operand depends on {found}, which is complete only after the loop; "
                 f"a kernel has one loop: {remedies.computed_before(before)}"
@@ -186,7 +186,9 @@ def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> No
 
 def _check_fed(axes: Axes, firsts: list[Node]) -> None:
     """Refuse a product that no product of the loop reads."""
-    wanted = feeding(axes.live, [node.tensors[0] for node in axes.live if node.name in axes.sums])
+    wanted = feeding(
+        axes.graph.nodes, [node.tensors[0] for node in axes.graph.nodes if node.name in axes.sums]
+    )
     for node in firsts:
         if node.name not in wanted:
             raise LoweringError(
@@ -245,7 +247,7 @@ def _join(axes: Axes, matmuls: list[Node], refusal: str) -> None:
     if len({tuple(axes.extents[a] for a in atoms) for atoms in found}) > 1:
         raise LoweringError(refusal)
     for same in zip(*found, strict=True):
-        axes.joined.union(*same)
+        axes.same.union(*same)
 
 
 def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:
@@ -269,12 +271,12 @@ def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
 def _join_bound(axes: Axes) -> None:
     """Unify axes that only a reduction sees with the streamed axis."""
     stream = next(axis for axis, role in axes.roles.items() if role is Role.STREAM)
-    for node in axes.live:
+    for node in axes.graph.nodes:
         if node.op.startswith("reduce_"):
             for atom in axes.atoms(axes.use(node, 0), node.attr("axis", int)):
                 if atom not in axes.roles and one_axis(axes, [stream, atom]):
-                    axes.joined.union(stream, atom)
-    axes.roles[axes.joined[stream]] = axes.roles.pop(stream)
+                    axes.same.union(stream, atom)
+    axes.roles[axes.same[stream]] = axes.roles.pop(stream)
 
 
 # --- a graph's axes -------------------------------------------------------------------------------------

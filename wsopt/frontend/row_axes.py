@@ -15,7 +15,7 @@ def _column(axes: Axes) -> Dim:
     do they and an axis that is stored.
     """
     found: dict[Dim, str] = {}
-    for node in axes.live:
+    for node in axes.graph.nodes:
         if reduces_rows(node):
             atoms = axes.atoms(*axes.reduced(node))
             if len(atoms) != 1:
@@ -32,8 +32,8 @@ def _column(axes: Axes) -> Dim:
         )
     stored = [atom for name in axes.graph.outputs for atom in reversed(_dims(axes, name))]
     whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
-    axes.joined.union(*found, *whole[:1])
-    column: Dim = axes.joined[next(iter(found))]
+    axes.same.union(*found, *whole[:1])
+    column: Dim = axes.same[next(iter(found))]
     return column
 
 
@@ -55,7 +55,7 @@ def assign_rows(axes: Axes) -> None:
     Raises LoweringError for reductions along different axes, and for a tensor of a single row.
     """
     column = _column(axes)
-    nodes = sorted(axes.live, key=lambda node: -node.type.rank)
+    nodes = sorted(axes.graph.nodes, key=lambda node: -node.type.rank)
     found = dict.fromkeys(atom for node in nodes for atom in _dims(axes, node.name))
     outer = [axis for axis in found if axis != column]  # outer ones first, those of one element among them
     others = [axis for axis in outer if axes.extents[axis] > 1]

@@ -16,10 +16,9 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, RawView
-from wsopt.frontend.expand import Term
+from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
-from wsopt.frontend.nodes import SOURCES, narrow_nodes, pointwise
-from wsopt.frontend.values import Draft, Pool, Rule
+from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import K_BLOCK, Role
@@ -122,7 +121,7 @@ def _iota(reader: _Reader, node: Node) -> Term:
 def _reduced_extent(reader: _Reader, node: Node) -> int | None:
     """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
     use, dim = reader.axes.reduced(node)
-    roles = set(reader.axes.axis_roles(use, dim)) - {None}
+    roles = set(map(reader.axes.roles.get, reader.axes.atoms(use, dim))) - {None}
     if roles == {reader.pool.along}:
         return reader.axes.shapes[use][dim]
     if reader.axes.shapes[use][dim] == 1:
@@ -210,12 +209,8 @@ def _view(reader: _Reader, node: Node) -> Term:
 
 
 def _pointwise(reader: _Reader, node: Node) -> Term:
-    return pointwise(
-        node,
-        tuple(_term(reader, node, operand) for operand in range(len(node.inputs))),
-        lambda primitive, terms, dtype: reader.pool.make(primitive, terms, dtype, node.name),
-        approximate=node.name in reader.narrow,
-    )
+    args = tuple(_term(reader, node, operand) for operand in range(len(node.inputs)))
+    return pointwise(reader.pool, node, args, approximate=node.name in reader.narrow)
 
 
 _TRANSLATIONS: Mapping[str, Callable[[_Reader, Node], Term]] = MappingProxyType({
@@ -241,9 +236,9 @@ def translate(axes: Axes) -> Draft:
     """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
     plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
-    rules: Mapping[str, Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
-    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, axes.live, exponents=plain))
-    for node in axes.live:
+    rules: Mapping[tuple[str, DType], Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
+    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=plain))
+    for node in axes.graph.nodes:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)
     outputs = tuple(reader.values[name] for name in axes.graph.outputs)

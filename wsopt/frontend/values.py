@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from wsopt.frontend.axes import Axes, RawView
-from wsopt.frontend.expand import Term
 from wsopt.frontend.types import End
 from wsopt.graph.types import DType
 from wsopt.primitives import comparison_of
 from wsopt.tensors.views import FULL, K_BLOCK, Bound, Role
+
+Term = str | int | float
+"""A value by name, or a number."""
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
 """Primitives that reduce a value along the pool's axis, one result a row."""
@@ -57,7 +59,7 @@ class Pool:
     `rules` are the identities that are applied to a primitive when a value of it is made.
     """
 
-    rules: Mapping[str, Rule]
+    rules: Mapping[tuple[str, DType], Rule]
     values: dict[str, Value] = field(default_factory=dict)
     _known: dict[object, str] = field(default_factory=dict)
     along: Role = Role.STREAM
@@ -78,7 +80,7 @@ class Pool:
 
         `spans` are given for leaves; others vary along what their operands vary along.
         """
-        rule = self.rules.get(primitive)
+        rule = self.rules.get((primitive, dtype))
         simpler = None if rule is None else rule(self, args, dtype, node)
         if simpler is not None:
             return simpler

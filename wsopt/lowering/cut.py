@@ -5,7 +5,8 @@ A step is what a consumer does once for each K-block of an iteration; what loops
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -92,13 +93,8 @@ class Cut:
     live: tuple[Live, ...]
 
 
-def tile_id(member: Member, consumer: int | None, k_block: int = 0) -> ValueId:
-    """A tile of a ring: of one consumer's rows where each has copies of its own, else of all."""
-    return ValueId(ValueKind.TILE, member.name, consumer, k_block)
-
-
-def load_of(tile: ValueId) -> OpId:
-    """The copy that fills a tile."""
+def _load_of(tile: ValueId) -> OpId:
+    """The copy that fills a tile of a slot."""
     return OpId(OpKind.TMA_LOAD, tile.subject, tile.instance, tile.k_block)
 
 
@@ -109,84 +105,70 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
     """
     loads = [load for ring in rings for load in ring.loads]
     own = {load.member.name for load in loads if load.consumer is not None}
-    values, ops = list[Value](), list[TileOp]()
-    for copy in range(s.copies):
-        for load in loads:
-            tile = tile_id(load.member, load.consumer, copy)
-            values.append(Value(tile, load.shape, load.member.view.dtype, Space.SHARED))
-            ops.append(TileOp(load_of(tile), (), tile, load.counts))
-    edges = list[Edge]()
-    for consumer in range(s.at_once):
-        for copy in range(s.copies):
-            for step in steps:
-                op = _of_step(step, consumer, copy, own)
-                if step.shape is not None and all(value.id != op.output for value in values):
-                    assert op.output is not None, "what has a shape is a value"
-                    values.append(Value(op.output, step.shape, DType.F32, step.space))
+    names = {ring.subject: {member.name for member in ring.members} for ring in rings}
+    values, ops, edges, back = list[Value](), list[TileOp](), list[Edge](), list[Edge]()
+    for copy, load in itertools.product(range(s.copies), loads):
+        tile = ValueId(ValueKind.TILE, load.member.name, load.consumer, copy)
+        values.append(Value(tile, load.shape, load.member.view.dtype, Space.SHARED))
+        ops.append(TileOp(_load_of(tile), (), tile, load.counts))
+    for consumer, copy in itertools.product(range(s.at_once), range(s.copies)):
+        made = [_of_step(step, consumer, copy, own) for step in steps]
+        for step, op in zip(steps, made, strict=True):
+            if op.kind is OpKind.RELEASE:
+                readers = [other for other in made if _reads(other, names[op.id.subject])]
+                back += [Edge(reader.id, op.id, 0) for reader in readers]
+                results = tuple(reader.output for reader in readers if reader.output is not None)
+                ops.append(replace(op, inputs=results))
+            else:
                 ops.append(op)
-                edges += _edges(op, step, s.copies)
-    released, back = _releases(rings, ops)
-    live = (tile for consumer in range(s.at_once) for tile in _live(steps, consumer))
-    return Cut(tuple(values), tuple(released), tuple(edges + back), tuple(_plans(rings, ops)), tuple(live))
+            if step.shape is not None and all(value.id != op.output for value in values):
+                assert op.output is not None, "what has a shape is a value"
+                values.append(Value(op.output, step.shape, DType.F32, step.space))
+            edges += _edges(op, step, s.copies)
+    plans = (_plan(ring, ops) for ring in rings)
+    live = (one for consumer in range(s.at_once) for step in steps for one in _live(step, consumer))
+    return Cut(tuple(values), tuple(ops), tuple(edges + back), tuple(plans), tuple(live))
 
 
 def _of_step(step: Step, consumer: int, copy: int, own: set[str]) -> TileOp:
+    """The operation of a consumer and K-block; of the tensors in `own` consumers have tiles of their own."""
+
     def value(kind: ValueKind, subject: str) -> ValueId:
-        if kind is ValueKind.TILE:
-            return ValueId(kind, subject, consumer if subject in own else None, copy)
-        return ValueId(kind, subject, consumer, copy if kind is ValueKind.PARTIAL else 0)
+        shared = kind is ValueKind.TILE and subject not in own
+        each = kind in (ValueKind.TILE, ValueKind.PARTIAL)
+        return ValueId(kind, subject, None if shared else consumer, copy if each else 0)
 
     inputs = tuple(value(*one) for one in step.inputs)
     output = None if step.output is None else value(*step.output)
     return TileOp(OpId(step.kind, step.subject, consumer, copy), inputs, output, step.counts, step.items)
 
 
+def _reads(op: TileOp, names: set[str]) -> bool:
+    """Whether an operation reads a tile of these tensors."""
+    return any(value.kind is ValueKind.TILE and value.subject in names for value in op.inputs)
+
+
 def _edges(op: TileOp, step: Step, copies: int) -> Iterator[Edge]:
     """Dependences of a step: on the copies of its tiles, and on other steps."""
-    for value in op.inputs:
-        if value.kind is ValueKind.TILE:
-            yield Edge(load_of(value), op.id, 0)
+    yield from (Edge(_load_of(value), op.id, 0) for value in op.inputs if value.kind is ValueKind.TILE)
     for kind, subject, when in step.after:
-        before = replace(op.id, kind=kind, subject=subject)
-        if when is When.BEFORE:
-            before = replace(before, k_block=(op.copy - 1) % copies)
-        yield Edge(before, op.id, int(when is When.AGAIN or (when is When.BEFORE and op.copy == 0)))
+        k_block = (op.copy - 1) % copies if when is When.BEFORE else op.copy
+        earlier = when is When.AGAIN or (when is When.BEFORE and op.copy == 0)
+        yield Edge(replace(op.id, kind=kind, subject=subject, k_block=k_block), op.id, int(earlier))
 
 
-def _releases(rings: Sequence[Ring], ops: Sequence[TileOp]) -> tuple[list[TileOp], list[Edge]]:
-    """Slots are handed back after everything of the same consumer and K-block that reads their tiles."""
-    names = {ring.subject: {member.name for member in ring.members} for ring in rings}
-    made, edges = list[TileOp](), list[Edge]()
-    for op in ops:
-        if op.kind is not OpKind.RELEASE:
-            made.append(op)
-            continue
-        readers = [
-            other
-            for other in ops
-            if (other.consumer, other.copy) == (op.consumer, op.copy)
-            and any(v.kind is ValueKind.TILE and v.subject in names[op.id.subject] for v in other.inputs)
-        ]
-        results = tuple(reader.output for reader in readers if reader.output is not None)
-        made.append(replace(op, inputs=results))
-        edges += [Edge(reader.id, op.id, 0) for reader in readers]
-    return made, edges
+def _plan(ring: Ring, ops: Sequence[TileOp]) -> RingPlan:
+    """A ring with the operations that fill its slots and hand them back."""
+    names = {member.name for member in ring.members}
+    loads = tuple(op.id for op in ops if op.kind is OpKind.TMA_LOAD and op.id.subject in names)
+    back = tuple(op.id for op in ops if op.kind is OpKind.RELEASE and op.id.subject == ring.subject)
+    return RingPlan(ring.name, loads, back, sum(member.nbytes for member in ring.members), ring.members)
 
 
-def _plans(rings: Iterable[Ring], ops: Sequence[TileOp]) -> Iterator[RingPlan]:
-    for ring in rings:
-        names = {member.name for member in ring.members}
-        loads = tuple(op.id for op in ops if op.kind is OpKind.TMA_LOAD and op.id.subject in names)
-        back = (op.id for op in ops if op.kind is OpKind.RELEASE and op.id.subject == ring.subject)
-        nbytes = sum(member.nbytes for member in ring.members)
-        yield RingPlan(ring.name, loads, tuple(back), nbytes, ring.members)
-
-
-def _live(steps: Sequence[Step], consumer: int) -> Iterator[Live]:
-    """The values that steps of a consumer leave to later ones, in registers."""
-    for step in steps:
+def _live(step: Step, consumer: int) -> Iterator[Live]:
+    """The values that a consumer's step leaves to later ones, in registers."""
+    for held in step.holds:
         maker = OpId(step.kind, step.subject, consumer)
-        for held in step.holds:
-            readers = tuple(OpId(kind, subject, consumer) for kind, subject in held.readers)
-            value = ValueId(ValueKind.VALUE, held.name, consumer)
-            yield Live(value, maker, readers, held.to_the_end, held.registers, consumer)
+        readers = tuple(OpId(kind, subject, consumer) for kind, subject in held.readers)
+        value = ValueId(ValueKind.VALUE, held.name, consumer)
+        yield Live(value, maker, readers, held.to_the_end, held.registers, consumer)

@@ -7,10 +7,10 @@ import math
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
-from wsopt.lowering.counts import element_mix, lane_sums
 from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.kinds import with_kinds
-from wsopt.lowering.steps import spans_of, stationary, steps_of
+from wsopt.lowering.phases import element_mix, lane_sums
+from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.program.facts import TileGrid, Whole
@@ -125,7 +125,8 @@ def _row_values(region: Region, loop: Cut) -> int:
         read = {name for item in op.items for name in item.reads}
         read |= {value.subject for value in op.inputs if value.kind is ValueKind.VALUE}
         carried |= {name for name in read if makers.get(name, op.id) != op.id}
-    return sum(spans_of(item) == frozenset({Role.ROW}) for item in region.body if item.name in carried)
+    found = (item for item in region.body if item.name in carried)
+    return sum(isinstance(item, Reduction) or item.spans == frozenset({Role.ROW}) for item in found)
 
 
 def _sum_sets(loop: Cut, machine: Machine) -> tuple[int, ...]:
@@ -138,13 +139,12 @@ def _sum_sets(loop: Cut, machine: Machine) -> tuple[int, ...]:
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
     grid = grid_of(region, s)
-    rings, steps = steps_of(region, s, machine, grid.tiles)
+    rings, steps, held = steps_of(region, s, machine, grid.tiles)
     loop = cut(rings, with_kinds(steps, region, s, machine), s)
     after, whole = _epilogue(region, loop), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))
-    held = tuple(stationary(region, s, machine))
     return TileProgram(
         region=region,
         whole=whole,

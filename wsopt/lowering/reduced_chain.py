@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wsopt.frontend.affine import end_is_masked, every_row_counts
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.masks import HUGE
+from wsopt.frontend.needed import end_is_masked, every_row_counts
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph
 from wsopt.lowering.lower import bounds_of

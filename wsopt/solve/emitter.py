@@ -5,14 +5,7 @@ from __future__ import annotations
 import itertools
 
 from wsopt.program.program import Iteration, OpKind, TileProgram
-from wsopt.schedule.types import PartitionRole
 from wsopt.solve.variables import Model
-
-
-def loads_apart(m: Model) -> None:
-    """emitter.v1: streamed loads are issued by a partition without tensor-core work."""
-    for op in m.program.of(OpKind.TMA_LOAD):
-        m.cp.add(m.on[op.id, f"{PartitionRole.LOADER}0"] == 1)
 
 
 def slot_in_step(m: Model) -> None:

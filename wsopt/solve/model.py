@@ -17,13 +17,12 @@ from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.held import slot_lifetime
 from wsopt.program.ids import OpId, OpKind
-from wsopt.program.program import Live, RingPlan, TileOp, TileProgram
-from wsopt.program.units import UNITS
+from wsopt.program.program import Live, RingPlan, TileProgram
 from wsopt.schedule import budget
 from wsopt.solve import emitter, families
 from wsopt.solve.bound import ii_bounds, max_depth
 from wsopt.solve.objective import time
-from wsopt.solve.variables import Model, placement, variables
+from wsopt.solve.variables import Model, variables
 
 
 def _staging(m: Model) -> None:
@@ -42,18 +41,6 @@ def _dependences(m: Model) -> None:
         wait = handover if source.kind is OpKind.TMA_LOAD else 0
         ready = m.start[edge.source] + m.t(source.latency + wait)
         m.cp.add(m.start[edge.target] + edge.distance * m.ii >= ready)
-
-
-def _circular(m: Model, op: TileOp, size: int, present: cp_model.IntVar | None, what: str) -> list[object]:
-    """The interval of an operation and its copy one II later: no-overlap of both is no-overlap modulo II."""
-    intervals: list[object] = []
-    for copy, start in enumerate((m.cycle[op.id], m.again[op.id])):
-        name = f"{what}[{op.id}]+{copy}"
-        if present is None:
-            intervals.append(m.cp.new_fixed_size_interval_var(start, size, name))
-        else:
-            intervals.append(m.cp.new_optional_fixed_size_interval_var(start, size, present, name))
-    return intervals
 
 
 def _symmetry(m: Model) -> None:
@@ -90,22 +77,16 @@ def _meet_copies(program: TileProgram) -> bool:
     return any(unit in held for op in program.loop if op.consumer is not None for unit, _ in op.held)
 
 
-def _units(m: Model) -> None:
-    """No two operations hold a unit at once, modulo II."""
-    for unit in UNITS:
-        held = [(op, cycles) for op in m.program.loop for name, cycles in op.held if name == unit]
-        m.cp.add_no_overlap([i for op, cycles in held for i in _circular(m, op, m.t(cycles), None, unit)])
-
-
-def _issue(m: Model) -> None:
-    """A partition is one in-order thread of control: issues, and synchronous work, follow each other."""
-    for name in m.partitions:
-        intervals = [
-            interval
-            for op in m.program.loop
-            for interval in _circular(m, op, m.t(op.issue), m.on[op.id, name], f"issue@{name}")
-        ]
-        m.cp.add_no_overlap(intervals)
+def _exclusive(m: Model) -> None:
+    """No two operations hold a unit, or their partition's thread, at once, modulo II: no overlap of the interval of
+    each and its copy one II later.
+    """
+    for name, held in budget.holders(m.program).items():
+        m.cp.add_no_overlap(
+            m.cp.new_fixed_size_interval_var(start, m.t(cycles), f"{name}[{op.id}]+{copy}")
+            for op, cycles in held
+            for copy, start in enumerate((m.cycle[op.id], m.again[op.id]))
+        )
 
 
 def _rings(m: Model) -> None:
@@ -200,16 +181,13 @@ def _later(
 
 FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
-    placement,
-    emitter.loads_apart,
     emitter.slot_in_step,
     emitter.few_overlaps,
     emitter.one_program,
     emitter.within_a_pass,
     _dependences,
     _symmetry,
-    _units,
-    _issue,
+    _exclusive,
     _rings,
     _shared_memory,
     _staging,
@@ -220,13 +198,11 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
 
 CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
-    placement,
     emitter.few_overlaps,
     emitter.one_program,
     _dependences,
     consumers_in_turn,
-    _units,
-    _issue,
+    _exclusive,
     _live_tiles,
 )
 """Those that say something of consumers even where nothing brings their tiles and nothing takes their slots."""

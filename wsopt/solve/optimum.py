@@ -144,7 +144,7 @@ class _Optimum:
         model = build(self.program, self.machine, self.margin, (least, most))
         ask_for(model, self.overlap)
         for schedule in self.others:
-            ask_for_another(model.cp, model.ii, model.start, model.on, schedule)
+            ask_for_another(model, schedule)
         return model
 
     def _attempt(self, least: int, most: int) -> _Attempt:

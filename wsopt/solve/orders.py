@@ -7,13 +7,11 @@ passing each other is the same program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import combinations
 
-from ortools.sat.python import cp_model
-
-from wsopt.program.ids import OpId
 from wsopt.schedule.types import PlacedOp, Schedule
+from wsopt.solve.variables import Model
 
 Order = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 
@@ -32,27 +30,19 @@ def _pairs(schedule: Schedule) -> Iterator[tuple[PlacedOp, PlacedOp]]:
         yield from combinations((p for p in schedule.placed if p.partition == partition.name), 2)
 
 
-def ask_for_another(
-    cp: cp_model.CpModel,
-    ii: cp_model.IntVar,
-    start: Mapping[OpId, cp_model.IntVar],
-    on: Mapping[tuple[OpId, str], cp_model.IntVar],
-    schedule: Schedule,
-) -> None:
+def ask_for_another(m: Model, schedule: Schedule) -> None:
     """Rule out this schedule's order, and nothing else.
 
-    With d = floor((start(b) - start(a)) / II) for every two operations of a partition, the d's and the
-    partitions say the order in full: some operation is elsewhere, or some start(b) - start(a) is below
-    d * II or not below (d + 1) * II.
+    With d = floor((start(b) - start(a)) / II) for every two operations of a partition, the d's say the order in full:
+    some start(b) - start(a) is below d * II or not below (d + 1) * II.
     """
-    ids = {str(one): one for one in start}
-    different = [~on[ids[placed.op], placed.partition] for placed in schedule.placed]
+    ids = {str(one): one for one in m.start}
+    different = []
     for a, b in _pairs(schedule):
-        apart = (b.stage - a.stage) * schedule.ii + b.cycle - a.cycle
-        d = apart // schedule.ii
-        name = f"another[{a.op},{b.op}]"
-        earlier, later = cp.new_bool_var(f"{name}<{d}"), cp.new_bool_var(f"{name}>{d}")
-        cp.add(start[ids[b.op]] - start[ids[a.op]] <= d * ii - 1).only_enforce_if(earlier)
-        cp.add(start[ids[b.op]] - start[ids[a.op]] >= (d + 1) * ii).only_enforce_if(later)
+        d = ((b.stage - a.stage) * schedule.ii + b.cycle - a.cycle) // schedule.ii
+        apart, name = m.start[ids[b.op]] - m.start[ids[a.op]], f"another[{a.op},{b.op}]"
+        earlier, later = m.cp.new_bool_var(f"{name}<{d}"), m.cp.new_bool_var(f"{name}>{d}")
+        m.cp.add(apart <= d * m.ii - 1).only_enforce_if(earlier)
+        m.cp.add(apart >= (d + 1) * m.ii).only_enforce_if(later)
         different += [earlier, later]
-    cp.add_bool_or(different)
+    m.cp.add_bool_or(different)

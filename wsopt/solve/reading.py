@@ -15,7 +15,7 @@ def read(m: Model, solver: cp_model.CpSolver) -> Schedule:
     placed = tuple(
         PlacedOp(
             op=str(op.id),
-            partition=next(p for p in m.partitions if solver.value(m.on[op.id, p])),
+            partition=budget.issuer(m.program, op.consumer),
             stage=solver.value(m.stage[op.id]),
             cycle=solver.value(m.cycle[op.id]) * m.unit,
         )
