@@ -12,13 +12,12 @@ from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 from wsopt.tensors.views import Role
 
 
-def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
+def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str, str]]:
     """Name, value and comment of all constants that the kernel's text names: of the table those with a value."""
-    s, buffers, consumer, when = plan.s, plan.verified.schedule.buffers, Consumer(plan), plan.refill
+    s, buffers, when = plan.s, plan.verified.schedule.buffers, plan.refill
     tiled, copied = not plan.loops_over_tiles, bool(plan.inputs)
-    waits, grouped = copied and (when.first or when.apart), plan.columns
+    waits = copied and (when.first or when.apart)
     row_length = plan.program.whole.extent(Role.COLUMN)
-    short = not plan.sums_apart and consumer.may_fall_short
     table: list[tuple[str, int | str | None, str]] = [
         ("TILE_ROWS", s.tile_rows, ""),
         ("TILE_COLUMNS", s.columns, ""),
@@ -27,7 +26,7 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
         ("TILE_DEPTH", s.depth if tiled else None, "elements of the streamed axis in a K-block"),
         ("SUBTILE_COLUMNS", s.subtile_columns if tiled else None, "columns that the epilogue treats at a time"),
         *_channels(plan),
-        ("RASTER_GROUP", s.group if grouped else None, "tile rows whose tiles are taken column by column"),
+        ("RASTER_GROUP", s.group if plan.columns else None, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),
         ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
         *_layouts(plan),
@@ -37,7 +36,8 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
          "passes under which the last tile's stores are read, before inputs are copied to their buffers"),
         ("REFILL_APART", (copied and when.apart) or None, "passes from the copy of a subtile to that of the next"),
         ("STORES", len(plan.staged.plan.stores) if plan.stores_apart else None, "of one consumer's tile"),
-        ("LEAST", consumer.least if short else None, "K-blocks that the overlapped loop takes at least"),
+        ("LEAST", consumer.least if consumer.may_fall_short else None,
+         "K-blocks that the overlapped loop takes at least"),
     ]  # fmt: skip
     return [(name, value, comment) for name, value, comment in table if value is not None]
 

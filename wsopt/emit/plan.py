@@ -58,7 +58,7 @@ class KernelPlan:
 
     `counts` are the kernel's arguments that say how many tiles there are, and K-blocks in each; `sizes` those and
     extents, `order_table` the one that says which tiles a block takes. The epilogue reads the extent of the streamed
-    axis if it `counts_stream`.
+    axis if it `counts_stream`. Consumers with `own_k_blocks` look at some of their tile's alone.
     """
 
     verified: VerifiedSchedule
@@ -91,6 +91,7 @@ class KernelPlan:
     sizes: tuple[str, ...]
     order_table: tuple[str, ...]
     counts_stream: bool
+    own_k_blocks: bool
 
     @property
     def moved(self) -> tuple[Box, ...]:
@@ -141,6 +142,11 @@ class KernelPlan:
         own = {row_role(self.s.swap): row, column_role(self.s.swap): column}
         outer = {Role.BATCH: "batch", Role.GROUP: "group"}
         return {**own, **outer, Role.STREAM: "k_block * TILE_DEPTH", Role.INNER: "0"}
+
+    def first_places(self) -> list[str]:
+        """Lines with the first row and column of a consumer's tile."""
+        row = "row_tile * TILE_ROWS" + ("" if self.s.at_once == 1 else " + index * CONSUMER_ROWS")
+        return [f"row = {row}", *(["column = column_tile * TILE_COLUMNS"] if self.columns else [])]
 
     def column(self, subtile: str | int) -> str:
         """The first column of a subtile."""
@@ -203,7 +209,7 @@ def plan_of(verified: VerifiedSchedule) -> KernelPlan:
         refill=refill(program, verified.machine, buffers), items=items,
         summed=tuple(v.id.subject for v in program.values if v.consumer == 0 and v.id.kind is ValueKind.SUM),
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
-        counts_stream=counts_stream,
+        counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
         order_table=("order_ptr",) if ranged and s.persistent else (),
     )  # fmt: skip

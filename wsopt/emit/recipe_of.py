@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.consumer import Consumer
-from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, product, shape_of
+from wsopt.emit.consumer import consumer_of
+from wsopt.emit.functions import tiles
+from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
 from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.recipe import (
     Argument,
@@ -24,7 +25,7 @@ from wsopt.emit.recipe_views import axis_extents, axis_strides, map_strides, out
 from wsopt.emit.tensors import Box
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import OUTER, Bound, Output, Role, Source, View
+from wsopt.tensors.views import Bound, Output, Role, Source, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -36,11 +37,12 @@ _ROWS, _COLUMNS, _STREAM, _K_ITERATIONS = map(
 
 def launch_recipe(verified: VerifiedSchedule) -> Recipe:
     """All that a launch of the schedule's kernel needs, as expressions of its tensors."""
-    return recipe_of(plan_of(verified))
+    plan = plan_of(verified)
+    return recipe_of(plan, consumer_of(plan).least)
 
 
-def recipe_of(plan: KernelPlan) -> Recipe:
-    """The launch recipe of a kernel's plan."""
+def recipe_of(plan: KernelPlan, least: int) -> Recipe:
+    """The launch recipe of a kernel's plan, whose consumers' loop takes `least` passes."""
     after = plan.program.after
     # Every way in which an input is read: what the loop streams, then other sources; and whether TMA moves it.
     views = [(box.view, True) for box in plan.moved]
@@ -62,7 +64,7 @@ def recipe_of(plan: KernelPlan) -> Recipe:
         names=(*extents.items(), *_counts(plan)),
         checks=(
             *_extent_checks(read, {named(name): extent for name, extent in extents.items()}),
-            *_schedule_checks(plan),
+            *_schedule_checks(plan, least),
             *_extent_checks(made, {}),
         ),
         arguments=tuple(_arguments(plan)),
@@ -94,13 +96,6 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
     yield "blocks", minimum(named("processors"), named("tiles")) if s.persistent else named("tiles")
 
 
-def tiles(plan: KernelPlan) -> Integer:
-    """Tiles in all, from the tiles each way."""
-    outer = (plan.extent_names[role] for role in OUTER if role in plan.axes)
-    each_way = (name for name in ("row_tiles", "column_tiles") if name in plan.counts)
-    return product(map(named, (*outer, *each_way)))
-
-
 # --- checks ---------------------------------------------------------------------------------------------
 
 
@@ -115,8 +110,8 @@ def _extent_checks(
                 yield Check(one, "equal", other, told)
 
 
-def _schedule_checks(plan: KernelPlan) -> Iterator[Check]:
-    """Conditions on the extents that the schedule relies on."""
+def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
+    """Conditions on the extents that the schedule relies on: a consumer's loop takes `least` passes."""
     s, program, inner = plan.s, plan.program, named("inner_extent")
     if plan.reduces_rows:
         length = program.whole.extent(Role.COLUMN)
@@ -132,7 +127,7 @@ def _schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         yield from _mask_checks(program.bounds)
     elif not plan.loops_over_tiles:
         told = ("the contracted axis is too short for this schedule",)
-        yield Check(_K_ITERATIONS, "at_least", Consumer(plan).least, told)
+        yield Check(_K_ITERATIONS, "at_least", least, told)
     if s.tail:
         told = ("the contracted axis has ", _STREAM, f" elements: this schedule takes 1 to {s.tail} more than a "
                 f"multiple of {s.depth}")  # fmt: skip
