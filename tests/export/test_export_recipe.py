@@ -11,7 +11,7 @@ from evaluated_recipe import TORCH_NAMES, Evaluated
 from export_kernels import KERNELS, emitted, inputs
 from observed_launch import Seen, observe, shown, table
 
-from wsopt.emit.integers import GLUON, PYTHON, ceil_divide, minimum, named, product, shape_of
+from wsopt.emit.integers import GLUON, PYTHON, Expression, ceil_divide, minimum, named, product, shape_of
 from wsopt.emit.recipe import DealtOrder, Recipe, ScalarArgument, TensorMap
 from wsopt.emit.recipe_of import launch_recipe
 from wsopt.export.cpp_names import CPP
@@ -232,5 +232,7 @@ def test_expressions_are_written_for_each_language() -> None:
     assert cpp(product([named("a"), named("b") // 2, 3])) == "a * (b / 2) * 3"
     assert cpp((2 * n + -3 + m) // 4) == "((2 * n) - 3 + m) / 4"
     assert GLUON(minimum(-(5 + n), 7 * (m // n))) == "gl.minimum(-(5 + n), 7 * (m // n))"
+    even = Expression("multiple_of", (n * 3, 2))
+    assert (python(even), cpp(even)) == ("(n * 3) % 2 == 0", "(n * 3) % 2 != 0"), "C++ says when to refuse"
     assert (0 * n, n * 0, product([]), n * 1, 1 * n) == (0, 0, 1, n, n)
     assert (0 + n, n + 0, n // 1) == (n, n, n)
