@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import keyword
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from wsopt.emit.calls import calls
 from wsopt.emit.integers import PYTHON, Expression, Integer, Writer, product, shape_of
 from wsopt.emit.names import Names
 from wsopt.emit.recipe import (
@@ -27,6 +27,9 @@ from wsopt.runtime.text import launcher_text, tile_order_text
 _OWN_NAMES = frozenset({"INPUTS", "OUTPUTS", "blocks", "k_block_counts", "order_table"})
 """Names that `bind` uses, which the kernel's device functions may give to tensors."""
 
+_PARAMETERS = frozenset({"out", "unused"})
+"""Parameters of `run` besides the inputs."""
+
 
 def launcher_context(recipe: Recipe) -> dict[str, Any]:
     """Values for the launcher's template, by name."""
@@ -44,6 +47,24 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         "tile_order": tile_order_text(),
         "launcher": launcher_text(),
         **calls([one.name for one in recipe.inputs]),
+    }
+
+
+def calls(inputs: Sequence[str]) -> dict[str, Any]:
+    """Values on calls of `run`. Inputs are parameters of `run`, unless Python reserves one's name."""
+    named = not any(keyword.iskeyword(name) or name.startswith("_") or name in _PARAMETERS for name in inputs)
+    parameters = list(inputs) if named else [f"tensor_{number}" for number, _ in enumerate(inputs)]
+    takes_out = "out" not in inputs
+    if named:
+        run = f"*, {', '.join(parameters)}, out=None, **unused"
+    else:
+        run = "*, out=None, **tensors" if takes_out else "**tensors"
+    return {
+        "named_inputs": named,
+        "safe_inputs": parameters,
+        "parameters_of_inputs": ", ".join(parameters),
+        "takes_out": takes_out,
+        "run_parameters": run,
     }
 
 
