@@ -22,9 +22,8 @@ from wsopt.schedule.types import Schedule
 from wsopt.solve import orders, search
 from wsopt.solve.bound import infeasible
 from wsopt.solve.model import build
-from wsopt.solve.optimum import solve
+from wsopt.solve.optimum import Outcome, Solved, solve
 from wsopt.solve.orders import order
-from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.search import Search
 
 REGIONS = {

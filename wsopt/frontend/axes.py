@@ -72,7 +72,6 @@ class Axes:
     cuts: dict[Dim, tuple[Dim, ...]] = field(default_factory=dict)
     extents: dict[Dim, int] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
-    batches: list[Dim] = field(default_factory=list)
     singles: list[Dim] = field(default_factory=list)
 
     def use(self, node: Node, operand: int) -> str:
@@ -101,6 +100,15 @@ class Axes:
         """The operand of a node that reduces, and the dimension that it reduces."""
         use = self.use(node, 0)
         return use, len(self.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
+
+    @property
+    def batches(self) -> list[Dim]:
+        """The batch axes, in the order in which they were found."""
+        return [axis for axis, role in self.roles.items() if role is Role.BATCH]
+
+    def all_atoms(self, use: str) -> list[Dim]:
+        """The atoms of all dimensions of a tensor."""
+        return [atom for dim in range(len(self.shapes[use])) for atom in self.atoms(use, dim)]
 
     def extent(self, role: Role) -> int:
         """Elements along the axis of a role that one axis has."""

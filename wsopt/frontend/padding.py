@@ -10,14 +10,13 @@ import math
 from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.algebra import factor, is_number
-from wsopt.frontend.extents import pow2
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.needed import end_is_masked
 from wsopt.frontend.types import End
 from wsopt.frontend.values import SINKS, Draft, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
-from wsopt.tensors.views import Bound, Role
+from wsopt.tensors.views import Bound, Role, pow2
 
 _FINITE = "finite"
 _ANY = "any"
@@ -73,7 +72,7 @@ class _Padder(Rewriter):
         scale, chosen = self.padded.get(str(x), (0.0, ""))
         if k * scale <= 0:
             return term
-        node = self.pool.node(term)
+        node = self.pool[str(term)].node
         return self.pool.apply(node, "sub", self.pool.apply(node, "mul", chosen, k / scale), args[1])
 
     # --- what stands there --------------------------------------------------------------------------

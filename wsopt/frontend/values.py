@@ -122,10 +122,6 @@ class Pool:
             return self.values[term].args
         return None
 
-    def node(self, term: Term) -> str:
-        """The graph's node that a term was made for."""
-        return self.values[term].node if isinstance(term, str) else ""
-
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -153,16 +149,10 @@ class Draft:
 
 def reachable(pool: Pool, terms: Iterable[Term], *, ends: Container[str] = ()) -> frozenset[str]:
     """Names of all values that terms depend on, and their own; no further than primitives that are `ends`."""
-    found: set[str] = set()
-    waiting = [term for term in terms if isinstance(term, str)]
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found.add(name)
-        value = pool[name]
-        if value.primitive not in ends:
-            waiting.extend(a for a in value.args if isinstance(a, str))
+    found = {term for term in terms if isinstance(term, str)}
+    for name, value in reversed(pool.values.items()):
+        if name in found and value.primitive not in ends:
+            found.update(a for a in value.args if isinstance(a, str))
     return frozenset(found)
 
 

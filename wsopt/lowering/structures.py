@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.extents import pow2
 from wsopt.frontend.types import Region
 from wsopt.lowering.row_structures import check_rows, check_whole_rows, row_structures
 from wsopt.machine.types import Machine
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import Target, target_of
 from wsopt.targets.target import LoopKind
-from wsopt.tensors.views import FULL, K_BLOCK, Role, View
+from wsopt.tensors.views import FULL, K_BLOCK, Role, View, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
@@ -39,7 +38,7 @@ def holds_rows(region: Region, s: Structure) -> bool:
 def check_tma(region: Region, machine: Machine) -> None:
     """Raise LoweringError for a tensor that TMA cannot move: alignment, order of strides, extents."""
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
-    for output in region.tile_outputs:
+    for output in (output for output in region.outputs if output.is_tile):
         _check_view(
             output.view, machine, remedies.reduced_pitch if region.whole_rows else remedies.output_pitch
         )

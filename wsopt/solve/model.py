@@ -1,7 +1,7 @@
 """The CP-SAT model of one tile program: the schedule of its loop, its rings, its buffers, its time.
 
-One function a constraint family, called in one list. The variables, what the emitter cannot write, and what is
-minimized have rooms of their own beside this one.
+One function a constraint family, called in one list; what the emitter cannot write yet is named `emitter.v1`. The
+variables, and what is minimized, have files of their own beside this one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.held import slot_lifetime
 from wsopt.program.ids import OpId, OpKind
-from wsopt.program.program import Live, RingPlan, TileProgram
+from wsopt.program.program import Iteration, Live, RingPlan, TileProgram
 from wsopt.schedule import budget
-from wsopt.solve import emitter, families
+from wsopt.solve import families
 from wsopt.solve.bound import ii_bounds, max_depth
 from wsopt.solve.objective import time
 from wsopt.solve.variables import Model, variables
@@ -179,12 +179,89 @@ def _later(
     return m.cp.new_interval_var(first, length, last, name)
 
 
+# --- what the emitter cannot write yet: emitter.v1
+
+
+def slot_in_step(m: Model) -> None:
+    """emitter.v1: the loads of one ring slot stand together, in one stage of the loader; slots in order.
+
+    All of a slot's loads come before the next slot's, and an iteration's before the next iteration's.
+    """
+    copies = range(m.program.structure.copies)
+    for plan in m.program.rings:
+        slots = [[load for load in plan.loads if load.k_block == c] for c in copies]
+        for first, *others in slots:
+            for other in others:
+                m.cp.add(m.stage[other] == m.stage[first])
+        for slot, later in itertools.pairwise(slots):
+            for load, after in itertools.product(slot, later):
+                m.cp.add(m.start[after] >= m.start[load])
+        for load, after in itertools.product(slots[-1], slots[0]):
+            if len(slots) > 1:
+                m.cp.add(m.start[after] + m.ii >= m.start[load])
+
+
+def few_overlaps(m: Model) -> None:
+    """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last K-block: the
+    loop's ends are peeled off by stages, which may not take more passes than there are.
+
+    A loop whose arithmetic waits for products overlaps one iteration with the next, and no more. Then a value is made
+    again at most once before its last reader, and one older name of it is enough. Where a commit hands a slot back,
+    nobody waits for its product, and there is nothing to peel off.
+    """
+    if m.program.tensor_columns:
+        return
+    most = m.program.k_iterations - bool(m.program.structure.tail) + 1
+    most = min(most, 2) if m.program.computes_with_products else most
+    for own in m.program.by_consumer.values():
+        for one, other in itertools.permutations(own, 2):
+            m.cp.add(m.start[other.id] < m.start[one.id] + most * m.ii)
+
+
+def stretches(program: TileProgram) -> bool:
+    """Whether a schedule stands at every larger II too, with its operations at the same stages and cycles.
+
+    No constraint wants two operations closer to each other than some multiple of II, less nothing; so all
+    differences that it asks for are still there with more time at the end of every stage. What breaks this
+    is a time from one consumer to another that has to be the same for all of their operations.
+    """
+    return not program.of(OpKind.ELEMENTWISE) or len(program.by_consumer) == 1
+
+
+def one_program(m: Model) -> None:
+    """emitter.v1: consumers with arithmetic in the loop run one program, each some time after the first."""
+    if stretches(m.program):
+        return
+    first, *others = m.program.by_consumer.values()
+    for number, ops in enumerate(others, 1):
+        shift = m.cp.new_int_var(0, m.horizon, f"shift[{number}]")
+        for one, op in zip(first, ops, strict=True):
+            m.cp.add(m.start[op.id] == m.start[one.id] + shift)
+
+
+def within_a_pass(m: Model) -> None:
+    """emitter.v1: a consumer's operations on a tile, or on partial sums, begin and end in one pass.
+
+    Partial sums that are carried round the loop would be read while a later product is under way, and ptxas then runs
+    the products one by one (its warning C7514).
+    """
+    if m.program.iteration is not Iteration.TILE and not m.program.adds_partials:
+        return
+    for own in m.program.by_consumer.values():
+        for op in own:
+            m.cp.add(m.start[op.id] >= m.start[own[0].id])
+            m.cp.add(m.start[op.id] + m.t(op.issue) <= m.start[own[0].id] + m.ii)
+
+
+# --- all of them
+
+
 FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
-    emitter.slot_in_step,
-    emitter.few_overlaps,
-    emitter.one_program,
-    emitter.within_a_pass,
+    slot_in_step,
+    few_overlaps,
+    one_program,
+    within_a_pass,
     _dependences,
     _symmetry,
     _exclusive,
@@ -198,8 +275,8 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
 
 CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
-    emitter.few_overlaps,
-    emitter.one_program,
+    few_overlaps,
+    one_program,
     _dependences,
     consumers_in_turn,
     _exclusive,
