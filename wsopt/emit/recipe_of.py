@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
+from wsopt.emit import records
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
 from wsopt.emit.functions import tiles
@@ -53,19 +54,18 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     extents = _extents(plan, inputs)
     axes = plan.extent_names
     read = ((v.tensor, axis_extents(v), tuple(named(axes[role]) for role in v.roles)) for v in inputs)
-    made = [(o.name, shape_of(o.name, o.view.rank), output_extents(o)) for o in after.outputs]
+    made = [TensorSpec(o.name, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs]
+    outputs = (*made, *records.outputs(plan))
     return Recipe(
         name=plan.program.whole.name,
         inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v in inputs)),
-        outputs=tuple(
-            TensorSpec(o.name, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs
-        ),
+        outputs=outputs,
         tensor_checks=tuple(dict.fromkeys(checks)),
         names=(*extents.items(), *_counts(plan)),
         checks=(
             *_extent_checks(read, {named(name): extent for name, extent in extents.items()}),
             *_schedule_checks(plan, least),
-            *_extent_checks(made, {}),
+            *_extent_checks(((o.name, shape_of(o.name, o.rank), o.shape) for o in outputs), {}),
         ),
         arguments=tuple(_arguments(plan)),
         persistent=plan.s.persistent,
@@ -185,6 +185,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
         rows = named("row"), named("last_row")
         ends = k_blocks_between(bounds, *rows, 0, k_blocks, plan.s.depth, minimum, maximum)
         yield DealtOrder(name, plan.s.tile_rows, *ends, plan.longest_last)
+    yield from records.arguments(plan)
 
 
 def _tensor_map(box: Box) -> TensorMap:
