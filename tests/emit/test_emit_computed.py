@@ -100,7 +100,9 @@ def test_mutants_of_a_transform_warpgroup_die() -> None:
     cases = [small_case(kernel)]
     begin = kernel.source[: kernel.source.index("def transform(")].count("\n")
     end = kernel.source[: kernel.source.index("def consumer(")].count("\n")
-    own = [m for m in mutants(kernel.source) if begin < m.line <= end and m.kind != "double-wait"]  # means the same
+    own = [
+        m for m in mutants(kernel.source) if begin < m.line <= end and m.kind != "double-wait"
+    ]  # means the same
     assert len(own) >= 6
     for mutant in own:
         assert any(one.fault(mutant.source, SEEDS) for one in cases), f"{mutant.name} survives"

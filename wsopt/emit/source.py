@@ -6,16 +6,23 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import tensor_sums, text
+from wsopt.emit import records, text
 from wsopt.emit.called import called, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
-from wsopt.emit.consumer import Consumer
-from wsopt.emit.functions import functions, grid_parameters, partitions
+from wsopt.emit.consumer import Consumer, consumer_of
+from wsopt.emit.epilogue import epilogue
+from wsopt.emit.functions import grid_parameters, partitions
 from wsopt.emit.launcher import launcher_context
+from wsopt.emit.loader import loader
 from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
+from wsopt.emit.stamps import Trace
+from wsopt.emit.store_warp import store_warp
+from wsopt.emit.tensor_sums import mma_warp
+from wsopt.emit.transform import transform
+from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 
@@ -42,13 +49,21 @@ def _summary(plan: KernelPlan) -> str:
     )
 
 
-def _device(plan: KernelPlan) -> dict[str, Any]:
+def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     """The device functions, and the constants and layouts that they name."""
-    s, schedule, names = plan.s, plan.verified.schedule, set[str]()
+    s, schedule = plan.s, plan.verified.schedule
     target = target_of(plan.verified.machine)
-    written = functions(plan, names)
+    written = [
+        loader(plan),
+        *([] if plan.loops_over_tiles else [epilogue(plan)]),
+        *([mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
+        *([transform(plan)] if s.transforms else []),
+        consumer.function(),
+        *([store_warp(plan)] if plan.stores_apart else []),
+    ]
+    names = frozenset[str]().union(*(function.called for function in written))
     workers = schedule.partitions[1:]
-    ranges = {"lines": range_lines(plan), "own": Consumer(plan).own_k_blocks}
+    ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks}
     grid = {
         "parameters": grid_parameters(plan),
         "outer": plan.outer,
@@ -60,7 +75,8 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "summary": _summary(plan),
         "doc": printable_lines(plan.program.whole.doc),
         **called(names),
-        "constants": [*constants(plan), *numbers(names)],
+        "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
+        "traced": plan.trace is not None,
         "boxes": [*plan.moved, *plan.computed, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layout": plan.computes,
@@ -81,12 +97,16 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
     }
 
 
-def emit(verified: VerifiedSchedule) -> str:
-    """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
-    plan = plan_of(verified)
+def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
+    """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
+
+    With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
+    """
+    plan = plan_of(verified, trace)
+    consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")
-    launch = launcher_context(recipe_of(plan))
-    return template.render(kernel=_device(plan), launch=launch, version=__version__)
+    launch = launcher_context(recipe_of(plan, consumer.least))
+    return template.render(kernel=_device(plan, consumer), launch=launch, version=__version__)
 
 
 def expected_instructions(verified: VerifiedSchedule) -> int:
@@ -95,10 +115,9 @@ def expected_instructions(verified: VerifiedSchedule) -> int:
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
     plan = plan_of(verified)
-    consumer = Consumer(plan)
     if plan.sums_apart:
-        return tensor_sums.instructions(plan, consumer.operations)
-    return consumer.tensor_instructions() * plan.s.consumers
+        return sum(op.instructions for op in plan.program.of(OpKind.MMA))
+    return consumer_of(plan).tensor_instructions() * plan.s.consumers
 
 
 def expectation(verified: VerifiedSchedule) -> Expectation:
@@ -110,4 +129,4 @@ def expectation(verified: VerifiedSchedule) -> Expectation:
 
 def covering_k_blocks(verified: VerifiedSchedule) -> int:
     """The least K-blocks of a tile with which every pass of a consumer's loop runs."""
-    return Consumer(plan_of(verified)).covering_k_blocks()
+    return consumer_of(plan_of(verified)).covering_k_blocks()

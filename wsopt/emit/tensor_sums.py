@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from wsopt.emit import text
+from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Slots
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
 from wsopt.program.ids import OpKind
-from wsopt.program.program import TileOp
 from wsopt.schedule.types import PartitionRole
 
 _SETS = Slots("sums", "SUM_SETS")
@@ -26,31 +26,30 @@ def _sums(plan: KernelPlan, name: str, consumer: str) -> str:
     return f"{name}_sums.index({text.of_slot('visit % SUM_SETS', plan.s.consumers, consumer)})"
 
 
-def products(plan: KernelPlan) -> tuple[TileOp, ...]:
-    """The products of a K-block, in the order in which the warp issues them."""
-    placed = plan.verified.schedule.of(f"{PartitionRole.MMA_WARP}0")
-    found = sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
-    return tuple(op for op in (plan.program.named(one.op) for one in found) if op.kind is OpKind.MMA)
-
-
-def issued(plan: KernelPlan, operations: Operations) -> str:
-    """All that the warp does for a tile: wait for a set of sums, K-block after K-block, and tell of the whole."""
+def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
+    """The function of the warp: for a tile it waits for a set of sums, goes from K-block to K-block, and tells of the
+    whole.
+    """
     passed = [ring.wait_full("step") for ring in plan.rings]
-    for op in products(plan):
+    placed = plan.verified.schedule.of(f"{PartitionRole.MMA_WARP}0")
+    issued = sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
+    for op in (op for op in (plan.program.named(one.op) for one in issued) if op.kind is OpKind.MMA):
         own = replace(operations, index=str(op.consumer))
         left, right = own.operands(op, "step", lambda _: 0, 0, 0)
         sums = _sums(plan, plan.value(op.id.subject), own.index)
         passed.append(f"tcgen05_mma({left}, {right}, {sums}, use_acc=k_block > 0)")
     passed += [_commit(ring.empty("step")) for ring in plan.rings]
-    return "\n".join(
-        [
-            _SETS.wait_empty("visit"),
-            "for k_block in range(k_iterations):",
-            text.block("\n".join([*passed, "step += 1"])),
-            _commit(_SETS.full("visit")),
-            "visit += 1",
-        ]
-    )
+    body = [
+        _SETS.wait_empty("visit"),
+        "for k_block in range(k_iterations):",
+        text.block("\n".join([*passed, "step += 1"])),
+        _commit(_SETS.full("visit")),
+        "visit += 1",
+    ]
+    what = "# Issues the products of all tiles; commits tell the loader and the consumer of their ends."
+    parameters = [*seen(plan, PartitionRole.MMA_WARP, own=False), *plan.counts]
+    begin = ["step = 0", "visit = 0", what]
+    return function(plan, PartitionRole.MMA_WARP, parameters, begin, "\n".join(body))
 
 
 def _commit(barrier: str) -> str:
@@ -69,11 +68,6 @@ def read(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     every = zip(names, plan.sums, strict=True)
     found = [f"{name} = {_sums(plan, sums, 'index')}.{part}" for name, sums in every]
     return found if subtile < plan.s.subtiles - 1 else [*found, _SETS.release("visit")]
-
-
-def instructions(plan: KernelPlan, operations: Operations) -> int:
-    """Tensor instructions that the compiled warp has to contain, for all consumers."""
-    return sum(operations.instructions(op, 0) for op in products(plan))
 
 
 def layouts(plan: KernelPlan) -> tuple[tuple[str, str, str], ...]:

@@ -11,40 +11,47 @@ from dataclasses import replace
 
 from wsopt.emit import text
 from wsopt.emit.arithmetic import Arithmetic
+from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import arrive, stage, write
 from wsopt.emit.operations import Operations, sources
 from wsopt.emit.plan import KernelPlan
-from wsopt.program.program import OpKind, TileOp
+from wsopt.program.ids import OpKind
+from wsopt.program.program import TileOp
 from wsopt.schedule.types import PartitionRole
 from wsopt.tensors.views import K_BLOCK
 
 
-def body(plan: KernelPlan, called: set[str]) -> str:
-    """All that the role does for a tile; notes in `called` what that calls of the kernel's own functions."""
-    lines = [*_k_block(plan, called), "step += 1"]
-    return "for _ in range(k_iterations):\n" + text.block(write(lines))
+def transform(plan: KernelPlan) -> Function:
+    """The function of the role."""
+    operations = [_operations(plan, op) for op in _ordered(plan)]
+    body = "for _ in range(k_iterations):\n" + text.block(write([*_k_block(plan, operations), "step += 1"]))
+    begin = [
+        "step = 0",
+        "# Computes operands of all tiles, which the consumers' products take from shared memory.",
+    ]
+    parameters = [*seen(plan, PartitionRole.TRANSFORM, own=False), *plan.counts]
+    called = frozenset[str]().union(*(own.writer.called for own, _ in operations))
+    return function(plan, PartitionRole.TRANSFORM, parameters, begin, body, called=called)
 
 
-def _k_block(plan: KernelPlan, called: set[str]) -> Iterator[str]:
-    """The operations of a K-block in their scheduled order, each slot waited for once."""
+def _k_block(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> Iterator[str]:
+    """The operations of a K-block, each slot waited for once."""
     met = set[str]()
-    for op in _ordered(plan):
-        operations = _operations(plan, op)
+    for own, op in operations:
         if op.kind is OpKind.RELEASE:
-            yield operations.ring_handed_back(op).release("step")
+            yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release("step")
             continue
-        for ring in map(operations.ring, op.inputs):
+        for ring in (own.place(tile)[0] for tile in op.inputs):
             if ring.name not in met:
                 yield ring.wait_full("step")
             met.add(ring.name)
-        yield from map(str, operations.arithmetic(op, lambda _: 0, "step", masked=False))
-        called |= operations.writer.called
+        yield from own.arithmetic(op, lambda _: 0, "step", masked=False)
         assert op.output is not None, "what is computed apart is left in a slot"
-        filled = operations.ring(op.output)
+        filled, _, _ = own.place(op.output)
         if filled.name not in met:
             yield filled.wait_empty("step")
         met.add(filled.name)
-        yield stage(operations.slot(op.output, "step"), plan.value(op.items[-1].name))
+        yield stage(own.slot(op.output, "step"), plan.value(op.items[-1].name))
         yield arrive(filled.full("step"))
 
 
@@ -56,8 +63,8 @@ def _ordered(plan: KernelPlan) -> list[TileOp]:
     ]
 
 
-def _operations(plan: KernelPlan, op: TileOp) -> Operations:
-    """The writer of an operation, for the rows of its consumer."""
+def _operations(plan: KernelPlan, op: TileOp) -> tuple[Operations, TileOp]:
+    """An operation with its writer, for the rows of its consumer."""
     writer = Arithmetic(
         items=op.items,
         s=replace(plan.s, consumer_warps=plan.verified.machine.warps_per_warpgroup),
@@ -69,4 +76,4 @@ def _operations(plan: KernelPlan, op: TileOp) -> Operations:
         wanted=frozenset(item.name for item in op.items[-1:]),
         carried=False,
     )
-    return Operations(plan, writer, index=str(op.id.instance))
+    return Operations(plan, writer, (), index=str(op.id.instance)), op

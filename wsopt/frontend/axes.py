@@ -7,6 +7,7 @@ tensor may be query, key and value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -73,7 +74,6 @@ class Axes:
     cuts: dict[Dim, tuple[Dim, ...]] = field(default_factory=dict)
     extents: dict[Dim, int] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
-    batches: list[Dim] = field(default_factory=list)
     singles: list[Dim] = field(default_factory=list)
     exchanged: bool = False
 
@@ -104,6 +104,15 @@ class Axes:
         use = self.use(node, 0)
         return use, len(self.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
 
+    @property
+    def batches(self) -> list[Dim]:
+        """The batch axes, in the order in which they were found."""
+        return [axis for axis, role in self.roles.items() if role is Role.BATCH]
+
+    def all_atoms(self, use: str) -> list[Dim]:
+        """The atoms of all dimensions of a tensor."""
+        return [atom for dim in range(len(self.shapes[use])) for atom in self.atoms(use, dim)]
+
     def extent(self, role: Role) -> int:
         """Elements along the axis of a role that one axis has."""
         return next(self.extents[axis] for axis, known in self.roles.items() if known is role)
@@ -119,10 +128,12 @@ class Axes:
         strides = given.element_strides if given else row_major_strides(self.shapes[end])
         dims = []
         for dim, stride in enumerate(strides):
-            step = self.shapes[end][dim]
-            for place, atom in enumerate(self.atoms(end, dim)):
-                extent = self.extents[atom]
-                step //= extent
+            atoms = self.atoms(end, dim)
+            for place, atom in enumerate(atoms):
+                extent, step = (
+                    self.extents[atom],
+                    math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
+                )
                 dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
         constant = given is not None and given.constant
         return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))

@@ -63,13 +63,11 @@ def matmul_dims(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
 
 def input_path(graph: Graph, name: str, views: Container[str] = VIEWS) -> tuple[str, ...] | None:
     """`name` and what it is a view of, down to an input of the graph; None if it is computed."""
-    path = [name]
-    while graph.input(path[-1]) is None:
-        node = graph.producer(path[-1])
-        if node is None or node.op not in views:
-            return None
-        path.append(node.tensors[0])
-    return tuple(path)
+    if graph.input(name) is not None:
+        return (name,)
+    node = producer(graph, name)
+    below = input_path(graph, node.tensors[0], views) if node.op in views else None
+    return None if below is None else (name, *below)
 
 
 def producer(graph: Graph, name: str) -> Node:

@@ -10,14 +10,13 @@ import math
 from dataclasses import dataclass, field, replace
 
 from wsopt.frontend.algebra import factor, is_number
-from wsopt.frontend.extents import pow2
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.needed import end_is_masked
 from wsopt.frontend.types import End
 from wsopt.frontend.values import SINKS, Draft, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
-from wsopt.tensors.views import Bound, Role
+from wsopt.tensors.views import Bound, Role, pow2
 
 _FINITE = "finite"
 _ANY = "any"
@@ -34,7 +33,7 @@ class _Padder(Rewriter):
     unmasked: dict[str, Term] = field(default_factory=dict)
     padded: dict[str, tuple[float, str]] = field(default_factory=dict)
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive in SINKS:
             args = (self._neutral(value.primitive, args[0]), *args[1:])
         elif value.primitive == "exp2":
@@ -67,13 +66,11 @@ class _Padder(Rewriter):
     def _exponent(self, term: Term) -> Term:
         """x - r with the x that the maximum in r was taken of, so that one choice serves both."""
         args = self.pool.match(term, "sub")
-        if args is None:
-            return term
-        k, x = factor(self.pool, args[0])
+        k, x = factor(self.pool, args[0]) if args else (0.0, term)
         scale, chosen = self.padded.get(str(x), (0.0, ""))
-        if k * scale <= 0:
+        if args is None or k * scale <= 0:
             return term
-        node = self.pool.node(term)
+        node = self.pool[str(term)].node
         return self.pool.apply(node, "sub", self.pool.apply(node, "mul", chosen, k / scale), args[1])
 
     # --- what stands there --------------------------------------------------------------------------
@@ -146,4 +143,4 @@ def pad_columns(draft: Draft) -> Draft:
     """An equal draft for tiles whose rows reach beyond the end of the reduced axis."""
     extent = draft.axes.extent(Role.COLUMN)
     least = 1 if draft.axes.kind is Kind.ROWS else _LEAST_COLUMNS
-    return draft if extent == max(pow2(extent), least) else _Padder(draft).run()
+    return draft if extent == max(pow2(extent), least) else _Padder.of(draft)

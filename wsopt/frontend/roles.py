@@ -1,5 +1,6 @@
-"""Roles of the axes of products: a sum streams along the axis that it contracts, its result has rows and columns.
+"""Roles of the axes: a product streams along the axis that it contracts, and its result has rows and columns.
 
+Without a product the reduced axis is the column axis of every tile, and the others are rows and batches.
 Which of the graph's matmuls stand in the loop, and where, follows from what they read; everything else that
 a kernel could not hold or has no second loop for is refused here.
 """
@@ -7,8 +8,6 @@ a kernel could not hold or has no second loop for is refused here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -26,22 +25,21 @@ from wsopt.frontend.kinds import (
     kind_of,
     matmul_dims,
     producer,
+    reduces_rows,
 )
-from wsopt.frontend.row_axes import assign_rows, one_axis
-from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role
 
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
 
-_PLACES: Mapping[Kind, str] = MappingProxyType({
+_PLACES = {
     Kind.PRODUCTS: "",
     Kind.COMPUTED: " where others are computed",
     Kind.CHAIN: " in a chain of products",
     Kind.SCALED: " where their rows are reduced",
     Kind.REDUCED: " where the product's rows are reduced",
-})  # fmt: skip
+}
 """Where operands stand, for refusals of their element type."""
 
 # --- operands -------------------------------------------------------------------------------------------
@@ -55,15 +53,13 @@ def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[st
     views = ("transpose",) if kind.plain else VIEWS
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     for node in matmuls:
-        for operand in range(node.name in fed, 2):
-            if operand == computed:
-                continue
+        for operand in (one for one in range(node.name in fed, 2) if one != computed):
             name = node.tensors[operand]
             if input_path(graph, name, views) is None:
-                op = producer(graph, name).op
                 raise LoweringError(
-                    f"node {node.name}: operand {operand} of the matmul is computed by {op} node {name}; it has to "
-                    f"be an input of the graph (or a {' or '.join(views)} of one): "
+                    f"node {node.name}: operand {operand} of the matmul is computed by "
+                    f"{producer(graph, name).op} node {name}; it has to be an input of the graph "
+                    f"(or a {' or '.join(views)} of one): "
                     f"{remedies.computed_operand(graph, name)}"
                 )
     allowed = OPERANDS if plain else (DType.F16, DType.BF16)
@@ -72,18 +68,18 @@ def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[st
         if dtype not in allowed:
             raise LoweringError(
                 f"node {node.name}: operands of {dtype.value} are not lowered{_PLACES[kind]}; "
-                f"{remedies.operand_type(allowed)}"
+                + remedies.OPERAND_TYPE.format(", ".join(one.value for one in allowed))
             )
 
 
-def _check_elementwise(graph: Graph, live: tuple[Node, ...]) -> None:
+def _check_elementwise(graph: Graph) -> None:
     """Refuse what products without reductions have no place for after them."""
-    operands = feeding(live, (name for node in live if is_matmul(node) for name in node.tensors))
-    for node in live:
+    operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
+    for node in graph.nodes:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
         known |= node.op == "transpose" and node.name in operands
         if not known and input_path(graph, node.name, ("transpose",)) is None:
-            remedy = f"; {remedies.view_of_result(node.op)}" if node.op in VIEWS else ""
+            remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
             raise LoweringError(
                 f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
                 f"and elementwise operations after them{remedy}"
@@ -95,37 +91,25 @@ def _check_elementwise(graph: Graph, live: tuple[Node, ...]) -> None:
 
 def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None:
     """Give a dimension's innermost atom a role; outer ones, which a reshape merged in, are batches."""
-    *outer, inner = axes.atoms(use, dim)
-    if outer and role is not Role.ROW:
-        raise LoweringError(
-            f"node {node.name}: a reshape splits or merges the {role} axis "
-            f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
-        )
-    for atom in outer:
-        _set_role(axes, node, use, dim, atom, Role.BATCH)
-    _set_role(axes, node, use, dim, inner, role)
-
-
-def _set_role(axes: Axes, node: Node, use: str, dim: int, atom: Dim, role: Role) -> None:
-    known = axes.roles.setdefault(atom, role)
-    if known is not role:
-        raise LoweringError(
-            f"node {node.name}: an axis would be both a {known} and a {role} axis of one kernel "
-            f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)}); "
-            "products that exchange axes are not fused"
-        )
-    if role is Role.BATCH and atom not in axes.batches:
-        axes.batches.append(atom)
+    atoms, place = axes.atoms(use, dim), f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
+    if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW):
+        raise LoweringError(f"node {node.name}: a reshape splits or merges the {role} axis {place}")
+    for atom, wanted in zip(atoms, [Role.BATCH] * (len(atoms) - 1) + [role], strict=True):
+        known = axes.roles.setdefault(atom, wanted)
+        if known is not wanted:
+            raise LoweringError(
+                f"node {node.name}: an axis would be both a {known} and a {wanted} axis of one kernel {place}; "
+                "products that exchange axes are not fused"
+            )
 
 
 def _assign_batches(axes: Axes, node: Node) -> None:
     """Make batches of the axes before a product's rows and columns."""
-    for dim in range(node.type.rank - 2):
-        for atom in axes.atoms(node.name, dim):
-            if axes.extents[atom] > 1:
-                _set_role(axes, node, node.name, dim, atom, Role.BATCH)
-            else:
-                axes.singles.append(atom)
+    for dim, extent in enumerate(node.type.shape[:-2]):
+        if extent > 1:
+            _assign_role(axes, node, node.name, dim, Role.BATCH)
+        else:
+            axes.singles.extend(axes.atoms(node.name, dim))
 
 
 def _assign_sum(axes: Axes, node: Node) -> None:
@@ -134,19 +118,6 @@ def _assign_sum(axes: Axes, node: Node) -> None:
     _assign_role(axes, node, axes.use(node, 1), matmul_dims(node)[1][1], Role.STREAM)
     _assign_role(axes, node, node.name, -2, Role.COLUMN if axes.exchanged else Role.ROW)
     _assign_role(axes, node, node.name, -1, Role.ROW if axes.exchanged else Role.COLUMN)
-
-
-def _assign_first(axes: Axes, node: Node) -> None:
-    _assign_batches(axes, node)
-    left, _ = matmul_dims(node)
-    _assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
-    _check_held(axes, node, axes.use(node, 0), left[1], "is contracted whole in every step of the loop")
-    roles = {role for dim in (-2, -1) for role in [axes.roles.get(axes.atoms(node.name, dim)[-1])]}
-    if roles != K_BLOCK:
-        raise LoweringError(
-            f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
-            "that it feeds; such a product cannot be computed K-block by K-block"
-        )
 
 
 def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
@@ -158,17 +129,32 @@ def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
         )
 
 
-def _check_depth(axes: Axes) -> None:
-    """Refuse a product of a sum over the streamed axis: it would need the loop's result."""
-    for node in filter(is_matmul, axes.graph.nodes):
+def _check_chain(axes: Axes, firsts: list[Node], last: list[Node]) -> None:
+    """Refuse products that one loop does not hold.
+
+    A product of a sum over the streamed axis would need the loop's result, one that no sum reads another loop.
+    """
+    matmuls = [node for node in axes.graph.nodes if is_matmul(node)]
+    for node in matmuls:
         below = feeding(axes.graph.nodes, node.tensors)
         found = next((name for name in axes.sums if name in below), None)
         if found is not None:
             wanted = feeding(axes.graph.nodes, [found]) - {found}
-            before = [one.name for one in axes.graph.nodes if is_matmul(one) and one.name in wanted]
+            before = [one.name for one in matmuls if one.name in wanted]
             raise LoweringError(
                 f"node {node.name}: an operand depends on {found}, which is complete only after the loop; "
                 f"a kernel has one loop: {remedies.computed_before(before)}"
+            )
+    if len({_contracted(axes, node) for node in last}) > 1:
+        raise LoweringError(
+            f"matmuls {', '.join(axes.sums)} do not share their streamed axis; a kernel has one: {remedies.OWN_GRAPH}"
+        )
+    wanted = feeding(axes.graph.nodes, [node.tensors[0] for node in last])
+    for node in firsts:
+        if node.name not in wanted:
+            raise LoweringError(
+                f"node {node.name}: it feeds none of the products {', '.join(axes.sums)}, and has not their loop; "
+                f"a kernel has one: {remedies.computed_before([node.name])}"
             )
 
 
@@ -178,31 +164,17 @@ def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> No
     `most` are the columns that one product instead of them may have.
     """
     names = ", ".join(node.name for node in products)
+    right = list(dict.fromkeys(axes.title(axes.use(node, 1)) for node in products))
+    shared = len({node.inputs[0] for node in products}) == 1 < len(right)
     for dim, what in ((-2, "rows"), (-1, "columns")):
         counts = [node.type.shape[dim] for node in products]
-        if len(set(counts)) == 1:
-            continue
         remedy = "compile each as a graph of its own"
-        right = list(dict.fromkeys(axes.title(axes.use(node, 1)) for node in products))
-        shared = len({node.inputs[0] for node in products}) == 1 < len(right)
         if what == "columns" and shared and sum(counts) <= most:
             remedy += f", or put {', '.join(right)} into one tensor, for one matmul with all their columns"
-        raise LoweringError(
-            f"matmuls {names} have {', '.join(map(str, counts))} {what}, and the products of one kernel have equally "
-            f"many; {remedy}"
-        )
-
-
-def _check_fed(axes: Axes, firsts: list[Node]) -> None:
-    """Refuse a product that no product of the loop reads."""
-    wanted = feeding(
-        axes.graph.nodes, [node.tensors[0] for node in axes.graph.nodes if node.name in axes.sums]
-    )
-    for node in firsts:
-        if node.name not in wanted:
+        if len(set(counts)) > 1:
             raise LoweringError(
-                f"node {node.name}: it feeds none of the products {', '.join(axes.sums)}, and has not their loop; "
-                f"a kernel has one: {remedies.computed_before([node.name])}"
+                f"matmuls {names} have {', '.join(map(str, counts))} {what}, and the products of one kernel have "
+                f"equally many; {remedy}"
             )
 
 
@@ -210,12 +182,7 @@ def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
     """Roles of the axes of products that feed products."""
     last = [node for node in matmuls if node.name in axes.sums]
     firsts = [node for node in matmuls if node.name not in axes.sums]
-    _check_depth(axes)
-    if len({_contracted(axes, node) for node in last}) > 1:
-        raise LoweringError(
-            f"matmuls {', '.join(axes.sums)} do not share their streamed axis; a kernel has one: {remedies.OWN_GRAPH}"
-        )
-    _check_fed(axes, firsts)
+    _check_chain(axes, firsts, last)
     _check_equal(axes, last, MAX_HEAD)
     names = ", ".join(node.name for node in firsts)
     _join(axes, firsts, f"matmuls {names} contract axes of different extents; a kernel holds one")
@@ -224,7 +191,15 @@ def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
         use, dim = axes.use(node, 1), matmul_dims(node)[1][0]
         _check_held(axes, node, use, dim, "is a column axis, which a block holds whole")
     for node in firsts:
-        _assign_first(axes, node)
+        use, dim = axes.use(node, 0), matmul_dims(node)[0][1]
+        _assign_batches(axes, node)
+        _assign_role(axes, node, use, dim, Role.INNER)
+        _check_held(axes, node, use, dim, "is contracted whole in every step of the loop")
+        if {axes.roles.get(axes.atoms(node.name, dim)[-1]) for dim in (-2, -1)} != K_BLOCK:
+            raise LoweringError(
+                f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
+                "that it feeds; such a product cannot be computed K-block by K-block"
+            )
 
 
 # --- products that share a loop -------------------------------------------------------------------------
@@ -267,8 +242,10 @@ def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:
 def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
     """Reason why products cannot be one kernel, with the remedy where they share a tensor."""
     names = ", ".join(axes.sums)
-    uses = ([axes.use(node, operand) for node in matmuls] for operand in (0, 1))
-    left, right = ({axes.paths[use][-1] for use in side if use in axes.paths} for side in uses)
+    left, right = (
+        {axes.paths[use][-1] for node in matmuls if (use := axes.use(node, operand)) in axes.paths}
+        for operand in (0, 1)
+    )
     if len(left) == 1 < len(right):
         return (
             f"matmuls {names} multiply {left.pop()} by weights of their own, and nothing combines them; put the "
@@ -280,12 +257,59 @@ def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
 def _join_bound(axes: Axes) -> None:
     """Unify axes that only a reduction sees with the streamed axis."""
     stream = next(axis for axis, role in axes.roles.items() if role is Role.STREAM)
-    for node in axes.graph.nodes:
-        if node.op.startswith("reduce_"):
-            for atom in axes.atoms(axes.use(node, 0), node.attr("axis", int)):
-                if atom not in axes.roles and one_axis(axes, [stream, atom]):
-                    axes.same.union(stream, atom)
+    reductions = [node for node in axes.graph.nodes if node.op.startswith("reduce_")]
+    found = [
+        atom for node in reductions for atom in axes.atoms(*axes.reduced(node)) if atom not in axes.roles
+    ]
+    axes.same.union(stream, *(atom for atom in found if _one_axis(axes, [stream, atom])))
     axes.roles[axes.same[stream]] = axes.roles.pop(stream)
+
+
+# --- reductions of whole rows ---------------------------------------------------------------------------
+
+
+def _one_axis(axes: Axes, found: list[Dim]) -> bool:
+    """Whether axes can count as one: they have one extent, and no tensor has two of them."""
+    names = set(found)
+    apart = any(len(names & set(axes.all_atoms(use))) > 1 for use in axes.shapes)
+    return len({axes.extents[axis] for axis in names}) == 1 and not apart
+
+
+def _assign_rows(axes: Axes) -> None:
+    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
+
+    What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
+    do they and an axis that is stored. Raises LoweringError for reductions along different axes, and for a tensor of
+    a single row.
+    """
+    found: dict[Dim, str] = {}
+    for node in axes.graph.nodes:
+        if reduces_rows(node):
+            atoms = axes.atoms(*axes.reduced(node))
+            if len(atoms) != 1:
+                raise LoweringError(
+                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
+                    "declare the inputs with the shape after it"
+                )
+            found.setdefault(atoms[0], node.name)
+    if not _one_axis(axes, list(found)):
+        raise LoweringError(
+            f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
+            "where the axes are neighbours, declare them as one"
+        )
+    stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
+    whole = [axis for axis in stored if _one_axis(axes, [*found, axis])]
+    axes.same.union(*found, *whole[:1])
+    column = axes.same[next(iter(found))]
+    nodes = sorted(axes.graph.nodes, key=lambda node: -node.type.rank)
+    seen = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
+    outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
+    others = [axis for axis in outer if axes.extents[axis] > 1]
+    if not others:
+        raise LoweringError(f"graph {axes.graph.name}: there is one row; a kernel spreads rows over the card")
+    *batches, row = others
+    axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1]
 
 
 # --- a graph's axes -------------------------------------------------------------------------------------
@@ -296,17 +320,15 @@ def graph_axes(graph: Graph) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    kind, live = kind_of(graph), live_nodes(graph)
-    matmuls = [node for node in live if is_matmul(node)]
-    names = tuple(node.name for node in matmuls)
-    sums = chained_products(graph) if kind is Kind.CHAIN else names
+    kind = kind_of(graph)
+    matmuls = [node for node in graph.nodes if is_matmul(node)]
+    sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else ())
     if kind.plain:
-        _check_elementwise(graph, live)
+        _check_elementwise(graph)
     axes = relate_axes(graph, kind, sums)
-    axes.exchanged = kind is Kind.COMPUTED and computed_side(graph, matmuls) == 1
     if kind is Kind.ROWS:
-        assign_rows(axes)
+        _assign_rows(axes)
     elif kind is Kind.CHAIN:
         _assign_chain(axes, matmuls)
     else:

@@ -7,10 +7,9 @@ the graph says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -28,59 +27,53 @@ _KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
 
 @dataclass(slots=True)
 class _Reader:
-    """Collects the values of a graph's nodes, and the tensors that they read, by use."""
+    """Collects the values of a graph's nodes, and the tensors by use; elementwise operations `read` some."""
 
     axes: Axes
     pool: Pool
     narrow: frozenset[str]
     values: dict[str, Term] = field(default_factory=dict)
     raw: dict[str, RawView] = field(default_factory=dict)
-    spans: dict[str, frozenset[Role]] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
 
 
 def _source(reader: _Reader, node: Node, operand: int) -> Term:
-    """An input that elementwise operations read; one for each tensor and layout."""
+    """An input that elementwise operations read; one for each tensor and layout.
+
+    A tensor is broadcast along its dimensions of extent one. Of axes that are kept the products have one element as
+    well: those may have more at run time.
+    """
     axes, use = reader.axes, f"{node.name}:{operand}"
-    view = axes.raw_view(use)
+    view, plain = axes.raw_view(use), axes.kind.plain
     streams = Role.STREAM in {axes.roles.get(dim.axis) for dim in view.dims}
     if view.dtype not in SOURCES and not (view.dtype is DType.I8 and axes.kind is Kind.COMPUTED and streams):
         raise LoweringError(
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
-            f"{remedies.source_type(SOURCES)}"
+            + remedies.SOURCE_TYPE.format(", ".join(dtype.value for dtype in SOURCES))
         )
     for dim in view.dims:
         if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER):
-            beside = "the products beside it" if axes.kind.plain else "what is computed with it"
             raise LoweringError(
-                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of {beside}"
+                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of "
+                f"{'the products beside it' if plain else 'what is computed with it'}"
             )
-    view = _without_ones(axes, view)
-    use = next((known for known, raw in reader.raw.items() if known in reader.spans and raw == view), use)
+    kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}.union(
+        axes.singles if plain else ()
+    )
+    view = view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
+    use = next((known for known, raw in reader.raw.items() if known in reader.read and raw == view), use)
     reader.raw[use] = view
-    reader.spans[use] = _KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
+    reader.read.add(use)
+    spans = _KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
     dtype = DType.F32 if view.dtype.is_float else view.dtype
-    return reader.pool.make("source", (), dtype, node.name, (use, 0), reader.spans[use])
-
-
-def _without_ones(axes: Axes, view: RawView) -> RawView:
-    """The view less dimensions of extent one, along which a tensor is broadcast.
-
-    Of axes that are kept the products have one element as well: those may have more at run time.
-    """
-    kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}
-    kept.update(axes.singles if axes.kind.plain else ())
-    return view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
+    return reader.pool.make("source", (), dtype, node.name, (use, 0), spans)
 
 
 def _term(reader: _Reader, node: Node, operand: int) -> Term:
     name = node.inputs[operand]
-    if not isinstance(name, str):
-        return name
-    return (
-        _source(reader, node, operand)
-        if f"{node.name}:{operand}" in reader.axes.paths
-        else reader.values[name]
-    )
+    if f"{node.name}:{operand}" in reader.axes.paths:
+        return _source(reader, node, operand)
+    return reader.values[name] if isinstance(name, str) else name
 
 
 def _product(reader: _Reader, node: Node) -> Term:
@@ -88,8 +81,7 @@ def _product(reader: _Reader, node: Node) -> Term:
     summed, exchanged = node.name in reader.axes.sums, reader.axes.exchanged
     args = [_term(reader, node, int(exchanged))] if summed else []
     for operand in range(summed, 2):
-        side = operand - exchanged
-        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{side}")
+        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand - exchanged}")
     if summed and reader.pool.spans(args[0]) != K_BLOCK:
         raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
     return reader.pool.make(
@@ -112,11 +104,10 @@ def _iota(reader: _Reader, node: Node) -> Term:
             where = "a product" if plain else f"the kernel (axis {dim})"
             raise LoweringError(f"node {node.name}: the iota counts along no axis of {where}")
         here = reader.pool.make(f"iota_{role}", (), DType.I32, node.name, atom, _KERNEL_AXES & {role})
-        if index == 0:
-            index = here
-        else:
-            scaled = reader.pool.make("mul", (index, extent), DType.I32, node.name)
-            index = reader.pool.make("add", (scaled, here), DType.I32, node.name)
+        if index != 0:
+            outer = reader.pool.make("mul", (index, extent), DType.I32, node.name)
+            here = reader.pool.make("add", (outer, here), DType.I32, node.name)
+        index = here
     return index
 
 
@@ -160,8 +151,9 @@ def _reduction(reader: _Reader, node: Node) -> Term:
             f"node {node.name}: {node.op} of what is the same in every row; compute it before, and make it an input"
         )
     if op == "min":
-        largest = pool.apply(node.name, "reduce_max", pool.apply(node.name, "neg", x))
-        return pool.apply(node.name, "neg", largest)
+        return pool.apply(
+            node.name, "neg", pool.apply(node.name, "reduce_max", pool.apply(node.name, "neg", x))
+        )
     if op == "mean":
         return _mean(reader, node, x, extent)
     return pool.apply(node.name, node.op, x)
@@ -169,8 +161,8 @@ def _reduction(reader: _Reader, node: Node) -> Term:
 
 def _mean(reader: _Reader, node: Node, x: Term, extent: int) -> Term:
     """The sum of a value along the reduced axis, divided by the length of the axis."""
-    total = reader.pool.apply(node.name, "reduce_sum", x)
-    return reader.pool.apply(node.name, "div", total, _length(reader.pool, node, extent))
+    make = partial(reader.pool.apply, node.name)
+    return make("div", make("reduce_sum", x), _length(reader.pool, node, extent))
 
 
 def _length(pool: Pool, node: Node, extent: int) -> Term:
@@ -206,34 +198,28 @@ def _norm(reader: _Reader, node: Node) -> Term:
     return result
 
 
-def _view(reader: _Reader, node: Node) -> Term:
-    return _term(reader, node, 0)
-
-
-def _pointwise(reader: _Reader, node: Node) -> Term:
-    args = tuple(_term(reader, node, operand) for operand in range(len(node.inputs)))
-    for term, name in zip(args, node.inputs, strict=True):
-        if node.op != "cast" and isinstance(term, str) and reader.pool[term].dtype is DType.I8:
-            raise LoweringError(f"node {node.name}: {node.op} of i8 is not lowered; cast {name} to f32 first")
-    return pointwise(reader.pool, node, args, approximate=node.name in reader.narrow)
-
-
-_TRANSLATIONS: Mapping[str, Callable[[_Reader, Node], Term]] = MappingProxyType({
-    "matmul": _product,
-    "iota": _iota,
-    "softmax": _softmax,
-    **dict.fromkeys(VIEWS, _view),
-    **dict.fromkeys(NORMS, _norm),
-})  # fmt: skip
-
-
 def _visit(reader: _Reader, node: Node) -> Term:
-    if node.op in _TRANSLATIONS:
-        return _TRANSLATIONS[node.op](reader, node)
-    if OPS[node.op].cost is CostClass.REDUCTION:
-        return _reduction(reader, node)
+    """The value of a node."""
+    match node.op:
+        case "matmul":
+            return _product(reader, node)
+        case "iota":
+            return _iota(reader, node)
+        case "softmax":
+            return _softmax(reader, node)
+        case op if op in NORMS:
+            return _norm(reader, node)
+        case op if op in VIEWS:
+            return _term(reader, node, 0)
+        case op if OPS[op].cost is CostClass.REDUCTION:
+            return _reduction(reader, node)
     if is_pointwise(node):
-        return _pointwise(reader, node)
+        args = tuple(_term(reader, node, operand) for operand in range(len(node.inputs)))
+        whole = [t for t in args if isinstance(t, str) and reader.pool[t].dtype is DType.I8]
+        if whole and node.op != "cast":
+            told = f"cast {node.inputs[args.index(whole[0])]} to f32 first"
+            raise LoweringError(f"node {node.name}: {node.op} of i8 is not lowered; {told}")
+        return pointwise(reader.pool, node, args, approximate=node.name in reader.narrow)
     raise LoweringError(f"node {node.name}: {node.op} is not lowered beside a chain of products")
 
 
@@ -246,5 +232,4 @@ def translate(axes: Axes) -> Draft:
     for node in axes.graph.nodes:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)
-    outputs = tuple(reader.values[name] for name in axes.graph.outputs)
-    return Draft(axes, reader.raw, reader.pool, outputs)
+    return Draft(axes, reader.raw, reader.pool, tuple(reader.values[name] for name in axes.graph.outputs))

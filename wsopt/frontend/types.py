@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.graph.types import DType
-from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import FULL, Bound, Output, Role, Source, View
+from wsopt.tensors.views import FULL, Bound, Output, Reduction, Role, Source, Statement, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,7 @@ class Contraction:
     @property
     def reads(self) -> tuple[str, ...]:
         """The names of the loop's values among its operands."""
-        names = (self.left if isinstance(self.left, str) else None, self.rescale)
-        return tuple(name for name in names if name is not None)
+        return tuple(name for name in (self.left, self.rescale) if isinstance(name, str))
 
 
 class End(StrEnum):
@@ -88,11 +86,6 @@ class Region:
         return any(contraction.spans != FULL for contraction in self.contractions)
 
     @property
-    def streams_rows(self) -> bool:
-        """Whether there is no product: whole rows of the tensors stream through the block."""
-        return not self.contractions
-
-    @property
     def whole_rows(self) -> bool:
         """Whether rows of a tile are reduced, so that a tile has to have all columns."""
         return any(isinstance(item, Reduction) for item in self.statements)
@@ -110,28 +103,18 @@ class Region:
     @property
     def full_sources(self) -> tuple[Source, ...]:
         """The sources that TMA brings for the epilogue: whole tiles, varying along rows and columns."""
-        return () if self.streams_rows else self._tiles
+        return tuple(source for source in self.sources if source.spans == FULL and self.contractions)
 
     @property
     def row_sources(self) -> tuple[Source, ...]:
         """The sources whose tiles of rows stream, where there is no product."""
-        return self._tiles if self.streams_rows else ()
-
-    @property
-    def _tiles(self) -> tuple[Source, ...]:
-        return tuple(source for source in self.sources if source.spans == FULL)
-
-    @property
-    def tile_outputs(self) -> tuple[Output, ...]:
-        """The outputs that vary along rows and columns: whole tiles, which TMA moves."""
-        return tuple(output for output in self.outputs if output.is_tile)
+        return tuple(source for source in self.sources if source.spans == FULL and not self.contractions)
 
     @property
     def operands(self) -> tuple[View, ...]:
         """The streamed tensors, each once, left ones first."""
-        if self.streams_rows:
-            return tuple(dict.fromkeys(source.view for source in self.row_sources))
-        return tuple(view for view in self._product_views if Role.STREAM in view.roles)
+        rows = dict.fromkeys(source.view for source in self.row_sources)
+        return (*rows, *(view for view in self._product_views if Role.STREAM in view.roles))
 
     @property
     def streamed_sources(self) -> tuple[Source, ...]:

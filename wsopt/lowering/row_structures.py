@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.extents import pow2
 from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.views import Role, View
+from wsopt.tensors.views import Role, View, pow2
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 _CONSUMERS = (1, 2, 3)

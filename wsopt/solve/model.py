@@ -1,25 +1,23 @@
 """The CP-SAT model of one tile program: the schedule of its loop, its rings, its buffers, its time.
 
-One function a constraint family, called in one list. The variables, what the emitter cannot write, and what is
-minimized have rooms of their own beside this one.
+One function a constraint family, called in one list; what the emitter cannot write yet is named `emitter.v1`. The
+variables, and what is minimized, have files of their own beside this one.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
-
-from ortools.sat.python import cp_model
+from collections.abc import Callable
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.held import slot_lifetime
-from wsopt.program.ids import OpId, OpKind
-from wsopt.program.program import Live, RingPlan, TileProgram
+from wsopt.program.ids import OpKind
+from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import budget
-from wsopt.solve import emitter, families
+from wsopt.solve import families
 from wsopt.solve.bound import ii_bounds, max_depth
 from wsopt.solve.objective import time
 from wsopt.solve.variables import Model, variables
@@ -27,10 +25,9 @@ from wsopt.solve.variables import Model, variables
 
 def _staging(m: Model) -> None:
     """A staging buffer's copy has ended before it is written again: buffers * II >= latency of the store."""
-    for op in m.program.loop:
-        if op.kind is OpKind.TMA_STORE:
-            for option, chosen in m.buffers.items():
-                m.cp.add(option.staging * m.ii >= m.t(op.latency)).only_enforce_if(chosen)
+    for op in m.program.of(OpKind.TMA_STORE):
+        for option, chosen in m.buffers.items():
+            m.cp.add(option.staging * m.ii >= m.t(op.latency)).only_enforce_if(chosen)
 
 
 def _dependences(m: Model) -> None:
@@ -59,22 +56,19 @@ def consumers_in_turn(m: Model) -> None:
     of the gaps between them round the II none is longer than the one from the last to the first: named from
     the consumer after the longest gap on, they hand their slots back sooner.
     """
-    first = OpKind.MMA if m.program.whole.products else OpKind.ELEMENTWISE
-    names = [next(op.id for op in own if op.kind is first) for own in m.program.by_consumer.values()]
+    p = m.program
+    first = OpKind.MMA if p.whole.products else OpKind.ELEMENTWISE
+    names = [next(op.id for op in own if op.kind is first) for own in p.by_consumer.values()]
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[one] <= m.start[other])
-    if not m.program.computes_with_products or _meet_copies(m.program) or len(names) < 2:
-        return
-    last = m.ii - m.start[names[-1]] + m.start[names[0]]
-    m.cp.add(last >= 1)
-    for one, other in itertools.pairwise(names):
-        m.cp.add(m.start[other] - m.start[one] <= last)
-
-
-def _meet_copies(program: TileProgram) -> bool:
-    """Whether consumers hold a unit that copies hold: then they cannot be moved against each other."""
-    held = {unit for op in program.loop if op.consumer is None for unit, _ in op.held}
-    return any(unit in held for op in program.loop if op.consumer is not None for unit, _ in op.held)
+    # Consumers that hold a unit that copies hold cannot be moved against each other.
+    copies = {unit for op in p.loop if op.consumer is None for unit, _ in op.held}
+    meet = any(unit in copies for own in p.by_consumer.values() for op in own for unit, _ in op.held)
+    if len(names) > 1 and p.computes_with_products and not meet:
+        last = m.ii - m.start[names[-1]] + m.start[names[0]]
+        m.cp.add(last >= 1)
+        for one, other in itertools.pairwise(names):
+            m.cp.add(m.start[other] - m.start[one] <= last)
 
 
 def _exclusive(m: Model) -> None:
@@ -104,20 +98,12 @@ def _rings(m: Model) -> None:
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
             m.cp.add(m.ii >= m.t(effective_ii(m.program, m.machine, d))).only_enforce_if(is_d)
-            for freed, load, later in _refills(m, plan, d):
-                m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
-
-
-def _refills(m: Model, plan: RingPlan, depth: int) -> Iterator[tuple[cp_model.LinearExprT, OpId, int]]:
-    """When each reader of a slot has handed it back, with each load that fills it next and how many
-    iterations later that is.
-    """
-    for release in plan.releases:
-        done = m.program.op(release)
-        later, k_block = budget.next_in_slot(done.copy, depth, m.program.structure.copies)
-        for load in plan.loads:
-            if m.program.op(load).copy == k_block:
-                yield m.start[release] + m.t(done.issue + done.latency), load, later
+            for release in map(m.program.op, plan.releases):
+                freed = m.start[release.id] + m.t(release.issue + release.latency)
+                later, k_block = budget.next_in_slot(release.copy, d, m.program.structure.copies)
+                for load in plan.loads:
+                    if load.k_block == k_block:
+                        m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
 
 
 def _shared_memory(m: Model) -> None:
@@ -135,56 +121,118 @@ def _shared_memory(m: Model) -> None:
 def _live_tiles(m: Model) -> None:
     """At every moment modulo II a consumer's live tiles fit the registers that its sums leave.
 
-    A tile's life and its copies one and two intervals later are all that can meet, for no tile outlives two.
+    A tile's life and its copies one and two intervals later are all that can meet, for no tile outlives two. A
+    product's tile that is still to be read when the product is issued again needs other registers then, and ptxas
+    does not rotate them: the loop copies the tile.
     """
     have = budget.consumer_registers(m.program.structure, m.machine)
-    room = have - m.program.accumulator_registers - m.margin
-    for consumer in sorted({tile.consumer for tile in m.program.live})[:1]:  # the others do the same, later
-        lives, demands = [], []
-        for tile in (t for t in m.program.live if t.consumer == consumer):
-            name, begin = tile.value, m.start[tile.maker]
-            end = m.cp.new_int_var(0, m.horizon, f"end[{name}]")
-            for reader in tile.readers:
-                op = m.program.op(reader)
-                m.cp.add(end >= m.start[reader] + (m.t(op.latency) if op.kind is OpKind.MMA else 0))
-            length = m.cp.new_int_var(0, m.horizon, f"life[{name}]")
-            m.cp.add(length == end - begin)
-            m.cp.add(length <= 2 * m.ii)
-            _copied(m, tile, length)
-            for copy in range(3):
-                lives.append(_later(m, begin, length, end, copy, f"life[{name}]+{copy}"))
-                demands.append(tile.registers)
-        if lives:
-            m.cp.add_cumulative(lives, demands, room)
+    tiles = [tile for tile in m.program.live if tile.consumer == 0]  # the others do the same, later
+    lives = []
+    for tile in tiles:
+        begin, end = m.start[tile.maker], m.cp.new_int_var(0, m.horizon, f"end[{tile.value}]")
+        for op in map(m.program.op, tile.readers):
+            m.cp.add(end >= m.start[op.id] + (m.t(op.latency) if op.kind is OpKind.MMA else 0))
+        length = m.cp.new_int_var(0, m.horizon, f"life[{tile.value}]")
+        m.cp.add(length == end - begin)
+        m.cp.add(length <= 2 * m.ii)
+        if m.program.op(tile.maker).kind is OpKind.MMA:
+            copied = m.copied[tile.value] = m.cp.new_bool_var(f"copied[{tile.value}]")
+            m.cp.add(length <= m.ii).only_enforce_if(~copied)
+        for copy in range(3):
+            name = f"life[{tile.value}]+{copy}"
+            first, last = (m.cp.new_int_var(0, 3 * m.horizon, f"{at} {name}") for at in ("begin", "end"))
+            m.cp.add(first == begin + copy * m.ii)
+            m.cp.add(last == end + copy * m.ii)
+            lives.append(m.cp.new_interval_var(first, length, last, name))
+    if lives:
+        demands = [tile.registers for tile in tiles for _ in range(3)]
+        m.cp.add_cumulative(lives, demands, have - m.program.accumulator_registers - m.margin)
 
 
-def _copied(m: Model, tile: Live, length: cp_model.IntVar) -> None:
-    """Whether a product's tile is still to be read when the product is issued again.
+# --- what the emitter cannot write yet: emitter.v1
 
-    It needs other registers then, and ptxas does not rotate them: the loop copies the tile.
+
+def slot_in_step(m: Model) -> None:
+    """emitter.v1: the loads of one ring slot stand together, in one stage of the loader; slots in order.
+
+    All of a slot's loads come before the next slot's, and an iteration's before the next iteration's.
     """
-    if m.program.op(tile.maker).kind is OpKind.MMA:
-        copied = m.copied[tile.value] = m.cp.new_bool_var(f"copied[{tile.value}]")
-        m.cp.add(length <= m.ii).only_enforce_if(~copied)
+    copies = range(m.program.structure.copies)
+    for plan in m.program.rings:
+        slots = [[load for load in plan.loads if load.k_block == c] for c in copies]
+        for first, *others in slots:
+            for other in others:
+                m.cp.add(m.stage[other] == m.stage[first])
+        for slot, later in itertools.pairwise(slots):
+            for load, after in itertools.product(slot, later):
+                m.cp.add(m.start[after] >= m.start[load])
+        for load, after in itertools.product(slots[-1], slots[0]):
+            if len(slots) > 1:
+                m.cp.add(m.start[after] + m.ii >= m.start[load])
 
 
-def _later(
-    m: Model, begin: cp_model.IntVar, length: cp_model.IntVar, end: cp_model.IntVar, copy: int, name: str
-) -> cp_model.IntervalVar:
-    """An interval moved `copy` times II on."""
-    first = m.cp.new_int_var(0, 3 * m.horizon, f"begin {name}")
-    last = m.cp.new_int_var(0, 3 * m.horizon, f"end {name}")
-    m.cp.add(first == begin + copy * m.ii)
-    m.cp.add(last == end + copy * m.ii)
-    return m.cp.new_interval_var(first, length, last, name)
+def few_overlaps(m: Model) -> None:
+    """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last K-block: the
+    loop's ends are peeled off by stages, which may not take more passes than there are.
+
+    A loop whose arithmetic waits for products, or feeds them, overlaps one iteration with the next, and no more.
+    Then a value is made again at most once before its last reader, and one older name of it is enough. Where a
+    commit hands a slot back, nobody waits for its product, and there is nothing to peel off.
+    """
+    if m.program.tensor_columns:
+        return
+    most = m.program.k_iterations - bool(m.program.structure.tail) + 1
+    most = min(most, 2) if m.program.computes_with_products or m.program.feeds_products else most
+    for own in m.program.by_consumer.values():
+        for one, other in itertools.permutations(own, 2):
+            m.cp.add(m.start[other.id] < m.start[one.id] + most * m.ii)
+
+
+def stretches(program: TileProgram) -> bool:
+    """Whether a schedule stands at every larger II too, with its operations at the same stages and cycles.
+
+    No constraint wants two operations closer to each other than some multiple of II, less nothing; so all
+    differences that it asks for are still there with more time at the end of every stage. What breaks this
+    is a time from one consumer to another that has to be the same for all of their operations.
+    """
+    return not program.computes or len(program.by_consumer) == 1
+
+
+def one_program(m: Model) -> None:
+    """emitter.v1: consumers with arithmetic in the loop run one program, each some time after the first."""
+    if stretches(m.program):
+        return
+    first, *others = m.program.by_consumer.values()
+    for number, ops in enumerate(others, 1):
+        shift = m.cp.new_int_var(0, m.horizon, f"shift[{number}]")
+        for one, op in zip(first, ops, strict=True):
+            m.cp.add(m.start[op.id] == m.start[one.id] + shift)
+
+
+def within_a_pass(m: Model) -> None:
+    """emitter.v1: a consumer's operations on a tile, or on partial sums, begin and end in one pass; so do those of a
+    role that computes for consumers.
+
+    Partial sums that are carried round the loop would be read while a later product is under way, and ptxas then runs
+    the products one by one (its warning C7514).
+    """
+    within = m.program.iteration is Iteration.TILE or m.program.adds_partials
+    apart = tuple(op for op in m.program.loop if op.apart)
+    for own in (*(m.program.by_consumer.values() if within else ()), apart):
+        for op in own:
+            m.cp.add(m.start[op.id] >= m.start[own[0].id])
+            m.cp.add(m.start[op.id] + m.t(op.issue) <= m.start[own[0].id] + m.ii)
+
+
+# --- all of them
 
 
 FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
-    emitter.slot_in_step,
-    emitter.few_overlaps,
-    emitter.one_program,
-    emitter.within_a_pass,
+    slot_in_step,
+    few_overlaps,
+    one_program,
+    within_a_pass,
     _dependences,
     _symmetry,
     _exclusive,
@@ -198,8 +246,8 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
 
 CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
-    emitter.few_overlaps,
-    emitter.one_program,
+    few_overlaps,
+    one_program,
     _dependences,
     consumers_in_turn,
     _exclusive,
