@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from tile_graphs import plain, product, region_of
@@ -13,7 +14,7 @@ from wsopt.lowering.phases import element_mix
 from wsopt.machine import InstructionMix, Machine
 from wsopt.perf import costs, demand
 from wsopt.perf.price import lower
-from wsopt.program.counts import Product
+from wsopt.program.counts import Copy, Counts, Product
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import FULL
 
@@ -35,16 +36,26 @@ def card(h200: Machine) -> Machine:
     )
 
 
+def product_of(dtype: DType, s: Structure) -> Product:
+    """A product of one consumer's rows, all columns, one K-block."""
+    return Product(s.rows, s.columns, s.depth, dtype, s.consumer_warps)
+
+
 def issued(dtype: DType, s: Structure, card: Machine) -> int:
-    return costs.instructions(Product(s.rows, s.columns, s.depth, dtype, s.consumer_warps), card)
+    return costs.instructions(product_of(dtype, s), card)
 
 
 def test_products_take_their_multiply_adds(card: Machine) -> None:
-    assert costs.mma_cycles(DType.BF16, CUT, card) == 64 * 128 * 64 // 2048
-    assert costs.mma_cycles(DType.F8E4M3, CUT, card) == 64 * 128 * 64 // 4096
+    assert costs.mma_cycles(product_of(DType.BF16, CUT), card) == 64 * 128 * 64 // 2048
+    assert costs.mma_cycles(product_of(DType.F8E4M3, CUT), card) == 64 * 128 * 64 // 4096
     both = replace(CUT, rows=128, consumers=1, consumer_warps=8)
     slower = replace(card, joint_warpgroups_loss=0.5)
-    assert costs.mma_cycles(DType.BF16, both, slower) == 2 * 128 * 128 * 64 // 2048
+    assert costs.mma_cycles(product_of(DType.BF16, both), slower) == 2 * 128 * 128 * 64 // 2048
+
+
+def test_every_count_has_a_cost() -> None:
+    for counts in get_args(Counts):
+        assert costs.cost.dispatch(counts) is not costs.cost.dispatch(object), counts
 
 
 def test_a_product_is_issued_by_instructions_of_32_bytes(card: Machine) -> None:
@@ -58,14 +69,14 @@ def test_copies_share_the_path_from_l2(card: Machine) -> None:
     assert costs.load_cycles(64 * 1000 + 1, card) == 1001
     # The path does not go with the SMs' clock: at half of it the same bytes take half of the cycles.
     assert costs.load_cycles(64 * 1000, card, 500.0) == 500
-    assert costs.gpc_cycles(32 * 1000, card, 1000.0) == 1000
-    assert costs.gpc_cycles(32 * 1000, card, 250.0) == 250
+    assert costs.load_cycles(32 * 1000, card, 1000.0, distinct=True) == 1000
+    assert costs.load_cycles(32 * 1000, card, 250.0, distinct=True) == 250
 
 
 def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
-    assert costs.line_bytes(64, 128, 1024, card) == 64 * 128
-    assert costs.line_bytes(64, 64, 1024, card) == 64 * 128  # half a line costs one
-    assert costs.line_bytes(64, 256, 1024, card) == 64 * 256
+    assert costs.copy_lines(Copy(64, 128, 1024), card) == 64 * 128
+    assert costs.copy_lines(Copy(64, 64, 1024), card) == 64 * 128  # half a line costs one
+    assert costs.copy_lines(Copy(64, 256, 1024), card) == 64 * 256
 
 
 def test_few_columns_of_tiles_are_taken_together(card: Machine) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import PROMOTION, copy_lines, mma_cycles
+from wsopt.program.counts import Product
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, TileProgram
@@ -20,7 +21,8 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
     """The demand of one K-block of a block in the steady state."""
     s, whole = program.structure, program.whole
     lines, gpc = _lines(program, machine), gpc_bytes(program, machine)
-    tensor = mma_cycles(whole.dtype, s, machine) * s.at_once * whole.products
+    product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps)
+    tensor = mma_cycles(product, machine) * s.at_once * whole.products
     energy = (
         machine.tensor_energy(whole.dtype.value) * tensor
         + machine.power_cycles_per_alu_cycle * _promotion_cycles(program, machine) * s.at_once

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from wsopt.lowering.lower import Cuttable, unpriced
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import TILE_GRAIN, cost
+from wsopt.perf.costs import TILE_GRAIN, copy_cost, cost
 from wsopt.perf.demand import dram_bytes, k_block_demand, last_demand, ring_slots
 from wsopt.perf.effective_ii import steady_loop
-from wsopt.perf.epilogue_cost import epilogue_cost
-from wsopt.program.counts import Copy, Cost, Counts
+from wsopt.perf.epilogue import epilogue_cost
+from wsopt.program.counts import Copy, Cost
 from wsopt.program.program import EpilogueCost, Iteration, TileOp, TileProgram
 from wsopt.program.types import Structure
 from wsopt.program.units import with_units
@@ -42,10 +42,10 @@ def priced(program: TileProgram, machine: Machine) -> TileProgram:
         demand = k_block_demand(program, machine)
         program = replace(program, demand=demand, last_demand=last_demand(program, demand, machine))
         clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
-    prices: dict[Counts, Cost] = {}
-    for counts in (op.counts for op in program.ops):
-        if counts not in prices:
-            prices[counts] = cost(counts, machine, clock if isinstance(counts, Copy) else None)
+    prices = {
+        counts: copy_cost(counts, machine, clock) if isinstance(counts, Copy) else cost(counts, machine)
+        for counts in {op.counts for op in program.ops}
+    }
     ops = tuple(_at(op, prices[op.counts]) for op in program.ops)
     return with_units(replace(program, ops=ops), machine)
 
@@ -57,16 +57,12 @@ def _in_loop(outputs: Sequence[Output], s: Structure) -> EpilogueCost:
 
 
 def _at(op: TileOp, price: Cost) -> TileOp:
-    return TileOp(
-        op.id,
-        op.inputs,
-        op.output,
-        op.counts,
-        op.items,
-        price.unit,
-        price.issue,
-        price.busy,
-        price.latency,
-        price.pipes,
-        price.instructions,
+    return replace(
+        op,
+        unit=price.unit,
+        issue=price.issue,
+        busy=price.busy,
+        latency=price.latency,
+        pipes=price.pipes,
+        instructions=price.instructions,
     )

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from wsopt.machine.types import Machine
-from wsopt.perf.contention import contended_interval, iteration_energy
+from wsopt.perf.contention import contended_interval, held_cycles, issue_cycles, iteration_energy, norm
 from wsopt.perf.costs import load_cycles
+from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.held import held_cycles, issue_cycles, norm
-from wsopt.perf.ramps import Line, Ramps, ramps
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Iteration, TileProgram, Unit
 from wsopt.program.types import Sharing
@@ -74,14 +74,11 @@ class Time:
 
 def longest_path(program: TileProgram) -> int:
     """Cycles from the first load of an iteration to the end of its last operation, at least."""
-    ready: dict[OpId, int] = {}
-    pending = list(program.ops)
+    latency, ready = {op.id: op.latency for op in program.ops}, dict[OpId, int]()
     edges = [edge for edge in program.edges if edge.distance == 0]
-    while pending:
-        op = next(o for o in pending if all(e.source in ready for e in edges if e.target == o.id))
-        before = (ready[edge.source] for edge in edges if edge.target == op.id)
-        ready[op.id] = max(before, default=0) + op.latency
-        pending.remove(op)
+    before = {one: [edge.source for edge in edges if edge.target == one] for one in latency}
+    for one in TopologicalSorter(before).static_order():
+        ready[one] = max((ready[source] for source in before[one]), default=0) + latency[one]
     return max(ready.values(), default=0)
 
 
@@ -160,7 +157,7 @@ def time_of(
 def _loops(program: TileProgram, fixed: Waves, ramp: Ramps) -> Line:
     """Cycles of all loops of products of the busiest SM, by the initiation interval."""
     n, further = program.passes, fixed.waves - 1
-    first, last = ramp.loop(n), ramp.last_loop(n)
+    first, last = ramp.loop(n), ramp.loop(n, last=True)
     if not further:
         return last
     if not program.structure.persistent:

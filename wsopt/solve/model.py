@@ -14,8 +14,8 @@ from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
+from wsopt.perf.contention import slot_lifetime
 from wsopt.perf.effective_ii import effective_ii
-from wsopt.perf.held import slot_lifetime
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Live, RingPlan, TileOp, TileProgram
 from wsopt.program.units import UNITS

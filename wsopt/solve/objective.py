@@ -9,8 +9,8 @@ from ortools.sat.python import cp_model
 
 from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
+from wsopt.perf.effective_ii import ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.ramps import ramps
 from wsopt.program.program import Iteration, Work
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.solve.bound import max_depths
