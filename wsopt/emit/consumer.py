@@ -29,8 +29,8 @@ from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.unroll import older_values, unrolled
 from wsopt.program.ids import OpKind, ValueKind
-from wsopt.program.live_loops import LiveLoops, live_loops
 from wsopt.program.program import TileOp
+from wsopt.program.ranges import LiveLoops, live_loops
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 from wsopt.tensors.views import FULL, K_BLOCK

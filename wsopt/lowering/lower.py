@@ -7,8 +7,7 @@ import math
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
-from wsopt.lowering.cut import Cut, cut
-from wsopt.lowering.kinds import with_kinds
+from wsopt.lowering.cut import Cut, cut, with_kinds
 from wsopt.lowering.phases import element_mix, lane_sums
 from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix

@@ -25,7 +25,7 @@ from wsopt.program.counts import Product, Promotion, Read, Release, Rescale, Sto
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
-from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
+from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.statements import Reduction, Statement
@@ -127,7 +127,7 @@ class _Maker:
         """A consumer's reductions of its operands' tiles, to which each K-block adds."""
         region, s = self.region, self.s
         views = tuple(dict.fromkeys(tile.view for tile in region.tiles))
-        layout = k_block_layout(widest_bits(views), s, self.machine)
+        layout = row_layout(widest_bits(views), s.rows, s.depth, s.consumer_warps, self.machine)
         work = beside_products(region.beside, views, s, layout)
         after = ((OpKind.ELEMENTWISE, "beside", When.BEFORE),)
         return Step(OpKind.ELEMENTWISE, "beside", work, self.read(views), after=after, items=region.beside)

@@ -41,11 +41,11 @@ def releases(program: TileProgram, product: OpId) -> list[TileOp]:
 
 def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
     """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
-    lifetimes = [0]
+    lifetimes, ops = [0], {op.id: op for op in program.ops}
     handover = math.ceil(machine.latency.mbarrier_wake)
     for edge in program.edges:
         if edge.source in plan.loads:
-            source, target = program.op(edge.source), program.op(edge.target)
+            source, target = ops[edge.source], ops[edge.target]
             before = source.latency + handover + target.latency
             lifetimes += [before + back.issue + back.latency for back in releases(program, target.id)]
     return max(lifetimes)

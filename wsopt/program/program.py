@@ -271,24 +271,16 @@ class TileProgram:
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
-        for op in self.ops:
-            if op.id == one:
-                return op
-        raise KeyError(one)
+        return {op.id: op for op in self.ops}[one]
 
     def named(self, text: str) -> TileOp:
         """The operation whose id has this text, as schedules record it; KeyError if there is none."""
-        for op in self.ops:
-            if str(op.id) == text:
-                return op
-        raise KeyError(text)
+        return {str(op.id): op for op in self.ops}[text]
 
     def value(self, one: ValueId | None) -> Value:
         """The value with this id; KeyError if there is none."""
-        for value in self.values:
-            if value.id == one:
-                return value
-        raise KeyError(one)
+        values: dict[ValueId | None, Value] = {value.id: value for value in self.values}
+        return values[one]
 
     @property
     def loop(self) -> tuple[TileOp, ...]:
