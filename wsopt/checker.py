@@ -16,8 +16,6 @@ from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram
-from wsopt.program.types import Space
-from wsopt.program.units import UNITS
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
@@ -26,21 +24,18 @@ Faults = Iterator[str]
 
 
 def _placement(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """Every operation of the loop once, inside an iteration, on a partition that exists."""
+    """Every operation of the loop once, inside an iteration, on the partition that issues it."""
     wanted = sorted(str(op.id) for op in program.loop)
     found = sorted(placed.op for placed in schedule.placed)
     if wanted != found:
         yield f"operations placed {found}, the loop has {wanted}"
         return
-    names = {partition.name for partition in schedule.partitions}
     for placed in schedule.placed:
-        if placed.partition not in names:
-            yield f"{placed.op} is on {placed.partition}, there are {sorted(names)}"
         if not (0 <= placed.cycle < schedule.ii and placed.stage >= 0):
             yield f"{placed.op} at stage {placed.stage} cycle {placed.cycle} is outside an II of {schedule.ii}"
-        consumer = program.named(placed.op).consumer
-        if consumer is not None and placed.partition != budget.issuer(program, consumer):
-            yield f"{placed.op} belongs to consumer {consumer} and is on {placed.partition}"
+        own = budget.issuer(program, program.named(placed.op).consumer)
+        if placed.partition != own:
+            yield f"emitter.v1: {placed.op} is issued by {placed.partition}, not by {own}"
 
 
 def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -54,32 +49,17 @@ def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, mar
             yield f"{edge.target} starts at {begins}, {edge.source} is ready at {ready}"
 
 
-def _overlap(a: int, size_a: int, b: int, size_b: int, ii: int) -> bool:
-    """Whether [a, a + size_a) and [b, b + size_b) meet modulo ii."""
-    return (b - a) % ii < size_a or (a - b) % ii < size_b
-
-
-def _units(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """No two operations hold a unit at once, modulo II."""
-    for unit in UNITS:
-        held = [(op.id, cycles) for op in program.loop for held, cycles in op.held if held == unit]
-        if sum(cycles for _, cycles in held) > schedule.ii:
-            yield f"{unit} is asked for {sum(c for _, c in held)} cycles of an II of {schedule.ii}"
-        for (one, first), (other, second) in combinations(held, 2):
-            a, b = schedule.place(one).cycle, schedule.place(other).cycle
-            if _overlap(a, first, b, second, schedule.ii):
-                yield f"{one} at {a} for {first} and {other} at {b} for {second} share {unit}"
-
-
-def _issue(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """A partition issues one operation at a time."""
-    for partition in schedule.partitions:
-        for one, other in combinations(schedule.of(partition.name), 2):
-            first, second = program.named(one.op), program.named(other.op)
-            if not (first.issue and second.issue):
-                continue
-            if _overlap(one.cycle, first.issue, other.cycle, second.issue, schedule.ii):
-                yield f"{partition.name} issues {one.op} at {one.cycle} and {other.op} at {other.cycle} at once"
+def _exclusive(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """No two operations hold a unit, or their partition's thread, at once, modulo II."""
+    ii = schedule.ii
+    for name, held in budget.holders(program).items():
+        total = sum(cycles for _, cycles in held)
+        if total > ii:
+            yield f"{name} is asked for {total} cycles of an II of {ii}"
+        spans = [(op.id, schedule.place(op.id).cycle, cycles) for op, cycles in held if cycles]
+        for (one, a, first), (other, b, second) in combinations(spans, 2):
+            if (b - a) % ii < first or (a - b) % ii < second:
+                yield f"{one} at {a} for {first} and {other} at {b} for {second} share {name}"
 
 
 def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -89,10 +69,8 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
         return
     for plan in program.rings:
         depth = schedule.depth(plan.name)
-        if depth > budget.MOST_SLOTS:
-            yield f"emitter.v1: {plan.name} has {depth} slots, at most {budget.MOST_SLOTS}"
-        if depth < 1:
-            yield f"{plan.name} has {depth} slots"
+        if not 1 <= depth <= budget.MOST_SLOTS:
+            yield f"{plan.name} has {depth} slots, the emitter (emitter.v1) has 1 to {budget.MOST_SLOTS}"
             continue
         effective = effective_ii(program, machine, depth)
         if schedule.ii < effective:
@@ -116,62 +94,45 @@ def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) ->
     return starts
 
 
-def _shared_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """Shared memory is what the buffers add up to, and fits a block."""
+def _buffers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """Shared memory is what the buffers add up to, and fits a block; so do the sets of sums in tensor memory. Where
+    rows stream, a staging buffer was read before it is written again.
+    """
     if schedule.buffers not in budget.buffer_options(program):
         yield f"{schedule.buffers} for {program.epilogue.stores} stores of {program.structure.subtiles} subtiles"
-    if len(schedule.rings) != len(program.rings):
-        return  # another check's
-    used = budget.shared_memory(program, [slots for _, slots in schedule.rings], schedule.buffers)
-    if used != schedule.shared_memory_bytes:
-        yield f"shared memory is given as {schedule.shared_memory_bytes} bytes, the buffers take {used}"
-    if used > machine.shared_memory_per_block_bytes:
-        yield f"shared memory: {used} bytes, a block has {machine.shared_memory_per_block_bytes}"
-
-
-def _tensor_memory(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """The sets of sums are as many as a block may keep, and fit its tensor memory."""
-    sets, columns = schedule.buffers.sums, sum(v.shape[1] for v in program.values if v.space is Space.TENSOR)
+    if len(schedule.rings) == len(program.rings):  # else another check's
+        used = budget.shared_memory(program, [slots for _, slots in schedule.rings], schedule.buffers)
+        if used != schedule.shared_memory_bytes:
+            yield f"shared memory is given as {schedule.shared_memory_bytes} bytes, the buffers take {used}"
+        if used > machine.shared_memory_per_block_bytes:
+            yield f"shared memory: {used} bytes, a block has {machine.shared_memory_per_block_bytes}"
+    sets, columns = schedule.buffers.sums, program.tensor_columns
     if sets < 1 or (sets > 1 and not columns):
         yield f"{sets} sets of sums, with {columns} columns of tensor memory each"
     if sets * columns > machine.tensor_memory_columns:
         yield f"tensor memory: {sets * columns} columns, a block has {machine.tensor_memory_columns}"
-
-
-def _staging(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """Where rows stream, a staging buffer was read before it is written again."""
-    for op in program.loop:
-        held = schedule.staging * schedule.ii
-        if op.kind is OpKind.TMA_STORE and op.latency > held:
+    held = schedule.buffers.staging * schedule.ii
+    for op in program.of(OpKind.TMA_STORE):
+        if op.latency > held:
             yield f"{op.id} holds a staging buffer for {op.latency} cycles, it is written again after {held}"
 
 
 def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """As many consumers as the structure says, each of its warps, one loader, a warp that issues products where sums
-    are in tensor memory, and store warps for all or none.
+    are in tensor memory, and store warps for all or none, in the emitter's order.
     """
     s = program.structure
     if schedule.structure != s:
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
-    consumers = [p for p in schedule.partitions if p.role is PartitionRole.CONSUMER]
-    if [(p.index, p.warps) for p in consumers] != [(i, s.consumer_warps) for i in range(s.consumers)]:
-        yield f"consumers {consumers}, the structure has {s.consumers} of {s.consumer_warps} warps"
-    loaders = [p for p in schedule.partitions if p.role is PartitionRole.LOADER]
-    if len(loaders) != 1:
-        yield f"{len(loaders)} loaders"
-    elif (loaders[0].index, loaders[0].warps) != (0, budget.LOADER_WARPS):
-        yield f"{loaders[0]}, the emitter has loader 0 of {budget.LOADER_WARPS} warps"
-    mma_warps = [(p.index, p.warps) for p in schedule.partitions if p.role is PartitionRole.MMA_WARP]
-    if mma_warps != [(0, budget.MMA_WARPS)] * bool(program.tensor_columns):
-        yield f"warps that issue products {mma_warps}, with sums in {program.tensor_columns} columns of tensor memory"
-    store_warps = [(p.index, p.warps) for p in schedule.partitions if p.role is PartitionRole.STORE_WARP]
-    asked = s.consumers if schedule.buffers.store_warp else 0
-    if store_warps != [(i, budget.STORE_WARPS) for i in range(asked)]:
-        yield f"store warps {store_warps} of so many warps, the buffers ask for {asked} of {budget.STORE_WARPS}"
-    roles = [p.role for p in schedule.partitions]
-    if roles != sorted(roles, key=list(PartitionRole).index):
-        order = "consumers first, then the loader, the warp that issues products, store warps"
-        yield f"emitter.v1: partitions are {', '.join(roles)}: {order}"
+    asked = [(PartitionRole.CONSUMER, i, s.consumer_warps) for i in range(s.consumers)]
+    asked += [(PartitionRole.LOADER, 0, budget.LOADER_WARPS)]
+    asked += [(PartitionRole.MMA_WARP, 0, budget.MMA_WARPS)] * bool(program.tensor_columns)
+    store_warps = s.consumers if schedule.buffers.store_warp else 0
+    asked += [(PartitionRole.STORE_WARP, i, budget.STORE_WARPS) for i in range(store_warps)]
+    there = [(p.role, p.index, p.warps) for p in schedule.partitions]
+    if there != asked:
+        told, wanted = (", ".join(f"{r}{i} of {n} warps" for r, i, n in some) for some in (there, asked))
+        yield f"emitter.v1: partitions are {told}; the structure and its buffers ask for {wanted}"
 
 
 def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -197,87 +158,63 @@ def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margi
         yield f"registers: the launch takes {pool}, an SM has {machine.registers_per_sm}"
 
 
-def _emitter(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """emitter.v1: loads on the loader, a slot's in one stage, slots in order; a pass for every stage;
-    partials stay within a pass.
-    """
-    loaders = {p.name for p in schedule.partitions if p.role is PartitionRole.LOADER}
+def _slots_in_order(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """emitter.v1: the loader fills slot after slot, the next iteration's after this one's, each in one stage."""
     for plan in program.rings:
-        yield from _slots_in_order(schedule, program, plan)
-        for copy in range(program.structure.copies):
-            loads = [load for load in plan.loads if program.op(load).copy == copy]
-            stages = {schedule.place(load).stage for load in loads}
+        k_blocks = _k_block_starts(schedule, program, plan)
+        following = [*k_blocks[1:], [start + schedule.ii for start in k_blocks[0]]]
+        for number, (k_block, after) in enumerate(zip(k_blocks, following, strict=True)):
+            own = f"emitter.v1: the loads of K-block {number} of {plan.name}"
+            stages = sorted({start // schedule.ii for start in k_block})
             if len(stages) > 1:
-                yield f"emitter.v1: the loads of K-block {copy} of {plan.name} are in stages {sorted(stages)}"
-        for load in plan.loads:
-            if schedule.place(load).partition not in loaders:
-                yield f"emitter.v1: {load} is issued by {schedule.place(load).partition}"
-    yield from _one_program(schedule, program)
+                yield f"{own} are in stages {stages}"
+            if max(k_block) > min(after):
+                yield f"{own} end with {max(k_block)}, those of the next slot begin at {min(after)}"
+
+
+def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """emitter.v1: a pass for every stage of a consumer; what has to be over in a pass is."""
     spare = program.k_iterations - bool(program.structure.tail)
+    limits = (
+        (True, spare, f"has more stages before its last than a tile has passes, {spare}"),
+        (program.iteration is Iteration.TILE, 0, "begins a tile of rows before it has ended the one before"),
+        (program.adds_partials, 0, "carries partial sums into the next pass"),
+        (program.computes_with_products, 1, "overlaps more than two iterations of a loop with values"),
+    )
     for partition in schedule.partitions:
-        before = max((p.stage for p in schedule.of(partition.name)), default=0)
-        if partition.role is PartitionRole.CONSUMER and before > spare:
-            yield f"emitter.v1: {partition.name} has {before} stages before its last, a tile {spare} passes"
-        if program.iteration is Iteration.TILE and partition.role is PartitionRole.CONSUMER and before:
-            yield f"emitter.v1: {partition.name} begins a tile of rows before it has ended the one before"
-        if program.computes_with_products and partition.role is PartitionRole.CONSUMER and before > 1:
-            yield f"emitter.v1: {partition.name} overlaps {before + 1} iterations, loops with values take two"
-    if program.adds_partials:
-        for partition in schedule.partitions:
-            late = [
-                p.op
-                for p in schedule.of(partition.name)
-                if p.stage and program.named(p.op).kind is not OpKind.TMA_LOAD
-            ]
-            if late:
-                yield f"emitter.v1: {late[0]} carries partial sums into the next pass of {partition.name}"
+        if partition.role is PartitionRole.CONSUMER:
+            before = max((p.stage for p in schedule.of(partition.name)), default=0)
+            for holds, most, told in limits:
+                if holds and before > most:
+                    yield f"emitter.v1: {partition.name} {told}: its last stage is {before}"
 
 
-def _one_program(schedule: Schedule, program: TileProgram) -> Faults:
+def _one_program(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
-    if not program.of(OpKind.ELEMENTWISE):
-        return
-    for consumer, own in program.by_consumer.items():
+    for consumer, own in program.by_consumer.items() if program.of(OpKind.ELEMENTWISE) else ():
         found = {schedule.start(op.id) - schedule.start(replace(op.id, instance=0)) for op in own}
         if len(found) > 1:
             yield f"emitter.v1: operations of consumer {consumer} come {sorted(found)} after the first's"
 
 
-def _slots_in_order(schedule: Schedule, program: TileProgram, plan: RingPlan) -> Faults:
-    """emitter.v1: the loader fills slot after slot, and the next iteration's after this one's."""
-    k_blocks = _k_block_starts(schedule, program, plan)
-    following = [*k_blocks[1:], [start + schedule.ii for start in k_blocks[0]]]
-    for number, (k_block, after) in enumerate(zip(k_blocks, following, strict=True)):
-        if max(k_block) > min(after):
-            yield (
-                f"emitter.v1: the loads of K-block {number} of {plan.name} end with {max(k_block)}, "
-                f"those of the next slot begin at {min(after)}"
-            )
-
-
 def _live_tiles(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """At every moment of an interval the live tiles of a consumer, with its sums, fit its registers."""
+    ii = schedule.ii
     for partition in schedule.partitions:
         own = [tile for tile in program.live if f"{PartitionRole.CONSUMER}{tile.consumer}" == partition.name]
-        spans = [(*_life(schedule, program, tile), tile.registers) for tile in own]
+        lives = [(*_life(schedule, program, tile), tile.registers) for tile in own]
         have = partition.registers - program.accumulator_registers - margin
-        for moment in sorted({start % schedule.ii for start, _, _ in spans}):
-            live = sum(
-                registers
-                * sum(begin <= moment + k * schedule.ii < end for k in range(-1, end // schedule.ii + 1))
-                for begin, end, registers in spans
-            )
+        for moment in sorted({begin % ii for begin, _, _ in lives}):
+            # In an interval a tile is live as often as iterations have begun it, and not ended it.
+            live = sum(((moment - begin) // ii - (moment - end) // ii) * count for begin, end, count in lives)
             if live > have:
                 yield f"registers: tiles of {partition.name} take {live} at cycle {moment}, {have} are left"
 
 
 def _life(schedule: Schedule, program: TileProgram, tile: Live) -> tuple[int, int]:
     """From when to when a tile is in registers."""
-    starts = [schedule.start(reader) for reader in tile.readers]
-    ends = [
-        start + (program.op(reader).latency if program.op(reader).kind is OpKind.MMA else 0)
-        for start, reader in zip(starts, tile.readers, strict=True)
-    ]
+    readers = map(program.op, tile.readers)
+    ends = [schedule.start(op.id) + (op.latency if op.kind is OpKind.MMA else 0) for op in readers]
     return schedule.start(tile.maker), max(ends)
 
 
@@ -293,21 +230,19 @@ def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, marg
 Check = Callable[[Schedule, TileProgram, Machine, int], Faults]
 
 CHECKS: tuple[Check, ...] = (
-    _placement,
     _partitions,
     _dependences,
-    _units,
-    _issue,
+    _exclusive,
     _rings,
-    _shared_memory,
-    _tensor_memory,
-    _staging,
+    _slots_in_order,
+    _overlaps,
+    _one_program,
+    _buffers,
     _registers,
     _live_tiles,
-    _emitter,
     _prediction,
 )
-"""Every check; the first has to pass before the others have anything to look at."""
+"""Every check of a schedule whose operations are all placed: till then there is nothing to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,11 +262,9 @@ def faults(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
 
     `margin` is registers a thread kept for the compiler beyond the live tiles.
     """
-    found = list(_placement(schedule, program, machine, margin))
-    if found:
-        return found
     checks = (*CHECKS, *(one.check for one in PROPERTIES.values()))
-    return [fault for check in checks for fault in check(schedule, program, machine, margin)]
+    misplaced = list(_placement(schedule, program, machine, margin))
+    return misplaced or [fault for check in checks for fault in check(schedule, program, machine, margin)]
 
 
 def verify(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> VerifiedSchedule:

@@ -133,7 +133,7 @@ def inspect(
 
 def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
     from wsopt.report.sentences import runner_up_data, runner_up_text
-    from wsopt.solve.runner import runner_up
+    from wsopt.solve.search import runner_up
 
     other = runner_up(verified, certificate)
     if as_json:

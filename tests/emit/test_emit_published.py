@@ -25,9 +25,8 @@ from wsopt.report.sentences import sentences, tensor_shares, unders
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
-from wsopt.solve.optimum import solve
-from wsopt.solve.overlap import Overlap
-from wsopt.solve.result import Outcome
+from wsopt.solve.optimum import Outcome, solve
+from wsopt.solve.orders import Overlap
 
 SEEDS = 3
 WIDE = 128

@@ -202,7 +202,7 @@ def test_a_ring_has_no_more_slots_than_the_emitter_sets_up() -> None:
     assert dict(schedule.rings)["bias_ring"] <= MOST_SLOTS
     more = replace(schedule, rings=tuple((name, MOST_SLOTS + 1) for name in rings))
     found = faults(more, verified.program, verified.machine, MARGIN)
-    assert any("emitter.v1: bias_ring has 33 slots, at most 32" in fault for fault in found)
+    assert any("bias_ring has 33 slots, the emitter (emitter.v1) has 1 to 32" in fault for fault in found)
 
 
 def test_a_bias_of_nothing_hides_keys() -> None:

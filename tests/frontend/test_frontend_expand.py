@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from wsopt.frontend.expand import Term, expand
+from wsopt.frontend.expand import expand
+from wsopt.frontend.values import Term
 from wsopt.graph.meaning import cast_array
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType

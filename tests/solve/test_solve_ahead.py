@@ -74,9 +74,9 @@ def test_the_answer_is_that_of_one_after_the_other(h200: Machine, monkeypatch: p
 
 
 def test_work_that_is_given_up_keeps_nothing() -> None:
-    model, solver = cp_model.CpModel(), worker.deterministic(1.0)
+    model = cp_model.CpModel()
     with worker.ahead() as give_up:
         give_up()
         with pytest.raises(worker.GivenUpError):
-            worker.solved(solver, model)
-    assert worker.solved(solver, model) == cp_model.OPTIMAL
+            worker.solved(model, 1.0)
+    assert worker.solved(model, 1.0)[1] == cp_model.OPTIMAL

@@ -20,12 +20,10 @@ from wsopt.program.ids import OpId
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule import budget
-from wsopt.solve import alone, emitter, model, search
-from wsopt.solve.alone import consumers_alone, consumers_interval, one_consumer
+from wsopt.solve import alone, model, search
+from wsopt.solve.alone import Least, consumers_alone, consumers_interval, least_interval, one_consumer
 from wsopt.solve.bound import ii_bounds, ii_lower_bound, infeasible, lower_bound_us
-from wsopt.solve.intervals import Least, least_interval
-from wsopt.solve.optimum import solve
-from wsopt.solve.result import Outcome
+from wsopt.solve.optimum import Outcome, solve
 from wsopt.solve.search import Search
 from wsopt.solve.variables import Model
 
@@ -188,7 +186,7 @@ def test_a_schedule_stands_at_a_larger_interval_where_it_is_said_to(seed: int, h
             for p, m in (drawn(s, h200) for s in itertools.count(seed * 7))
             if p.structure.consumers == 1
         )
-    assert emitter.stretches(program)
+    assert model.stretches(program)
     schedule = solve(program, h200, MARGIN).schedule
     assert schedule is not None
     for more in (1, 7, schedule.ii):
@@ -198,8 +196,8 @@ def test_a_schedule_stands_at_a_larger_interval_where_it_is_said_to(seed: int, h
 
 
 def test_consumers_that_run_one_program_are_not_said_to_stretch(h200: Machine) -> None:
-    assert not emitter.stretches(lower(attention(), in_k_blocks(2), h200))
-    assert emitter.stretches(lower(attention(), in_k_blocks(1), h200))
+    assert not model.stretches(lower(attention(), in_k_blocks(2), h200))
+    assert model.stretches(lower(attention(), in_k_blocks(1), h200))
 
 
 @pytest.mark.parametrize("steady", [True, False])

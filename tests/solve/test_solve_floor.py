@@ -14,9 +14,8 @@ from wsopt.perf.contention import contended_interval
 from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.solve import optimum
-from wsopt.solve.floor import floor_of_time
-from wsopt.solve.optimum import solve
-from wsopt.solve.result import Outcome
+from wsopt.solve.objective import floor_of_time
+from wsopt.solve.optimum import Outcome, solve
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,8 @@ from wsopt.schedule.types import Schedule
 from wsopt.solve import orders, search
 from wsopt.solve.bound import infeasible
 from wsopt.solve.model import build
-from wsopt.solve.optimum import solve
+from wsopt.solve.optimum import Outcome, Solved, solve
 from wsopt.solve.orders import order
-from wsopt.solve.result import Outcome, Solved
 from wsopt.solve.search import Search
 
 REGIONS = {
@@ -74,7 +73,7 @@ def test_a_schedule_moved_without_passing_is_no_other_one(h200: Machine) -> None
     first, second, *_ = every_order(program, h200)
     for fixed, outcome in ((first, cp_model.INFEASIBLE), (second, cp_model.OPTIMAL)):
         m = build(program, h200, MARGIN)
-        orders.ask_for_another(m.cp, m.ii, m.start, m.on, first)
+        orders.ask_for_another(m, first)
         m.cp.add(m.ii == fixed.ii + 1)
         for placed in fixed.placed:
             one = program.named(placed.op).id

@@ -132,9 +132,12 @@ def products_on(partition: str) -> Callable[[Schedule], Schedule]:
 BROKEN = {
     "too many columns": (buffers(3), "tensor memory: 768 columns, a block has 512"),
     "no set": (buffers(0), "0 sets of sums"),
-    "products of the consumer": (products_on("consumer0"), "belongs to consumer 0 and is on consumer0"),
-    "products of the loader": (products_on("loader0"), "belongs to consumer 0 and is on loader0"),
-    "nobody issues": (without(PartitionRole.MMA_WARP), "there are "),
+    "products of the consumer": (products_on("consumer0"), "is issued by consumer0, not by mma_warp0"),
+    "products of the loader": (products_on("loader0"), "is issued by loader0, not by mma_warp0"),
+    "nobody issues": (
+        without(PartitionRole.MMA_WARP),
+        "ask for consumer0 of 4 warps, loader0 of 1 warps, mma_warp0",
+    ),
     "other time": (buffers(1), "the formula gives"),
 }
 

@@ -14,7 +14,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.solve.bound import max_depth
 from wsopt.solve.optimum import solve
-from wsopt.solve.overlap import Overlap
+from wsopt.solve.orders import Overlap
 from wsopt.validate.select import (
     NEXT_BEST,
     PUBLISHED,

@@ -2,6 +2,12 @@
 
 One writer serves a loop's phases, what is computed beside products, tiles of rows that stream, and epilogues. They
 differ in the items, in what is known before, in the layout in registers, and in whether reductions run on.
+
+Under products elements of a tile are chosen by comparisons of whole numbers in one piece of assembly each. Apart, a
+comparison does not wait for the product whose elements it chooses: ptxas moves all of them up before the product's
+end, has predicates for seven, and packs the others into registers and out again. Together they take two instructions
+an element. Roundings of elements that are computed with further are written as one instruction for two elements:
+single ones ptxas moves up before the end of the product whose sums they round, and then runs the products one by one.
 """
 
 from __future__ import annotations
@@ -9,17 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from wsopt.emit import choices, roundings
-from wsopt.emit.expressions import Operand, broadcast, chosen_in_f32, expression, helpers, in_f32, number
-from wsopt.emit.instructions import Assign, Instruction
+from wsopt.emit.called import ROUNDINGS
+from wsopt.emit.expressions import Operand, broadcast, expression, helpers, in_type, number
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
+from wsopt.primitives import PRIMITIVES
 from wsopt.program.types import Structure
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
 from wsopt.tensors.views import Role
 
 Age = Callable[[str], int]
 """How many times a value has been made again since it was made for the present iteration."""
+
+Comparison = tuple[str, str | Scalar | None, str | Scalar | None]
+"""A comparison of whole numbers: its instruction's name and its operands, None for the streamed axis's end."""
 
 ROW = frozenset({Role.ROW})
 _ZEROS = {**GLUON, DType.BOOL: "gl.int1"}
@@ -77,55 +86,72 @@ class Arithmetic:
         outside = {a for item in readers for a in item.reads} | self.wanted
         return tuple(name for name in items if name in outside)
 
-    def _alias(self, *, masked: bool) -> Mapping[str, str]:
-        return {} if masked else self.unmasked
-
     def needed(self, *, masked: bool = True) -> set[str]:
         """The items that have to be computed: not what only a mask needs that is left out, nor comparisons that are
         part of a choice.
         """
-        alias, found = self._alias(masked=masked), set[str]()
+        alias, found = {} if masked else self.unmasked, set[str]()
         known = {item.name for item in self.items}
-        wanted = list(self.wanted)
-        wanted += [i.name for i in self.items if isinstance(i, Reduction) and self.carried]
+        carried = (i.name for i in self.items if isinstance(i, Reduction) and self.carried)
+        wanted = [*self.wanted, *carried]
         while wanted:
             name = wanted.pop().removesuffix(BEFORE)
             while name in alias:
                 name = alias[name]
-            if name in known and name not in found:
+            if name in known - found:
                 found.add(name)
                 wanted.extend(self.read(self.item(name)))
         return found
 
-    def read(self, item: Item) -> Iterator[str]:
+    def read(self, item: Item) -> list[str]:
         """The values that an item's text names: a choice by comparisons names their operands."""
         compared = self._compared(item)
-        if not compared:
-            yield from item.reads
-            return
-        assert isinstance(item, Statement)
-        named = [*item.args[1:], *(a for one in compared for a in (one.left, one.right))]
-        yield from (a for a in named if isinstance(a, str))
+        if not isinstance(item, Statement) or not compared:
+            return list(item.reads)
+        named = (*item.args[1:], *(side for _, *sides in compared for side in sides))
+        return [one for one in named if isinstance(one, str)]
 
-    def _compared(self, item: Item) -> tuple[choices.Comparison, ...]:
-        """The comparisons by which elements of a tile are chosen, where they are of whole numbers."""
-        if not self.asynchronous:
+    def _compared(self, item: Item) -> tuple[Comparison, ...]:
+        """The comparisons that all have to hold where a statement chooses its first value; none if it is no such
+        choice between elements of a tile under products, or is also by what is no comparison of whole numbers.
+        """
+        if not self.asynchronous or not isinstance(item, Statement) or item.primitive != "where":
             return ()
-        known = {one.name: one for one in self.items}
-        return choices.comparisons(
-            item, known.get, lambda name: self.operand(name).dtype is DType.I32, self.tile
-        )
+        if item.spans != self.tile or item.dtype is not DType.F32:
+            return ()
+        found = tuple(self._conjuncts(item.args[0]))
+        return tuple(one for one in found if one) if all(found) else ()
+
+    def _conjuncts(self, condition: str | Scalar) -> Iterator[Comparison | None]:
+        """The comparisons that a condition is made of; None for what is no comparison of whole numbers."""
+        item = next((one for one in self.items if one.name == condition), None)
+        if not isinstance(item, Statement):
+            yield None
+        elif item.primitive == "logical_and":
+            for part in item.args:
+                yield from self._conjuncts(part)
+        elif item.primitive == "inside_stream":
+            yield ("lt", None, None)
+        elif facts := PRIMITIVES[item.primitive].comparison:
+            left, right = item.args
+            whole = (
+                isinstance(a, int) or (isinstance(a, str) and self.operand(a).dtype is DType.I32)
+                for a in item.args
+            )
+            yield (facts.instruction, left, right) if all(whole) else None
+        else:
+            yield None
 
     def names_places(self, item: Item) -> bool:
         """Whether an item's text names the places of a K-block's elements."""
         own = isinstance(item, Statement) and item.primitive in ("iota_stream", "inside_stream")
-        return own or any(one.left is None for one in self._compared(item))
+        return own or any(left is None for _, left, _ in self._compared(item))
 
     # --- text -------------------------------------------------------------------------------------------
 
-    def phase(self, items: tuple[str, ...], age: Age, *, masked: bool) -> Iterator[Instruction]:
+    def phase(self, items: tuple[str, ...], age: Age, *, masked: bool) -> Iterator[str]:
         """Items in order; what other phases read of a value that has an alternative is known by its own name."""
-        alias, needed, own = self._alias(masked=masked), self.needed(masked=masked), set[str]()
+        alias, needed, own = {} if masked else self.unmasked, self.needed(masked=masked), set[str]()
 
         def operand(name: str) -> Operand:
             while name in alias and name in items:
@@ -136,90 +162,96 @@ class Arithmetic:
             if isinstance(item, Reduction):
                 yield from self._reduction(item, operand)
             elif isinstance(item, Statement) and item.name not in alias:
-                yield self._statement(item, operand)
-                yield from self._register_operand(item)
+                yield f"{self.name(item.name, 0)} = {self._statement(item, operand)}"
+                if item.name in self.fed:
+                    converted = f"gl.convert_layout({self.name(item.name, 0)}, OPERAND_LAYOUT)"
+                    yield f"{self.fed_name(item.name)} = {converted}"
             own.update((item.name, item.name + BEFORE))
         for name in self.left_over(items):
             if name in alias:
-                yield Assign(self.name(name, 0), operand(name).name)
+                yield f"{self.name(name, 0)} = {operand(name).name}"
 
-    def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> Instruction:
-        compared = self._compared(item)
-        if compared:
-            return Assign(self.name(item.name, 0), self._choice(item, compared, operand))
+    def _statement(self, item: Statement, operand: Callable[[str], Operand]) -> str:
+        """The right-hand side of a statement."""
+        if compared := self._compared(item):
+            return self._choice(item, compared, operand)
         terms = [operand(a) if isinstance(a, str) else a for a in item.args]
-        rounds = roundings.rounding(item, terms, self.items) if self.asynchronous else None
-        self.called |= {rounds} if rounds else helpers(item)
-        (first, *_) = (*terms, None)
-        text = f"{rounds}({first.name})" if rounds and isinstance(first, Operand) else None
-        return Assign(self.name(item.name, 0), text or expression(item, terms, self.s))
+        if self.asynchronous and item.primitive in ROUNDINGS and len(item.spans) > 1:
+            (term,) = terms
+            computed_with = any(item.name in other.reads for other in self.items)
+            if computed_with and isinstance(term, Operand) and term.dtype is DType.F32:
+                self.called.add(item.primitive)
+                return f"{item.primitive}({term.name})"
+        self.called |= helpers(item)
+        return expression(item, terms, self.s)
 
     def _choice(
-        self, item: Statement, compared: tuple[choices.Comparison, ...], operand: Callable[[str], Operand]
+        self, item: Statement, compared: tuple[Comparison, ...], operand: Callable[[str], Operand]
     ) -> str:
-        def written(term: str | Scalar) -> str:
-            return broadcast(operand(term), self.tile, self.s) if isinstance(term, str) else number(term)
+        """The calls that choose, one in another."""
 
-        self.called |= {choices.helper(one.name) for one in compared} | helpers(item)
-        values = (operand(term) if isinstance(term, str) else term for term in item.args[1:])
-        chosen, other = (chosen_in_f32(value, self.tile, self.s) for value in values)
-        end = ("gl.expand_dims(places, 0)", "stream_extent")
-        return choices.choice(compared, chosen, other, written, end)
+        def written(term: str | Scalar, wanted: DType | None = None) -> str:
+            if not isinstance(term, str):
+                return number(float(term) if wanted else term)
+            text = broadcast(operand(term), self.tile, self.s)
+            return in_type(text, operand(term), wanted) if wanted else text
+
+        self.called |= {f"where_{name}" for name, _, _ in compared} | helpers(item)
+        chosen, other = (written(term, DType.F32) for term in item.args[1:])
+        for name, left, right in compared:
+            end = "gl.expand_dims(places, 0), stream_extent"
+            sides = end if left is None or right is None else f"{written(left)}, {written(right)}"
+            chosen = f"where_{name}({sides}, {chosen}, {other})"
+        return chosen
 
     def fed_name(self, value: str, age: int = 0) -> str:
         """The identifier of a value in the registers that feed a product."""
         return self.name(f"{value}$operand", age)
 
-    def _register_operand(self, item: Statement) -> Iterator[Instruction]:
-        if item.name in self.fed:
-            text = f"gl.convert_layout({self.name(item.name, 0)}, OPERAND_LAYOUT)"
-            yield Assign(self.fed_name(item.name), text)
-
-    def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[Instruction]:
-        name, value = self.name(item.name, 0), in_f32(operand(item.value))
+    def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[str]:
+        name, reduced = self.name(item.name, 0), operand(item.value)
+        value = in_type(reduced.name, reduced, DType.F32)  # of a narrower type it would be computed in that
         if not self.carried:
-            yield Assign(name, f"gl.{item.kind}({value}, axis=1)")
+            yield f"{name} = gl.{item.kind}({value}, axis=1)"
             return
         if any(item.name + BEFORE in other.reads for other in self.items):
-            yield Assign(self.name(item.name + BEFORE, 0), name)
+            yield f"{self.name(item.name + BEFORE, 0)} = {name}"
         factor = None if item.rescale is None else operand(item.rescale).name
         if item.kind == "max":
-            yield Assign(name, f"gl.maximum({name}, gl.max({value}, axis=1))")
+            yield f"{name} = gl.maximum({name}, gl.max({value}, axis=1))"
         elif item.name in self.apart:
             self.called |= {"lane_sums"} if factor is None else {"lane_sums", "by_lanes"}
             kept = name if factor is None else f"by_lanes({name}, {factor})"
-            yield Assign(name, f"{kept} + lane_sums({value})")
+            yield f"{name} = {kept} + lane_sums({value})"
         else:
             kept = name if factor is None else f"{name} * {factor}"
-            yield Assign(name, f"{kept} + gl.sum({value}, axis=1)")
+            yield f"{name} = {kept} + gl.sum({value}, axis=1)"
 
-    def rescale(self, sums: str, rescale: str, age: Age) -> Instruction:
+    def rescale(self, sums: str, rescale: str, age: Age) -> str:
         """Multiply a product's sums by the factor of each row."""
         factor, name = self.operand(rescale, age(rescale)).name, self.name(sums, 0)
         rows = f"gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT))"
-        return Assign(name, f"{name} * gl.expand_dims({rows}, 1)")
+        return f"{name} = {name} * gl.expand_dims({rows}, 1)"
 
     # --- what the loop carries --------------------------------------------------------------------------
 
-    def starts(self, older: tuple[str, ...] = ()) -> tuple[Instruction, ...]:
+    def starts(self, older: tuple[str, ...] = ()) -> Iterator[str]:
         """Initial values of reductions before the first iteration, and of values that are kept as `older`."""
-        starts = [
-            Assign(self.name(i.name, 0), self._start(i)) for i in self.items if isinstance(i, Reduction)
-        ]
-        return (*starts, *(Assign(self.name(name, 1), self._older(name)) for name in older))
 
-    def _start(self, item: Reduction) -> str:
-        if item.name in self.apart:
-            self.called.add("lane_sums")
-            return f"lane_sums({self._zeros(DType.F32)})"
-        return self._row(_STARTS[item.kind], DType.F32)
+        def zeros(dtype: DType) -> str:
+            return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[dtype]}, {self.layout})"
 
-    def _older(self, name: str) -> str:
-        value = self.operand(name)
-        return self._zeros(value.dtype) if Role.STREAM in value.spans else self._row("0", value.dtype)
+        def row(start: str, dtype: DType) -> str:
+            return f"gl.full([CONSUMER_ROWS], {start}, {_ZEROS[dtype]}, gl.SliceLayout(1, {self.layout}))"
 
-    def _zeros(self, dtype: DType) -> str:
-        return f"gl.zeros([CONSUMER_ROWS, TILE_DEPTH], {_ZEROS[dtype]}, {self.layout})"
-
-    def _row(self, start: str, dtype: DType) -> str:
-        return f"gl.full([CONSUMER_ROWS], {start}, {_ZEROS[dtype]}, gl.SliceLayout(1, {self.layout}))"
+        for item in (item for item in self.items if isinstance(item, Reduction)):
+            if item.name in self.apart:
+                self.called.add("lane_sums")
+                start = f"lane_sums({zeros(DType.F32)})"
+            else:
+                start = row(_STARTS[item.kind], DType.F32)
+            yield f"{self.name(item.name, 0)} = {start}"
+        for name in older:
+            value = self.operand(name)
+            start = zeros(value.dtype) if Role.STREAM in value.spans else row("0", value.dtype)
+            yield f"{self.name(name, 1)} = {start}"

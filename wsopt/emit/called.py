@@ -1,11 +1,21 @@
-"""Functions and constants of a kernel's own that its text calls, and so its template has to write."""
+"""Functions and constants of a kernel's own that its text may call, and then its template has to write."""
 
 from __future__ import annotations
 
 from collections.abc import Set
 from typing import Any
 
-from wsopt.emit import choices, roundings
+from wsopt.primitives import PRIMITIVES
+
+CHOICES = {
+    f"where_{entry.comparison.instruction}": entry.comparison.instruction
+    for entry in PRIMITIVES.values()
+    if entry.comparison
+}
+"""The functions that choose by a comparison of whole numbers, with the comparison as instructions name it."""
+
+ROUNDINGS = {"round_f16": "f16", "round_bf16": "bf16"}
+"""The functions that round two elements at a time, by the primitive that they stand for, with their type."""
 
 _NUMBERS = (("NEG_INF", 'float("-inf")', ""), ("INF", 'float("inf")', ""))
 """Numbers that Python has no literal for."""
@@ -16,13 +26,11 @@ def called(names: Set[str]) -> dict[str, Any]:
 
     Functions of an angle are the kernel's own, for Triton's need a stack, for angles of any size.
     """
-    comparisons = ((choices.helper(name), name) for name in choices.INSTRUCTIONS)
-    rounded = ((roundings.helper(name), name) for name in roundings.ROUNDINGS.values())
     return {
         "uses_tanh": "tanh_approx" in names,
         "turns": [name for name in ("sin", "cos") if f"{name}_approx" in names],
-        "choices": [one for one in comparisons if one[0] in names],
-        "roundings": [one for one in rounded if one[0] in names],
+        "choices": [one for one in CHOICES.items() if one[0] in names],
+        "roundings": [one for one in ROUNDINGS.items() if one[0] in names],
         "uses_language": "tl" in names,
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,

@@ -6,12 +6,18 @@ given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wsopt.emit.tensors import Box
+from wsopt.emit.plan import STATIONARY, KernelPlan
+from wsopt.emit.tensors import GLUON, Box
+from wsopt.graph.types import DType
 from wsopt.program.types import Space
 from wsopt.schedule.types import PartitionRole
+
+_CONSUMER = frozenset({PartitionRole.CONSUMER})
+_SUMS = frozenset({PartitionRole.MMA_WARP, PartitionRole.CONSUMER})
+_STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +63,53 @@ class Channel:
         return (*(one.name for one in self.buffers), *(one.name for one in self.barriers))
 
 
-def box_buffer(name: str, box: Box, count: str) -> Buffer:
-    """A buffer for so many boxes."""
-    return Buffer(name, box.gluon, (count, *map(str, box.shape)), box.layout)
+def channels(plan: KernelPlan) -> Iterator[Channel]:
+    """All channels of a block: what the loading warp fills, turns, sums, and what each consumer has of its own."""
+    s = plan.s
+    reader = PartitionRole.MMA_WARP if plan.sums_apart else PartitionRole.CONSUMER
+    loaded = frozenset({PartitionRole.LOADER, reader})
+    for box in plan.stationary:  # which persistent blocks hand back
+        sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
+        back = (Barrier("stationary_empty", s.consumers),) if s.persistent else ()
+        barriers = (Barrier("stationary_full", 1), *back)
+        yield Channel(STATIONARY.depth, loaded, (_buffer(f"{box.name}_held", box, sets),), barriers)
+    for ring in plan.rings:
+        buffers = (_buffer(f"{x.name}_ring", x, _times(ring.depth, one.copies)) for one, x in ring.members)
+        readers = 1 if plan.sums_apart else s.at_once
+        barriers = (Barrier(f"{ring.name}_full", 1), Barrier(f"{ring.name}_empty", readers))
+        yield Channel(ring.depth, loaded, tuple(buffers), barriers)
+    if plan.ping_pong:  # the order in which consumers go round the ring
+        yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
+    if plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
+        shape = (_times("SUM_SETS", s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
+        dtype, space = GLUON[DType.F32], Space.TENSOR
+        sums = (Buffer(f"{name}_sums", dtype, shape, "SUM_LAYOUT", space) for name in plan.sums)
+        barriers = (Barrier("sums_full", 1), Barrier("sums_empty", s.consumers))
+        yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
+    yield from _own(plan)
+
+
+def _own(plan: KernelPlan) -> Iterator[Channel]:
+    """Channels of one consumer: prefetched vectors, full inputs, staging, its store warp's barriers."""
+    for one in (one for one in plan.prefetched.values() if one.along_columns):
+        dtype = GLUON[one.vector.of.view.dtype]
+        buffer = Buffer(one.name, dtype, ("TILE_COLUMNS",), "PREFETCHED_LAYOUT")
+        yield Channel("", _CONSUMER, (buffer,), own=True)
+    for box in plan.inputs.values():
+        buffer = _buffer(f"{box.name}_input", box, "INPUT_BUFFERS")
+        yield Channel("INPUT_BUFFERS", _CONSUMER, (buffer,), (Barrier(f"{box.name}_full", 1),), own=True)
+    for pool in plan.staged.pools.values():
+        yield Channel("", _STORES, (_buffer(pool.name, pool.box, str(pool.count)),), own=True)
+    if plan.stores_apart:
+        yield Channel("STORES", _STORES, barriers=(Barrier("staged", 1), Barrier("freed", 1)), own=True)
+
+
+def _buffer(name: str, box: Box, count: str) -> Buffer:
+    return Buffer(name, GLUON[box.view.dtype], (count, *map(str, box.shape)), box.layout)
+
+
+def _times(count: str, boxes: int) -> str:
+    return count if boxes == 1 else f"{count} * {boxes}"
 
 
 def instance(name: str, consumer: int) -> str:
@@ -67,17 +117,17 @@ def instance(name: str, consumer: int) -> str:
     return f"{name}_{consumer}"
 
 
-def _instances(channels: Iterable[Channel], consumers: int) -> Iterator[tuple[Channel, str]]:
+def _instances(plan: KernelPlan) -> Iterator[tuple[Channel, str]]:
     """Every channel with the ending of its names: those that all share first, then consumer by consumer."""
-    every = tuple(channels)
+    every = tuple(channels(plan))
     yield from ((channel, "") for channel in every if not channel.own)
-    for consumer in range(consumers):
+    for consumer in range(plan.s.consumers):
         yield from ((channel, instance("", consumer)) for channel in every if channel.own)
 
 
-def allocations(channels: Iterable[Channel], consumers: int) -> Iterator[Buffer]:
+def allocations(plan: KernelPlan) -> Iterator[Buffer]:
     """All that a kernel allocates, in order; barriers are buffers of one word each."""
-    for channel, ending in _instances(channels, consumers):
+    for channel, ending in _instances(plan):
         for one in channel.buffers:
             yield replace(one, name=one.name + ending)
         for barrier in channel.barriers:
@@ -85,11 +135,10 @@ def allocations(channels: Iterable[Channel], consumers: int) -> Iterator[Buffer]
             yield Buffer(barrier.name + ending, "gl.int64", words, "mbarrier.MBarrierLayout()")
 
 
-def barrier_groups(channels: Iterable[Channel], consumers: int) -> list[tuple[str, list[Barrier]]]:
+def barrier_groups(plan: KernelPlan) -> list[tuple[str, list[Barrier]]]:
     """The barriers that are set up in one loop: those of which there are equally many."""
     found: dict[str, list[Barrier]] = {}
-    for channel, ending in _instances(channels, consumers):
-        found.setdefault(channel.versions, []).extend(
-            Barrier(one.name + ending, one.arrivals) for one in channel.barriers
-        )
+    for channel, ending in _instances(plan):
+        named = (Barrier(one.name + ending, one.arrivals) for one in channel.barriers)
+        found.setdefault(channel.versions, []).extend(named)
     return [(versions, barriers) for versions, barriers in found.items() if barriers]

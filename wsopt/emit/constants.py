@@ -15,7 +15,7 @@ Constant = tuple[str, str, str]
 """Name, value, comment."""
 
 
-def constants(plan: KernelPlan) -> Iterator[Constant]:
+def constants(plan: KernelPlan, consumer: Consumer) -> Iterator[Constant]:
     """All that the kernel's text names."""
     s = plan.s
     yield "TILE_ROWS", str(s.tile_rows), ""
@@ -26,7 +26,7 @@ def constants(plan: KernelPlan) -> Iterator[Constant]:
         yield "TILE_DEPTH", str(s.depth), "elements of the streamed axis in a K-block"
         yield "SUBTILE_COLUMNS", str(s.subtile_columns), "columns that the epilogue treats at a time"
     yield from _channels(plan)
-    if plan.column() != "0":
+    if plan.columns:
         yield "RASTER_GROUP", str(s.group), "tile rows whose tiles are taken column by column"
     if plan.reduces_rows:
         yield "ROW_LENGTH", str(plan.program.whole.extent(Role.COLUMN)), "elements of a row"
@@ -35,22 +35,21 @@ def constants(plan: KernelPlan) -> Iterator[Constant]:
     yield from _layouts(plan)
     yield from _inputs(plan)
     if plan.stores_apart:
-        yield "STORES", str(len(plan.staged().plan.stores)), "of one consumer's tile"
-    consumer = Consumer(plan)
-    if not plan.sums_apart and consumer.may_fall_short:
+        yield "STORES", str(len(plan.staged.plan.stores)), "of one consumer's tile"
+    if consumer.may_fall_short:
         yield "LEAST", str(consumer.least), "K-blocks that the overlapped loop takes at least"
 
 
 def _channels(plan: KernelPlan) -> Iterator[Constant]:
     s = plan.s
-    for box in plan.stationary_operands():
+    for box in plan.stationary:
         yield "STATIONARY_BYTES", str(box.nbytes * s.consumers), "bytes of the tiles that the loop holds"
         what = "sets of them: the next tile's come while the loop runs"
         yield "STATIONARY_SETS", str(s.stationary_sets), what
-    for ring, (_, depth) in zip(plan.rings(), plan.verified.schedule.rings, strict=True):
+    for ring, (_, depth) in zip(plan.rings, plan.verified.schedule.rings, strict=True):
         yield ring.depth, str(depth), f"slots of {ring.name}"
         if ring.nbytes == "RING_BYTES":
-            yield ring.nbytes, str(ring.slot_bytes), "bytes that fill a slot"
+            yield ring.nbytes, str(ring.plan.slot_bytes), "bytes that fill a slot"
 
 
 def _layouts(plan: KernelPlan) -> Iterator[Constant]:
@@ -67,13 +66,13 @@ def _layouts(plan: KernelPlan) -> Iterator[Constant]:
         yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
     if plan.sums_apart:
         yield from tensor_sums.layouts(plan)
-    if any(one.along_columns for one in plan.prefetched().values()):
+    if any(one.along_columns for one in plan.prefetched.values()):
         yield from layout_constants(s, machine)
 
 
 def _inputs(plan: KernelPlan) -> Iterator[Constant]:
     """Constants for copies of full inputs and for the waits for them."""
-    if not plan.inputs():
+    if not plan.inputs:
         return
     when = plan.refill
     yield "SUBTILES", str(plan.s.subtiles), ""

@@ -8,32 +8,22 @@ their K-blocks there is a loop for those in which masks are at work and one for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from wsopt.emit import inputs, tensor_sums, text
-from wsopt.emit.arithmetic import Arithmetic
-from wsopt.emit.instructions import (
-    Advance,
-    Instruction,
-    Loop,
-    Mma,
-    Release,
-    TurnPass,
-    TurnWait,
-    WaitFull,
-    Zero,
-)
-from wsopt.emit.operations import Operations, sources
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.epilogue import calls
+from wsopt.emit.functions import Function, function, seen
+from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
+from wsopt.emit.operations import Operations, operations_of
+from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.unroll import older_values, unrolled
-from wsopt.program.ids import OpKind, ValueKind
-from wsopt.program.program import TileOp
+from wsopt.program.ids import ValueKind
 from wsopt.program.ranges import LiveLoops, live_loops
+from wsopt.program.types import Space
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
-from wsopt.tensors.views import FULL, K_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,107 +35,21 @@ class Stretch:
     loop: Loop
     guarded: bool = False
 
-    @property
-    def start(self) -> str:
-        """The first K-block of the steady passes."""
-        parts = [self.first] if self.first != "0" or not self.loop.first else []
-        return " + ".join([*parts, *([str(self.loop.first)] if self.loop.first else [])])
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Consumer:
-    """Writes what a consumer does for a tile; notes in `called` what that calls of the kernel's own functions."""
+    """Writes what a consumer does for a tile, around `operations` of its loop.
+
+    `live` says which loops can run, `stretches` are those that are written. The loop takes `least` passes, as
+    scheduled; a tile may have fewer whole K-blocks where it `may_fall_short`.
+    """
 
     plan: KernelPlan
-    called: set[str] = field(default_factory=set)
-
-    @property
-    def operations(self) -> Operations:
-        """The operations of the loop."""
-        plan, program = self.plan, self.plan.program
-        products = [op for op in program.of(OpKind.MMA) if op.consumer == 0]
-        fed = {op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE}
-        factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
-        writer = Arithmetic(
-            items=plan.loop_items(),
-            s=plan.s,
-            name=plan.value,
-            sources=sources(plan),
-            tile=FULL if plan.loops_over_tiles else K_BLOCK,
-            layout=plan.loop_layout,
-            asynchronous=plan.ranged,
-            wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
-            results=frozenset(op.id.subject for op in products if _is_value(op)),
-            fed=frozenset(fed),
-            carried=not plan.loops_over_tiles,
-            apart=plan.program.lane_sums,
-            unmasked=dict(program.unmasked),
-        )
-        return Operations(plan, writer)
-
-    # --- loops ------------------------------------------------------------------------------------------
-
-    @property
-    def live(self) -> LiveLoops:
-        """The loops over K-blocks that can run at some extents."""
-        return live_loops(self.plan.program.bounds, self.plan.s)
-
-    @property
-    def own_k_blocks(self) -> bool:
-        """Whether consumers look at K-blocks of their own among those of their tile."""
-        return self.plan.has_masks and self.plan.s.consumers > 1
-
-    def overlapped(self) -> bool:
-        """Whether iterations overlap within a consumer."""
-        return any(p.stage for p in in_pass(self.plan.verified, f"{PartitionRole.CONSUMER}0"))
-
-    def stretches(self) -> tuple[Stretch, ...]:
-        """The loops over a tile's K-blocks, one after the other. What cannot run at any extents is left out.
-
-        With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
-        """
-        plain = unrolled(self.operations)
-        if not self.plan.has_masks:
-            return (
-                Stretch("begin", "end", plain)
-                if self.plan.ranged
-                else Stretch("0", self._last(plain), plain),
-            )
-        masked, live, overlapped = (
-            unrolled(self.operations, masked=True, overlapped=False),
-            self.live,
-            self.overlapped(),
-        )
-        if live.most_whole < (plain.least if overlapped else 1):
-            return (Stretch("begin", "end", masked),)
-        has_lower = any(bound.stream > 0 for bound in self.plan.program.bounds.every)
-        start, behind = (
-            ("whole_begin", "whole_end") if has_lower else ("begin", "gl.maximum(whole_end, begin)")
-        )
-        if live.most_whole <= plain.first:
-            plain = replace(plain, steady=())
-        found = [Stretch("begin", "whole_begin", masked)] if live.begins else []
-        found.append(Stretch(start, "whole_end", plain, guarded=overlapped))
-        if live.ends or (overlapped and plain.least > 1):  # too few whole K-blocks for the overlapped loop
-            found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
-        return tuple(found)
-
-    def _last(self, loop: Loop) -> str:
-        """End of the steady passes that begin with a tile's first K-block."""
-        copies = self.plan.s.copies
-        end = "k_iterations" if copies == 1 else f"k_iterations // {copies}"
-        return f"{end} - {loop.peeled}" if loop.peeled else end
-
-    @property
-    def may_fall_short(self) -> bool:
-        """Whether a tile may have fewer whole K-blocks than the overlapped loop takes at least."""
-        guarded = [stretch.loop for stretch in self.stretches() if stretch.guarded]
-        return any(loop.least > 1 or self.live.none_whole for loop in guarded)
-
-    @property
-    def least(self) -> int:
-        """Passes that the loop takes at least, as scheduled."""
-        return 1 if self.plan.sums_apart else unrolled(self.operations).least
+    operations: Operations
+    live: LiveLoops
+    stretches: tuple[Stretch, ...] = ()
+    least: int = 1
+    may_fall_short: bool = False
 
     @property
     def pauses(self) -> int:
@@ -155,7 +59,7 @@ class Consumer:
 
     def tensor_instructions(self) -> int:
         """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
-        loops = [stretch.loop for stretch in self.stretches()]
+        loops = [stretch.loop for stretch in self.stretches]
         written = (
             one for loop in loops for one in (*loop.prologue, *loop.steady * (1 + self.pauses), *loop.drain)
         )
@@ -164,102 +68,114 @@ class Consumer:
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs; 1 where tiles differ in them."""
         plan, when = self.plan, self.plan.refill
-        if plan.ranged or plan.loops_over_tiles or plan.sums_apart:
+        if not plan.columns or plan.sums_apart:
             return 1
-        (stretch,) = self.stretches()
+        (stretch,) = self.stretches
         pauses = when.first + max(0, self.pauses - 1) * when.apart
         return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies
 
+    def function(self) -> Function:
+        """The function of a consumer."""
+        plan, role = self.plan, PartitionRole.CONSUMER
+        loads = [box.descriptor for box in plan.inputs.values()]
+        vectors = [name for one in plan.vectors.values() for name in one.arguments]
+        parameters = [
+            *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
+            *plan.stored, *plan.order_table, *plan.sizes, "index: gl.constexpr",
+        ]  # fmt: skip
+        step = f"step = {'index * k_iterations' if plan.ping_pong else 0}"
+        begin = [] if plan.sums_apart else [step]
+        if not plan.loops_over_tiles:
+            begin.append("visit = 0")
+            # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
+            early = (plan.s.persistent and plan.ranged) or plan.vectors or plan.inputs
+            begin += ["gdc_wait()"] if early else []
+        body, end = self._body(), "" if plan.stores_apart else "tma.store_wait(0)"
+        called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
+        return function(plan, role, parameters, begin + self._carried(), body, end, called)
+
+    def _carried(self) -> list[str]:
+        """Sums and partial sums that are made before the first tile, where a tile does not clear them."""
+        plan = self.plan
+        if plan.ranged:
+            return []
+        if plan.loops_over_tiles:
+            return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
+        values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
+        return [zero(self.operations.register(value), "TILE_COLUMNS", "SUM_LAYOUT") for value in values]
+
     # --- a tile -----------------------------------------------------------------------------------------
 
-    def body(self) -> str:
+    def _body(self) -> str:
         """All that a consumer does for a tile."""
-        lines = [*self._places(), *self._starts(), *self._loops(), *self._epilogue()]
+        lines = [*self._places(), *self._starts(), *self._loops(), *calls(self.plan)]
         lines += [] if self.plan.loops_over_tiles else ["visit += 1"]
-        if self.plan.ping_pong:
-            lines.append("step += (CONSUMERS - 1) * k_iterations")
-        return "\n".join(lines)
+        lines += ["step += (CONSUMERS - 1) * k_iterations"] if self.plan.ping_pong else []
+        return "\n".join(line for line in lines if line)
 
     def _places(self) -> list[str]:
         """Lines with the consumer's first row and column, and the K-blocks that count for them."""
         if not self.plan.ranged:
-            return place_lines(self.plan)
+            return self.plan.first_places()
         narrow = "begin, whole_begin, whole_end, end"
-        lines = [tile_range("tile_begin, whole_begin, whole_end, tile_end" if self.own_k_blocks else narrow)]
-        lines += place_lines(self.plan)
-        if self.own_k_blocks:
-            lines.append(f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}")
-        return [*lines, f"origin = {'tile_begin' if self.own_k_blocks else 'begin'} - step"]
+        if not self.plan.own_k_blocks:
+            return [tile_range(narrow), *self.plan.first_places(), "origin = begin - step"]
+        return [
+            tile_range("tile_begin, whole_begin, whole_end, tile_end"),
+            *self.plan.first_places(),
+            f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}",
+            "origin = tile_begin - step",
+        ]
 
     def _starts(self) -> list[str]:
-        """Lines before the loop: initial values that it carries, and the vectors that its values read."""
-        plan, operations = self.plan, self.operations
-        if plan.loops_over_tiles or plan.ranged:
-            lines = [
-                f"rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {plan.loop_layout}))"
-            ]
-        else:
-            lines = []
-        if not plan.loops_over_tiles:
-            older = older_values(operations) if plan.ranged else ()
-            results, sums = self._zeros()
-            lines.append(text.write([*results, *operations.writer.starts(older), *sums]))
-            self.called |= operations.writer.called
-            lines.append(text.write(operations.vectors()))
-        return [line for line in lines if line]
+        """Lines before the loop: initial values that it carries, and the vectors that its values read.
 
-    def _zeros(self) -> tuple[list[Instruction], list[Instruction]]:
-        """What is added to before a product has overwritten it: values where K-blocks are few, and sums there and of
-        partial sums.
+        What is added to before a product has overwritten it is cleared: values where K-blocks are few, and sums there
+        and of partial sums.
         """
-        plan, results, sums = self.plan, list[Instruction](), list[Instruction]()
-        for value in (v.id for v in plan.program.values if v.consumer == 0):
-            if value.kind is ValueKind.SUM and (plan.ranged or plan.program.adds_partials):
-                sums.append(Zero(plan.value(value.subject), "TILE_COLUMNS", "SUM_LAYOUT"))
-            if value.kind is ValueKind.VALUE and value.subject in self.operations.writer.results:
-                results.append(Zero(plan.value(value.subject), "TILE_DEPTH", plan.loop_layout))
-        return results, sums
+        plan, operations, layout = self.plan, self.operations, self.plan.loop_layout
+        rows = f"rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {layout}))"
+        lines = [] if plan.columns else [rows]
+        if plan.loops_over_tiles:
+            return lines
+        made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
+        results = [name for name in made if name in operations.writer.results]
+        lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]
+        lines += operations.writer.starts(older_values(operations) if plan.ranged else ())
+        if plan.ranged or plan.program.adds_partials:
+            lines += [zero(name, "TILE_COLUMNS", "SUM_LAYOUT") for name in plan.sums]
+        return [*lines, *operations.vectors()]
 
     def _loops(self) -> list[str]:
         """The loops, with what goes on before, under and after them."""
-        plan = self.plan
+        plan, vectors = self.plan, self.plan.prefetched.values()
+        under = load_lines(vectors, plan.place("rows", "columns"))
+        under += [] if plan.refill.first or plan.refill.apart else [inputs.input_loads(plan)]
         if plan.sums_apart:
-            return self._sums()
-        stretches = self.stretches()
-        self.called.update(*(stretch.loop.called for stretch in stretches))
+            return [*under, tensor_sums.wait(), *store_lines(vectors)]
         if plan.loops_over_tiles:
-            return [text.write(stretches[0].loop.steady)]
-        vectors, under = plan.prefetched().values(), self._under()
-        begun = not plan.ranged and not plan.ping_pong and _begins_products(stretches[0].loop)
+            return [write(self.stretches[0].loop.steady)]
+        products = any(isinstance(one, Mma) for one in self.stretches[0].loop.prologue)
+        begun = products and not plan.ranged and not plan.ping_pong
         lines = [*([] if begun else under), *self._before()]
-        for stretch in stretches:
+        for stretch in self.stretches:
             lines += self._stretch(stretch, under if begun else [])
-        return [line for line in [*lines, *self._after(), *store_lines(vectors)] if line]
-
-    def _under(self) -> list[str]:
-        """Lines under the first products: loads of the epilogue's vectors, and copies of its full inputs."""
-        plan, when = self.plan, self.plan.refill
-        lines = load_lines(plan.prefetched().values(), plan.place("rows", "columns"))
-        return lines if when.first or when.apart else [*lines, inputs.input_loads(plan)]
-
-    def _sums(self) -> list[str]:
-        """The wait for sums that another role's products leave, under which the epilogue's inputs come."""
-        lines = [*self._under(), tensor_sums.wait(), *store_lines(self.plan.prefetched().values())]
-        return [line for line in lines if line]
+        lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
+        lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
+        return [*lines, *store_lines(vectors)]
 
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
         """One loop; `under` its first products other things are done."""
         loop, ping_pong = stretch.loop, self.plan.ping_pong
-        first = text.write([*([TurnWait()] if ping_pong else []), *loop.prologue])
-        last = text.write(_passing_turn(loop.drain) if ping_pong else loop.drain)
-        lines = [line for line in (first, *under, *self._steady(stretch), last) if line]
-        if not stretch.guarded:
-            return lines
-        return [f"if whole_end > {stretch.first}:", *map(text.block, lines)]
+        turn = [wait("turn.index(index)", "(visit & 1) ^ (1 if index == 0 else 0)")] if ping_pong else []
+        last = write(_passing_turn(loop.drain) if ping_pong else loop.drain)
+        lines = [write([*turn, *loop.prologue]), *under, *self._steady(stretch), last]
+        lines = [line for line in lines if line]
+        return [when(f"whole_end > {stretch.first}", "\n".join(lines))] if stretch.guarded else lines
 
     def _steady(self, stretch: Stretch) -> list[str]:
         """The steady passes: one loop, or some before the copies of inputs, which stand apart, and the rest."""
-        loop, when, body = stretch.loop, self.plan.refill, text.write(stretch.loop.steady)
+        loop, refill, body = stretch.loop, self.plan.refill, write(stretch.loop.steady)
         if not body:
             return []
         variable = "k_block" if any(isinstance(one, Mma) and one.counts for one in loop.steady) else "_"
@@ -267,37 +183,25 @@ class Consumer:
         def passing(begin: str, until: str) -> str:
             return f"for {variable} in range({begin}, {until}):\n" + text.block(body)
 
-        first, end = stretch.start, stretch.last
-        before = f"{first} + REFILL_PASSES" if loop.first else "REFILL_PASSES"
-        if when.apart:
-            pause = f"pause = gl.minimum({end}, {before} + subtile * REFILL_APART)"
-            lines = [pause, passing("begin", "pause"), "begin = pause"]
-            return [
-                f"begin = {first}",
-                inputs.input_loads(self.plan, "\n".join(lines)),
-                passing("begin", end),
-            ]
-        if when.first:
-            pause = f"pause = gl.minimum({end}, {before})"
-            return [pause, passing(first, "pause"), inputs.input_loads(self.plan), passing("pause", end)]
+        end, peeled = stretch.last, f" + {loop.first}" if loop.first else ""
+        first = str(loop.first) if stretch.first == "0" else stretch.first + peeled
+        pause = f"pause = gl.minimum({end}, {first + ' + ' if peeled else ''}REFILL_PASSES"
+        if refill.apart:
+            pauses = [f"{pause} + subtile * REFILL_APART)", passing("begin", "pause"), "begin = pause"]
+            loads = inputs.input_loads(self.plan, "\n".join(pauses))
+            return [f"begin = {first}", loads, passing("begin", end)]
+        if refill.first:
+            loads = inputs.input_loads(self.plan)
+            return [f"{pause})", passing(first, "pause"), loads, passing("pause", end)]
         return [passing(first, end)]
 
     def _before(self) -> list[str]:
         """Lines before the loops: the stationary tile, K-blocks of others' rows, K-blocks too few to overlap."""
-        lines = []
-        if self.plan.stationary_operands():
-            lines.append(text.write([WaitFull("stationary", "visit", "STATIONARY_SETS")]))
-        if self.own_k_blocks and self.live.waits:
+        lines = [STATIONARY.wait_full("visit")] if self.plan.stationary else []
+        if self.plan.own_k_blocks and self.live.waits:
             lines.append(self._passed("tile_begin", "begin"))
         if self.may_fall_short:
-            lines.append("if whole_end - whole_begin < LEAST:\n    whole_end = whole_begin")
-        return lines
-
-    def _after(self) -> list[str]:
-        """Lines after the loops: K-blocks of others' rows, the return of the stationary tile."""
-        lines = [self._passed("end", "tile_end")] if self.own_k_blocks else []
-        if self.plan.stationary_operands() and self.plan.s.persistent:
-            lines.append(text.write([Release("stationary", "visit", "STATIONARY_SETS")]))
+            lines.append(when("whole_end - whole_begin < LEAST", "whole_end = whole_begin"))
         return lines
 
     def _passed(self, first: str, last: str) -> str:
@@ -305,70 +209,40 @@ class Consumer:
 
         Not before: where a K-block counts for nobody's rows, its slot would be filled again under the copy.
         """
-        found: list[Instruction] = []
-        for ring in self.plan.rings():
-            found += [WaitFull(ring.name, "step", ring.depth), Release(ring.name, "step", ring.depth)]
-        return f"for _ in range({first}, {last}):\n" + text.block(text.write([*found, Advance(1)]))
-
-    # --- the epilogue -----------------------------------------------------------------------------------
-
-    def _epilogue(self) -> list[str]:
-        """The sums cut into subtiles, and one call a subtile."""
-        plan = self.plan
-        if plan.loops_over_tiles:
-            return []
-        whole = () if plan.sums_apart else plan.sums()
-        lines = [line for name in whole for line in text.split_subtiles(plan, name, 0, plan.s.subtiles)]
-        apart = self.operations.writer.apart
-        for item in plan.rows():
-            name = plan.value(item.name)
-            row = f"gl.sum({name}, axis=1)" if item.name in apart else name
-            lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
-        rest = epilogue_parameters(plan)[len(plan.sums()) :]
-        for subtile in range(plan.s.subtiles):
-            sums = [text.subtile_name(plan, name, subtile, subtile + 1) for name in plan.sums()]
-            lines += tensor_sums.read(plan, sums, subtile) if plan.sums_apart else []
-            given = {
-                "column": plan.column(subtile),
-                "subtile": str(subtile),
-                **plan.staged().given(subtile),
-            }
-            lines.append(f"epilogue({', '.join([*sums, *(given.get(one, one) for one in rest)])})")
-        return lines
+        passed = [do("step") for ring in self.plan.rings for do in (ring.wait_full, ring.release)]
+        return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, "step += 1"]))
 
 
-def place_lines(plan: KernelPlan) -> list[str]:
-    """The first row and column of a consumer's tile."""
-    row = "row_tile * TILE_ROWS" + ("" if plan.s.at_once == 1 else " + index * CONSUMER_ROWS")
-    column = [] if plan.column() == "0" else ["column = column_tile * TILE_COLUMNS"]
-    return [f"row = {row}", *column]
+def consumer_of(plan: KernelPlan) -> Consumer:
+    """A consumer with the loops over a tile's K-blocks, one after the other. What cannot run at any extents is left
+    out.
 
-
-def epilogue_parameters(plan: KernelPlan) -> list[str]:
-    """Parameters of the function that treats one epilogue subtile."""
-    boxes, items = plan.inputs().values(), plan.program.after.items
-    counted = ["stream_extent"] if plan.counts_stream else []
-    place = [*plan.outer, "row", "column", "row_extent", "column_extent", "visit", *counted]
-    prefetched, vectors = plan.prefetched(), plan.vectors()
-    read = (n for n in vectors if n not in prefetched and n in plan.read_by(items))
-    loaded = [one.name for one in prefetched.values()] + [a for n in read for a in vectors[n].arguments]
-    refilled = plan.verified.schedule.buffers.inputs < plan.s.subtiles
-    loaded += [box.descriptor for box in boxes if refilled]
-    loaded += [f"{box.name}_{what}" for box in boxes for what in ("input", "full")]
-    barriers = ["staged", "freed"] if plan.stores_apart else []
-    rows = [plan.value(item.name) for item in plan.rows()]
-    tensors = [*loaded, *barriers, *plan.stored()]
-    return [*plan.sums(), *rows, *tensors, *place, "subtile", *plan.staged().parameters()]
-
-
-def _is_value(op: TileOp) -> bool:
-    """Whether a product's result is a value of the loop."""
-    return op.output is not None and op.output.kind is ValueKind.VALUE
-
-
-def _begins_products(loop: Loop) -> bool:
-    """Whether products are under way when the prologue ends."""
-    return any(isinstance(one, Mma) for one in loop.prologue)
+    With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
+    """
+    consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
+    if plan.sums_apart:
+        return consumer
+    plain, live = unrolled(consumer.operations), consumer.live
+    consumer = replace(consumer, least=plain.least)
+    if not plan.program.bounds.every:
+        passes = "k_iterations" if plan.s.copies == 1 else f"k_iterations // {plan.s.copies}"
+        end = f"{passes} - {plain.peeled}" if plain.peeled else passes
+        only = Stretch("begin", "end", plain) if plan.ranged else Stretch("0", end, plain)
+        return replace(consumer, stretches=(only,))
+    overlapped = any(p.stage for p in in_pass(plan.verified, f"{PartitionRole.CONSUMER}0"))
+    masked = unrolled(consumer.operations, masked=True, overlapped=False)
+    if live.most_whole < (plain.least if overlapped else 1):
+        return replace(consumer, stretches=(Stretch("begin", "end", masked),))
+    has_lower = any(bound.stream > 0 for bound in plan.program.bounds.every)
+    start, behind = ("whole_begin", "whole_end") if has_lower else ("begin", "gl.maximum(whole_end, begin)")
+    if live.most_whole <= plain.first:
+        plain = replace(plain, steady=())
+    found = [Stretch("begin", "whole_begin", masked)] if live.begins else []
+    found.append(Stretch(start, "whole_end", plain, guarded=overlapped))
+    if live.ends or (overlapped and plain.least > 1):  # too few whole K-blocks for the overlapped loop
+        found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
+    short = overlapped and (plain.least > 1 or live.none_whole)
+    return replace(consumer, stretches=tuple(found), may_fall_short=short)
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
@@ -378,4 +252,4 @@ def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
     would be taken for the one after it.
     """
     issued = max((place for place, one in enumerate(drain, 1) if isinstance(one, Mma)), default=0)
-    return [*drain[:issued], TurnPass(), *drain[issued:]]
+    return [*drain[:issued], arrive("turn.index((index + 1) % CONSUMERS)"), *drain[issued:]]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.addresses import ByAddress
+from wsopt.emit import tensor_sums, text
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
-from wsopt.emit.instructions import Assign, Instruction, Refill, WaitPhase
+from wsopt.emit.functions import Function
+from wsopt.emit.instructions import expect, tma_load, wait, when
 from wsopt.emit.names import Names
-from wsopt.emit.operations import computed_in, load_text, widened
+from wsopt.emit.operations import load_text, operand_of, widened
 from wsopt.emit.plan import KernelPlan
-from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.stores import row_store, stores
 from wsopt.emit.tensors import Box, coordinates, tile_view
 from wsopt.graph.types import DType
@@ -19,14 +19,59 @@ from wsopt.program.types import column_role, row_role
 from wsopt.tensors.views import FULL, Source
 
 
-def subtile(plan: KernelPlan, called: set[str]) -> Iterator[Instruction]:
-    """All that a consumer does for one subtile; notes in `called` what the text calls of the kernel's own
-    functions.
-    """
-    after, known = plan.program.after, results(plan)
+def _parameters(plan: KernelPlan) -> list[str]:
+    """Parameters of the function that treats one epilogue subtile."""
+    boxes, staged = plan.inputs.values(), plan.staged
+    refilled = plan.verified.schedule.buffers.inputs < plan.s.subtiles
+    return [
+        *plan.sums,
+        *(plan.value(item.name) for item in plan.rows),
+        *(one.name for one in plan.prefetched.values()),
+        *(argument for one in plan.late.values() for argument in one.arguments),
+        *(box.descriptor for box in boxes if refilled),
+        *(f"{box.name}_{what}" for box in boxes for what in ("input", "full")),
+        *(["staged", "freed"] if plan.stores_apart else []),
+        *plan.stored,
+        *(*plan.outer, "row", "column", "row_extent", "column_extent", "visit"),
+        *(["stream_extent"] if plan.counts_stream else []),
+        "subtile",
+        *(output.buffer for output in staged.outputs.values()),
+        *staged.constants(),
+    ]
+
+
+def calls(plan: KernelPlan) -> list[str]:
+    """The sums of a consumer's tile cut into subtiles, and one call a subtile."""
+    if plan.loops_over_tiles:
+        return []
+    whole = () if plan.sums_apart else plan.sums
+    lines = [line for name in whole for line in text.split_subtiles(plan, name, 0, plan.s.subtiles)]
+    for item in plan.rows:
+        name = plan.value(item.name)
+        row = f"gl.sum({name}, axis=1)" if item.name in plan.program.lane_sums else name
+        lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
+    for number in range(plan.s.subtiles):
+        sums = [text.subtile_name(plan, name, number, number + 1) for name in plan.sums]
+        lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
+        given = {"column": plan.column(number), "subtile": str(number), **plan.staged.given(number)}
+        rest = (given.get(one, one) for one in _parameters(plan)[len(sums) :])
+        lines.append(f"epilogue({', '.join([*sums, *rest])})")
+    return lines
+
+
+def epilogue(plan: KernelPlan) -> Function:
+    """The function that does all for one subtile."""
+    after, constants = plan.program.after, {"subtile", *plan.staged.constants()}
+    # The loop's results that the epilogue reads: sums, and reductions of rows.
+    known = {name: Operand(plan.value(name), FULL, DType.F32) for name in plan.summed}
+    known |= {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows}
     scope = Names(taken={operand.name for operand in known.values()})
-    yield from _reads(plan, scope, known)
     named = {output.value: output.name for output in after.outputs if output.value not in known}
+    lines = [
+        "rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))",
+        "columns = column + gl.arange(0, SUBTILE_COLUMNS, layout=gl.SliceLayout(0, SUBTILE_LAYOUT))",
+        *_reads(plan, scope, known),
+    ]
     writer = Arithmetic(
         items=after.items,
         s=plan.s,
@@ -37,68 +82,52 @@ def subtile(plan: KernelPlan, called: set[str]) -> Iterator[Instruction]:
         asynchronous=True,
         wanted=frozenset(named),
         carried=False,
-        called=called,
     )
-    yield from writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
-    for argument in plan.row_outputs():
-        yield row_store(plan, argument, writer.operand(argument.of.value))
+    lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
+    for argument in plan.row_outputs:
+        lines.append(row_store(plan, argument, writer.operand(argument.of.value)))
     for output in after.tile_outputs:
-        yield from stores(plan, output, writer.operand(output.value), "column")
+        lines += stores(plan, output, writer.operand(output.value), "column")
+    given = (f"{one}: gl.constexpr" if one in constants else one for one in _parameters(plan))
+    return Function("epilogue", tuple(given), "\n".join(lines), frozenset(writer.called))
 
 
-def results(plan: KernelPlan) -> dict[str, Operand]:
-    """The loop's results that the epilogue reads, by name: sums, and reductions of rows."""
-    found = {name: Operand(plan.value(name), FULL, DType.F32) for name in plan.summed()}
-    return found | {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows()}
-
-
-def _reads(plan: KernelPlan, scope: Names, known: dict[str, Operand]) -> Iterator[Instruction]:
+def _reads(plan: KernelPlan, scope: Names, known: dict[str, Operand]) -> Iterator[str]:
     """Every source of the epilogue; vectors first, so that their latency is behind other work."""
-    after, prefetched, inputs = plan.program.after, plan.prefetched(), plan.inputs()
-    vectors = plan.vectors()
-    for name in (n for n in vectors if n not in prefetched and n in plan.read_by(after.items)):
-        known[name] = _operand(vectors[name].of, scope)
-        yield Assign(known[name].name, _load(plan, vectors[name]))
-    for name, one in prefetched.items():
-        yield from _prefetched(one, name, scope, known)
-    for source in after.full:
-        known[source.name] = _operand(source, scope)
-        yield from _full_input(plan, known[source.name].name, inputs[source.name])
+    sides = {row_role(plan.s.swap): "row", column_role(plan.s.swap): "column"}
+
+    def held(source: Source) -> Operand:
+        known[source.name] = operand_of(source, scope(source.name, f"{source.view.tensor}_tile"))
+        return known[source.name]
+
+    for vector in plan.late.values():  # masked at the tensor's end
+        side = next((name for role, name in sides.items() if role in vector.of.spans), "")
+        inside = f"{side}s < {side}_extent" if side else ""
+        load = load_text(vector, plan.place("rows", "columns"), inside)
+        yield f"{held(vector.of).name} = {load}"
+    for one in plan.prefetched.values():
+        source, value = one.vector.of, one.name
+        if one.along_columns:  # in shared memory
+            part = f"{one.name}.slice(subtile * SUBTILE_COLUMNS, SUBTILE_COLUMNS)"
+            value = f"{part}.load(gl.SliceLayout(0, SUBTILE_LAYOUT))"
+        value += widened(source.view)
+        if value == one.name:
+            known[source.name] = operand_of(source, one.name)
+        else:
+            yield f"{held(source).name} = {value}"
+    for source in plan.program.after.full:
+        yield from _full_input(plan, held(source).name, plan.inputs[source.name])
 
 
-def _operand(source: Source, scope: Names) -> Operand:
-    name = scope(source.name, f"{source.view.tensor}_tile")
-    return Operand(name, source.spans, computed_in(source.view))
-
-
-def _load(plan: KernelPlan, vector: ByAddress[Source]) -> str:
-    """A row, column or scalar, loaded by address and masked at the tensor's end."""
-    swap, spans = plan.s.swap, vector.of.spans
-    inside = "columns < column_extent" if column_role(swap) in spans else ""
-    inside = "rows < row_extent" if row_role(swap) in spans else inside
-    return load_text(vector, plan.place("rows", "columns"), inside)
-
-
-def _prefetched(
-    one: Prefetched, source: str, scope: Names, known: dict[str, Operand]
-) -> Iterator[Instruction]:
-    """A prefetched source: in registers, or in shared memory by columns."""
-    view, value = one.vector.of.view, one.value + widened(one.vector.of.view)
-    known[source] = Operand(one.name, one.vector.of.spans, computed_in(view))
-    if value != one.name:
-        known[source] = _operand(one.vector.of, scope)
-        yield Assign(known[source].name, value)
-
-
-def _full_input(plan: KernelPlan, name: str, box: Box) -> Iterator[Instruction]:
+def _full_input(plan: KernelPlan, name: str, box: Box) -> Iterator[str]:
     """A full tile in shared memory: its copy was started before the loop, or by an earlier subtile."""
     uses = plan.s.subtiles // plan.verified.schedule.buffers.inputs
     place = "subtile % INPUT_BUFFERS" if uses > 1 else "subtile"
     phase = f"(visit * {uses} + subtile // INPUT_BUFFERS) & 1" if uses > 1 else "visit & 1"
     barrier, buffer = f"{box.name}_full.index({place})", f"{box.name}_input.index({place})"
-    yield WaitPhase(barrier, phase)
-    text = f"{tile_view(buffer, box, row_role(plan.s.swap))}.load(SUBTILE_LAYOUT){widened(box.view)}"
-    yield Assign(name, text)
+    yield wait(barrier, phase)
+    yield f"{name} = {tile_view(buffer, box, row_role(plan.s.swap))}.load(SUBTILE_LAYOUT){widened(box.view)}"
     if uses > 1:
-        later = plan.place("row", "column + INPUT_BUFFERS * SUBTILE_COLUMNS")
-        yield Refill(barrier, box.nbytes, box.descriptor, coordinates(box, later), buffer)
+        later = coordinates(box, plan.place("row", "column + INPUT_BUFFERS * SUBTILE_COLUMNS"))
+        refill = [expect(barrier, box.nbytes), tma_load(box.descriptor, later, barrier, buffer)]
+        yield when("subtile + INPUT_BUFFERS < SUBTILES", "\n".join(refill))

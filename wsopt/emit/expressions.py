@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family
-from wsopt.program.types import Structure, column_role, row_role
+from wsopt.program.types import Structure, row_role
 from wsopt.tensors.statements import Scalar, Statement
 from wsopt.tensors.views import Role
+
+_PLACES = {
+    "inside_stream": "places < stream_extent",
+    "inside_column": "columns < ROW_LENGTH",
+    "extent_stream": "stream_extent",
+    "iota_stream": "places",
+    "iota_batch": "batch",
+    "iota_group": "group",
+}
+"""Places along axes, as the kernel knows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +52,8 @@ def broadcast(operand: Operand, spans: frozenset[Role], s: Structure) -> str:
     return f"gl.expand_dims({operand.name}, {axis})"
 
 
-def in_f32(operand: Operand) -> str:
-    """A value as reductions take it: of a narrower type they would be computed in that."""
-    return _in_type(operand.name, operand, DType.F32)
-
-
-def chosen_in_f32(term: Operand | Scalar, spans: frozenset[Role], s: Structure) -> str:
-    """A value as a choice in assembly takes it: of a narrower type its registers would be others."""
-    if not isinstance(term, Operand):
-        return number(float(term))
-    return _in_type(broadcast(term, spans, s), term, DType.F32)
-
-
-def _in_type(text: str, operand: Operand, wanted: DType) -> str:
-    """The operand in the type that the operation computes in: f32, unless both are whole numbers."""
+def in_type(text: str, operand: Operand, wanted: DType) -> str:
+    """An operand's text in the type that an operation computes in: f32, unless all are whole numbers."""
     if wanted is operand.dtype or operand.dtype is DType.BOOL:
         return text
     return f"({text} * 1.0)" if _host_number(operand, wanted) else f"{text}.to({GLUON[wanted]})"
@@ -82,17 +80,13 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
         assert isinstance(operand, Operand), "a cast of a number is folded before"
         whole = _host_number(operand, statement.dtype)
         return f"{operand.name} * 1.0" if whole else f"{operand.name}.to({GLUON[statement.dtype]})"
-    if statement.primitive == "inside_stream":
-        return "places < stream_extent"
-    if statement.primitive == "extent_stream":
-        return "stream_extent"
-    if statement.primitive == "inside_column":
-        return "columns < ROW_LENGTH"
-    if primitive.family is Family.INDEX:
-        return _iota(statement.primitive, s)
+    if statement.primitive in _PLACES:
+        return _PLACES[statement.primitive]
+    if primitive.family is Family.INDEX:  # along the accumulator's rows or columns
+        return "rows" if Role(statement.primitive.removeprefix("iota_")) is row_role(s.swap) else "columns"
     wanted = _compute_type(statement, operands)
     texts = [
-        _in_type(broadcast(o, statement.spans, s), o, wanted) if isinstance(o, Operand) else number(o)
+        in_type(broadcast(o, statement.spans, s), o, wanted) if isinstance(o, Operand) else number(o)
         for o in operands
     ]
     return primitive.in_gluon(*texts, f32=wanted is DType.F32)
@@ -102,12 +96,3 @@ def helpers(item: Statement) -> set[str]:
     """The kernel's own functions and constants that a statement's text names."""
     infinite = {number(a) for a in item.args if isinstance(a, float) and math.isinf(a)}
     return infinite | {PRIMITIVES[item.primitive].helper} - {""}
-
-
-def _iota(primitive: str, s: Structure) -> str:
-    role = Role(primitive.removeprefix("iota_"))
-    if role in (Role.STREAM, Role.GROUP):
-        return "places" if role is Role.STREAM else "group"
-    if role is row_role(s.swap):
-        return "rows"
-    return "columns" if role is column_role(s.swap) else "batch"

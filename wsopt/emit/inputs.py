@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsopt.emit import text
-from wsopt.emit.instructions import Expect, Instruction, StoreWait, TmaLoad, WaitPhase
+from wsopt.emit.instructions import expect, store_wait, tma_load, wait, when, write
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import coordinates
 
@@ -12,33 +12,33 @@ def input_loads(plan: KernelPlan, passing: str = "") -> str:
     """The copies that fill the buffers, once stores have read what was staged in them for the tile before; empty
     where the epilogue reads no full tile. `passing` are lines of the loop before each subtile's.
     """
-    if not plan.inputs():
+    if not plan.inputs:
         return ""
-    wait = text.write(_refill_wait(plan))
-    lines = [wait] if wait and not passing else []
+    waits = write(_refill_wait(plan))
+    lines = [waits] if waits and not passing else []
     lines.append("for subtile in gl.static_range(INPUT_BUFFERS):")
     if passing:
         lines.append(text.block(passing))
-        lines += [text.block(f"if subtile == 0:\n{text.block(wait)}")] if wait else []
-    return "\n".join([*lines, text.block(text.write(_copies(plan)))])
+        lines += [text.block(when("subtile == 0", waits))] if waits else []
+    return "\n".join([*lines, text.block(write(_copies(plan)))])
 
 
-def _copies(plan: KernelPlan) -> list[Instruction]:
+def _copies(plan: KernelPlan) -> list[str]:
     """The copies of the subtile numbered `subtile`."""
-    found: list[Instruction] = []
+    found: list[str] = []
     place = plan.place("row", plan.column("subtile"))
-    for box in plan.inputs().values():
+    for box in plan.inputs.values():
         barrier, buffer = f"{box.name}_full.index(subtile)", f"{box.name}_input.index(subtile)"
-        load = TmaLoad(box.descriptor, coordinates(box, place), barrier, buffer)
-        found += [Expect(barrier, str(box.nbytes)), load]
+        load = tma_load(box.descriptor, coordinates(box, place), barrier, buffer)
+        found += [expect(barrier, box.nbytes), load]
     return found
 
 
-def _refill_wait(plan: KernelPlan) -> list[Instruction]:
+def _refill_wait(plan: KernelPlan) -> list[str]:
     """The wait for the stores of the tile before that still read the buffers of inputs, if there are any."""
-    stores = plan.staged().plan
+    stores = plan.staged.plan
     if stores.refill is None:
         return []
     if not plan.stores_apart:
-        return [StoreWait(str(stores.refill))]
-    return [WaitPhase(f"freed.index({len(stores.stores) - 1 - stores.refill})", "(visit & 1) ^ 1")]
+        return [store_wait(stores.refill)]
+    return [wait(f"freed.index({len(stores.stores) - 1 - stores.refill})", "(visit & 1) ^ 1")]

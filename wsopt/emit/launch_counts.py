@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.consumer import Consumer
 from wsopt.emit.integers import Integer, Name, add, ceil_divide, minimum, multiply
 from wsopt.emit.mask_checks import mask_checks
 from wsopt.emit.plan import KernelPlan
@@ -19,7 +18,7 @@ def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
     """Tiles each way, K-blocks, tiles in all, and the blocks that take them; each of those before it."""
     s = plan.s
     yield "row_tiles", ceil_divide(Name("row_extent"), s.tile_rows)
-    if "column_tiles" in plan.counts():
+    if "column_tiles" in plan.counts:
         yield "column_tiles", ceil_divide(Name("column_extent"), s.columns)
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", multiply(ceil_divide(Name("stream_extent"), s.depth * s.copies), s.copies)
@@ -29,14 +28,14 @@ def counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
 
 def tiles(plan: KernelPlan) -> Integer:
     """Tiles in all, from the tiles each way."""
-    batches = ("batches",) if plan.has(Role.BATCH) else ()
-    each_way = (name for name in plan.counts() if name not in ("batches", "k_iterations", "groups"))
-    groups = ("groups",) if plan.has(Role.GROUP) else ()
+    batches = ("batches",) if Role.BATCH in plan.axes else ()
+    each_way = (name for name in plan.counts if name not in ("batches", "k_iterations", "groups"))
+    groups = ("groups",) if Role.GROUP in plan.axes else ()
     return multiply(*map(Name, (*batches, *groups, *each_way)))
 
 
-def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
-    """Conditions on the extents that the schedule relies on."""
+def schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
+    """Conditions on the extents that the schedule relies on: a consumer's loop takes `least` passes."""
     s, program = plan.s, plan.program
     column, inner, stream = Name("column_extent"), Name("inner_extent"), Name("stream_extent")
     if plan.reduces_rows:
@@ -53,9 +52,9 @@ def schedule_checks(plan: KernelPlan) -> Iterator[Check]:
         yield from mask_checks(program.bounds)
     elif not plan.loops_over_tiles:
         told = ("the contracted axis is too short for this schedule",)
-        yield Check(Name("k_iterations"), Relation.AT_LEAST, Consumer(plan).least, told)
+        yield Check(Name("k_iterations"), Relation.AT_LEAST, least, told)
     if s.tail:
         told = ("the contracted axis has ", stream, f" elements: this schedule takes 1 to {s.tail} more than a "
                 f"multiple of {s.depth}")  # fmt: skip
-        least = add(stream, s.depth - s.tail)
-        yield Check(multiply(Name("k_iterations"), s.depth), Relation.AT_LEAST, least, told)
+        covered = add(stream, s.depth - s.tail)
+        yield Check(multiply(Name("k_iterations"), s.depth), Relation.AT_LEAST, covered, told)

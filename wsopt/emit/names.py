@@ -7,7 +7,7 @@ import keyword
 import re
 from dataclasses import dataclass, field
 
-from wsopt.emit import choices, roundings
+from wsopt.emit.called import CHOICES, ROUNDINGS
 from wsopt.targets import TARGETS
 
 _KERNEL_WORDS = frozenset(
@@ -33,8 +33,8 @@ _KERNEL_WORDS = frozenset(
             "cos_approx",
             "lane_sums",
             "by_lanes",
-            *(choices.helper(comparison) for comparison in choices.INSTRUCTIONS),
-            *(roundings.helper(name) for name in roundings.ROUNDINGS.values()),
+            *CHOICES,
+            *ROUNDINGS,
             "tile_coordinates",
         ),
         *(
@@ -138,10 +138,9 @@ def is_reserved(name: str) -> bool:
     """Whether a name means something else in an emitted kernel: Python's words, the kernel's own, and those
     made from a tensor's name and an ending.
     """
-    if _DERIVED.fullmatch(name):
-        return True
     return (
-        keyword.iskeyword(name)
+        _DERIVED.fullmatch(name) is not None
+        or keyword.iskeyword(name)
         or keyword.issoftkeyword(name)
         or hasattr(builtins, name)
         or name in _KERNEL_WORDS

@@ -1,82 +1,102 @@
-"""The plan of a kernel before its text: boxes of tensors, channels, vectors, names of values.
+"""The plan of a kernel before its text: boxes of tensors, rings, vectors, names of values.
 
-Everything is derived from a verified schedule and its tile program; nothing is chosen here.
+Everything is derived once, from a verified schedule and its tile program; nothing is chosen here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.channels import Barrier, Buffer, Channel, box_buffer
+from wsopt.emit.instructions import Slots
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
-from wsopt.emit.staging import Staging, staged_by_tile, staging
-from wsopt.emit.tensors import GLUON, Box, make_box, row_box
-from wsopt.graph.types import DType
+from wsopt.emit.staging import Staging, staging
+from wsopt.emit.tensors import Box, make_box, row_box
 from wsopt.perf.epilogue import Refill, refill
 from wsopt.program.facts import Member
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
-from wsopt.program.types import Sharing, Space, Structure, column_role, row_role
-from wsopt.schedule.types import PartitionRole
+from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
 from wsopt.tensors.views import Output, Role, Source, View
 
-_CONSUMER = frozenset({PartitionRole.CONSUMER})
-_SUMS = frozenset({PartitionRole.MMA_WARP, PartitionRole.CONSUMER})
-_STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
+STATIONARY = Slots("stationary", "STATIONARY_SETS")
+"""The sets of tiles that a block holds through its loop."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """A ring of slots: one box or more of each of its tensors a slot, `per_slot` by tensor; the names of its barriers
-    and constants.
+class Ring(Slots):
+    """A ring of slots, with the box of each tensor of which a slot holds tiles; `nbytes` is what the text calls the
+    bytes of a slot.
     """
 
-    name: str
-    depth: str
     nbytes: str
     plan: RingPlan
-    boxes: tuple[tuple[Box, int], ...]
-
-    @property
-    def slot_bytes(self) -> int:
-        """Bytes that arrive at a slot's barrier."""
-        return sum(box.nbytes * per_slot for box, per_slot in self.boxes)
+    members: tuple[tuple[Member, Box], ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class KernelPlan:
-    """One kernel, ready to be written."""
+    """One kernel, ready to be written.
+
+    Where it is `ranged` tiles differ in their K-blocks: bounds say which count, a table deals the tiles out, and
+    those of later rows have more if they are the `longest_last`. Where it `loops_over_tiles` these are the iterations
+    of its loop. Other kernels cut tiles along `columns` too. `axes` are the graph's, `outer` a tile's batch indices.
+    With `sums_apart` a warp of its own issues products, whose sums are in tensor memory; with `stores_apart` store
+    warps start the stores.
+
+    `stationary` are the boxes of tiles that a block holds, one for each consumer. Of the epilogue's sources `inputs`
+    are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by each subtile. TMA writes
+    `outputs`; `row_outputs` have one value a row. `refill` is when a tile's inputs are copied.
+
+    `items` are the statements that a consumer computes in its loop. The epilogue reads the sums of the products
+    `summed`, and of the items the reductions `rows`.
+
+    `counts` are the kernel's arguments that say how many tiles there are, and K-blocks in each; `sizes` those and
+    extents, `order_table` the one that says which tiles a block takes. The epilogue reads the extent of the streamed
+    axis if it `counts_stream`. Consumers with `own_k_blocks` look at some of their tile's alone.
+    """
 
     verified: VerifiedSchedule
-    names: Names = field(default_factory=lambda: Names(subtiles=True))
-
-    # --- facts ------------------------------------------------------------------------------------------
+    program: TileProgram
+    s: Structure
+    names: Names
+    ranged: bool
+    longest_last: bool
+    loops_over_tiles: bool
+    columns: bool
+    axes: tuple[Role, ...]
+    outer: tuple[str, ...]
+    ping_pong: bool
+    sums_apart: bool
+    stores_apart: bool
+    stationary: tuple[Box, ...]
+    rings: tuple[Ring, ...]
+    inputs: Mapping[str, Box]
+    vectors: Mapping[str, ByAddress[Source]]
+    prefetched: Mapping[str, Prefetched]
+    late: Mapping[str, ByAddress[Source]]
+    outputs: Mapping[str, Box]
+    row_outputs: tuple[ByAddress[Output], ...]
+    staged: Staging
+    refill: Refill
+    items: tuple[Item, ...]
+    summed: tuple[str, ...]
+    rows: tuple[Reduction, ...]
+    counts: tuple[str, ...]
+    sizes: tuple[str, ...]
+    order_table: tuple[str, ...]
+    counts_stream: bool
+    own_k_blocks: bool
 
     @property
-    def program(self) -> TileProgram:
-        """The tile program that the schedule was checked against."""
-        return self.verified.program
-
-    @property
-    def s(self) -> Structure:
-        """The structure."""
-        return self.program.structure
-
-    @property
-    def ranged(self) -> bool:
-        """Whether tiles differ in their K-blocks: bounds say which count, and a table deals the tiles out."""
-        return self.program.work is not None
-
-    @property
-    def loops_over_tiles(self) -> bool:
-        """Whether tiles are the iterations of the loop."""
-        return self.program.iteration is Iteration.TILE
+    def moved(self) -> tuple[Box, ...]:
+        """The tensors that TMA brings for the loop: those that stay, then the streamed ones."""
+        return (*self.stationary, *(box for ring in self.rings for _, box in ring.members))
 
     @property
     def loop_layout(self) -> str:
@@ -84,202 +104,31 @@ class KernelPlan:
         return "ROWS_LAYOUT" if self.loops_over_tiles else "K_BLOCK_LAYOUT"
 
     @property
-    def prefetches(self) -> bool:
-        """Whether consumers load what an epilogue reads by address while products are under way."""
-        return not (self.ranged or self.loops_over_tiles)
-
-    @property
-    def ping_pong(self) -> bool:
-        """Whether the consumers work in ping-pong."""
-        return self.s.sharing is Sharing.PING_PONG
-
-    @property
-    def sums_apart(self) -> bool:
-        """Whether a warp of its own issues products, whose sums are in tensor memory."""
-        return bool(self.program.tensor_columns)
-
-    @property
-    def stores_apart(self) -> bool:
-        """Whether store warps start the stores."""
-        return self.verified.schedule.buffers.store_warp
-
-    def has(self, role: Role) -> bool:
-        """Whether the tiles have this axis."""
-        return any(one is role for one, _ in self.program.whole.extents)
-
-    @property
-    def outer(self) -> tuple[str, ...]:
-        """The indices of a tile along its batch axes."""
-        group = ("group",) if self.has(Role.GROUP) else ()
-        return (("batch",) if self.has(Role.BATCH) or self.ranged else ()) + group
-
-    @property
-    def longest_last(self) -> bool:
-        """Whether tiles of later rows have more K-blocks."""
-        return self.ranged and longest_last(k_iteration_counts(self.program.bounds, self.s))
-
-    @property
-    def has_masks(self) -> bool:
-        """Whether there are K-blocks in which not every element counts."""
-        return bool(self.program.bounds.every)
-
-    @property
-    def counts_stream(self) -> bool:
-        """Whether the epilogue reads the extent of the streamed axis."""
-        return any(
-            isinstance(i, Statement) and i.primitive == "extent_stream" for i in self.program.after.items
-        )
-
-    @property
     def reduces_rows(self) -> bool:
         """Whether whole rows are reduced, in the loop or after it, so that their length is a constant."""
         return self.loops_over_tiles or any(isinstance(item, Reduction) for item in self.program.after.items)
 
     @property
-    def refill(self) -> Refill:
-        """When a tile's inputs are copied."""
-        return refill(self.program, self.verified.machine, self.verified.schedule.buffers)
+    def sums(self) -> tuple[str, ...]:
+        """The accumulators that the epilogue reads, in the order of its arguments."""
+        return tuple(map(self.value, self.summed))
 
-    # --- tensors that TMA moves -------------------------------------------------------------------------
+    @property
+    def stored(self) -> list[str]:
+        """Arguments for a consumer's stores: addresses of row outputs, and descriptors where it starts the copies."""
+        boxes = () if self.stores_apart else self.outputs.values()
+        return [*(a for row in self.row_outputs for a in row.arguments), *(box.descriptor for box in boxes)]
 
-    def _box(self, kind: str, wish: str, view: View, extents: Mapping[Role, int]) -> Box:
-        """The box of a tensor that takes so many elements along its axes; one name for each way it is used."""
-        name = self.names(f"{kind}:{wish}", wish)
-        if self.loops_over_tiles:
-            return row_box(name, view, extents, self.verified.machine.tma_box_extent_max)
-        return make_box(name, view, extents)
-
-    def _held(self, kind: str, member: Member) -> Box:
-        """The box of a tensor that a ring or the block holds."""
-        extents = {role: member.extent(role) for role in member.view.roles}
-        return self._box(kind, member.name, member.view, extents)
-
-    def _subtile(self, kind: str, wish: str, view: View) -> Box:
-        """The box of a tensor for a subtile of the epilogue."""
-        s = self.s
-        extents = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
-        return self._box(kind, wish, view, extents)
-
-    def rings(self) -> tuple[Ring, ...]:
-        """The rings, each of tensors that are loaded, read and handed back together."""
-        return tuple(map(self._ring, self.program.rings))
-
-    def _ring(self, plan: RingPlan) -> Ring:
-        boxes = tuple((self._held("streamed", member), member.copies) for member in plan.members)
-        if len(self.program.rings) == 1:
-            return Ring("ring", "RING_DEPTH", "RING_BYTES", plan, boxes)
-        ((box, copies),) = boxes
-        return Ring(f"{box.name}_ring", f"{box.name}_DEPTH", str(box.nbytes * copies), plan, boxes)
-
-    def stationary_operands(self) -> tuple[Box, ...]:
-        """The tiles that a block holds through its loop, one for each consumer."""
-        return tuple(self._held("stationary", member) for member in self.program.stationary)
-
-    def inputs(self) -> dict[str, Box]:
-        """Full tiles that the epilogue reads, by source."""
-        return {
-            source.name: self._subtile(f"read:{source.name}", source.view.tensor, source.view)
-            for source in self.program.after.full
+    @property
+    def extent_names(self) -> dict[Role, str]:
+        """The launcher's names of the axes' extents."""
+        own = {row_role(self.s.swap): "row_extent", column_role(self.s.swap): "column_extent"}
+        return own | {
+            Role.STREAM: "stream_extent",
+            Role.INNER: "inner_extent",
+            Role.BATCH: "batches",
+            Role.GROUP: "groups",
         }
-
-    def outputs(self) -> dict[str, Box]:
-        """Output tensors, by name."""
-        return {o.name: self._subtile("written", o.name, o.view) for o in self.program.after.tile_outputs}
-
-    def moved(self) -> tuple[Box, ...]:
-        """The tensors that TMA brings for the loop: those that stay, then the streamed ones."""
-        return (*self.stationary_operands(), *(box for ring in self.rings() for box, _ in ring.boxes))
-
-    # --- tensors that are read and written by address ---------------------------------------------------
-
-    def vectors(self) -> dict[str, ByAddress[Source]]:
-        """Sources that are rows, columns or scalars, by source, with their stride arguments."""
-        found = {}
-        for source in self.program.after.vectors:
-            name = self.names(f"read:{source.name}", source.view.tensor)
-            found[source.name] = ByAddress(source, name)
-        return found
-
-    def prefetched(self) -> dict[str, Prefetched]:
-        """Vectors and scalars that a consumer loads before its epilogue."""
-        return {name: Prefetched(v, self.s) for name, v in self.vectors().items()} if self.prefetches else {}
-
-    def read_by(self, items: tuple[Item, ...]) -> set[str]:
-        """The sources that these items read."""
-        names = {name for item in items for name in item.reads}
-        program = self.program
-        sources = (*program.after.vectors, *program.after.full, *program.streamed)
-        return names & {source.name for source in sources}
-
-    def row_outputs(self) -> tuple[ByAddress[Output], ...]:
-        """Outputs of one value a row, with their stride arguments."""
-        found = []
-        for output in (one for one in self.program.after.outputs if not one.is_tile):
-            name = self.names(f"written:{output.name}", output.name)
-            found.append(ByAddress(output, name))
-        return tuple(found)
-
-    # --- channels ---------------------------------------------------------------------------------------
-
-    def channels(self) -> tuple[Channel, ...]:
-        """All channels of the block."""
-        return (*self._loaded(), *self._turns(), *self._sums(), *self._own())
-
-    def _loaded(self) -> Iterator[Channel]:
-        """Channels that the loading warp fills: stationary tiles, which persistent blocks hand back, and rings."""
-        s = self.s
-        reader = PartitionRole.MMA_WARP if self.sums_apart else PartitionRole.CONSUMER
-        roles = frozenset({PartitionRole.LOADER, reader})
-        for box in self.stationary_operands():
-            sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
-            back = (Barrier("stationary_empty", s.consumers),) if s.persistent else ()
-            barriers = (Barrier("stationary_full", 1), *back)
-            yield Channel("STATIONARY_SETS", roles, (box_buffer(f"{box.name}_held", box, sets),), barriers)
-        for ring in self.rings():
-            buffers = [
-                box_buffer(f"{box.name}_ring", box, _times(ring.depth, per_slot))
-                for box, per_slot in ring.boxes
-            ]
-            readers = 1 if self.sums_apart else s.at_once
-            barriers = (Barrier(f"{ring.name}_full", 1), Barrier(f"{ring.name}_empty", readers))
-            yield Channel(ring.depth, roles, tuple(buffers), barriers)
-
-    def _turns(self) -> Iterator[Channel]:
-        """The order in which consumers in ping-pong go round the ring."""
-        if self.ping_pong:
-            yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
-
-    def _sums(self) -> Iterator[Channel]:
-        """Sets of sums in tensor memory, which one warp's products fill and consumers read, each its rows."""
-        if self.sums_apart:
-            shape = (_times("SUM_SETS", self.s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
-            names = (f"{name}_sums" for name in self.sums())
-            sums = (Buffer(name, GLUON[DType.F32], shape, "SUM_LAYOUT", Space.TENSOR) for name in names)
-            barriers = (Barrier("sums_full", 1), Barrier("sums_empty", self.s.consumers))
-            yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
-
-    def _own(self) -> Iterator[Channel]:
-        """Channels of one consumer: prefetched vectors, full inputs, staging, its store warp's barriers."""
-        for one in self.prefetched().values():
-            if one.along_columns:
-                yield Channel("", _CONSUMER, (one.buffer,), own=True)
-        for box in self.inputs().values():
-            buffer = box_buffer(f"{box.name}_input", box, "INPUT_BUFFERS")
-            barriers = (Barrier(f"{box.name}_full", 1),)
-            yield Channel("INPUT_BUFFERS", _CONSUMER, (buffer,), barriers, own=True)
-        for pool in self.staged().pools.values():
-            yield Channel("", _STORES, (box_buffer(pool.name, pool.box, str(pool.count)),), own=True)
-        if self.stores_apart:
-            yield Channel("STORES", _STORES, barriers=(Barrier("staged", 1), Barrier("freed", 1)), own=True)
-
-    def staged(self) -> Staging:
-        """The buffers that tiles are staged in, and what a store waits for."""
-        buffers = self.verified.schedule.buffers
-        if self.loops_over_tiles:
-            return staged_by_tile(self.outputs(), buffers.staging)
-        return staging(self.program, buffers, self.inputs(), self.outputs())
-
-    # --- the loop's values and places -------------------------------------------------------------------
 
     def value(self, name: str, age: int = 0) -> str:
         """The identifier of a value of the loop; of what it was `age` iterations before."""
@@ -288,83 +137,97 @@ class KernelPlan:
             return self.names(f"value:{name}", plain)
         return self.names(f"value:{name}-{age}", f"{plain}_old{'er' * (age - 1)}")
 
-    def sums(self) -> tuple[str, ...]:
-        """The accumulators that the epilogue reads, in the order of its arguments."""
-        return tuple(self.value(name) for name in self.summed())
-
-    def summed(self) -> tuple[str, ...]:
-        """The products whose sums the loop leaves."""
-        values = (value.id for value in self.program.values if value.consumer == 0)
-        return tuple(one.subject for one in values if one.kind is ValueKind.SUM)
-
     def place(self, row: str, column: str) -> dict[Role, str]:
         """Expressions of a tile's place, by axis of the graph."""
-        s = self.s
-        own = {row_role(s.swap): row, column_role(s.swap): column}
+        own = {row_role(self.s.swap): row, column_role(self.s.swap): column}
         outer = {Role.BATCH: "batch", Role.GROUP: "group"}
         return {**own, **outer, Role.STREAM: "k_block * TILE_DEPTH", Role.INNER: "0"}
 
-    def column(self, subtile: str | int = 0) -> str:
+    def first_places(self) -> list[str]:
+        """Lines with the first row and column of a consumer's tile."""
+        row = "row_tile * TILE_ROWS" + ("" if self.s.at_once == 1 else " + index * CONSUMER_ROWS")
+        return [f"row = {row}", *(["column = column_tile * TILE_COLUMNS"] if self.columns else [])]
+
+    def column(self, subtile: str | int) -> str:
         """The first column of a subtile."""
-        origin = [] if self.ranged or self.loops_over_tiles else ["column"]
-        return " + ".join([*origin, *([f"{subtile} * SUBTILE_COLUMNS"] if subtile else [])]) or "0"
-
-    def loop_items(self) -> tuple[Item, ...]:
-        """Statements that a consumer computes in its loop."""
-        own = (item for op in self.program.loop if op.consumer == 0 for item in op.items)
-        return tuple(dict.fromkeys(own))
-
-    def loop_reads(self) -> set[str]:
-        """The sources that the loop's values read."""
-        return self.read_by(self.loop_items())
-
-    def rows(self) -> tuple[Reduction, ...]:
-        """The loop's reductions that the epilogue reads."""
-        after = self.program.after
-        names = {name for item in after.items for name in item.reads} | {o.value for o in after.outputs}
-        return tuple(i for i in self.loop_items() if isinstance(i, Reduction) and i.name in names)
+        terms = (["column"] if self.columns else []) + ([f"{subtile} * SUBTILE_COLUMNS"] if subtile else [])
+        return " + ".join(terms) or "0"
 
     def stationary_place(self, consumer: str) -> str:
         """Expression of a consumer's stationary tile in this visit's set."""
         return f"(visit % STATIONARY_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
 
-    # --- arguments --------------------------------------------------------------------------------------
 
-    def stored(self) -> list[str]:
-        """Arguments for a consumer's stores: addresses of row outputs, and descriptors where it starts the copies."""
-        boxes = () if self.stores_apart else self.outputs().values()
-        addresses = (name for row in self.row_outputs() for name in row.arguments)
-        return [*addresses, *(box.descriptor for box in boxes)]
+def plan_of(verified: VerifiedSchedule) -> KernelPlan:
+    """The plan of a verified schedule's kernel."""
+    program, buffers, names = verified.program, verified.schedule.buffers, Names(subtiles=True)
+    s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
+    ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
 
-    def extent_names(self) -> dict[Role, str]:
-        """The launcher's names of the axes' extents."""
-        s = self.s
-        return {
-            row_role(s.swap): "row_extent",
-            column_role(s.swap): "column_extent",
-            Role.STREAM: "stream_extent",
-            Role.INNER: "inner_extent",
-            Role.BATCH: "batches",
-            Role.GROUP: "groups",
-        }
+    def box(kind: str, wish: str, view: View, extents: Mapping[Role, int]) -> Box:
+        """The box of a tensor that takes so many elements along its axes; one name for each way it is used."""
+        name = names(f"{kind}:{wish}", wish)
+        if by_tile:
+            return row_box(name, view, extents, verified.machine.tma_box_extent_max)
+        return make_box(name, view, extents)
 
-    def order_table(self) -> tuple[str, ...]:
-        """The kernel's argument that says which tiles a block takes."""
-        return ("order_ptr",) if self.ranged and self.s.persistent else ()
+    def held(kind: str, member: Member) -> Box:
+        """The box of a tensor that a ring or the block holds."""
+        return box(kind, member.name, member.view, {role: member.extent(role) for role in member.view.roles})
 
-    def counts(self) -> tuple[str, ...]:
-        """The kernel's arguments that say how many tiles there are, and K-blocks in each."""
-        if self.ranged:
-            return (*(["groups"] if self.has(Role.GROUP) else []), "row_tiles")
-        batches = ("batches",) if self.has(Role.BATCH) else ()
-        return (*batches, "row_tiles", *(() if self.loops_over_tiles else ("column_tiles", "k_iterations")))
+    subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
+    stationary = tuple(held("stationary", member) for member in program.stationary)
+    rings = tuple(
+        _ring(plan, [held("streamed", one) for one in plan.members], program) for plan in program.rings
+    )
+    vectors = {x.name: ByAddress(x, names(f"read:{x.name}", x.view.tensor)) for x in after.vectors}
+    inputs = {x.name: box(f"read:{x.name}", x.view.tensor, x.view, subtile) for x in after.full}
+    outputs = {o.name: box("written", o.name, o.view, subtile) for o in after.tile_outputs}
+    row_outputs = tuple(
+        ByAddress(o, names(f"written:{o.name}", o.name)) for o in after.outputs if not o.is_tile
+    )
+    items = tuple(dict.fromkeys(item for op in program.loop if op.consumer == 0 for item in op.items))
+    read = frozenset(name for item in after.items for name in item.reads)
+    wanted = read | {output.value for output in after.outputs}
+    counts = tuple(_counts(axes, ranged=ranged, by_tile=by_tile))
+    sizes = [*counts, "row_extent", *([] if by_tile else ["column_extent"])]
+    counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
+    return KernelPlan(
+        verified=verified, program=program, s=s, names=names, ranged=ranged,
+        longest_last=ranged and longest_last(k_iteration_counts(program.bounds, s)),
+        loops_over_tiles=by_tile, columns=not (ranged or by_tile),
+        axes=axes,
+        outer=(("batch",) if Role.BATCH in axes or ranged else ()) + (("group",) if Role.GROUP in axes else ()),
+        ping_pong=s.sharing is Sharing.PING_PONG, sums_apart=bool(program.tensor_columns),
+        stores_apart=buffers.store_warp, stationary=stationary, rings=rings, inputs=inputs, vectors=vectors,
+        prefetched={
+            name: Prefetched(v, row_role(s.swap) in v.of.spans, column_role(s.swap) in v.of.spans)
+            for name, v in vectors.items() if after.prefetched
+        },
+        late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
+        outputs=outputs, row_outputs=row_outputs, staged=staging(program, buffers, inputs, outputs),
+        refill=refill(program, verified.machine, buffers), items=items,
+        summed=tuple(v.id.subject for v in program.values if v.consumer == 0 and v.id.kind is ValueKind.SUM),
+        rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
+        counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
+        sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
+        order_table=("order_ptr",) if ranged and s.persistent else (),
+    )  # fmt: skip
 
-    def sizes(self) -> tuple[str, ...]:
-        """The kernel's arguments that are extents, and what follows from them."""
-        column = () if self.loops_over_tiles else ("column_extent",)
-        counted = ("stream_extent",) if self.ranged or self.counts_stream else ()
-        return (*self.counts(), "row_extent", *column, *counted)
+
+def _ring(plan: RingPlan, boxes: list[Box], program: TileProgram) -> Ring:
+    members = tuple(zip(plan.members, boxes, strict=True))
+    if len(program.rings) == 1:
+        return Ring("ring", "RING_DEPTH", "RING_BYTES", plan, members)
+    (box,) = boxes
+    return Ring(f"{box.name}_ring", f"{box.name}_DEPTH", str(plan.slot_bytes), plan, members)
 
 
-def _times(count: str, boxes: int) -> str:
-    return count if boxes == 1 else f"{count} * {boxes}"
+def _counts(axes: tuple[Role, ...], *, ranged: bool, by_tile: bool) -> Iterator[str]:
+    if ranged and Role.GROUP in axes:
+        yield "groups"
+    if not ranged and Role.BATCH in axes:
+        yield "batches"
+    yield "row_tiles"
+    if not (ranged or by_tile):
+        yield from ("column_tiles", "k_iterations")

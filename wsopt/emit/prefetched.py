@@ -7,14 +7,13 @@ finds its columns, which every thread that has a part of them reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.channels import Buffer
-from wsopt.emit.tensors import GLUON, zero
+from wsopt.emit.tensors import zero
 from wsopt.machine.types import Machine
-from wsopt.program.types import Structure, column_role, row_role
+from wsopt.program.types import Structure
 from wsopt.tensors.views import Role, Source
 
 ROWS = "row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))"
@@ -23,10 +22,13 @@ COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"
 
 @dataclass(frozen=True, slots=True)
 class Prefetched:
-    """A vector or scalar that a consumer has from the start of a tile's loop to its epilogue."""
+    """A vector or scalar that a consumer has from the start of a tile's loop to its epilogue, and whether it varies
+    along the accumulator's rows or columns.
+    """
 
     vector: ByAddress[Source]
-    structure: Structure
+    along_rows: bool
+    along_columns: bool
 
     @property
     def name(self) -> str:
@@ -34,47 +36,23 @@ class Prefetched:
         return f"{self.vector.name}_prefetched"
 
     @property
-    def along_columns(self) -> bool:
-        """Whether it varies along the accumulator's columns."""
-        return column_role(self.structure.swap) in self.vector.of.spans
-
-    @property
-    def along_rows(self) -> bool:
-        """Whether it varies along the accumulator's rows."""
-        return row_role(self.structure.swap) in self.vector.of.spans
-
-    @property
     def loaded(self) -> str:
         """Its name in registers before the epilogue."""
         return f"{self.vector.name}_loaded" if self.along_columns else self.name
 
-    def load(self, places: Mapping[Role, str]) -> str:
-        """The line that loads it; nothing is computed with it, so that nothing waits for it."""
-        side = "columns < column_extent" if self.along_columns else "rows < row_extent"
-        other = zero(self.vector.of.view.dtype)
-        mask = f", mask={side}, other={other}" if self.along_columns or self.along_rows else ""
-        return f"{self.loaded} = gl.load({self.vector.at(places)}{mask})"
 
-    @property
-    def value(self) -> str:
-        """Its values in the epilogue of the subtile numbered `subtile`."""
-        if not self.along_columns:
-            return self.name
-        part = f"{self.name}.slice(subtile * SUBTILE_COLUMNS, SUBTILE_COLUMNS)"
-        return f"{part}.load(gl.SliceLayout(0, SUBTILE_LAYOUT))"
-
-    @property
-    def buffer(self) -> Buffer:
-        """The shared memory that it goes through."""
-        return Buffer(self.name, GLUON[self.vector.of.view.dtype], ("TILE_COLUMNS",), "PREFETCHED_LAYOUT")
-
-
-def load_lines(prefetched: Iterable[Prefetched], places: Mapping[Role, str]) -> list[str]:
-    """The loads of a tile, with the places of its rows and columns where they are used."""
-    every = tuple(prefetched)
-    lines = [f"rows = {ROWS}"] if any(one.along_rows for one in every) else []
-    lines += [f"columns = {COLUMNS}"] if any(one.along_columns for one in every) else []
-    return lines + [one.load(places) for one in every]
+def load_lines(prefetched: Collection[Prefetched], places: Mapping[Role, str]) -> list[str]:
+    """The loads of a tile, with the places of its rows and columns where they are used. Nothing is computed with what
+    is loaded, so that nothing waits for it.
+    """
+    lines = [f"rows = {ROWS}"] if any(one.along_rows for one in prefetched) else []
+    lines += [f"columns = {COLUMNS}"] if any(one.along_columns for one in prefetched) else []
+    for one in prefetched:
+        side = "columns < column_extent" if one.along_columns else "rows < row_extent"
+        mask = f", mask={side}, other={zero(one.vector.of.view.dtype)}"
+        masked = mask if one.along_columns or one.along_rows else ""
+        lines.append(f"{one.loaded} = gl.load({one.vector.at(places)}{masked})")
+    return lines
 
 
 def store_lines(prefetched: Iterable[Prefetched]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsopt.emit.addresses import ByAddress
+from wsopt.emit.consumer import consumer_of
 from wsopt.emit.integers import (
     Extent,
     Integer,
@@ -15,7 +16,7 @@ from wsopt.emit.integers import (
     minimum,
 )
 from wsopt.emit.launch_counts import counts, schedule_checks
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.recipe import (
     BLOCKS,
     LAST_ROW,
@@ -45,11 +46,12 @@ _BOX_EXTENT = 256
 
 def launch_recipe(verified: VerifiedSchedule) -> Recipe:
     """All that a launch of the schedule's kernel needs, as expressions of its tensors."""
-    return recipe_of(KernelPlan(verified))
+    plan = plan_of(verified)
+    return recipe_of(plan, consumer_of(plan).least)
 
 
-def recipe_of(plan: KernelPlan) -> Recipe:
-    """The launch recipe of a kernel's plan."""
+def recipe_of(plan: KernelPlan, least: int) -> Recipe:
+    """The launch recipe of a kernel's plan, whose consumers' loop takes `least` passes."""
     views = _views(plan)
     names = (*_axes(plan, views), *counts(plan))
     return Recipe(
@@ -59,10 +61,14 @@ def recipe_of(plan: KernelPlan) -> Recipe:
         outputs=tuple(_output(output) for output in plan.program.after.outputs),
         tensor_checks=tuple(dict.fromkeys(_tensor_checks(plan, views))),
         names=names,
-        checks=(*_extent_checks(plan, views, dict(names)), *schedule_checks(plan), *_output_checks(plan)),
+        checks=(
+            *_extent_checks(plan, views, dict(names)),
+            *schedule_checks(plan, least),
+            *_output_checks(plan),
+        ),
         arguments=tuple(_arguments(plan)),
         grid=Name(BLOCKS),
-        order=_order(plan) if plan.order_table() else None,
+        order=_order(plan) if plan.order_table else None,
     )
 
 
@@ -71,8 +77,8 @@ def recipe_of(plan: KernelPlan) -> Recipe:
 
 def _views(plan: KernelPlan) -> list[tuple[View, bool]]:
     """Every way in which an input is read, and whether TMA moves it: what the loop streams, then other sources."""
-    rest = ((source.view, source.name in plan.inputs()) for source in plan.program.after.sources)
-    return [*((box.view, True) for box in plan.moved()), *rest]
+    rest = ((source.view, source.name in plan.inputs) for source in plan.program.after.sources)
+    return [*((box.view, True) for box in plan.moved), *rest]
 
 
 def _output(output: Output) -> TensorSpec:
@@ -83,7 +89,7 @@ def _tensor_checks(plan: KernelPlan, views: list[tuple[View, bool]]) -> Iterator
     for view, copied in views:
         yield from view_checks(view, copied=copied)
     for output in plan.program.after.outputs:
-        yield from view_checks(output.view, copied=output.name in plan.outputs())
+        yield from view_checks(output.view, copied=output.name in plan.outputs)
 
 
 # --- extents ---------------------------------------------------------------------------------
@@ -94,7 +100,7 @@ def _axes(plan: KernelPlan, views: list[tuple[View, bool]]) -> tuple[tuple[str, 
     found: dict[str, Integer] = {}
     for view, _ in views:
         for role, extent in zip(view.roles, axis_extents(view), strict=True):
-            found.setdefault(plan.extent_names()[role], extent)
+            found.setdefault(plan.extent_names[role], extent)
     return tuple(found.items())
 
 
@@ -106,7 +112,7 @@ def _extent_checks(
 ) -> Iterator[Check]:
     """All inputs have the same extent along an axis; `names` says which of them gave it."""
     for view, _ in views:
-        expected = tuple(Name(plan.extent_names()[role]) for role in view.roles)
+        expected = tuple(Name(plan.extent_names[role]) for role in view.roles)
         for check in _equal(view.tensor, axis_extents(view), expected):
             if isinstance(check.right, Name) and names[check.right.name] != check.left:
                 yield check
@@ -131,13 +137,13 @@ def _equal(tensor: str, given: tuple[Integer, ...], expected: tuple[Integer, ...
 
 def _arguments(plan: KernelPlan) -> Iterator[Argument]:
     """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
-    yield from map(_tensor_map, (*plan.moved(), *plan.inputs().values(), *plan.outputs().values()))
-    for source in plan.vectors().values():
+    yield from map(_tensor_map, (*plan.moved, *plan.inputs.values(), *plan.outputs.values()))
+    for source in plan.vectors.values():
         yield from _by_address(source)
-    for output in plan.row_outputs():
+    for output in plan.row_outputs:
         yield from _by_address(output)
-    yield from (ScalarArgument(name, Name(name)) for name in plan.sizes())
-    yield from map(TableArgument, plan.order_table())
+    yield from (ScalarArgument(name, Name(name)) for name in plan.sizes)
+    yield from map(TableArgument, plan.order_table)
 
 
 def _by_address(one: ByAddress[Source] | ByAddress[Output]) -> Iterator[Argument]:

@@ -6,16 +6,21 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import tensor_sums, text
+from wsopt.emit import text
 from wsopt.emit.called import called, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
-from wsopt.emit.consumer import Consumer
-from wsopt.emit.functions import functions, grid_parameters, partitions
+from wsopt.emit.consumer import Consumer, consumer_of
+from wsopt.emit.epilogue import epilogue
+from wsopt.emit.functions import grid_parameters, partitions
 from wsopt.emit.launcher import launcher_context
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.loader import loader
+from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
+from wsopt.emit.store_warp import store_warp
+from wsopt.emit.tensor_sums import mma_warp
+from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
 
@@ -42,17 +47,24 @@ def _summary(plan: KernelPlan) -> str:
     )
 
 
-def _device(plan: KernelPlan) -> dict[str, Any]:
+def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     """The device functions, and the constants and layouts that they name."""
-    s, schedule, names = plan.s, plan.verified.schedule, set[str]()
+    s, schedule = plan.s, plan.verified.schedule
     target = target_of(plan.verified.machine)
-    written = functions(plan, names)
-    channels, workers = plan.channels(), schedule.partitions[1:]
-    ranges = {"lines": range_lines(plan), "own": Consumer(plan).own_k_blocks}
+    written = [
+        loader(plan),
+        *([] if plan.loops_over_tiles else [epilogue(plan)]),
+        *([mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
+        consumer.function(),
+        *([store_warp(plan)] if plan.stores_apart else []),
+    ]
+    names = frozenset[str]().union(*(function.called for function in written))
+    workers = schedule.partitions[1:]
+    ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks}
     grid = {
         "parameters": grid_parameters(plan),
         "outer": plan.outer,
-        "columns": plan.column() != "0",
+        "columns": plan.columns,
         "longest_last": plan.longest_last,
     }
     return {
@@ -60,8 +72,8 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "summary": _summary(plan),
         "doc": printable_lines(plan.program.whole.doc),
         **called(names),
-        "constants": [*constants(plan), *numbers(names)],
-        "boxes": [*plan.moved(), *plan.inputs().values(), *plan.outputs().values()],
+        "constants": [*constants(plan, consumer), *numbers(names)],
+        "boxes": [*plan.moved, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layout": plan.ranged,
         "module": target.module,
@@ -73,8 +85,8 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
         "ranges": ranges if plan.ranged else None,
         "functions": written,
         "partitions": partitions(plan, written),
-        "allocations": list(allocations(channels, s.consumers)),
-        "barriers": barrier_groups(channels, s.consumers),
+        "allocations": list(allocations(plan)),
+        "barriers": barrier_groups(plan),
         "worker_warps": [p.warps for p in workers],
         "worker_registers": [p.registers for p in workers],
         "base_registers": schedule.base_registers,
@@ -83,10 +95,11 @@ def _device(plan: KernelPlan) -> dict[str, Any]:
 
 def emit(verified: VerifiedSchedule) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
-    plan = KernelPlan(verified)
+    plan = plan_of(verified)
+    consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")
-    launch = launcher_context(recipe_of(plan))
-    return template.render(kernel=_device(plan), launch=launch, version=__version__)
+    launch = launcher_context(recipe_of(plan, consumer.least))
+    return template.render(kernel=_device(plan, consumer), launch=launch, version=__version__)
 
 
 def expected_instructions(verified: VerifiedSchedule) -> int:
@@ -94,11 +107,10 @@ def expected_instructions(verified: VerifiedSchedule) -> int:
 
     Each consumer is compiled on its own; passes of the prologue and the drain repeat its products.
     """
-    plan = KernelPlan(verified)
-    consumer = Consumer(plan)
+    plan = plan_of(verified)
     if plan.sums_apart:
-        return tensor_sums.instructions(plan, consumer.operations)
-    return consumer.tensor_instructions() * plan.s.consumers
+        return sum(op.instructions for op in plan.program.of(OpKind.MMA))
+    return consumer_of(plan).tensor_instructions() * plan.s.consumers
 
 
 def expectation(verified: VerifiedSchedule) -> Expectation:
@@ -110,4 +122,4 @@ def expectation(verified: VerifiedSchedule) -> Expectation:
 
 def covering_k_blocks(verified: VerifiedSchedule) -> int:
     """The least K-blocks of a tile with which every pass of a consumer's loop runs."""
-    return Consumer(KernelPlan(verified)).covering_k_blocks()
+    return consumer_of(plan_of(verified)).covering_k_blocks()

@@ -8,50 +8,41 @@ the store warp does if somebody waits for it. A tile completes one phase of each
 
 from __future__ import annotations
 
-from wsopt.emit import text
-from wsopt.emit.consumer import place_lines
-from wsopt.emit.instructions import Instruction, Signal, StoreWait, TmaStore, WaitPhase
+from wsopt.emit.functions import Function, function
+from wsopt.emit.instructions import arrive, store_wait, tma_store, wait
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import coordinates
-from wsopt.perf.stores import Store
+from wsopt.schedule.types import PartitionRole
 
 
-def parameters(plan: KernelPlan) -> list[str]:
-    """Parameters of the store warp: staging buffers, barriers, descriptors."""
-    staged = plan.staged()
-    buffers = [f"{box.name}_input" for box in staged.lent.values()]
-    buffers += [pool.name for pool in staged.pools.values()]
-    stores = [box.descriptor for box in plan.outputs().values()]
-    counts = [name for name in plan.counts() if name != "k_iterations"]
-    return [*buffers, "staged", "freed", *stores, *counts, "index: gl.constexpr"]
-
-
-def body(plan: KernelPlan) -> str:
-    """All that a store warp does for a tile."""
-    stores, found = plan.staged().plan, list[Instruction]()
+def store_warp(plan: KernelPlan) -> Function:
+    """The function of a store warp."""
+    staged, stores, lines = plan.staged, plan.staged.plan, plan.first_places()
     for number, store in enumerate(stores.stores):
         awaited = stores.awaited(number)
         if awaited and awaited[0] >= 0:
-            found += _free(*awaited)
-        found += [WaitPhase(f"staged.index({number})", "visit & 1"), _start(plan, store)]
+            lines += _free(*awaited)
+        box = plan.outputs[store.output]
+        place = coordinates(box, plan.place("row", plan.column(store.subtile)))
+        start = tma_store(box.descriptor, place, staged.place(store.buffer))
+        lines += [wait(f"staged.index({number})", "visit & 1"), start]
     for number, later in stores.left:
-        found += _free(number, later)
-    return "\n".join([*place_lines(plan), text.write(found), "visit += 1"])
+        lines += _free(number, later)
+    parameters = [
+        *(f"{box.name}_input" for box in staged.lent.values()),
+        *(pool.name for pool in staged.pools.values()),
+        *("staged", "freed"),
+        *(box.descriptor for box in plan.outputs.values()),
+        *(name for name in plan.counts if name != "k_iterations"),
+        "index: gl.constexpr",
+    ]
+    what = "# Starts what its consumer has staged, and tells it of the buffers that have been read."
+    # The last store of a tile may still read its buffer when the warp is done with the tile.
+    end = "tma.store_wait(0)" if not stores.left or stores.left[-1][1] > 0 else ""
+    body = "\n".join([*lines, "visit += 1"])
+    return function(plan, PartitionRole.STORE_WARP, parameters, ["visit = 0", what], body, end)
 
 
-def leaves_stores(plan: KernelPlan) -> bool:
-    """Whether the last store of a tile may still read its buffer when the store warp is done with the tile."""
-    left = plan.staged().plan.left
-    return not left or left[-1][1] > 0
-
-
-def _start(plan: KernelPlan, store: Store) -> TmaStore:
-    """The copy of a store's buffer to its place in the output."""
-    box = plan.outputs()[store.output]
-    place = coordinates(box, plan.place("row", plan.column(store.subtile)))
-    return TmaStore(box.descriptor, place, plan.staged().place(store.buffer))
-
-
-def _free(number: int, pending: int) -> list[Instruction]:
+def _free(number: int, pending: int) -> list[str]:
     """A store has read its buffer: at most `pending` have begun after it."""
-    return [StoreWait(str(pending)), Signal(f"freed.index({number})")]
+    return [store_wait(pending), arrive(f"freed.index({number})")]

@@ -6,15 +6,7 @@ from collections.abc import Iterator
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.expressions import Operand
-from wsopt.emit.instructions import (
-    Instruction,
-    RowStore,
-    Signal,
-    Stage,
-    StoreWait,
-    TmaStore,
-    WaitFreed,
-)
+from wsopt.emit.instructions import arrive, stage, store_wait, tma_store, wait, when
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON, coordinates, tile_view
 from wsopt.graph.types import DType
@@ -26,24 +18,29 @@ def _rounded(operand: Operand, dtype: DType) -> str:
     return operand.name if operand.dtype is dtype else f"{operand.name}.to({GLUON[dtype]})"
 
 
-def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> Iterator[Instruction]:
+def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> Iterator[str]:
     """One output's tile, or a subtile of it, staged in the output's order of axes."""
-    staged = plan.staged().outputs[output.name]
-    if staged.pending and plan.stores_apart:
-        yield WaitFreed(staged.number, staged.awaited, staged.pending, staged.optional)
-    elif staged.pending:
-        yield StoreWait(staged.pending, staged.optional)
+    staged = plan.staged.outputs[output.name]
+    pending, number = staged.pending, staged.number
+    if pending:
+        # Of the tile before, where the number of the store that is waited for is below 0.
+        phase = f"(visit & 1) ^ (1 if {number} <= {pending} else 0)"
+        awaited = f"{number} - 1 - {pending}" if staged.differs else f"{number} - {int(pending) + 1}"
+        freed = wait(f"freed.index(({awaited}) % STORES)", phase)
+        waits = freed if plan.stores_apart else store_wait(pending)
+        yield when(f"{pending} is not None", waits) if None in staged.waits else waits
     value = _rounded(operand, output.view.dtype)
-    yield Stage(tile_view(staged.buffer, staged.box, row_role(plan.s.swap)), value)
+    yield stage(tile_view(staged.buffer, staged.box, row_role(plan.s.swap)), value)
     if plan.stores_apart:
-        yield Signal(f"staged.index({staged.number})")
-        return
-    place = coordinates(staged.box, plan.place("row", column))
-    yield TmaStore(staged.box.descriptor, place, staged.buffer)
+        yield arrive(f"staged.index({number})")
+    else:
+        place = coordinates(staged.box, plan.place("row", column))
+        yield tma_store(staged.box.descriptor, place, staged.buffer)
 
 
-def row_store(plan: KernelPlan, argument: ByAddress[Output], operand: Operand) -> Instruction:
+def row_store(plan: KernelPlan, argument: ByAddress[Output], operand: Operand) -> str:
     """An output of one value a row, which the first subtile stores by address."""
     value = _rounded(operand, argument.of.view.dtype)
     address = argument.at(plan.place("rows", "columns"))
-    return RowStore(address, value, "rows < row_extent", plan.s.subtiles == 1)
+    store = f"gl.store({address}, {value}, mask=rows < row_extent)"
+    return store if plan.s.subtiles == 1 else when("subtile == 0", store)

@@ -11,79 +11,63 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from wsopt.emit import text
-from wsopt.emit.instructions import (
-    Advance,
-    Commit,
-    Instruction,
-    Release,
-    SumsLoad,
-    TensorMma,
-    WaitEmpty,
-    WaitFull,
-)
+from wsopt.emit.functions import Function, function, seen
+from wsopt.emit.instructions import Slots
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
 from wsopt.program.ids import OpKind
-from wsopt.program.program import TileOp
 from wsopt.schedule.types import PartitionRole
 
-_SETS, _VISIT = "SUM_SETS", "visit"
-_PLACE = f"{_VISIT} % {_SETS}"
+_SETS = Slots("sums", "SUM_SETS")
 
 
 def _sums(plan: KernelPlan, name: str, consumer: str) -> str:
     """A consumer's tile of sums, in the set of this visit."""
-    return f"{name}_sums.index({text.of_slot(_PLACE, plan.s.consumers, consumer)})"
+    return f"{name}_sums.index({text.of_slot('visit % SUM_SETS', plan.s.consumers, consumer)})"
 
 
-def products(plan: KernelPlan) -> tuple[TileOp, ...]:
-    """The products of a K-block, in the order in which the warp issues them."""
+def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
+    """The function of the warp: for a tile it waits for a set of sums, goes from K-block to K-block, and tells of the
+    whole.
+    """
+    passed = [ring.wait_full("step") for ring in plan.rings]
     placed = plan.verified.schedule.of(f"{PartitionRole.MMA_WARP}0")
-    found = sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
-    return tuple(op for op in (plan.program.named(one.op) for one in found) if op.kind is OpKind.MMA)
-
-
-def issued(plan: KernelPlan, operations: Operations) -> str:
-    """All that the warp does for a tile: wait for a set of sums, K-block after K-block, and tell of the whole."""
-    rings = plan.rings()
-    passed: list[Instruction] = [WaitFull(ring.name, "step", ring.depth) for ring in rings]
-    for op in products(plan):
+    issued = sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
+    for op in (op for op in (plan.program.named(one.op) for one in issued) if op.kind is OpKind.MMA):
         own = replace(operations, index=str(op.consumer))
         left, right = own.operands(op, "step", lambda _: 0, 0, 0)
-        passed.append(
-            TensorMma(_sums(plan, plan.value(op.id.subject), own.index), left, right, "k_block > 0")
-        )
-    passed += [Commit(f"{ring.name}_empty.index(step % {ring.depth})") for ring in rings]
-    return "\n".join(
-        [
-            text.write([WaitEmpty("sums", _VISIT, _SETS)]),
-            "for k_block in range(k_iterations):",
-            text.block(text.write([*passed, Advance(1)])),
-            text.write([Commit(f"sums_full.index({_PLACE})")]),
-            "visit += 1",
-        ]
-    )
+        sums = _sums(plan, plan.value(op.id.subject), own.index)
+        passed.append(f"tcgen05_mma({left}, {right}, {sums}, use_acc=k_block > 0)")
+    passed += [_commit(ring.empty("step")) for ring in plan.rings]
+    body = [
+        _SETS.wait_empty("visit"),
+        "for k_block in range(k_iterations):",
+        text.block("\n".join([*passed, "step += 1"])),
+        _commit(_SETS.full("visit")),
+        "visit += 1",
+    ]
+    what = "# Issues the products of all tiles; commits tell the loader and the consumer of their ends."
+    parameters = [*seen(plan, PartitionRole.MMA_WARP, own=False), *plan.counts]
+    begin = ["step = 0", "visit = 0", what]
+    return function(plan, PartitionRole.MMA_WARP, parameters, begin, "\n".join(body))
+
+
+def _commit(barrier: str) -> str:
+    """Have the tensor core arrive at a barrier when all products issued before have ended."""
+    return f"tcgen05_commit({barrier})"
 
 
 def wait() -> str:
     """The consumer's wait for a tile's sums."""
-    return text.write([WaitFull("sums", _VISIT, _SETS)])
+    return _SETS.wait_full("visit")
 
 
 def read(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     """A subtile of a tile's sums brought into registers under these names; behind the last the set is handed back."""
-    found: list[Instruction] = [
-        SumsLoad(name, _sums(plan, sums, "index"), subtile, "SUBTILE_LAYOUT")
-        for name, sums in zip(names, plan.sums(), strict=True)
-    ]
-    if subtile == plan.s.subtiles - 1:
-        found.append(Release("sums", _VISIT, _SETS))
-    return [text.write(found)]
-
-
-def instructions(plan: KernelPlan, operations: Operations) -> int:
-    """Tensor instructions that the compiled warp has to contain, for all consumers."""
-    return sum(operations.instructions(op, 0) for op in products(plan))
+    part = f"slice({subtile} * SUBTILE_COLUMNS, SUBTILE_COLUMNS).load(SUBTILE_LAYOUT)"
+    every = zip(names, plan.sums, strict=True)
+    found = [f"{name} = {_sums(plan, sums, 'index')}.{part}" for name, sums in every]
+    return found if subtile < plan.s.subtiles - 1 else [*found, _SETS.release("visit")]
 
 
 def layouts(plan: KernelPlan) -> tuple[tuple[str, str, str], ...]:
@@ -92,7 +76,7 @@ def layouts(plan: KernelPlan) -> tuple[tuple[str, str, str], ...]:
     blocked = f"[1, {s.subtile_columns}], [{machine.threads_per_warp}, 1], [{s.consumer_warps}, 1], [0, 1]"
     sets = "of sums in tensor memory: the consumer reads one under the products of the next"
     return (
-        (_SETS, str(plan.verified.schedule.buffers.sums), sets),
+        (_SETS.depth, str(plan.verified.schedule.buffers.sums), sets),
         ("SUM_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.columns}), 1)", ""),
         ("SUBTILE_LAYOUT", f"gl.BlockedLayout({blocked})", "a row a thread, as tensor memory has its lanes"),
     )

@@ -86,11 +86,6 @@ class Box:
         return self.view.dtype.bits
 
     @property
-    def gluon(self) -> str:
-        """Gluon's name of the element type."""
-        return GLUON[self.view.dtype]
-
-    @property
     def flat(self) -> tuple[int, ...]:
         """The box as a matrix or vector: without its batch dimensions, with a folded one whole."""
         inner = (self.shape[-2] * self.shape[-1],) if self.fold else self.shape[-1:]

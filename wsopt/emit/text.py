@@ -1,18 +1,14 @@
-"""Subtiles of source text that every kernel is written with: instructions through their macros, lines, blocks."""
+"""Pieces of source text that every kernel is written with: templates, blocks, subtiles' names."""
 
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 import jinja2
 
-from wsopt.emit.instructions import Instruction
 from wsopt.emit.plan import KernelPlan
-
-_MACROS = ("instructions.jinja", "tensor_memory.jinja")
 
 
 def _template_folder() -> Path:
@@ -31,12 +27,6 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-
-
-def write(instructions: Iterable[Instruction]) -> str:
-    """Instructions as lines, each through the macro of its kind."""
-    module = {one: environment().get_template(one).module for one in _MACROS}
-    return "\n".join(getattr(module[one.template], one.macro)(**one.facts()) for one in instructions)
 
 
 def block(text: str, indent: int = 4) -> str:
@@ -65,11 +55,6 @@ def subtile_name(plan: KernelPlan, name: str, low: int, high: int) -> str:
     if high - low == plan.s.subtiles:
         return name
     return f"{name}_{low}" if high - low == 1 else f"{name}_{low}_to_{high - 1}"
-
-
-def macro(name: str) -> str:
-    """The lines of a macro that needs nothing."""
-    return str(getattr(environment().get_template("instructions.jinja").module, name)())
 
 
 def of_slot(slot: str, per_slot: int, box: str) -> str:

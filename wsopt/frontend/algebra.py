@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Pool, Rule
+from wsopt.frontend.values import Pool, Rule, Term
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, comparison_of, family_of
 
@@ -34,13 +32,10 @@ def factor(pool: Pool, term: Term) -> tuple[float, Term]:
 
 def _not(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """Comparisons of whole numbers are turned round (others may meet nan); `or` becomes `and`."""
-    (condition,) = args
-    if not isinstance(condition, str):
-        return None
-    value = pool[condition]
+    value = pool[str(args[0])]
+    facts = comparison_of(value.primitive)
     if value.primitive == "logical_not":
         return value.args[0]
-    facts = comparison_of(value.primitive)
     if facts is not None and all(_is_whole(pool, a) for a in value.args):
         return pool.make(facts.negated, value.args, dtype, value.node)
     if value.primitive == "logical_or":
@@ -83,25 +78,11 @@ Something of order one is not added before a number that is larger: it would los
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Offset:
-    """A term as `base` plus or minus something constant along the stream (`sign` is the primitive)."""
-
-    base: Term
-    sign: str
-    off: Term
-
-    def on(self, pool: Pool, base: Term, node: str) -> Term:
-        """This offset added to another base."""
-        return pool.make(self.sign, (base, self.off), DType.F32, node)
-
-
-def offset(pool: Pool, term: Term) -> Offset | None:
-    """The offset of a term that varies along the stream, or None."""
-    for sign in ("add", "sub"):
-        terms = pool.match(term, sign)
-        if terms and pool.is_f32(term) and pool.streams(terms[0]) and not pool.streams(terms[1]):
-            return Offset(terms[0], sign, terms[1])
+def _offset(pool: Pool, term: Term) -> tuple[str, Term, Term] | None:
+    """A term that varies along the stream as (sign, base, off): a base plus or minus something constant along it."""
+    terms = pool.match(term, "add", "sub")
+    if terms and pool.is_f32(term) and pool.streams(terms[0]) and not pool.streams(terms[1]):
+        return pool[str(term)].primitive, terms[0], terms[1]
     return None
 
 
@@ -110,49 +91,41 @@ def _stays_outside(pool: Pool, off: Term) -> bool:
     return not pool.streams(off) and (_is_finite(pool, off) or bool(pool.needs(off)))
 
 
-def _finite_offset(pool: Pool, term: Term) -> Offset | None:
-    found = offset(pool, term)
-    return found if found is not None and _is_finite(pool, found.off) else None
-
-
 def _mul(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """Normal form of a product: factors constant along the stream last, numbers merged, distributed over offsets."""
     x, k = args
-    if is_number(x) and is_number(k) and dtype is DType.F32:
+    if is_number(x) and is_number(k):
         return float(x) * float(k)
-    if is_number(x) or (isinstance(k, str) and pool.streams(k) and not pool.streams(x)):
+    if is_number(x) or (pool.streams(k) and not pool.streams(x)):
         return pool.make("mul", (k, x), dtype, node)
-    if dtype is not DType.F32 or not isinstance(x, str) or pool.streams(k):
+    if dtype is not DType.F32 or pool.streams(k):
         return None
     if k == 1 and pool.is_f32(x):
         return x
     inner, rest = factor(pool, x)
     if inner != 1.0:
-        return pool.make("mul", (rest, pool.make("mul", (k, inner), dtype, node)), dtype, node)
-    found = offset(pool, x)
-    if found is None or pool.spans(k) or pool.needs(k) or not _stays_outside(pool, found.off):
-        return None
-    first, second = (pool.make("mul", (t, k), dtype, node) for t in (found.base, found.off))
-    return pool.make(found.sign, (first, second), dtype, node)
+        return pool.apply(node, "mul", rest, pool.apply(node, "mul", k, inner))
+    match _offset(pool, x):
+        case sign, base, off if not (pool.spans(k) or pool.needs(k)) and _stays_outside(pool, off):
+            return pool.apply(node, sign, *(pool.apply(node, "mul", term, k) for term in (base, off)))
+    return None
 
 
 def _div(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     x, k = args
-    if dtype is DType.F32 and isinstance(x, str) and not isinstance(k, str) and k != 0 and math.isfinite(k):
-        return pool.make("mul", (x, 1.0 / float(k)), dtype, node)
+    if isinstance(x, str) and not isinstance(k, str) and k != 0 and math.isfinite(k):
+        return pool.apply(node, "mul", x, 1.0 / float(k))
     if is_number(x) and x != 1 and pool.streams(k):
-        return pool.make("mul", (pool.make("div", (1.0, k), dtype, node), x), dtype, node)
+        return pool.apply(node, "mul", pool.apply(node, "div", 1.0, k), x)
     return None
 
 
-def _neg(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
-    return pool.make("mul", (args[0], -1.0), dtype, node) if dtype is DType.F32 else None
+def _neg(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term:
+    return pool.apply(node, "mul", args[0], -1.0)
 
 
 def _add(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """A mask that is added becomes one that is chosen; offsets go outside; adding a negative subtracts."""
-    if dtype is not DType.F32:
-        return None
     if all(map(is_number, args)):
         return float(args[0]) + float(args[1])
     for x, y in (args, args[::-1]):
@@ -160,39 +133,33 @@ def _add(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
             return x
         choice = pool.match(y, "where")
         if choice and is_number(choice[2], -math.inf) and not _stays_outside(pool, x):
-            total = pool.make("add", (x, choice[1]), dtype, node)
-            return pool.make("where", (choice[0], total, -math.inf), dtype, node)
+            return pool.apply(node, "where", choice[0], pool.apply(node, "add", x, choice[1]), -math.inf)
     x, y = args
     if pool.streams(y) and not pool.streams(x):
-        return pool.make("add", (y, x), dtype, node)
+        return pool.apply(node, "add", y, x)
     if pool.streams(x) and not pool.streams(y):
         k, rest = factor(pool, y)
-        if k < 0:
-            return pool.make("sub", (x, pool.make("mul", (rest, -k), dtype, node)), dtype, node)
-        return None
+        return pool.apply(node, "sub", x, pool.apply(node, "mul", rest, -k)) if k < 0 else None
     for x, y in (args, args[::-1]):
-        found = _finite_offset(pool, y)
-        if found is not None and pool.streams(x) and _size(pool, found.off) <= _LARGE:
-            return found.on(pool, pool.make("add", (x, found.base), dtype, node), node)
+        match _offset(pool, y):
+            case sign, base, off if _is_finite(pool, off) and pool.streams(x) and _size(pool, off) <= _LARGE:
+                return pool.apply(node, sign, pool.apply(node, "add", x, base), off)
     return None
 
 
 def _sub(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """Equal offsets cancel: what all scores of a row have in common does nothing to their softmax."""
     x, y = args
-    if dtype is not DType.F32:
-        return None
     if is_number(x) and is_number(y):
         return float(x) - float(y)
     if is_number(y, 0) and pool.is_f32(x):
         return x
     if pool.streams(y) and not pool.streams(x) and _is_finite(pool, x):
-        return pool.make("add", (pool.make("mul", (y, -1.0), dtype, node), x), dtype, node)
-    found = _finite_offset(pool, x)
-    if found is not None:
-        other = pool.match(y, found.sign)
-        if other and other[1] == found.off:
-            return pool.make("sub", (found.base, other[0]), dtype, node)
+        return pool.apply(node, "add", pool.apply(node, "mul", y, -1.0), x)
+    match _offset(pool, x):
+        case sign, base, off if _is_finite(pool, off):
+            other = pool.match(y, sign)
+            return pool.apply(node, "sub", base, other[0]) if other and other[1] == off else None
     return None
 
 
@@ -200,61 +167,61 @@ def _where(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term 
     """-inf and zero come last; past -inf go positive factors and what is constant along the stream."""
     condition, x, y = args
     neutral = is_number(x, -math.inf) or (is_number(x, 0) and pool.streams(y))
-    if neutral and dtype is DType.F32 and not is_number(y, -math.inf):
+    if neutral and not is_number(y, -math.inf):
         opposite = pool.make("logical_not", (condition,), DType.BOOL, node)
-        return pool.make("where", (opposite, y, x), dtype, node)
-    if not is_number(y, -math.inf) or dtype is not DType.F32 or not isinstance(x, str):
+        return pool.apply(node, "where", opposite, y, x)
+    if not is_number(y, -math.inf) or is_number(x):
         return None
     k, rest = factor(pool, x)
     if k > 0 and k != 1.0:
-        return pool.make("mul", (pool.make("where", (condition, rest, y), dtype, node), k), dtype, node)
-    found = offset(pool, x)
-    if found is not None and _stays_outside(pool, found.off):
-        return found.on(pool, pool.make("where", (condition, found.base, y), dtype, node), node)
+        return pool.apply(node, "mul", pool.apply(node, "where", condition, rest, y), k)
+    match _offset(pool, x):
+        case sign, base, off if _stays_outside(pool, off):
+            return pool.apply(node, sign, pool.apply(node, "where", condition, base, y), off)
     return None
 
 
-def _exp(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
+def _exp(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term:
     """exp(x) = exp2(x log2(e))."""
-    return pool.make("exp2", (pool.make("mul", (args[0], math.log2(math.e)), dtype, node),), dtype, node)
+    return pool.apply(node, "exp2", pool.apply(node, "mul", args[0], math.log2(math.e)))
 
 
 def _reduce_max(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     k, rest = factor(pool, args[0])
     if k > 0 and k != 1.0:
-        return pool.make("mul", (pool.make("reduce_max", (rest,), dtype, node), k), dtype, node)
-    found = _finite_offset(pool, args[0])
-    if found is None:
-        return None
-    return found.on(pool, pool.make("reduce_max", (found.base,), dtype, node), node)
+        return pool.apply(node, "mul", pool.apply(node, "reduce_max", rest), k)
+    match _offset(pool, args[0]):
+        case sign, base, off if _is_finite(pool, off):
+            return pool.apply(node, sign, pool.apply(node, "reduce_max", base), off)
+    return None
 
 
 def _round_f32(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | None:
     """A sum of whole numbers in f32: what is constant along the stream apart, once a row."""
-    for sign in ("add", "sub"):
-        terms = pool.match(args[0], sign)
-        if terms and _is_whole(pool, args[0]) and pool.streams(terms[0]) != pool.streams(terms[1]):
-            first, second = (
-                pool.make("round_f32", (t,), dtype, node) if isinstance(t, str) else float(t) for t in terms
-            )
-            return pool.make(sign, (first, second), dtype, node)
+    terms = pool.match(args[0], "add", "sub")
+    if terms and _is_whole(pool, args[0]) and pool.streams(terms[0]) != pool.streams(terms[1]):
+        parts = (pool.apply(node, "round_f32", t) if isinstance(t, str) else float(t) for t in terms)
+        return pool.apply(node, pool[str(args[0])].primitive, *parts)
     return None
 
 
-RULES: Mapping[str, Rule] = MappingProxyType({
-    "mul": _mul,
-    "div": _div,
-    "neg": _neg,
-    "add": _add,
-    "sub": _sub,
-    "where": _where,
-    "exp": _exp,
-    "reduce_max": _reduce_max,
-    "logical_not": _not,
+RULES: Mapping[tuple[str, DType], Rule] = MappingProxyType({
+    ("mul", DType.F32): _mul,
+    ("mul", DType.I32): _mul,
+    ("div", DType.F32): _div,
+    ("neg", DType.F32): _neg,
+    ("add", DType.F32): _add,
+    ("sub", DType.F32): _sub,
+    ("where", DType.F32): _where,
+    ("exp", DType.F32): _exp,
+    ("reduce_max", DType.F32): _reduce_max,
+    ("logical_not", DType.BOOL): _not,
 })  # fmt: skip
-"""For each primitive its identities: a simpler value that is equal to it on these operands, newly made, or None."""
+"""For primitives of a type their identities: a simpler value that is equal on these operands, newly made, or None."""
 
-SHORT_RULES: Mapping[str, Rule] = MappingProxyType({**RULES, "round_f32": _round_f32})
+SHORT_RULES: Mapping[tuple[str, DType], Rule] = MappingProxyType(
+    {**RULES, ("round_f32", DType.F32): _round_f32}
+)
 """Identities for graphs whose indices along the axes are below `SHORT`.
 
 Then a sum of indices may be taken apart before it is scaled, as ALiBi's slope times a distance is: its parts are so

@@ -7,8 +7,6 @@ tensor may be query, key and value.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -16,9 +14,8 @@ from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise, matmul_dims, producer
-from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
-from wsopt.graph.types import DType, Graph, Node
+from wsopt.graph.types import DType, Graph, Node, row_major_strides
 from wsopt.tensors.views import Role
 
 Dim = tuple[str, int]
@@ -58,62 +55,60 @@ class RawView:
         return tuple(one.axis for one in self.dims if one.origin == (dim,))
 
 
-@dataclass(frozen=True, slots=True)
-class _Regroup:
-    """Dimensions that a reshape exchanges: `old` and `new` are of the same elements, in the same order."""
-
-    node: str
-    old: tuple[Dim, ...]
-    new: tuple[Dim, ...]
-
-
 @dataclass(slots=True)
 class Axes:
-    """The axes of the live part of a graph. `paths` are the uses of inputs, `shapes` of all tensors.
+    """The axes of a graph. `paths` are the uses of inputs, `shapes` of all tensors.
 
-    `sums` are the matmuls that are summed over the streamed axis, in order.
+    `sums` are the matmuls that are summed over the streamed axis, in order. `same` has the dimensions that are one
+    axis, and `cuts` the outer and the inner part of each that a reshape cuts.
     """
 
     graph: Graph
     kind: Kind
     sums: tuple[str, ...]
-    live: tuple[Node, ...]
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    dims: UnionFind = field(default_factory=UnionFind)
-    regroups: list[_Regroup] = field(default_factory=list)
-    cuts: dict[Dim, tuple[int, ...]] = field(default_factory=dict)
-    joined: UnionFind = field(default_factory=UnionFind)
+    same: UnionFind = field(default_factory=UnionFind)
+    cuts: dict[Dim, tuple[Dim, ...]] = field(default_factory=dict)
     extents: dict[Dim, int] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
-    batches: list[Dim] = field(default_factory=list)
     singles: list[Dim] = field(default_factory=list)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
-        name = node.inputs[operand]
-        assert isinstance(name, str), f"operand {operand} of {node.name} is a scalar"
-        return f"{node.name}:{operand}" if f"{node.name}:{operand}" in self.paths else name
+        use = f"{node.name}:{operand}"
+        return use if use in self.paths else str(node.inputs[operand])
 
     def title(self, use: str) -> str:
         """The graph's name of an operand."""
-        return self.paths[use][0] if use in self.paths else use
+        return self.paths.get(use, (use,))[0]
+
+    def leaves(self, axis: Dim) -> tuple[Dim, ...]:
+        """The atoms of an axis, outer ones first."""
+        found: Dim = self.same[axis]
+        return (
+            tuple(leaf for part in self.cuts[found] for leaf in self.leaves(part))
+            if found in self.cuts
+            else (found,)
+        )
 
     def atoms(self, use: str, dim: int) -> tuple[Dim, ...]:
-        """The atoms of a dimension, outer ones first; none for one of extent one that no axis goes along."""
-        shape = self.shapes[use]
-        found = self.dims[(use, dim % len(shape))]
-        cuts = self.cuts.get(found, ())
-        return tuple(self.joined[(f"{found[0]}.{found[1]}", part)] for part in range(len(cuts) + 1))
-
-    def axis_roles(self, use: str, dim: int) -> tuple[Role | None, ...]:
-        """The roles of a dimension's atoms."""
-        return tuple(self.roles.get(atom) for atom in self.atoms(use, dim))
+        """The atoms of a dimension, outer ones first."""
+        return self.leaves((use, dim % len(self.shapes[use])))
 
     def reduced(self, node: Node) -> tuple[str, int]:
         """The operand of a node that reduces, and the dimension that it reduces."""
         use = self.use(node, 0)
         return use, len(self.shapes[use]) - 1 if node.op in NORMS else node.attr("axis", int)
+
+    @property
+    def batches(self) -> list[Dim]:
+        """The batch axes, in the order in which they were found."""
+        return [axis for axis, role in self.roles.items() if role is Role.BATCH]
+
+    def all_atoms(self, use: str) -> list[Dim]:
+        """The atoms of all dimensions of a tensor."""
+        return [atom for dim in range(len(self.shapes[use])) for atom in self.atoms(use, dim)]
 
     def extent(self, role: Role) -> int:
         """Elements along the axis of a role that one axis has."""
@@ -124,192 +119,109 @@ class Axes:
         return use if index == 0 else f"{use}/{self.paths[use][index]}"
 
     def raw_view(self, use: str) -> RawView:
-        """The memory layout of an input behind a use of it, its dimensions named by their axes."""
-        path = self.paths[use]
-        given = self.graph.input(path[-1])
-        assert given is not None, "a path ends at an input"
-        end = self.instance(use, len(path) - 1)
-        return self._split(end, given.name, given.element_strides, constant=given.constant)
-
-    def output_view(self, name: str, strides: tuple[int, ...]) -> RawView:
-        """The memory layout of a result of the graph."""
-        return self._split(name, name, strides, constant=False)
-
-    def _split(self, use: str, tensor: str, strides: tuple[int, ...], *, constant: bool) -> RawView:
+        """The memory layout of a result, or of the input behind a use of it, its dimensions named by their axes."""
+        path = self.paths.get(use, (use,))
+        end, given = self.instance(use, len(path) - 1), self.graph.input(path[-1])
+        strides = given.element_strides if given else row_major_strides(self.shapes[end])
         dims = []
         for dim, stride in enumerate(strides):
-            step = math.prod(self.extents[atom] for atom in self.atoms(use, dim))
-            for place, atom in enumerate(self.atoms(use, dim)):
+            step = self.shapes[end][dim]
+            for place, atom in enumerate(self.atoms(end, dim)):
                 extent = self.extents[atom]
                 step //= extent
                 dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
-        return RawView(tensor, self.graph.type_of(tensor).dtype, constant, len(strides), tuple(dims))
+        constant = given is not None and given.constant
+        return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))
+
+    def add(self, name: str, tensor: str) -> None:
+        """Give a tensor of the graph, under this name, dimensions of its own."""
+        self.shapes[name] = self.graph.type_of(tensor).shape
+        self.extents.update({(name, dim): extent for dim, extent in enumerate(self.shapes[name])})
 
 
 # --- relations ------------------------------------------------------------------------------------------
 
 
 def _regroup(axes: Axes, node: str, old: str, new: str) -> None:
-    """Pair the dimensions of a reshape's operand and result: the shortest runs of equal size."""
-    shapes = axes.shapes[old], axes.shapes[new]
-    i = j = 0
-    while i < len(shapes[0]) or j < len(shapes[1]):
-        first, second = shapes[0][i : i + 1], shapes[1][j : j + 1]
-        if (first == (1,)) != (second == (1,)):  # an axis of extent one comes or goes
-            i, j = (i + 1, j) if first == (1,) else (i, j + 1)
-            continue
-        start, end = (i, j), [i + 1, j + 1]
-        sizes = [first[0], second[0]]
-        while sizes[0] != sizes[1]:
-            side = 0 if sizes[0] < sizes[1] else 1
-            sizes[side] *= shapes[side][end[side]]
-            end[side] += 1
-        before = tuple((old, d) for d in range(start[0], end[0]) if shapes[0][d] > 1 or end[0] == i + 1)
-        after = tuple((new, d) for d in range(start[1], end[1]) if shapes[1][d] > 1 or end[1] == j + 1)
-        if len(before) == len(after) == 1:
-            axes.dims.union(before[0], after[0])
+    """Pair the atoms of a reshape's operand and result, outer ones first; the larger of two is cut."""
+    sides = [[(use, dim) for dim in reversed(range(len(axes.shapes[use])))] for use in (old, new)]
+    while all(sides):
+        for side in sides:
+            side[-1:] = reversed(axes.leaves(side[-1]))
+        sizes = [axes.extents[side[-1]] for side in sides]
+        small, large = sorted(sizes)
+        if small == large:
+            axes.same.union(*(side.pop() for side in sides))
+        elif small == 1:  # an axis of extent one comes or goes
+            sides[sizes.index(1)].pop()
+        elif large % small:
+            raise LoweringError(
+                f"node {node}: the reshape neither splits axes nor merges whole ones; its axes have no common parts"
+            )
         else:
-            axes.regroups.append(_Regroup(node, before, after))
-        i, j = end
+            whole = sides[sizes.index(large)][-1]
+            axes.cuts[whole] = parts = tuple((f"{whole[0]}.{whole[1]}", part) for part in range(2))
+            axes.extents.update(zip(parts, (small, large // small), strict=True))
 
 
-def _relate_view(axes: Axes, node: Node, old: str, new: str) -> None:
-    if node.op == "transpose":
-        for dim, source in enumerate(node.attr("perm", tuple)):
-            axes.dims.union((old, source), (new, dim))
-    else:
-        _regroup(axes, node.name, old, new)
-
-
-def _add_uses(axes: Axes, node: Node) -> None:
-    """Make instances of every input that a node reads, also through views."""
+def _add_uses(axes: Axes, node: Node) -> Iterator[tuple[Node, str, str]]:
+    """Make instances of every input that a node reads, also through views: each view, its operand and its result."""
     for operand, name in enumerate(node.inputs):
         path = input_path(axes.graph, name) if isinstance(name, str) else None
         if path is None:
             continue
         use = f"{node.name}:{operand}"
         axes.paths[use] = path
-        for index, step in enumerate(path):
-            axes.shapes[axes.instance(use, index)] = axes.graph.type_of(step).shape
-        for index, step in enumerate(path[:-1]):
-            _relate_view(
-                axes, producer(axes.graph, step), axes.instance(use, index + 1), axes.instance(use, index)
-            )
+        for index, tensor in enumerate(path):
+            axes.add(axes.instance(use, index), tensor)
+            if index:
+                view = producer(axes.graph, path[index - 1])
+                yield view, axes.instance(use, index), axes.instance(use, index - 1)
 
 
-def _align(axes: Axes, node: Node, use: str, kept: int = 0) -> None:
-    """Align an operand from the right, all but its last `kept` dimensions; an extent of one is broadcast."""
-    shape = axes.shapes[use]
-    offset = node.type.rank - len(shape)
-    for dim, extent in enumerate(shape[: len(shape) - kept]):
-        if extent == node.type.shape[dim + offset]:
-            axes.dims.union((node.name, dim + offset), (use, dim))
-
-
-def _relate_reduction(axes: Axes, node: Node) -> None:
-    use, axis = axes.reduced(node)
-    kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
-    for position, dim in enumerate(kept):
-        target = dim if node.attr("keepdims", bool) else position
-        axes.dims.union((node.name, target), (use, dim))
-
-
-def _relate_matmul(axes: Axes, node: Node) -> None:
-    left, right = axes.use(node, 0), axes.use(node, 1)
-    rank, (left_dims, right_dims) = node.type.rank, matmul_dims(node)
-
-    def dim(use: str, index: int) -> Dim:
-        return use, index % len(axes.shapes[use])
-
-    axes.dims.union(dim(left, left_dims[1]), dim(right, right_dims[1]))
-    axes.dims.union((node.name, rank - 2), dim(left, left_dims[0]))
-    axes.dims.union((node.name, rank - 1), dim(right, right_dims[0]))
-    for use in (left, right):
-        _align(axes, node, use, kept=2)
-
-
-def _relate(axes: Axes, node: Node) -> None:
+def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of a node and of its operands that go along one axis; an extent of one is broadcast."""
+    uses = [axes.use(node, operand) for operand, name in enumerate(node.inputs) if isinstance(name, str)]
+    cost, inner = OPS[node.op].cost, 0
     if node.op == "matmul":
-        _relate_matmul(axes, node)
-    elif node.op in VIEWS:
-        if input_path(axes.graph, node.name) is None:
-            _relate_view(axes, node, axes.use(node, 0), node.name)
-    elif OPS[node.op].cost is CostClass.REDUCTION:
-        _relate_reduction(axes, node)
-    elif is_pointwise(node) or OPS[node.op].cost is CostClass.COMPOSITE:
-        for operand, name in enumerate(node.inputs):
-            if isinstance(name, str):
-                _align(axes, node, axes.use(node, operand))
-
-
-# --- atoms ----------------------------------------------------------------------------------------------
-
-
-def _positions(axes: Axes, side: tuple[Dim, ...]) -> Iterator[tuple[Dim, int, int]]:
-    """A regrouped side's dimensions, inner ones first, with the elements below and up to each."""
-    low = 1
-    for tensor, dim in reversed(side):
-        high = low * axes.shapes[tensor][dim]
-        yield axes.dims[(tensor, dim)], low, high
-        low = high
-
-
-def _find_cuts(axes: Axes) -> None:
-    """Cut every dimension where a reshape cuts it, until nothing changes."""
-    cuts: dict[Dim, set[int]] = {}
-    changed = True
-    while changed:
-        changed = False
-        for group in axes.regroups:
-            sides = [list(_positions(axes, side)) for side in (group.old, group.new)]
-            places = {high for side in sides for _, _, high in side}
-            places |= {low * c for side in sides for axis, low, _ in side for c in cuts.get(axis, ())}
-            for axis, low, high in itertools.chain(*sides):
-                inside = {place // low for place in places if low < place < high}
-                if any(place % low for place in places if low < place < high):
-                    _refuse_reshape(group.node)
-                changed |= not inside <= cuts.setdefault(axis, set())
-                cuts[axis] |= inside
-    for group in axes.regroups:
-        for axis, low, high in itertools.chain(*(_positions(axes, s) for s in (group.old, group.new))):
-            ends = [*sorted(cuts[axis]), high // low]
-            if any(b % a for a, b in itertools.pairwise(ends)):
-                _refuse_reshape(group.node)
-    axes.cuts = {axis: tuple(sorted(found, reverse=True)) for axis, found in cuts.items() if found}
-
-
-def _refuse_reshape(node: str) -> None:
-    raise LoweringError(
-        f"node {node}: the reshape neither splits axes nor merges whole ones; its axes have no common parts"
-    )
-
-
-def _find_atoms(axes: Axes) -> None:
-    """Join the atoms that reshapes pair, and note the extent of each."""
-    for group in axes.regroups:
-        old, new = ([a for dim in side for a in axes.atoms(*dim)] for side in (group.old, group.new))
-        for first, second in zip(old, new, strict=True):
-            axes.joined.union(first, second)
-    for tensor, shape in axes.shapes.items():
-        for dim, extent in enumerate(shape):
-            found = axes.dims[(tensor, dim)]
-            ends = [extent, *axes.cuts.get(found, ()), 1]
-            for atom, (high, low) in zip(axes.atoms(tensor, dim), itertools.pairwise(ends), strict=True):
-                axes.extents[atom] = high // low
+        (row, contracted), (column, other) = matmul_dims(node)
+        yield (uses[0], contracted), (uses[1], other)
+        yield (node.name, -2), (uses[0], row)
+        yield (node.name, -1), (uses[1], column)
+        inner = 2
+    if cost is CostClass.REDUCTION:
+        use, axis = axes.reduced(node)
+        kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
+        for place, dim in enumerate(kept):
+            yield (node.name, dim if node.attr("keepdims", bool) else place), (use, dim)
+    elif inner or is_pointwise(node) or cost is CostClass.COMPOSITE:
+        for use in uses:
+            shape = axes.shapes[use]
+            for dim in range(-len(shape), -inner):
+                if shape[dim] == node.type.shape[dim]:
+                    yield (node.name, dim), (use, dim)
 
 
 def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
-    """Unify the dimensions of a graph's live part; no axis has a role yet.
+    """Unify the dimensions of a graph of which every node is needed; no axis has a role yet.
 
     Raises LoweringError for a reshape that cuts axes across each other.
     """
-    axes = Axes(graph, kind, sums, live_nodes(graph))
-    for node in axes.live:
-        axes.shapes[node.name] = node.type.shape
-        if not (node.op in VIEWS and input_path(graph, node.name)):
-            _add_uses(axes, node)
-    for node in axes.live:
-        _relate(axes, node)
-    _find_cuts(axes)
-    _find_atoms(axes)
+    axes = Axes(graph, kind, sums)
+    views: list[tuple[Node, str, str]] = []
+    for node in graph.nodes:
+        axes.add(node.name, node.name)
+        if node.op not in VIEWS:
+            views.extend(_add_uses(axes, node))
+        elif input_path(graph, node.name) is None:
+            views.append((node, node.tensors[0], node.name))
+    pairs = [pair for node in graph.nodes for pair in _related(axes, node)]
+    for node, old, new in views:
+        if node.op == "transpose":
+            pairs += [((old, source), (new, dim)) for dim, source in enumerate(node.attr("perm", tuple))]
+    for pair in pairs:
+        axes.same.union(*((use, dim % len(axes.shapes[use])) for use, dim in pair))
+    for node, old, new in views:
+        if node.op == "reshape":
+            _regroup(axes, node.name, old, new)
     return axes

@@ -1,19 +1,43 @@
-"""Elementwise operations of the graph as trees of scalar primitives (`wsopt.primitives`).
+"""One elementwise node of the graph as a tree of scalar primitives (`wsopt.primitives`).
 
-Where every use of a value ends in a type of eight
-significant bits or fewer, the hardware's tanh serves (its error is 2**-11); elsewhere the forms are those of
-f32, to 1e-6 of the values that they add up.
+Where every use of a value ends in a type of eight significant bits or fewer, the hardware's tanh serves (its error
+is 2**-11); elsewhere the forms are those of f32, to 1e-6 of the values that they add up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
-from wsopt.primitives import PRIMITIVES
+import numpy as np
 
-Term = str | int | float
+from wsopt.errors import LoweringError
+from wsopt.frontend.values import Pool, Term
+from wsopt.graph.meaning import Array
+from wsopt.graph.ops import OPS
+from wsopt.graph.types import DType, Graph, Node
+from wsopt.primitives import PRIMITIVES, Family, comparison_of, family_of
+from wsopt.tensors.statements import Scalar
+
+OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
+"""Element types of the tensor cores' operands."""
+
+OUTPUTS = (DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
+"""Element types that a kernel stores."""
+
+SOURCES = (*OUTPUTS, DType.I32)
+"""Element types that elementwise operations read."""
+
+_NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2)
+_WHOLE_NUMBERS = (Family.ARITHMETIC, Family.COMPARISON, Family.CHOICE)
+"""Families of primitives that compute with i32."""
+
+_EXPONENTIALS = frozenset({"softmax", "exp", "exp2"})
+_NUMBERS: Mapping[type, type] = MappingProxyType({bool: np.bool_, int: np.int32, float: np.float32})
+
 Emit = Callable[[str, tuple[Term, ...]], Term]
+"""Appends a primitive with its operands; returns the result."""
 
 
 def _tanh(emit: Emit, x: Term, approximate: bool) -> Term:
@@ -24,37 +48,10 @@ def _tanh(emit: Emit, x: Term, approximate: bool) -> Term:
     return emit("sub", (1.0, emit("div", (2.0, emit("add", (grown, 1.0))))))
 
 
-def _sigmoid(emit: Emit, x: Term, approximate: bool) -> Term:
-    """1 / (1 + exp(-x)), or 0.5 + 0.5 tanh(x / 2)."""
-    if approximate:
-        half = emit("tanh_approx", (emit("mul", (x, 0.5)),))
-        return emit("add", (emit("mul", (half, 0.5)), 0.5))
-    return emit("div", (1.0, emit("add", (emit("exp", (emit("neg", (x,)),)), 1.0))))
-
-
-def _silu(emit: Emit, x: Term, approximate: bool) -> Term:
-    """x sigmoid(x); with h = x / 2 it is h + h tanh(h)."""
-    if approximate:
-        half = emit("mul", (x, 0.5))
-        return emit("add", (emit("mul", (half, emit("tanh_approx", (half,)))), half))
-    return emit("div", (x, emit("add", (emit("exp", (emit("neg", (x,)),)), 1.0))))
-
-
-def _gelu_erf(emit: Emit, x: Term) -> Term:
-    """x / 2 (1 + erf(x / sqrt 2)) (Hendrycks and Gimpel 2016)."""
-    inner = emit("erf", (emit("mul", (x, math.sqrt(0.5))),))
+def _gated(emit: Emit, x: Term, gate: Term) -> Term:
+    """x / 2 (1 + gate)."""
     half = emit("mul", (x, 0.5))
-    return emit("add", (emit("mul", (half, inner)), half))
-
-
-def _gelu_tanh(emit: Emit, x: Term, approximate: bool) -> Term:
-    """x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) (Hendrycks and Gimpel 2016)."""
-    scale = math.sqrt(2 / math.pi)
-    square = emit("mul", (x, x))
-    slope = emit("add", (emit("mul", (square, scale * 0.044715)), scale))
-    bent = _tanh(emit, emit("mul", (x, slope)), approximate)
-    half = emit("mul", (x, 0.5))
-    return emit("add", (emit("mul", (half, bent)), half))
+    return emit("add", (emit("mul", (half, gate)), half))
 
 
 def _power(emit: Emit, x: Term, exponent: Term) -> Term | None:
@@ -66,17 +63,17 @@ def _power(emit: Emit, x: Term, exponent: Term) -> Term | None:
         return None
     if exponent == 0:
         return emit("where", (emit("equal", (x, x)), 1.0, 1.0))
-    if float(exponent).is_integer() and 1 <= abs(exponent) <= 8:
+    whole = float(exponent).is_integer()
+    if whole and abs(exponent) <= 8:
         result: Term = x
         for _ in range(int(abs(exponent)) - 1):
             result = emit("mul", (result, x))
         return result if exponent > 0 else emit("div", (1.0, result))
-    if float(exponent).is_integer():
-        grown = emit("exp2", (emit("mul", (emit("log2", (emit("abs", (x,)),)), float(exponent))),))
-        if exponent % 2 == 0:
-            return grown
-        return emit("where", (emit("less", (x, 0.0)), emit("neg", (grown,)), grown))
-    return emit("exp2", (emit("mul", (emit("log2", (x,)), float(exponent))),))
+    base = emit("abs", (x,)) if whole else x
+    grown = emit("exp2", (emit("mul", (emit("log2", (base,)), float(exponent))),))
+    if not whole or exponent % 2 == 0:
+        return grown
+    return emit("where", (emit("less", (x, 0.0)), emit("neg", (grown,)), grown))
 
 
 def expand(
@@ -84,8 +81,9 @@ def expand(
 ) -> Term | None:
     """The result of an elementwise op of the graph, written through `emit`; None if it has no expansion.
 
-    `emit(primitive, args)` appends a statement and returns its name. `approximate` allows the hardware's
-    tanh; `flavour` is gelu's `approximate` attribute.
+    `approximate` allows the hardware's tanh, from which sigmoid(x) is 0.5 + 0.5 tanh(x / 2); `flavour` is gelu's
+    `approximate` attribute. With g = erf(x / sqrt 2), or tanh(sqrt(2 / pi) (x + 0.044715 x**3)), gelu is
+    x / 2 (1 + g) (Hendrycks and Gimpel 2016).
     """
     match op, args:
         case "relu", (x,):
@@ -94,15 +92,76 @@ def expand(
             return emit("div", (1.0, x))
         case "tanh", (x,):
             return _tanh(emit, x, approximate)
+        case (("sigmoid" | "silu"), (x,)) if not approximate:
+            grown = emit("add", (emit("exp", (emit("neg", (x,)),)), 1.0))
+            return emit("div", (x if op == "silu" else 1.0, grown))
         case "sigmoid", (x,):
-            return _sigmoid(emit, x, approximate)
+            half = emit("tanh_approx", (emit("mul", (x, 0.5)),))
+            return emit("add", (emit("mul", (half, 0.5)), 0.5))
         case "silu", (x,):
-            return _silu(emit, x, approximate)
+            return _gated(emit, x, emit("tanh_approx", (emit("mul", (x, 0.5)),)))
+        case "gelu", (x,) if flavour == "tanh":
+            scale = math.sqrt(2 / math.pi)
+            slope = emit("add", (emit("mul", (emit("mul", (x, x)), scale * 0.044715)), scale))
+            return _gated(emit, x, _tanh(emit, emit("mul", (x, slope)), approximate))
         case "gelu", (x,):
-            return _gelu_tanh(emit, x, approximate) if flavour == "tanh" else _gelu_erf(emit, x)
+            return _gated(emit, x, emit("erf", (emit("mul", (x, math.sqrt(0.5))),)))
         case "pow", (x, exponent):
             return _power(emit, x, exponent)
         case _ if op in PRIMITIVES and PRIMITIVES[op].doc:
             return emit(op, args)
-        case _:
-            return None
+    return None
+
+
+def narrow_nodes(graph: Graph, *, exponents: bool) -> frozenset[str]:
+    """The nodes of which every use ends in a type of at most eight significant bits.
+
+    Without `exponents`, what an exponential reads is not narrow: a relative error there is an absolute one
+    of the exponent, which grows with the value.
+    """
+    wide = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if not exponents and node.op in _EXPONENTIALS:
+            wide.update(node.tensors)
+        if node.op == "cast" and node.type.dtype in _NARROW:
+            wide.discard(node.name)
+        elif node.name in wide or node.type.dtype is DType.BOOL:
+            wide.update((node.name, *node.tensors))
+    return frozenset(node.name for node in graph.nodes if node.name not in wide)
+
+
+def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bool) -> Term:
+    """The value of an elementwise node or a cast; numbers are folded.
+
+    Raises LoweringError for what has no expansion into primitives.
+    """
+    dtype = node.type.dtype
+    numbers = [a for a in args if not isinstance(a, str)]
+    if len(numbers) == len(args):
+        arrays: tuple[Array, ...] = tuple(np.asarray(number, _NUMBERS[type(number)]) for number in numbers)
+        folded: Scalar = OPS[node.op].evaluate(arrays, dict(node.attrs)).item()
+        return folded
+    if any(isinstance(number, bool) for number in numbers):
+        raise LoweringError(
+            f"node {node.name}: a condition of {node.op} is the same everywhere; leave it out"
+        )
+    if node.op == "cast":
+        if dtype not in OUTPUTS:
+            allowed = ", ".join(d.value for d in OUTPUTS)
+            instead = "; compare with 0 by not_equal instead" if dtype is DType.BOOL else ""
+            raise LoweringError(
+                f"node {node.name}: a cast to {dtype.value} is not lowered; to {allowed} it is{instead}"
+            )
+        return pool.make(f"round_{dtype.value}", args, dtype, node.name)
+    if dtype is DType.I32 and family_of(node.op) not in _WHOLE_NUMBERS:
+        raise LoweringError(f"node {node.name}: {node.op} on i32 is not lowered; cast to f32 first")
+
+    def emit(primitive: str, terms: tuple[Term, ...]) -> Term:
+        return pool.make(primitive, terms, DType.BOOL if comparison_of(primitive) else dtype, node.name)
+
+    flavour = node.attr("approximate", str) if node.op == "gelu" else ""
+    result = expand(node.op, args, emit, approximate=approximate, flavour=flavour)
+    if result is None:
+        remedy = "; the exponent is a number, else write exp2(e * log2(x))" if node.op == "pow" else ""
+        raise LoweringError(f"node {node.name}: {node.op} of these operands is not lowered{remedy}")
+    return result

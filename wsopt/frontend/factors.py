@@ -2,16 +2,23 @@
 
 What is divided by a sum that is complete only after the loop is divided after the loop instead, also where a
 cast stands between (GRAPH.md, 'What a compiler may change').
+
+So for products whose left operand has its rows scaled by a reduction of the same rows, such as an RMS norm: x r @ w
+is (x @ w) r. The operand is the tensor as it lies in memory, the row's reduction is computed beside the products
+from the same K-blocks, and the factor is applied after the loop.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Draft, Rewriter, Value
+from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
+from wsopt.frontend.kinds import producer
+from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Rewriter, Term, Value, reachable
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
+from wsopt.tensors.views import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +28,6 @@ class Split:
     rest: Term
     over: tuple[Term, ...] = ()
     under: tuple[Term, ...] = ()
-
-    @property
-    def whole(self) -> bool:
-        """Whether no factor is constant along the stream."""
-        return not self.over and not self.under
 
 
 @dataclass(slots=True)
@@ -39,32 +41,39 @@ class _FactorMover(Rewriter):
             split = self._split(args[0])
             return self._apply(self.copy(value, (split.rest,)), split, value.node)
         made = self.copy(value, args)
-        if isinstance(made, str) and self.pool.streams(made) and made not in self.splits:
-            self.splits[made] = self._find(made)
+        self._split(made)
         return made
 
     def _split(self, term: Term) -> Split:
         if isinstance(term, str) and term not in self.splits and self.pool.streams(term):
             self.splits[term] = self._find(term)
-        return self.splits.get(term, Split(term)) if isinstance(term, str) else Split(term)
+        return self.splits.get(str(term), Split(term))
 
     def _find(self, name: str) -> Split:
         """The factors of a value that varies along the stream."""
         value = self.pool[name]
         match value.primitive, value.args:
+            case "mul", (x, k) if value.dtype is not DType.F32:
+                return Split(name)
+            case "mul", (x, k) if not (self.pool.streams(x) and self.pool.streams(k)):
+                fixed, rest = (k, x) if self.pool.streams(x) else (x, k)
+                split = self._split(rest)
+                return replace(split, over=(*split.over, fixed))
             case "mul", (x, k):
-                return self._times(name, x, k)
+                first, second = self._split(x), self._split(k)
+                over, under = first.over + second.over, first.under + second.under
+                if over or under:
+                    return Split(self.pool.apply(value.node, "mul", first.rest, second.rest), over, under)
             case "div", (x, k) if not self.pool.streams(k):
                 split = self._split(x)
-                return Split(split.rest, split.over, (*split.under, k))
+                return replace(split, under=(*split.under, k))
             case "where", (condition, x, 0) if value.dtype is DType.F32:
                 split = self._split(x)
-                rest = self.pool.make("where", (condition, split.rest, 0.0), value.dtype, value.node)
+                rest = self.pool.apply(value.node, "where", condition, split.rest, 0.0)
                 return Split(rest, split.over, tuple(self._nonzero(k, value) for k in split.under))
-            case _ if family_of(value.primitive) is Family.ROUNDING:
+            case primitive, _ if family_of(primitive) is Family.ROUNDING:
                 return self._rounded(value)
-            case _:
-                return Split(name)
+        return Split(name)
 
     def _nonzero(self, k: Term, value: Value) -> Term:
         """A divisor with one for zero: a choice may be there to put zeros for the nan of an empty row."""
@@ -72,19 +81,6 @@ class _FactorMover(Rewriter):
             return k
         nothing = self.pool.apply(value.node, "equal", k, 0.0)
         return self.pool.apply(value.node, "where", nothing, 1.0, k)
-
-    def _times(self, name: str, x: Term, k: Term) -> Split:
-        if self.pool[name].dtype is not DType.F32:
-            return Split(name)
-        for a, b in ((x, k), (k, x)):
-            if not self.pool.streams(a):
-                split = self._split(b)
-                return Split(split.rest, (*split.over, a), split.under)
-        first, second = self._split(x), self._split(k)
-        if first.whole and second.whole:
-            return Split(name)
-        rest = self.pool.make("mul", (first.rest, second.rest), DType.F32, self.pool.node(name))
-        return Split(rest, first.over + second.over, first.under + second.under)
 
     def _rounded(self, value: Value) -> Split:
         """Factors of a rounded value. Through a type of short range only factors known at the loop's end move."""
@@ -96,7 +92,7 @@ class _FactorMover(Rewriter):
         rest = split.rest
         for primitive, terms in (("mul", split.over), ("div", split.under)):
             for k in filter(stays, terms):
-                rest = self.pool.make(primitive, (rest, k), DType.F32, value.node)
+                rest = self.pool.apply(value.node, primitive, rest, k)
         over, under = (tuple(k for k in terms if not stays(k)) for terms in (split.over, split.under))
         return Split(self.pool.make(value.primitive, (rest,), value.dtype, value.node), over, under)
 
@@ -133,3 +129,80 @@ class _Reciprocals(Rewriter):
 def divide_by_rows(draft: Draft) -> Draft:
     """An equal draft with divisions by a row's value as multiplications with its reciprocal."""
     return _Reciprocals(draft).run()
+
+
+# --- products of rows that are scaled -------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Operands(Rewriter):
+    """Rewrites every product as one of a tensor as it lies in memory, with its factors after it."""
+
+    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+        if value.primitive == "contract":
+            return self.copy(value, (self._operand(value, args[0]),))
+        return self.copy(value, args)
+
+    def _operand(self, product: Value, term: Term) -> Term:
+        pool, graph = self.pool, self.draft.axes.graph
+        rounded = isinstance(term, str) and family_of(pool[term].primitive) is Family.ROUNDING
+        kept = pool[term].args[0] if isinstance(term, str) and rounded else term
+        operand = producer(graph, product.node).tensors[0]
+        if not isinstance(kept, str) or pool[kept].primitive != "source":
+            raise LoweringError(
+                f"node {product.node}: operand 0 of the matmul is computed by {producer(graph, operand).op} node "
+                f"{operand}; {self._reason(operand, kept)}"
+            )
+        raw, wanted = self.draft.raw[pool[kept].label[0]], graph.type_of(operand).dtype
+        if raw.dtype is not wanted:
+            raise LoweringError(
+                f"node {product.node}: operand 0 of the matmul is {raw.tensor}, which is {raw.dtype.value}; the "
+                f"product takes {wanted.value}, so declare it as that, and cast it before the call"
+            )
+        return kept
+
+    def _reason(self, operand: str, term: Term) -> str:
+        """Why an operand is not a tensor with scaled rows, and what to do: a factor along its columns, if any."""
+        for other in self.pool.match(term, "mul") or ():
+            value = self.pool[other] if isinstance(other, str) else None
+            if value and value.primitive == "source" and value.spans == frozenset({Role.STREAM}):
+                return (
+                    f"{self.draft.raw[value.label[0]].tensor} varies along the contracted axis, and cannot leave the "
+                    "product as a factor of a row does; multiply it into the other operand before the call"
+                )
+        return (
+            "operands have to be inputs of the graph (or transposes of them), their rows scaled at most: "
+            f"{remedies.computed_operand(self.draft.axes.graph, operand)}"
+        )
+
+
+def check_reductions(draft: Draft) -> Draft:
+    """Refuse what a consumer cannot reduce from its operand's K-blocks alone."""
+    pool, live = draft.pool, draft.live()
+    sinks = [name for name, value in live.items() if value.primitive in REDUCTIONS]
+    operands = {value.args[0] for value in live.values() if value.primitive == "contract"}
+    for name in sinks:
+        reads = {read: pool[read] for read in pool.values if read in reachable(pool, pool[name].args)}
+        for value in reads.values():
+            if value.primitive in SINKS:
+                raise LoweringError(
+                    f"node {pool[name].node}: it reduces what depends on the reduction of node {value.node} along "
+                    "the same axis; that takes a second pass over the axis"
+                )
+        for read, value in reads.items():
+            if value.primitive.startswith(("inside_", "iota_")):
+                raise LoweringError(
+                    f"node {pool[name].node}: a reduction beside a product counts all elements of a K-block, and "
+                    "those beyond the end are zero; sums of what is zero there are lowered"
+                )
+            if value.primitive == "source" and read not in operands:
+                raise LoweringError(
+                    f"node {pool[name].node}: a reduction beside a product reads the product's left operand, here "
+                    f"it reads {draft.raw[value.label[0]].tensor}"
+                )
+    return draft
+
+
+def lay_operands_bare(draft: Draft) -> Draft:
+    """An equal draft whose products are of tensors as they lie in memory. Raises LoweringError, naming the node."""
+    return _Operands(draft).run()

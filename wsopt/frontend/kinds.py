@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Iterable
 from enum import Enum
 
 from wsopt.errors import LoweringError
-from wsopt.graph.needed import live_nodes
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
 from wsopt.tensors.views import Role
@@ -57,13 +56,11 @@ def matmul_dims(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
 
 def input_path(graph: Graph, name: str, views: Container[str] = VIEWS) -> tuple[str, ...] | None:
     """`name` and what it is a view of, down to an input of the graph; None if it is computed."""
-    path = [name]
-    while graph.input(path[-1]) is None:
-        node = graph.producer(path[-1])
-        if node is None or node.op not in views:
-            return None
-        path.append(node.tensors[0])
-    return tuple(path)
+    if graph.input(name) is not None:
+        return (name,)
+    node = producer(graph, name)
+    below = input_path(graph, node.tensors[0], views) if node.op in views else None
+    return None if below is None else (name, *below)
 
 
 def producer(graph: Graph, name: str) -> Node:
@@ -98,35 +95,29 @@ def is_matmul(node: Node) -> bool:
 
 def chained_products(graph: Graph) -> tuple[str, ...]:
     """Matmuls with an operand that other matmuls feed: the loop sums them up."""
-    live = live_nodes(graph)
-    follows = depending(live, is_matmul)
+    follows = depending(graph.nodes, is_matmul)
     return tuple(
         node.name
-        for node in filter(is_matmul, live)
+        for node in filter(is_matmul, graph.nodes)
         if node.inputs[0] in follows
         and isinstance(node.inputs[1], str)
         and input_path(graph, node.inputs[1]) is not None
     )
 
 
-def _scales_operand(live: tuple[Node, ...]) -> bool:
-    """Whether the left operand of a matmul is computed, and from reductions."""
-    reduced = depending(live, lambda node: node.op.startswith("reduce_") or node.op in NORMS)
-    return any(is_matmul(node) and node.inputs[0] in reduced for node in live)
-
-
 def kind_of(graph: Graph) -> Kind:
-    """The kind of a graph. Raises LoweringError for one with neither a product nor a reduction."""
-    live = live_nodes(graph)
-    reductions = {node.name for node in live if reduces_rows(node)}
-    if not any(map(is_matmul, live)):
-        if reductions:
-            return Kind.ROWS
+    """The kind of a graph of which every node is needed. LoweringError without a product and a reduction."""
+    reductions = {node.name for node in graph.nodes if reduces_rows(node)}
+    matmuls = list(filter(is_matmul, graph.nodes))
+    if not matmuls and not reductions:
         raise LoweringError(
             "the graph has neither a matmul nor a reduction of rows; without one it is not lowered"
         )
+    if not matmuls:
+        return Kind.ROWS
     if chained_products(graph):
         return Kind.CHAIN
-    if _scales_operand(live):
+    scales = depending(graph.nodes, lambda node: node.op.startswith("reduce_") or node.op in NORMS)
+    if any(node.inputs[0] in scales for node in matmuls):
         return Kind.SCALED
-    return Kind.REDUCED if reductions & depending(live, is_matmul) else Kind.PRODUCTS
+    return Kind.REDUCED if reductions & depending(graph.nodes, is_matmul) else Kind.PRODUCTS

@@ -6,19 +6,99 @@ one of them excludes, it is a bound of the loop: K-blocks outside are skipped, a
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from wsopt.frontend.affine import Bounds, bounds_of, condition_bounds, conjuncts, every_row_counts
 from wsopt.frontend.algebra import is_number
-from wsopt.frontend.expand import Term
-from wsopt.frontend.values import SINKS, Draft, Pool, Rewriter, Value
+from wsopt.frontend.needed import every_row_counts
+from wsopt.frontend.values import SINKS, Draft, Pool, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import Family, family_of
 from wsopt.tensors.views import Bound, Role
 
 HUGE = 1e9
 """A score of minus this or less has no weight beside any other: exp of the difference is zero in f32."""
+
+Bounds = frozenset[Bound]
+_NOWHERE: Bounds = frozenset()
+
+_Affine = tuple[int, int, int]
+"""The factors of the row and of the streamed index, and the constant that is added."""
+
+# --- conditions -----------------------------------------------------------------------------------------
+
+
+def _sum(first: _Affine, second: _Affine, times: int) -> _Affine:
+    """One affine function and so many times another."""
+    row, stream, constant = (a + times * b for a, b in zip(first, second, strict=True))
+    return row, stream, constant
+
+
+def _affine(pool: Pool, term: Term) -> _Affine | None:
+    """A term as an affine function of the row and the streamed index, with whole numbers; None if it is none."""
+    if not isinstance(term, str):
+        whole = not isinstance(term, bool) and math.isfinite(term) and term == int(term)
+        return (0, 0, int(term)) if whole else None
+    value = pool[term]
+    if value.primitive not in ("iota_row", "iota_stream", "round_f32", "neg", "add", "sub", "mul"):
+        return None
+    parts = [part for part in (_affine(pool, a) for a in value.args) if part is not None]
+    match value.primitive, parts:
+        case "iota_row", _:
+            return 1, 0, 0
+        case "iota_stream", _:
+            return 0, 1, 0
+        case "round_f32", [x]:  # whole numbers below 2**24 are f32 numbers
+            return x
+        case "neg", [x]:
+            return _sum((0, 0, 0), x, -1)
+        case (("add" | "sub"), [x, y]):
+            return _sum(x, y, 1 if value.primitive == "add" else -1)
+        case ("mul", [(0, 0, k), x]) | ("mul", [x, (0, 0, k)]):
+            return _sum((0, 0, 0), x, k)
+    return None
+
+
+_ORDERS: Mapping[str, tuple[tuple[int, int, int], ...]] = MappingProxyType({
+    "less_equal": ((0, 1, 0),),
+    "less": ((0, 1, -1),),
+    "greater_equal": ((1, 0, 0),),
+    "greater": ((1, 0, -1),),
+    "equal": ((0, 1, 0), (1, 0, 0)),
+})  # fmt: skip
+"""Comparisons of whole numbers: which operand is at most which other one plus a number, all of which have to hold."""
+
+
+def bounds_of(pool: Pool, condition: Term) -> tuple[Bound, ...] | None:
+    """Bounds that are equal to a comparison when all hold; None for a comparison of other values than indices.
+
+    Only bounds whose coefficients are -1, 0 and 1 are given: those that K-blocks are split by.
+    """
+    found: list[Bound] = []
+    value = pool[str(condition)]
+    for low, high, slack in _ORDERS.get(value.primitive, ()):
+        inside = pool.match(value.args[low], "abs")  # a magnitude is below two bounds
+        below = _affine(pool, inside[0] if inside else value.args[low])
+        above = _affine(pool, value.args[high])
+        if below is None or above is None:
+            return None
+        for sign in (-1, 1) if inside else (-1,):
+            row, stream, constant = _sum(_sum(above, below, sign), (0, 0, slack), 1)
+            common = math.gcd(row, stream) or 1
+            found.append(Bound(row // common, stream // common, constant // common))
+    if any(abs(bound.row) > 1 or abs(bound.stream) > 1 for bound in found):
+        return None
+    return tuple(found) or None
+
+
+def conjuncts(pool: Pool, condition: Term) -> tuple[Term, ...]:
+    """The conjuncts of a condition."""
+    args = pool.match(condition, "logical_and")
+    return (condition,) if args is None else tuple(c for a in args for c in conjuncts(pool, a))
+
 
 # --- huge negative scores -------------------------------------------------------------------------------
 
@@ -29,12 +109,8 @@ class _HugeMasks(Rewriter):
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive == "where" and value.dtype is DType.F32:
-            args = (args[0], *(-math.inf if _is_huge(a) else a for a in args[1:]))
+            args = (args[0], *(-math.inf if _is_low(a) else a for a in args[1:]))
         return self.copy(value, args)
-
-
-def _is_huge(term: Term) -> bool:
-    return _is_low(term) and term != -math.inf
 
 
 def _is_low(term: Term) -> bool:
@@ -45,27 +121,23 @@ def _is_positive(term: Term, least: float = 0.0) -> bool:
     return not isinstance(term, str) and term > least
 
 
-def _scores(draft: Draft) -> frozenset[str]:
-    """The values that nothing but maxima and exponentials read, through sums and positive factors."""
-    found: set[str] = set()
-    other = {output for output in draft.outputs if isinstance(output, str)}
+def _others(draft: Draft) -> frozenset[Term]:
+    """The values that are no scores: these only maxima and exponentials read, through sums and positive factors."""
+    found = set(draft.outputs)
     for name, value in reversed(draft.live().items()):
-        if name not in other:
-            found.add(name)
-        args = [a for a in value.args if isinstance(a, str)]
         match value.primitive:
             case "reduce_max" | "exp2":
                 continue
-            case "mul" if name in found and _is_positive(value.args[1], 2**-10):
+            case "add" if name not in found:
                 continue
-            case "add" if name in found:
+            case "mul" if name not in found and _is_positive(value.args[1], 2**-10):
                 continue
-            case "where" if name in found:
-                other.update(args[:1])
-            case "sub" if name in found:
-                other.update(args[1:])
+            case "where" if name not in found:
+                found.add(value.args[0])
+            case "sub" if name not in found:
+                found.add(value.args[1])
             case _:
-                other.update(args)
+                found.update(value.args)
     return frozenset(found)
 
 
@@ -75,10 +147,10 @@ def replace_huge_numbers(draft: Draft) -> Draft:
     It is not in a row of nothing but such scores, whose softmax is even; so every row has to have an element
     that all conditions leave in.
     """
-    pool, scores = draft.pool, _scores(draft)
+    pool, others = draft.pool, _others(draft)
     choices = {name: value for name, value in draft.live().items() if value.primitive == "where"}
     masks = {name: value for name, value in choices.items() if any(map(_is_low, value.args[1:]))}
-    if not any(_is_huge(a) for value in masks.values() for a in value.args[1:]):
+    if all(a == -math.inf for value in masks.values() for a in value.args[1:] if _is_low(a)):
         return draft
     bounds: set[Bound] = set()
     for name, value in masks.items():
@@ -86,7 +158,7 @@ def replace_huge_numbers(draft: Draft) -> Draft:
         if not _is_low(y):
             condition = pool.make("logical_not", (condition,), DType.BOOL, value.node)
         found = [bounds_of(pool, part) for part in conjuncts(pool, condition)]
-        if name not in scores or None in found:
+        if name in others or None in found:
             return draft
         bounds.update(b for part in found for b in part or ())
     if not every_row_counts(bounds, draft.axes.extent(Role.ROW), draft.axes.extent(Role.STREAM)):
@@ -97,34 +169,23 @@ def replace_huge_numbers(draft: Draft) -> Draft:
 # --- what counts ----------------------------------------------------------------------------------------
 
 
-def _choice(pool: Pool, value: Value, branches: list[Bounds | None], neutral: float) -> Bounds:
-    """Outside what a choice's result is neutral: a neutral branch adds its condition."""
-    found: list[Bounds] = []
-    condition, *terms = value.args
-    for place, (term, inner) in enumerate(zip(terms, branches, strict=True)):
-        if is_number(term, neutral):
-            continue
-        own = (
-            condition_bounds(pool, condition) if place == 0 and is_number(terms[1], neutral) else frozenset()
-        )
-        found.append((inner or frozenset()) | own)
-    return frozenset.intersection(*found) if found else frozenset()
-
-
-def neutral_bounds(draft: Draft, neutral: float) -> dict[str, Bounds]:
+def _neutral_bounds(draft: Draft, neutral: float) -> dict[str, Bounds]:
     """For every value the bounds outside of which it is the neutral number: 0 of sums, -inf of maxima."""
     pool = draft.pool
-    low = neutral_bounds(draft, -math.inf) if neutral == 0 else {}
+    low = _neutral_bounds(draft, -math.inf) if neutral == 0 else {}
     found: dict[str, Bounds] = {}
 
     def of(term: Term) -> Bounds:
-        return found.get(term, frozenset()) if isinstance(term, str) else frozenset()
+        return found.get(str(term), _NOWHERE)
 
     for name, value in draft.live().items():
         args = value.args
         match value.primitive, neutral == 0:
             case "where", _:
-                found[name] = _choice(pool, value, [of(a) for a in args[1:]], neutral)
+                condition, x, y = args
+                own = [bounds_of(pool, c) or () for c in conjuncts(pool, condition) if is_number(y, neutral)]
+                sides = (x, of(x).union(*own)), (y, of(y))
+                found[name] = _common([bounds for term, bounds in sides if not is_number(term, neutral)])
             case ("mul", True) | ("add" | "minimum", False):
                 found[name] = of(args[0]) | of(args[1])
             case ("add" | "sub", True) | ("maximum" | "minimum", _):
@@ -133,23 +194,15 @@ def neutral_bounds(draft: Draft, neutral: float) -> dict[str, Bounds]:
                 found[name] = of(args[0])
             case "mul", False if _is_positive(args[1]):
                 found[name] = of(args[0])
-            case "exp2", True if isinstance(args[0], str):
-                found[name] = low.get(args[0], frozenset())
+            case "exp2", True:
+                found[name] = low.get(str(args[0]), _NOWHERE)
             case primitive, _ if family_of(primitive) is Family.ROUNDING:
                 found[name] = of(args[0])
-    return {name: bounds for name, bounds in found.items() if bounds}
+    return found
 
 
-def loop_bounds(draft: Draft) -> tuple[Bound, ...]:
-    """The bounds outside of which no sum and no maximum of the loop takes anything."""
-    zero, low = neutral_bounds(draft, 0.0), neutral_bounds(draft, -math.inf)
-    found = [
-        (low if value.primitive == "reduce_max" else zero).get(str(value.args[0]), frozenset())
-        for value in draft.live().values()
-        if value.primitive in SINKS
-    ]
-    common = frozenset.intersection(*found) if found else frozenset()
-    return tuple(sorted(common, key=lambda b: (b.row, b.stream, b.constant)))
+def _common(found: list[Bounds]) -> Bounds:
+    return frozenset.intersection(*found) if found else _NOWHERE
 
 
 # --- splitting choices ----------------------------------------------------------------------------------
@@ -159,21 +212,18 @@ def loop_bounds(draft: Draft) -> tuple[Bound, ...]:
 class _MaskSplitter(Rewriter):
     """Cuts every choice into one by the loop's bounds and one by the rest of its condition."""
 
-    bounds: Bounds = frozenset()
+    bounds: Bounds = _NOWHERE
     unmasked: dict[str, Term] = field(default_factory=dict)
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive != "where":
             return self.copy(value, args)
         condition, x, y = args
-        inside: list[Term] = []
-        rest: list[Term] = []
-        for part in conjuncts(self.pool, condition):
-            found = bounds_of(self.pool, part)
-            (inside if found is not None and set(found) <= self.bounds else rest).append(part)
+        parts = conjuncts(self.pool, condition)
+        inside = [part for part in parts if self.bounds.issuperset(bounds_of(self.pool, part) or (None,))]
         if not inside:
             return self.copy(value, args)
-        inner = self._choose(value, rest, x, y)
+        inner = self._choose(value, [part for part in parts if part not in inside], x, y)
         outer = self._choose(value, inside, inner, y)
         if isinstance(outer, str) and outer != inner and self.pool.match(outer, "where"):
             self.unmasked[outer] = inner
@@ -182,14 +232,22 @@ class _MaskSplitter(Rewriter):
     def _choose(self, value: Value, conditions: list[Term], x: Term, y: Term) -> Term:
         if not conditions:
             return x
-        whole = conditions[0]
-        for condition in conditions[1:]:
-            whole = self.pool.make("logical_and", (whole, condition), DType.BOOL, value.node)
+        whole = functools.reduce(
+            lambda a, b: self.pool.make("logical_and", (a, b), DType.BOOL, value.node), conditions
+        )
         return self.pool.make("where", (whole, x, y), value.dtype, value.node)
 
 
 def bound_loop(draft: Draft) -> Draft:
-    """An equal draft with the bounds of its loop, and the value of each choice by them where they hold."""
-    bounds = loop_bounds(draft)
-    splitter = _MaskSplitter(draft, bounds=frozenset(bounds))
-    return replace(splitter.run(), bounds=bounds, unmasked=splitter.unmasked)
+    """An equal draft with the bounds of its loop, and the value of each choice by them where they hold.
+
+    Outside of a bound no sum and no maximum of the loop takes anything.
+    """
+    zero, low = _neutral_bounds(draft, 0.0), _neutral_bounds(draft, -math.inf)
+    sinks = [value for value in draft.live().values() if value.primitive in SINKS]
+    taken = [
+        (low if sink.primitive == "reduce_max" else zero).get(str(sink.args[0]), _NOWHERE) for sink in sinks
+    ]
+    splitter = _MaskSplitter(draft, bounds=_common(taken))
+    bounds = sorted(splitter.bounds, key=lambda bound: (bound.row, bound.stream, bound.constant))
+    return replace(splitter.run(), bounds=tuple(bounds), unmasked=splitter.unmasked)

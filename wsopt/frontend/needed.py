@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from wsopt.frontend.types import Region
@@ -39,22 +39,31 @@ def row_range(bounds: Iterable[Bound], row: int, stream: int) -> tuple[int, int]
     return (begin, end) if begin < end else (0, 0)
 
 
+def every_row_counts(bounds: Collection[Bound], rows: int, stream: int) -> bool:
+    """Whether every row has an element of the streamed axis inside all bounds.
+
+    The range of j that is left is at its shortest at the first or the last row: it is a concave function.
+    """
+    ranges = (row_range(bounds, row, stream) for row in (0, rows - 1))
+    return all(begin < end for begin, end in ranges)
+
+
+def end_is_masked(bounds: Iterable[Bound], rows: int, stream: int) -> bool:
+    """Whether bounds leave every row without elements beyond the end of the streamed axis."""
+    last = max(rows - 1, 0)
+    return any(b.stream < 0 and max(b.constant, b.row * last + b.constant) < stream for b in bounds)
+
+
 @functools.lru_cache(maxsize=256)
-def _kept(bounds: tuple[Bound, ...], rows: int, stream: int) -> Kept:
-    ranges = [row_range(bounds, row, stream) for row in range(rows)]
-    some = [(begin, end) for begin, end in ranges if begin < end]
-    if not some:
-        return Kept(0, 0, 0)
-    seen = max(end for _, end in some) - min(begin for begin, _ in some)
-    return Kept(sum(end - begin for begin, end in some), len(some), seen)
-
-
 def kept(region: Region) -> Kept:
     """Counts of rows, streamed elements and pairs of both that the loop's bounds let through; all without bounds."""
     rows, stream = region.extent(Role.ROW), region.extent(Role.STREAM)
     if not region.bounds:
         return Kept(rows * stream, rows, stream)
-    return _kept(region.bounds, rows, stream)
+    ranges = [row_range(region.bounds, row, stream) for row in range(rows)]
+    some = [(begin, end) for begin, end in ranges if begin < end]
+    seen = max((end for _, end in some), default=0) - min((begin for begin, _ in some), default=0)
+    return Kept(sum(end - begin for begin, end in some), len(some), seen)
 
 
 def needed_flops(region: Region) -> int:
@@ -67,8 +76,6 @@ def needed_flops(region: Region) -> int:
 
 def needed_bytes(region: Region) -> int:
     """Bytes that any kernel for the region moves: every tensor once, without parts that no counted element reads."""
-    if not region.bounds:
-        return region.compulsory_bytes
     products = (*region.operands, *region.stationary_operands)
     inputs = [*products, *(source.view for source in region.sources)]
     found: dict[str, int] = {}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.algebra import is_number
-from wsopt.frontend.expand import Term
-from wsopt.frontend.values import Draft, Pool, Rewriter, Value, reachable
+from wsopt.frontend.values import Draft, Pool, Rewriter, Term, Value, reachable
+from wsopt.primitives import Family, family_of
 
 Shifts = tuple[str, ...]
 """The running terms r that a value is in proportion to exp2(-r) of, sorted; their sum counts."""
@@ -25,15 +25,7 @@ the others are how a graph asks for such rows.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Why a value of the loop cannot be summed up in one pass."""
-
-    node: str
-    reason: str
-
-
-def running_maximum(pool: Pool, term: Term) -> str | None:
+def _running_maximum(pool: Pool, term: Term) -> str | None:
     """The running maximum in a row term, which may be scaled by positive numbers and shifted by row constants."""
     while isinstance(term, str):
         value = pool[term]
@@ -46,24 +38,21 @@ def running_maximum(pool: Pool, term: Term) -> str | None:
                 term = x
             case "add", (x, y) if not pool.needs(x):
                 term = y
-            case "where", (_, 0 | 0.0, m) if value.args == _safe_args(pool, m, value.args[0]):
+            case "where", (condition, 0 | 0.0, m) if pool.match(condition, "equal") == (m, -math.inf):
                 term = m
             case _:
                 return None
     return None
 
 
-def _safe_args(pool: Pool, maximum: Term, condition: Term) -> tuple[Term, ...] | None:
-    """The operands of where(max == -inf, 0, max), if that is what stands here."""
-    found = pool.match(condition, "equal")
-    return (condition, 0.0, maximum) if found == (maximum, -math.inf) else None
-
-
 @dataclass(slots=True)
 class _Onliner(Rewriter):
-    """Gives sums their rescale factor. `shifts` are of the old values that vary along the stream, or a refusal."""
+    """Gives sums their rescale factor. `shifts` are of the old values that vary along the stream.
 
-    shifts: dict[str, Shifts | _Refusal] = field(default_factory=dict)
+    A value that cannot be summed up in one pass has, instead of shifts, the text that says why.
+    """
+
+    shifts: dict[str, Shifts | str] = field(default_factory=dict)
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if self.draft.pool.streams(name):
@@ -75,7 +64,7 @@ class _Onliner(Rewriter):
         if value.primitive == "reduce_max" and value.needs:
             raise LoweringError(
                 f"node {value.node}: the maximum is of values that depend on a reduction along the same axis "
-                f"(node {self.draft.pool.node(self._last_need(value.needs))}); that takes a second pass over the axis"
+                f"({self._last_sink(value.needs)[1]}); that takes a second pass over the axis"
             )
         if value.primitive in ("contract", "reduce_sum"):
             rescale = self._rescale(value)
@@ -86,88 +75,73 @@ class _Onliner(Rewriter):
 
     # --- what a value is in proportion to -----------------------------------------------------------
 
-    def _shifts(self, value: Value) -> Shifts | _Refusal:
+    def _shifts(self, value: Value) -> Shifts | str:
         pool = self.draft.pool
         if not value.needs:
             return ()
-        parts = [self._of(a) for a in value.args if isinstance(a, str)]
-        refusal = next((part for part in parts if isinstance(part, _Refusal)), None)
+        word, node = self._last_sink(value.needs)
+        refusal = (
+            f"node {value.node}: {value.primitive} of what depends on the {word} of {node} "
+            "is not in proportion to exp(x - max)"
+        )
+        if value.primitive == "exp2":
+            found = self._difference(value)
+            return refusal if found is None else (found[1],)
+        shifts: list[Shifts] = []
+        for one in map(self._of, value.args):
+            if isinstance(one, str):
+                return one
+            shifts.append(one)
         match value.primitive, value.args:
-            case "exp2", _:
-                found = self._difference(value)
-                return self._refusal(value) if found is None else (found[1],)
-            case _ if refusal is not None:
+            case "mul", _:
+                return tuple(sorted(shifts[0] + shifts[1]))
+            case "div", (_, k) if not pool.needs(k):
+                return shifts[0]
+            case primitive, _ if family_of(primitive) is Family.ROUNDING:
+                return shifts[0]
+            case "where", (condition, *terms) if not pool.needs(condition):
+                pairs = zip(terms, shifts[1:], strict=True)
+            case (("add" | "sub"), terms):
+                pairs = zip(terms, shifts, strict=True)
+            case _:
                 return refusal
-            case "mul", (x, y):
-                return tuple(sorted((*self._known(x), *self._known(y))))
-            case "div", (x, y) if not pool.needs(y):
-                return self._known(x)
-            case "where", (condition, *branches) if not pool.needs(condition):
-                return self._common(value, branches)
-            case (("add" | "sub"), branches):
-                return self._common(value, list(branches))
-            case _ if value.primitive.startswith("round_"):
-                return self._known(value.args[0])
-        return self._refusal(value)
+        common = {shift for term, shift in pairs if not is_number(term, 0)}  # zeros agree with any
+        return common.pop() if len(common) == 1 else refusal
 
-    def _of(self, term: Term) -> Shifts | _Refusal:
-        if not isinstance(term, str) or not self.draft.pool.needs(term):
-            return ()
-        if term in self.shifts:
-            return self.shifts[term]
-        sink = self._last_need(self.draft.pool.needs(term))
-        return _Refusal(self.draft.pool.node(sink), f"its {self._word(sink)} is complete only after the loop")
-
-    def _known(self, term: Term) -> Shifts:
-        found = self._of(term)
-        assert not isinstance(found, _Refusal), "refusals are looked for first"
-        return found
-
-    def _common(self, value: Value, branches: list[Term]) -> Shifts | _Refusal:
-        """The common running maxima of the terms of one sum; zeros agree with any."""
-        found = {self._known(branch) for branch in branches if not is_number(branch, 0)}
-        return found.pop() if len(found) == 1 else self._refusal(value)
+    def _of(self, term: Term) -> Shifts | str:
+        needs = self.draft.pool.needs(term)
+        if not needs or term in self.shifts:
+            return self.shifts.get(str(term), ())
+        word, node = self._last_sink(needs)
+        return f"{node}: its {word} is complete only after the loop"
 
     def _difference(self, value: Value) -> tuple[Term, str] | None:
         """x and r of exp2(x - r) with a running maximum in r alone."""
         pool = self.draft.pool
-        if value.primitive != "exp2":
-            return None
-        args = pool.match(value.args[0], "sub")
-        if args is None or pool.needs(args[0]) or running_maximum(pool, args[1]) is None:
+        args = pool.match(value.args[0], "sub") if value.primitive == "exp2" else None
+        if args is None or pool.needs(args[0]) or _running_maximum(pool, args[1]) is None:
             return None
         return args[0], str(args[1])
 
-    def _refusal(self, value: Value) -> _Refusal:
-        sink = self._last_need(value.needs)
-        return _Refusal(
-            value.node,
-            f"{value.primitive} of what depends on the {self._word(sink)} of node {self.draft.pool.node(sink)} "
-            "is not in proportion to exp(x - max)",
-        )
-
-    def _last_need(self, needs: frozenset[str]) -> str:
-        return max(needs, key=lambda name: int(name[1:]))
-
-    def _word(self, sink: str) -> str:
-        return {"reduce_max": "maximum", "reduce_sum": "sum"}.get(self.draft.pool[sink].primitive, "product")
+    def _last_sink(self, needs: frozenset[str]) -> tuple[str, str]:
+        """What the last one of sinks gives, and its node, in words."""
+        value = self.draft.pool[max(needs, key=lambda name: int(name[1:]))]
+        word = {"reduce_max": "maximum", "reduce_sum": "sum"}.get(value.primitive, "product")
+        return word, f"node {value.node}"
 
     # --- rescale factor --------------------------------------------------------------------------------------
 
     def _rescale(self, value: Value) -> Term | None:
         """The rescale factor of the sums so far when a K-block is added; None where no running maximum is in them."""
         found = self._of(value.args[0])
-        if isinstance(found, _Refusal):
+        if isinstance(found, str):
             raise LoweringError(
-                f"node {value.node}: cannot be summed in one pass along the streamed axis; node {found.node}: "
-                f"{found.reason}"
+                f"node {value.node}: cannot be summed in one pass along the streamed axis; {found}"
             )
         rescale: Term | None = None
         for shift in found:
-            change = self.pool.apply(
-                value.node, "sub", self._with(shift, "before"), self._with(shift, "safe")
-            )
-            one = self.pool.apply(value.node, "exp2", change)
+            before, now = self._with(shift, "before"), self._with(shift, "safe")
+            one = self.pool.apply(value.node, "exp2", self.pool.apply(value.node, "sub", before, now))
             rescale = one if rescale is None else self.pool.apply(value.node, "mul", rescale, one)
         return rescale
 
@@ -179,12 +153,10 @@ class _Onliner(Rewriter):
         """
         args = self.draft.pool.match(old, "reduce_sum")
         found = self._of(args[0]) if args else ()
-        if isinstance(found, _Refusal) or not any(map(self._is_unsafe, found)):
+        if isinstance(found, str) or not any(map(self._is_unsafe, found)):
             return new
-        assert isinstance(old, str), "a sum is no number"
-        value = self.draft.pool[old]
-        nothing = self.pool.apply(value.node, "equal", new, 0.0)
-        return self.pool.apply(value.node, "where", nothing, math.nan, new)
+        node = self.draft.pool[str(old)].node
+        return self.pool.apply(node, "where", self.pool.apply(node, "equal", new, 0.0), math.nan, new)
 
     def _is_unsafe(self, term: Term) -> bool:
         """Whether a running term may be -inf, as the maximum of a masked row, without a choice that replaces it."""
@@ -205,9 +177,9 @@ class _Onliner(Rewriter):
         if not isinstance(term, str) or not self.draft.pool.needs(term):
             return self.term(term)
         value = self.draft.pool[term]
+        if value.primitive == "where":  # made safe by the graph itself
+            return self._with(value.args[2], form)
         if value.primitive != "reduce_max":
-            if value.primitive == "where":  # made safe by the graph itself
-                return self._with(value.args[2], form)
             return self.copy(value, tuple(self._with(a, form) for a in value.args))
         maximum = self.term(term)
         if form == "before":

@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from wsopt.frontend.affine import end_is_masked
 from wsopt.frontend.algebra import factor, is_number
-from wsopt.frontend.expand import Term
-from wsopt.frontend.extents import pow2
 from wsopt.frontend.kinds import Kind
+from wsopt.frontend.needed import end_is_masked
 from wsopt.frontend.types import End
-from wsopt.frontend.values import SINKS, Draft, Rewriter, Value, reachable
+from wsopt.frontend.values import SINKS, Draft, Rewriter, Term, Value
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family, family_of
-from wsopt.tensors.views import Bound, Role
+from wsopt.tensors.views import Bound, Role, pow2
 
 _FINITE = "finite"
 _ANY = "any"
@@ -37,23 +35,18 @@ class _Padder(Rewriter):
 
     def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive in SINKS:
-            args = (self._neutral(value, args[0]), *args[1:])
+            args = (self._neutral(value.primitive, args[0]), *args[1:])
         elif value.primitive == "exp2":
             args = (self._exponent(args[0]),)
         return self.copy(value, args)
 
     # --- where it would count -----------------------------------------------------------------------
 
-    def _neutral(self, value: Value, term: Term) -> Term:
-        """A sink's operand with what it ignores beyond the end."""
-        state = self.state(term)
-        match value.primitive:
-            case "reduce_max":
-                return term if state == -math.inf else self._inside(term, -math.inf)
-            case "reduce_sum":
-                return term if state == 0 else self._inside(term, 0.0)
-            case _:  # the other operand of the product is zero there
-                return term if _is_finite(state) else self._inside(term, 0.0)
+    def _neutral(self, sink: str, term: Term) -> Term:
+        """A sink's operand with what it ignores beyond the end; the other operand of a product is zero there."""
+        state, neutral = self.state(term), -math.inf if sink == "reduce_max" else 0.0
+        ignored = state == neutral or (sink == "contract" and _is_finite(state))
+        return term if ignored else self._inside(term, neutral)
 
     def _inside(self, term: Term, other: float) -> Term:
         assert isinstance(term, str), "what is summed along the stream is no number"
@@ -79,19 +72,16 @@ class _Padder(Rewriter):
         scale, chosen = self.padded.get(str(x), (0.0, ""))
         if k * scale <= 0:
             return term
-        node = self.pool.node(term)
+        node = self.pool[str(term)].node
         return self.pool.apply(node, "sub", self.pool.apply(node, "mul", chosen, k / scale), args[1])
 
     # --- what stands there --------------------------------------------------------------------------
 
     def state(self, term: Term) -> State:
         """The state of a value beyond the end: a number, or whether it is finite."""
-        if not isinstance(term, str):
-            return float(term) if not isinstance(term, bool) else _FINITE
-        for name in sorted(reachable(self.pool, [term], ends=SINKS), key=lambda n: int(n[1:])):
-            if name not in self.states:
-                self.states[name] = self._state(self.pool[name])
-        return self.states[term]
+        for name in [*self.pool.values][len(self.states) :]:
+            self.states[name] = self._state(self.pool[name])
+        return self._known(term)
 
     def _known(self, term: Term) -> State:
         return self.states[term] if isinstance(term, str) else float(term)
@@ -100,41 +90,28 @@ class _Padder(Rewriter):
         primitive, family = value.primitive, family_of(value.primitive)
         if primitive == "product" or (primitive == "source" and self.pool.along in value.spans):
             return 0.0
-        if primitive in ("source", *SINKS) or family in (Family.INDEX, Family.INSIDE):
+        if primitive not in PRIMITIVES or family in (Family.INDEX, Family.INSIDE):
             return _FINITE
-        if family is Family.CHOICE:
-            return self._choice(value)
-        states = [self._known(a) for a in value.args]
-        if family is Family.ROUNDING:
-            return states[0]
-        if primitive == "mul" and 0.0 in states:
-            return 0.0 if all(map(_is_finite, states)) else _ANY
-        if primitive in ("add", "sub") and states[0] == -math.inf and states[1] == _FINITE:
-            return -math.inf
-        if (
-            primitive == "mul"
-            and states[0] == -math.inf
-            and isinstance(states[1], float)
-            and is_number(value.args[1])
-        ):
-            return -math.inf if states[1] > 0 else _ANY
-        facts = PRIMITIVES[primitive]
-        if states == [-math.inf] and facts.at_low is not None:
-            return facts.at_low
-        if set(states) == {0.0} and facts.at_zero is not None:
-            return facts.at_zero
-        if facts.finite and all(map(_is_finite, states)):
-            return _FINITE
-        return _FINITE if value.dtype in (DType.BOOL, DType.I32) else _ANY
-
-    def _choice(self, value: Value) -> State:
-        condition, x, y = value.args
-        states = [self._known(x), self._known(y)]
-        if isinstance(condition, str) and family_of(self.pool[condition].primitive) is Family.INSIDE:
-            return states[1]
-        if states[0] == states[1]:
-            return states[0]
-        return _FINITE if all(map(_is_finite, states)) else _ANY
+        facts, states = PRIMITIVES[primitive], [self._known(a) for a in value.args]
+        finite = all(map(_is_finite, states))
+        match primitive, states:
+            case "where", [_, x, y]:
+                if family_of(self.pool[str(value.args[0])].primitive) is Family.INSIDE:
+                    return y
+                return x if x == y else _FINITE if _is_finite(x) and _is_finite(y) else _ANY
+            case _ if family is Family.ROUNDING:
+                return states[0]
+            case "mul", [_, _] if 0.0 in states:
+                return 0.0 if finite else _ANY
+            case (("add" | "sub"), [x, "finite"]) if x == -math.inf:
+                return -math.inf
+            case "mul", [x, float(k)] if x == -math.inf and is_number(value.args[1]):
+                return -math.inf if k > 0 else _ANY
+            case _, [x] if x == -math.inf and facts.at_low is not None:
+                return facts.at_low
+            case _ if set(states) == {0.0} and facts.at_zero is not None:
+                return facts.at_zero
+        return _FINITE if (facts.finite and finite) or value.dtype in (DType.BOOL, DType.I32) else _ANY
 
 
 def _is_finite(state: State) -> bool:

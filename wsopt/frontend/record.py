@@ -11,28 +11,24 @@ from wsopt.frontend.needed import needed_bytes, needed_flops
 from wsopt.frontend.types import Region
 
 
-def region_data(region: Region) -> dict[str, Any]:
-    """The fields of a region by name, in a fixed order. Sets are sorted lists; numbers that are not finite are
-    the words that the graph's format has for them, which no tensor bears.
+def region_data(part: Any) -> Any:
+    """The fields of a region, or of a part of one, by name, in a fixed order. Sets are sorted lists; numbers that are
+    not finite are the words that the graph's format has for them, which no tensor bears.
     """
-    found: dict[str, Any] = _plain(region)
-    return found
+    match part:
+        case Enum():
+            return part.value
+        case float() if not math.isfinite(part):
+            return str(part)
+        case frozenset():
+            return sorted(map(region_data, part))
+        case tuple():
+            return [region_data(item) for item in part]
+        case _ if dataclasses.is_dataclass(part):
+            return {field.name: region_data(getattr(part, field.name)) for field in dataclasses.fields(part)}
+    return part
 
 
 def work_data(region: Region) -> dict[str, int]:
     """The least work of a region, masks counted: `flops` of its products, `bytes` to and from memory."""
     return {"flops": needed_flops(region), "bytes": needed_bytes(region)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, frozenset):
-        return sorted(_plain(item) for item in value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wsopt.frontend.assemble import assemble
-from wsopt.frontend.factors import divide_by_rows, move_factors
+from wsopt.frontend.factors import check_reductions, divide_by_rows, lay_operands_bare, move_factors
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.masks import bound_loop, replace_huge_numbers
 from wsopt.frontend.online import make_online
-from wsopt.frontend.operands import check_reductions, lay_operands_bare
 from wsopt.frontend.padding import pad_columns, pad_stream
 from wsopt.frontend.roles import graph_axes
 from wsopt.frontend.translate import translate

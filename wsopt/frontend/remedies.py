@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from wsopt.frontend.kinds import producer
-from wsopt.graph.types import DType, Graph
+from wsopt.graph.types import Graph
 
 ROWS_LAST = "declare every input and output with the reduced axis last, and transpose outside of the graph"
 DENSE = "declare it without strides, and hand over a dense copy"
 ALIKE = "give every tensor all of them, as a dense copy of what repeats along them"
 OWN_GRAPH = "give each a graph of its own"
 
+OPERAND_TYPE = "declare inputs as one of {}, and cast them before the call"
+"""For an operand of a matmul of a type that no tensor instruction takes."""
 
-def operand_type(allowed: Iterable[DType]) -> str:
-    """Remedy for an operand of a matmul of a type that no tensor instruction takes."""
-    names = ", ".join(dtype.value for dtype in allowed)
-    return f"declare inputs as one of {names}, and cast them before the call"
+SOURCE_TYPE = "declare it as one of {}, and compare it with 0 where it is a condition"
+"""For an input of a type that elementwise operations do not read, such as a bool mask."""
 
-
-def source_type(allowed: Iterable[DType]) -> str:
-    """Remedy for an input of a type that elementwise operations do not read, such as a bool mask."""
-    names = ", ".join(dtype.value for dtype in allowed)
-    return f"declare it as one of {names}, and compare it with 0 where it is a condition"
+VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
+"""For a reshape or transpose of a computed tensor."""
 
 
 def computed_operand(graph: Graph, name: str) -> str:
@@ -40,11 +37,6 @@ def computed_before(names: Sequence[str]) -> str:
     """Remedy for nodes that one kernel cannot compute beside the others."""
     what = "it an input" if len(names) == 1 else "them inputs"
     return f"compute {' and '.join(names)} before, and make {what}"
-
-
-def view_of_result(op: str) -> str:
-    """Remedy for a reshape or transpose of a computed tensor."""
-    return f"leave it out, and {op} the result after the call, which moves nothing"
 
 
 def input_pitch(multiple: int) -> str:

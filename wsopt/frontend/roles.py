@@ -13,6 +13,7 @@ from types import MappingProxyType
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, relate_axes
+from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
@@ -24,10 +25,8 @@ from wsopt.frontend.kinds import (
     kind_of,
     matmul_dims,
     producer,
+    reduces_rows,
 )
-from wsopt.frontend.nodes import OPERANDS
-from wsopt.frontend.row_axes import assign_rows, one_axis
-from wsopt.graph.needed import live_nodes
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.tensors.views import K_BLOCK, Role
 
@@ -65,16 +64,16 @@ def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[st
         if dtype not in allowed:
             raise LoweringError(
                 f"node {node.name}: operands of {dtype.value} are not lowered{_PLACES[kind]}; "
-                f"{remedies.operand_type(allowed)}"
+                + remedies.OPERAND_TYPE.format(", ".join(one.value for one in allowed))
             )
 
 
-def _check_elementwise(graph: Graph, live: tuple[Node, ...]) -> None:
+def _check_elementwise(graph: Graph) -> None:
     """Refuse what products without reductions have no place for after them."""
-    for node in live:
+    for node in graph.nodes:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
         if not known and input_path(graph, node.name, ("transpose",)) is None:
-            remedy = f"; {remedies.view_of_result(node.op)}" if node.op in VIEWS else ""
+            remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
             raise LoweringError(
                 f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
                 f"and elementwise operations after them{remedy}"
@@ -86,37 +85,25 @@ def _check_elementwise(graph: Graph, live: tuple[Node, ...]) -> None:
 
 def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None:
     """Give a dimension's innermost atom a role; outer ones, which a reshape merged in, are batches."""
-    *outer, inner = axes.atoms(use, dim)
-    if outer and role is not Role.ROW:
-        raise LoweringError(
-            f"node {node.name}: a reshape splits or merges the {role} axis "
-            f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
-        )
-    for atom in outer:
-        _set_role(axes, node, use, dim, atom, Role.BATCH)
-    _set_role(axes, node, use, dim, inner, role)
-
-
-def _set_role(axes: Axes, node: Node, use: str, dim: int, atom: Dim, role: Role) -> None:
-    known = axes.roles.setdefault(atom, role)
-    if known is not role:
-        raise LoweringError(
-            f"node {node.name}: an axis would be both a {known} and a {role} axis of one kernel "
-            f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)}); "
-            "products that exchange axes are not fused"
-        )
-    if role is Role.BATCH and atom not in axes.batches:
-        axes.batches.append(atom)
+    atoms, place = axes.atoms(use, dim), f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
+    if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW):
+        raise LoweringError(f"node {node.name}: a reshape splits or merges the {role} axis {place}")
+    for atom, wanted in zip(atoms, [Role.BATCH] * (len(atoms) - 1) + [role], strict=True):
+        known = axes.roles.setdefault(atom, wanted)
+        if known is not wanted:
+            raise LoweringError(
+                f"node {node.name}: an axis would be both a {known} and a {wanted} axis of one kernel {place}; "
+                "products that exchange axes are not fused"
+            )
 
 
 def _assign_batches(axes: Axes, node: Node) -> None:
     """Make batches of the axes before a product's rows and columns."""
-    for dim in range(node.type.rank - 2):
-        for atom in axes.atoms(node.name, dim):
-            if axes.extents[atom] > 1:
-                _set_role(axes, node, node.name, dim, atom, Role.BATCH)
-            else:
-                axes.singles.append(atom)
+    for dim, extent in enumerate(node.type.shape[:-2]):
+        if extent > 1:
+            _assign_role(axes, node, node.name, dim, Role.BATCH)
+        else:
+            axes.singles.extend(axes.atoms(node.name, dim))
 
 
 def _assign_sum(axes: Axes, node: Node) -> None:
@@ -132,8 +119,7 @@ def _assign_first(axes: Axes, node: Node) -> None:
     left, _ = matmul_dims(node)
     _assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
     _check_held(axes, node, axes.use(node, 0), left[1], "is contracted whole in every step of the loop")
-    roles = {role for dim in (-2, -1) for role in axes.axis_roles(node.name, dim)[-1:]}
-    if roles != K_BLOCK:
+    if {axes.roles.get(axes.atoms(node.name, dim)[-1]) for dim in (-2, -1)} != K_BLOCK:
         raise LoweringError(
             f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
             "that it feeds; such a product cannot be computed K-block by K-block"
@@ -149,17 +135,32 @@ def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
         )
 
 
-def _check_depth(axes: Axes) -> None:
-    """Refuse a product of a sum over the streamed axis: it would need the loop's result."""
-    for node in filter(is_matmul, axes.live):
-        below = feeding(axes.live, node.tensors)
+def _check_chain(axes: Axes, firsts: list[Node], last: list[Node]) -> None:
+    """Refuse products that one loop does not hold.
+
+    A product of a sum over the streamed axis would need the loop's result, one that no sum reads another loop.
+    """
+    matmuls = [node for node in axes.graph.nodes if is_matmul(node)]
+    for node in matmuls:
+        below = feeding(axes.graph.nodes, node.tensors)
         found = next((name for name in axes.sums if name in below), None)
         if found is not None:
-            wanted = feeding(axes.live, [found]) - {found}
-            before = [one.name for one in axes.live if is_matmul(one) and one.name in wanted]
+            wanted = feeding(axes.graph.nodes, [found]) - {found}
+            before = [one.name for one in matmuls if one.name in wanted]
             raise LoweringError(
                 f"node {node.name}: an operand depends on {found}, which is complete only after the loop; "
                 f"a kernel has one loop: {remedies.computed_before(before)}"
+            )
+    if len({_contracted(axes, node) for node in last}) > 1:
+        raise LoweringError(
+            f"matmuls {', '.join(axes.sums)} do not share their streamed axis; a kernel has one: {remedies.OWN_GRAPH}"
+        )
+    wanted = feeding(axes.graph.nodes, [node.tensors[0] for node in last])
+    for node in firsts:
+        if node.name not in wanted:
+            raise LoweringError(
+                f"node {node.name}: it feeds none of the products {', '.join(axes.sums)}, and has not their loop; "
+                f"a kernel has one: {remedies.computed_before([node.name])}"
             )
 
 
@@ -184,27 +185,11 @@ def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> No
         )
 
 
-def _check_fed(axes: Axes, firsts: list[Node]) -> None:
-    """Refuse a product that no product of the loop reads."""
-    wanted = feeding(axes.live, [node.tensors[0] for node in axes.live if node.name in axes.sums])
-    for node in firsts:
-        if node.name not in wanted:
-            raise LoweringError(
-                f"node {node.name}: it feeds none of the products {', '.join(axes.sums)}, and has not their loop; "
-                f"a kernel has one: {remedies.computed_before([node.name])}"
-            )
-
-
 def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
     """Roles of the axes of products that feed products."""
     last = [node for node in matmuls if node.name in axes.sums]
     firsts = [node for node in matmuls if node.name not in axes.sums]
-    _check_depth(axes)
-    if len({_contracted(axes, node) for node in last}) > 1:
-        raise LoweringError(
-            f"matmuls {', '.join(axes.sums)} do not share their streamed axis; a kernel has one: {remedies.OWN_GRAPH}"
-        )
-    _check_fed(axes, firsts)
+    _check_chain(axes, firsts, last)
     _check_equal(axes, last, MAX_HEAD)
     names = ", ".join(node.name for node in firsts)
     _join(axes, firsts, f"matmuls {names} contract axes of different extents; a kernel holds one")
@@ -245,7 +230,7 @@ def _join(axes: Axes, matmuls: list[Node], refusal: str) -> None:
     if len({tuple(axes.extents[a] for a in atoms) for atoms in found}) > 1:
         raise LoweringError(refusal)
     for same in zip(*found, strict=True):
-        axes.joined.union(*same)
+        axes.same.union(*same)
 
 
 def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:
@@ -269,12 +254,67 @@ def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
 def _join_bound(axes: Axes) -> None:
     """Unify axes that only a reduction sees with the streamed axis."""
     stream = next(axis for axis, role in axes.roles.items() if role is Role.STREAM)
-    for node in axes.live:
+    for node in axes.graph.nodes:
         if node.op.startswith("reduce_"):
             for atom in axes.atoms(axes.use(node, 0), node.attr("axis", int)):
-                if atom not in axes.roles and one_axis(axes, [stream, atom]):
-                    axes.joined.union(stream, atom)
-    axes.roles[axes.joined[stream]] = axes.roles.pop(stream)
+                if atom not in axes.roles and _one_axis(axes, [stream, atom]):
+                    axes.same.union(stream, atom)
+    axes.roles[axes.same[stream]] = axes.roles.pop(stream)
+
+
+# --- reductions of whole rows ---------------------------------------------------------------------------
+
+
+def _column(axes: Axes) -> Dim:
+    """The one axis that all reductions go along. Raises LoweringError where there are several.
+
+    What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
+    do they and an axis that is stored.
+    """
+    found: dict[Dim, str] = {}
+    for node in axes.graph.nodes:
+        if reduces_rows(node):
+            atoms = axes.atoms(*axes.reduced(node))
+            if len(atoms) != 1:
+                raise LoweringError(
+                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
+                    "declare the inputs with the shape after it"
+                )
+            found.setdefault(atoms[0], node.name)
+    if not _one_axis(axes, list(found)):
+        names = " and ".join(found.values())
+        raise LoweringError(
+            f"nodes {names} reduce different axes; a kernel holds one axis whole: "
+            "where the axes are neighbours, declare them as one"
+        )
+    stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
+    whole = [axis for axis in stored if _one_axis(axes, [*found, axis])]
+    axes.same.union(*found, *whole[:1])
+    return next(iter(axes.leaves(next(iter(found)))))
+
+
+def _one_axis(axes: Axes, found: list[Dim]) -> bool:
+    """Whether axes can count as one: they have one extent, and no tensor has two of them."""
+    names = set(found)
+    apart = any(len(names & set(axes.all_atoms(use))) > 1 for use in axes.shapes)
+    return len({axes.extents[axis] for axis in names}) == 1 and not apart
+
+
+def _assign_rows(axes: Axes) -> None:
+    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
+
+    Raises LoweringError for reductions along different axes, and for a tensor of a single row.
+    """
+    column = _column(axes)
+    nodes = sorted(axes.graph.nodes, key=lambda node: -node.type.rank)
+    found = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
+    outer = [axis for axis in found if axis != column]  # outer ones first, those of one element among them
+    others = [axis for axis in outer if axes.extents[axis] > 1]
+    if not others:
+        raise LoweringError(f"graph {axes.graph.name}: there is one row; a kernel spreads rows over the card")
+    *batches, row = others
+    axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1]
 
 
 # --- a graph's axes -------------------------------------------------------------------------------------
@@ -285,16 +325,15 @@ def graph_axes(graph: Graph) -> Axes:
 
     Raises LoweringError for products and reductions that do not make one loop, and for axes with two roles.
     """
-    kind, live = kind_of(graph), live_nodes(graph)
-    matmuls = [node for node in live if is_matmul(node)]
-    names = tuple(node.name for node in matmuls)
-    sums = chained_products(graph) if kind is Kind.CHAIN else names
+    kind = kind_of(graph)
+    matmuls = [node for node in graph.nodes if is_matmul(node)]
+    sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else ())
     if kind is Kind.PRODUCTS:
-        _check_elementwise(graph, live)
+        _check_elementwise(graph)
     axes = relate_axes(graph, kind, sums)
     if kind is Kind.ROWS:
-        assign_rows(axes)
+        _assign_rows(axes)
     elif kind is Kind.CHAIN:
         _assign_chain(axes, matmuls)
     else:

@@ -7,19 +7,17 @@ the graph says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, RawView
-from wsopt.frontend.expand import Term
+from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
-from wsopt.frontend.nodes import SOURCES, narrow_nodes, pointwise
-from wsopt.frontend.values import Draft, Pool, Rule
+from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import K_BLOCK, Role
@@ -29,58 +27,52 @@ _KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
 
 @dataclass(slots=True)
 class _Reader:
-    """Collects the values of a graph's nodes, and the tensors that they read, by use."""
+    """Collects the values of a graph's nodes, and the tensors by use; elementwise operations `read` some."""
 
     axes: Axes
     pool: Pool
     narrow: frozenset[str]
     values: dict[str, Term] = field(default_factory=dict)
     raw: dict[str, RawView] = field(default_factory=dict)
-    spans: dict[str, frozenset[Role]] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
 
 
 def _source(reader: _Reader, node: Node, operand: int) -> Term:
-    """An input that elementwise operations read; one for each tensor and layout."""
+    """An input that elementwise operations read; one for each tensor and layout.
+
+    A tensor is broadcast along its dimensions of extent one. Of axes that are kept the products have one element as
+    well: those may have more at run time.
+    """
     axes, use = reader.axes, f"{node.name}:{operand}"
-    view = axes.raw_view(use)
+    view, plain = axes.raw_view(use), axes.kind is Kind.PRODUCTS
     if view.dtype not in SOURCES:
         raise LoweringError(
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
-            f"{remedies.source_type(SOURCES)}"
+            + remedies.SOURCE_TYPE.format(", ".join(dtype.value for dtype in SOURCES))
         )
     for dim in view.dims:
         if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER):
-            beside = "the products beside it" if axes.kind is Kind.PRODUCTS else "what is computed with it"
+            beside = "the products beside it" if plain else "what is computed with it"
             raise LoweringError(
                 f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of {beside}"
             )
-    view = _without_ones(axes, view)
-    use = next((known for known, raw in reader.raw.items() if known in reader.spans and raw == view), use)
+    kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}.union(
+        axes.singles if plain else ()
+    )
+    view = view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
+    use = next((known for known, raw in reader.raw.items() if known in reader.read and raw == view), use)
     reader.raw[use] = view
-    reader.spans[use] = _KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
+    reader.read.add(use)
+    spans = _KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
     dtype = DType.F32 if view.dtype.is_float else view.dtype
-    return reader.pool.make("source", (), dtype, node.name, (use, 0), reader.spans[use])
-
-
-def _without_ones(axes: Axes, view: RawView) -> RawView:
-    """The view less dimensions of extent one, along which a tensor is broadcast.
-
-    Of axes that are kept the products have one element as well: those may have more at run time.
-    """
-    kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}
-    kept.update(axes.singles if axes.kind is Kind.PRODUCTS else ())
-    return view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
+    return reader.pool.make("source", (), dtype, node.name, (use, 0), spans)
 
 
 def _term(reader: _Reader, node: Node, operand: int) -> Term:
     name = node.inputs[operand]
-    if not isinstance(name, str):
-        return name
-    return (
-        _source(reader, node, operand)
-        if f"{node.name}:{operand}" in reader.axes.paths
-        else reader.values[name]
-    )
+    if f"{node.name}:{operand}" in reader.axes.paths:
+        return _source(reader, node, operand)
+    return reader.values[name] if isinstance(name, str) else name
 
 
 def _product(reader: _Reader, node: Node) -> Term:
@@ -122,7 +114,7 @@ def _iota(reader: _Reader, node: Node) -> Term:
 def _reduced_extent(reader: _Reader, node: Node) -> int | None:
     """The extent of the axis that a node reduces, if it is the streamed one; None for one of extent one."""
     use, dim = reader.axes.reduced(node)
-    roles = set(reader.axes.axis_roles(use, dim)) - {None}
+    roles = set(map(reader.axes.roles.get, reader.axes.atoms(use, dim))) - {None}
     if roles == {reader.pool.along}:
         return reader.axes.shapes[use][dim]
     if reader.axes.shapes[use][dim] == 1:
@@ -205,35 +197,24 @@ def _norm(reader: _Reader, node: Node) -> Term:
     return result
 
 
-def _view(reader: _Reader, node: Node) -> Term:
-    return _term(reader, node, 0)
-
-
-def _pointwise(reader: _Reader, node: Node) -> Term:
-    return pointwise(
-        node,
-        tuple(_term(reader, node, operand) for operand in range(len(node.inputs))),
-        lambda primitive, terms, dtype: reader.pool.make(primitive, terms, dtype, node.name),
-        approximate=node.name in reader.narrow,
-    )
-
-
-_TRANSLATIONS: Mapping[str, Callable[[_Reader, Node], Term]] = MappingProxyType({
-    "matmul": _product,
-    "iota": _iota,
-    "softmax": _softmax,
-    **dict.fromkeys(VIEWS, _view),
-    **dict.fromkeys(NORMS, _norm),
-})  # fmt: skip
-
-
 def _visit(reader: _Reader, node: Node) -> Term:
-    if node.op in _TRANSLATIONS:
-        return _TRANSLATIONS[node.op](reader, node)
-    if OPS[node.op].cost is CostClass.REDUCTION:
-        return _reduction(reader, node)
+    """The value of a node."""
+    match node.op:
+        case "matmul":
+            return _product(reader, node)
+        case "iota":
+            return _iota(reader, node)
+        case "softmax":
+            return _softmax(reader, node)
+        case op if op in NORMS:
+            return _norm(reader, node)
+        case op if op in VIEWS:
+            return _term(reader, node, 0)
+        case op if OPS[op].cost is CostClass.REDUCTION:
+            return _reduction(reader, node)
     if is_pointwise(node):
-        return _pointwise(reader, node)
+        args = tuple(_term(reader, node, operand) for operand in range(len(node.inputs)))
+        return pointwise(reader.pool, node, args, approximate=node.name in reader.narrow)
     raise LoweringError(f"node {node.name}: {node.op} is not lowered beside a chain of products")
 
 
@@ -241,9 +222,9 @@ def translate(axes: Axes) -> Draft:
     """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
     plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
-    rules: Mapping[str, Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
-    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, axes.live, exponents=plain))
-    for node in axes.live:
+    rules: Mapping[tuple[str, DType], Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
+    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=plain))
+    for node in axes.graph.nodes:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)
     outputs = tuple(reader.values[name] for name in axes.graph.outputs)

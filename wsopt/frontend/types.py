@@ -35,8 +35,7 @@ class Contraction:
     @property
     def reads(self) -> tuple[str, ...]:
         """The names of the loop's values among its operands."""
-        names = (self.left if isinstance(self.left, str) else None, self.rescale)
-        return tuple(name for name in names if name is not None)
+        return tuple(name for name in (self.left, self.rescale) if isinstance(name, str))
 
 
 class End(StrEnum):
@@ -105,21 +104,12 @@ class Region:
     @property
     def full_sources(self) -> tuple[Source, ...]:
         """The sources that TMA brings for the epilogue: whole tiles, varying along rows and columns."""
-        return () if self.streams_rows else self._tiles
+        return tuple(source for source in self.sources if source.spans == FULL and self.contractions)
 
     @property
     def row_sources(self) -> tuple[Source, ...]:
         """The sources whose tiles of rows stream, where there is no product."""
-        return self._tiles if self.streams_rows else ()
-
-    @property
-    def _tiles(self) -> tuple[Source, ...]:
-        return tuple(source for source in self.sources if source.spans == FULL)
-
-    @property
-    def tile_outputs(self) -> tuple[Output, ...]:
-        """The outputs that vary along rows and columns: whole tiles, which TMA moves."""
-        return tuple(output for output in self.outputs if output.is_tile)
+        return tuple(source for source in self.sources if source.spans == FULL and not self.contractions)
 
     @property
     def operands(self) -> tuple[View, ...]:

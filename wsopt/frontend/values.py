@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from wsopt.frontend.axes import Axes, RawView
-from wsopt.frontend.expand import Term
 from wsopt.frontend.types import End
 from wsopt.graph.types import DType
 from wsopt.primitives import comparison_of
 from wsopt.tensors.views import FULL, K_BLOCK, Bound, Role
+
+Term = str | int | float
+"""A value by name, or a number."""
 
 REDUCTIONS: Mapping[str, str] = MappingProxyType({"reduce_max": "max", "reduce_sum": "sum"})
 """Primitives that reduce a value along the pool's axis, one result a row."""
@@ -57,7 +59,7 @@ class Pool:
     `rules` are the identities that are applied to a primitive when a value of it is made.
     """
 
-    rules: Mapping[str, Rule]
+    rules: Mapping[tuple[str, DType], Rule]
     values: dict[str, Value] = field(default_factory=dict)
     _known: dict[object, str] = field(default_factory=dict)
     along: Role = Role.STREAM
@@ -78,7 +80,7 @@ class Pool:
 
         `spans` are given for leaves; others vary along what their operands vary along.
         """
-        rule = self.rules.get(primitive)
+        rule = self.rules.get((primitive, dtype))
         simpler = None if rule is None else rule(self, args, dtype, node)
         if simpler is not None:
             return simpler
@@ -120,10 +122,6 @@ class Pool:
             return self.values[term].args
         return None
 
-    def node(self, term: Term) -> str:
-        """The graph's node that a term was made for."""
-        return self.values[term].node if isinstance(term, str) else ""
-
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -151,16 +149,10 @@ class Draft:
 
 def reachable(pool: Pool, terms: Iterable[Term], *, ends: Container[str] = ()) -> frozenset[str]:
     """Names of all values that terms depend on, and their own; no further than primitives that are `ends`."""
-    found: set[str] = set()
-    waiting = [term for term in terms if isinstance(term, str)]
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found.add(name)
-        value = pool[name]
-        if value.primitive not in ends:
-            waiting.extend(a for a in value.args if isinstance(a, str))
+    found = {term for term in terms if isinstance(term, str)}
+    for name, value in reversed(pool.values.items()):
+        if name in found and value.primitive not in ends:
+            found.update(a for a in value.args if isinstance(a, str))
     return frozenset(found)
 
 

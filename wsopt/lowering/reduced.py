@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from wsopt.frontend.affine import end_is_masked, every_row_counts
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.kinds import Kind
 from wsopt.frontend.masks import HUGE
+from wsopt.frontend.needed import end_is_masked, every_row_counts
 from wsopt.frontend.region import find_region
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.frontend.extents import pow2
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.cut import Held, Load, Ring, Step, When
 from wsopt.lowering.phases import (
@@ -29,7 +28,7 @@ from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import FULL, K_BLOCK, Role, View
+from wsopt.tensors.views import FULL, K_BLOCK, Role, View, pow2
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 """Rings, steps, and the tensors that a block holds through its loop."""

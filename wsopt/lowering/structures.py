@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.extents import pow2
 from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import target_of
 from wsopt.targets.target import LoopKind
-from wsopt.tensors.views import FULL, K_BLOCK, Role, View
+from wsopt.tensors.views import FULL, K_BLOCK, Role, View, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
@@ -60,7 +59,7 @@ def _problems(region: Region, machine: Machine) -> Iterator[str]:
         yield from _row_problems(region)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
     remedy = remedies.reduced_pitch if region.whole_rows else remedies.output_pitch
-    for output in region.tile_outputs:
+    for output in (output for output in region.outputs if output.is_tile):
         yield from _copy_problems(output.view, machine, remedy)
     full = (source.view for source in region.full_sources)
     for view in (*region.streams, *region.stationary_operands, *full):

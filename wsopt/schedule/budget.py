@@ -9,8 +9,9 @@ import itertools
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.program.program import Iteration, TileProgram
+from wsopt.program.program import Iteration, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
+from wsopt.program.units import UNITS
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
 
 SHARED_MEMORY_RESERVE = 1024
@@ -67,9 +68,25 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     return min(fair, machine.setmaxnreg_max_registers)
 
 
-def issuer(program: TileProgram, consumer: int) -> str:
-    """The partition that issues a consumer's operations of the loop: itself, or the warp that issues products."""
+def issuer(program: TileProgram, consumer: int | None) -> str:
+    """emitter.v1: the partition that issues a consumer's operations of the loop, itself or the warp that issues
+    products; copies, which are no consumer's, are issued by a partition without tensor-core work.
+    """
+    if consumer is None:
+        return f"{PartitionRole.LOADER}0"
     return f"{PartitionRole.MMA_WARP}0" if program.tensor_columns else f"{PartitionRole.CONSUMER}{consumer}"
+
+
+def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
+    """The operations that hold each unit, and each partition's thread, one at a time, with the cycles that each does.
+
+    A partition is one in-order thread of control: issues, and synchronous work, follow each other.
+    """
+    found: dict[str, list[tuple[TileOp, int]]] = {unit: [] for unit in UNITS}
+    for op in program.loop:
+        for name, cycles in (*op.held, (issuer(program, op.consumer), op.issue)):
+            found.setdefault(name, []).append((op, cycles))
+    return found
 
 
 def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine) -> tuple[Partition, ...]:

@@ -1,7 +1,7 @@
 """The CP-SAT model of one tile program: the schedule of its loop, its rings, its buffers, its time.
 
-One function a constraint family, called in one list. The variables, what the emitter cannot write, and what is
-minimized have rooms of their own beside this one.
+One function a constraint family, called in one list; what the emitter cannot write yet is named `emitter.v1`. The
+variables, and what is minimized, have files of their own beside this one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from wsopt.perf import timing
 from wsopt.perf.contention import slot_lifetime
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.program.ids import OpId, OpKind
-from wsopt.program.program import Live, RingPlan, TileOp, TileProgram
-from wsopt.program.units import UNITS
+from wsopt.program.program import Iteration, Live, RingPlan, TileProgram
 from wsopt.schedule import budget
-from wsopt.solve import emitter, families
+from wsopt.solve import families
 from wsopt.solve.bound import ii_bounds, max_depth
 from wsopt.solve.objective import time
-from wsopt.solve.variables import Model, placement, variables
+from wsopt.solve.variables import Model, variables
 
 
 def _staging(m: Model) -> None:
@@ -42,18 +41,6 @@ def _dependences(m: Model) -> None:
         wait = handover if source.kind is OpKind.TMA_LOAD else 0
         ready = m.start[edge.source] + m.t(source.latency + wait)
         m.cp.add(m.start[edge.target] + edge.distance * m.ii >= ready)
-
-
-def _circular(m: Model, op: TileOp, size: int, present: cp_model.IntVar | None, what: str) -> list[object]:
-    """The interval of an operation and its copy one II later: no-overlap of both is no-overlap modulo II."""
-    intervals: list[object] = []
-    for copy, start in enumerate((m.cycle[op.id], m.again[op.id])):
-        name = f"{what}[{op.id}]+{copy}"
-        if present is None:
-            intervals.append(m.cp.new_fixed_size_interval_var(start, size, name))
-        else:
-            intervals.append(m.cp.new_optional_fixed_size_interval_var(start, size, present, name))
-    return intervals
 
 
 def _symmetry(m: Model) -> None:
@@ -90,22 +77,16 @@ def _meet_copies(program: TileProgram) -> bool:
     return any(unit in held for op in program.loop if op.consumer is not None for unit, _ in op.held)
 
 
-def _units(m: Model) -> None:
-    """No two operations hold a unit at once, modulo II."""
-    for unit in UNITS:
-        held = [(op, cycles) for op in m.program.loop for name, cycles in op.held if name == unit]
-        m.cp.add_no_overlap([i for op, cycles in held for i in _circular(m, op, m.t(cycles), None, unit)])
-
-
-def _issue(m: Model) -> None:
-    """A partition is one in-order thread of control: issues, and synchronous work, follow each other."""
-    for name in m.partitions:
-        intervals = [
-            interval
-            for op in m.program.loop
-            for interval in _circular(m, op, m.t(op.issue), m.on[op.id, name], f"issue@{name}")
-        ]
-        m.cp.add_no_overlap(intervals)
+def _exclusive(m: Model) -> None:
+    """No two operations hold a unit, or their partition's thread, at once, modulo II: no overlap of the interval of
+    each and its copy one II later.
+    """
+    for name, held in budget.holders(m.program).items():
+        m.cp.add_no_overlap(
+            m.cp.new_fixed_size_interval_var(start, m.t(cycles), f"{name}[{op.id}]+{copy}")
+            for op, cycles in held
+            for copy, start in enumerate((m.cycle[op.id], m.again[op.id]))
+        )
 
 
 def _rings(m: Model) -> None:
@@ -198,18 +179,92 @@ def _later(
     return m.cp.new_interval_var(first, length, last, name)
 
 
+# --- what the emitter cannot write yet: emitter.v1
+
+
+def slot_in_step(m: Model) -> None:
+    """emitter.v1: the loads of one ring slot stand together, in one stage of the loader; slots in order.
+
+    All of a slot's loads come before the next slot's, and an iteration's before the next iteration's.
+    """
+    copies = range(m.program.structure.copies)
+    for plan in m.program.rings:
+        slots = [[load for load in plan.loads if load.k_block == c] for c in copies]
+        for first, *others in slots:
+            for other in others:
+                m.cp.add(m.stage[other] == m.stage[first])
+        for slot, later in itertools.pairwise(slots):
+            for load, after in itertools.product(slot, later):
+                m.cp.add(m.start[after] >= m.start[load])
+        for load, after in itertools.product(slots[-1], slots[0]):
+            if len(slots) > 1:
+                m.cp.add(m.start[after] + m.ii >= m.start[load])
+
+
+def few_overlaps(m: Model) -> None:
+    """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last K-block: the
+    loop's ends are peeled off by stages, which may not take more passes than there are.
+
+    A loop whose arithmetic waits for products overlaps one iteration with the next, and no more. Then a value is made
+    again at most once before its last reader, and one older name of it is enough. Where a commit hands a slot back,
+    nobody waits for its product, and there is nothing to peel off.
+    """
+    if m.program.tensor_columns:
+        return
+    most = m.program.k_iterations - bool(m.program.structure.tail) + 1
+    most = min(most, 2) if m.program.computes_with_products else most
+    for own in m.program.by_consumer.values():
+        for one, other in itertools.permutations(own, 2):
+            m.cp.add(m.start[other.id] < m.start[one.id] + most * m.ii)
+
+
+def stretches(program: TileProgram) -> bool:
+    """Whether a schedule stands at every larger II too, with its operations at the same stages and cycles.
+
+    No constraint wants two operations closer to each other than some multiple of II, less nothing; so all
+    differences that it asks for are still there with more time at the end of every stage. What breaks this
+    is a time from one consumer to another that has to be the same for all of their operations.
+    """
+    return not program.of(OpKind.ELEMENTWISE) or len(program.by_consumer) == 1
+
+
+def one_program(m: Model) -> None:
+    """emitter.v1: consumers with arithmetic in the loop run one program, each some time after the first."""
+    if stretches(m.program):
+        return
+    first, *others = m.program.by_consumer.values()
+    for number, ops in enumerate(others, 1):
+        shift = m.cp.new_int_var(0, m.horizon, f"shift[{number}]")
+        for one, op in zip(first, ops, strict=True):
+            m.cp.add(m.start[op.id] == m.start[one.id] + shift)
+
+
+def within_a_pass(m: Model) -> None:
+    """emitter.v1: a consumer's operations on a tile, or on partial sums, begin and end in one pass.
+
+    Partial sums that are carried round the loop would be read while a later product is under way, and ptxas then runs
+    the products one by one (its warning C7514).
+    """
+    if m.program.iteration is not Iteration.TILE and not m.program.adds_partials:
+        return
+    for own in m.program.by_consumer.values():
+        for op in own:
+            m.cp.add(m.start[op.id] >= m.start[own[0].id])
+            m.cp.add(m.start[op.id] + m.t(op.issue) <= m.start[own[0].id] + m.ii)
+
+
+# --- all of them
+
+
 FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
-    placement,
-    emitter.loads_apart,
-    emitter.slot_in_step,
-    emitter.few_overlaps,
-    emitter.one_program,
-    emitter.within_a_pass,
+    slot_in_step,
+    few_overlaps,
+    one_program,
+    within_a_pass,
     _dependences,
     _symmetry,
-    _units,
-    _issue,
+    _exclusive,
     _rings,
     _shared_memory,
     _staging,
@@ -220,13 +275,11 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
 
 CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
-    placement,
-    emitter.few_overlaps,
-    emitter.one_program,
+    few_overlaps,
+    one_program,
     _dependences,
     consumers_in_turn,
-    _units,
-    _issue,
+    _exclusive,
     _live_tiles,
 )
 """Those that say something of consumers even where nothing brings their tiles and nothing takes their slots."""

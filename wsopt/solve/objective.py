@@ -1,18 +1,21 @@
-"""The objective: the predicted time, and the preferences among equally fast schedules."""
+"""The objective: the predicted time, its floor, and the preferences among equally fast schedules."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from typing import Any
+from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
-from wsopt.perf.effective_ii import ramps
+from wsopt.perf.effective_ii import Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.program.program import Iteration, Work
-from wsopt.schedule.types import EpilogueBuffers
+from wsopt.program.program import Iteration, TileProgram
+from wsopt.schedule import budget
 from wsopt.solve.bound import max_depths
 from wsopt.solve.variables import Model
 
@@ -21,42 +24,65 @@ _LONGEST = 2**56
 
 
 def time(m: Model) -> None:
-    """The predicted time, as a multiple of cycles; what no schedule changes may be left out of it."""
+    """The predicted time: the largest of its lines for the ring's depth and the epilogue's buffers."""
     p, fixed = m.program, timing.fixed_parts(m.program, m.machine)
-    if p.iteration is Iteration.TILE:
+    if (
+        p.iteration is Iteration.TILE
+    ):  # a norm of II and of what no schedule changes: the least II is the best
         m.time = p.tiles * m.unit * m.ii
         return
     ends = {b: epilogues(p, m.machine, b) for b in m.buffers}
-    if p.work is not None:
-        epilogue = sum(ends[b].each * chosen for b, chosen in m.buffers.items())
-        m.time = time_of_values(p.work, m.unit, _interval(m, fixed), epilogue)
-        return
-    _of_products(m, fixed, ends)
+    interval = _interval(m, fixed)
+    m.time = m.cp.new_int_var(0, _LONGEST, "time")
+    for (_, slots), is_slots in m.slots.items():
+        ramp = ramps(p, m.machine, slots)
+        for buffers, chosen in m.buffers.items():
+            for slope, base in _lines(p, m.machine, fixed, ends[buffers], ramp):
+                m.cp.add(m.time >= slope * interval + base).only_enforce_if(is_slots, chosen)
 
 
-def time_of_values(work: Work, unit: int, interval: Any, epilogue: Any) -> Any:
-    """Cycles of the busiest SM in a loop that computes values and in its epilogues: of `interval` in units, and of
-    `epilogue`, which are numbers or expressions of the model.
-    """
-    return round(work.k_iterations - work.tiles) * unit * interval + work.tiles * epilogue
-
-
-def _of_products(m: Model, fixed: timing.Waves, ends: dict[EpilogueBuffers, Epilogues]) -> None:
-    """The largest of the lines of the ring's depth and of the epilogue's buffers.
+def _lines(
+    program: TileProgram, machine: Machine, fixed: timing.Waves, ends: Epilogues, ramp: Ramps | None
+) -> list[tuple[int, int]]:
+    """Slope, by an interval in units, and base of each line of the time.
 
     Times count in shares of a cycle, in which a pass that ends early in its K-block, a K-block of an iteration and a
     consumer's part of a turn are whole numbers.
     """
-    s = m.program.structure
+    s = program.structure
     shares = (s.depth // s.tail if s.tail else 1) * s.copies * s.consumers
-    interval = _interval(m, fixed)
-    time = m.time = m.cp.new_int_var(0, _LONGEST, "time")
-    for (_, slots), is_slots in m.slots.items():
-        ramp = ramps(m.program, m.machine, slots)
-        for buffers, chosen in m.buffers.items():
-            for line in timing.time_of(m.program, fixed, m.machine, ends[buffers], ramp).lines:
-                least = round(shares * line.slope) * interval + math.ceil(shares * line.base)
-                m.cp.add(time >= least).only_enforce_if(is_slots, chosen)
+    lines = timing.time_of(program, fixed, machine, ends, ramp).lines
+    return [(round(shares * line.slope) * program.grain, math.ceil(shares * line.base)) for line in lines]
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """No schedule takes less than `time`, as the model counts it; an II up to `interval` cycles costs no more."""
+
+    time: float
+    interval: int
+
+
+@functools.lru_cache(maxsize=64)
+def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
+    """The least time of a loop that computes values, over all depths of the rings and all choices of epilogue buffers
+    that shared memory has room for; what is placed where is left out. Infinite where nothing fits.
+
+    Every II of another loop counts: its floor is 0.
+    """
+    if program.work is None:
+        return Floor(0, 0)
+    unit, fixed, best = program.grain, timing.fixed_parts(program, machine), Floor(math.inf, 0)
+    options = {b: epilogues(program, machine, b) for b in budget.buffer_options(program)}
+    lines = {b: _lines(program, machine, fixed, ends, None) for b, ends in options.items()}
+    for depths in itertools.product(*(range(1, deepest + 1) for deepest in max_depths(program, machine))):
+        contended = contended_interval(program, machine, depths)
+        for buffers, own in lines.items():
+            if budget.shared_memory(program, depths, buffers) <= machine.shared_memory_per_block_bytes:
+                time = max(slope * math.ceil(contended / unit) + base for slope, base in own)
+                found = Floor(time, contended // unit * unit)
+                best = min(best, found, key=lambda floor: floor.time)
+    return best
 
 
 def _interval(m: Model, fixed: timing.Waves) -> cp_model.IntVar:

@@ -6,38 +6,59 @@ where an II could not be decided, one model with II free says what is left.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ortools.sat.python import cp_model
 
 from wsopt.machine.types import Machine
+from wsopt.perf import timing
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.program import TileProgram
-from wsopt.schedule.types import Schedule
-from wsopt.solve.alone import consumers_interval
+from wsopt.schedule import budget
+from wsopt.schedule.types import EpilogueBuffers, PlacedOp, Schedule
+from wsopt.solve.alone import Least, consumers_interval, least_interval
 from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible
-from wsopt.solve.emitter import stretches
 from wsopt.solve.families import FAMILIES
-from wsopt.solve.floor import floor_of_time
-from wsopt.solve.intervals import Least, least_interval
-from wsopt.solve.model import build
-from wsopt.solve.objective import ties
-from wsopt.solve.orders import ask_for_another
-from wsopt.solve.overlap import Overlap, ask_for
-from wsopt.solve.reading import read
-from wsopt.solve.result import Outcome, Solved
+from wsopt.solve.model import build, stretches
+from wsopt.solve.objective import floor_of_time, ties
+from wsopt.solve.orders import Overlap, ask_for, ask_for_another
 from wsopt.solve.variables import Model
-from wsopt.solve.worker import deterministic, solved, work
+from wsopt.solve.worker import solved, work
 
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0
 """Work after which the tightest order among equals is no longer looked for."""
 
 
-@dataclass(slots=True)
+class Outcome(StrEnum):
+    """How one structure ended in the search."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The outcome of one structure's model; `reason` says which budget made it infeasible, or why it is unknown.
+
+    `objective` is the time of the schedule in the model's own units.
+    """
+
+    outcome: Outcome
+    schedule: Schedule | None = None
+    objective: float = math.inf
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A model whose II is of some range, minimized."""
+    """A model whose II is of some range, solved."""
 
     model: Model
     solver: cp_model.CpSolver
@@ -54,11 +75,15 @@ class _Attempt:
         return int(self.solver.value(self.model.time))
 
     @property
-    def interval(self) -> int:
+    def ii(self) -> int:
         """The II found, in cycles."""
         return int(self.solver.value(self.model.ii)) * self.model.unit
 
     @property
+    def buffers(self) -> EpilogueBuffers:
+        """The epilogue's buffers that were chosen."""
+        return next(b for b, chosen in self.model.buffers.items() if self.solver.value(chosen))
+
     def ends_soonest(self) -> bool:
         """Whether no other buffers have shorter epilogues: then a larger II buys nothing.
 
@@ -67,132 +92,137 @@ class _Attempt:
         m = self.model
         ends = {b: epilogues(m.program, m.machine, b) for b in m.buffers}
         each, last = min(e.each for e in ends.values()), min(e.last for e in ends.values())
-        least = Epilogues(each, last, any(e.under for e in ends.values()))
-        return all(ends[b] == least for b in m.buffers if self.solver.value(m.buffers[b]))
+        return ends[self.buffers] == Epilogues(each, last, any(e.under for e in ends.values()))
+
+    def schedule(self) -> Schedule:
+        """The schedule of the values that the solver has found for the model's variables."""
+        m, value, buffers = self.model, self.solver.value, self.buffers
+        placed = tuple(
+            PlacedOp(
+                op=str(op.id),
+                partition=budget.issuer(m.program, op.consumer),
+                stage=value(m.stage[op.id]),
+                cycle=value(m.cycle[op.id]) * m.unit,
+            )
+            for op in m.program.loop
+        )
+        rings = tuple((plan.name, value(m.depth[plan.name])) for plan in m.program.rings)
+        slots = [depth for _, depth in rings]
+        return Schedule(
+            name=m.program.whole.name,
+            machine=m.machine.name,
+            structure=m.program.structure,
+            ii=self.ii,
+            placed=placed,
+            partitions=budget.partitions(m.program, buffers, m.machine),
+            rings=rings,
+            buffers=buffers,
+            base_registers=budget.base_registers(m.program.structure, m.machine),
+            shared_memory_bytes=budget.shared_memory(m.program, slots, buffers),
+            prediction=timing.predict(m.program, m.machine, self.ii, buffers, slots),
+        )
 
 
 @dataclass(slots=True)
 class _Optimum:
     """The search for a structure's least time, in an order that none of the `others` has.
 
-    `best` is the best attempt, of which `bound` says how good any may be; `proved` is whether it is the optimum,
-    or without it that there is none. `last` is the last attempt that found something. `spent` counts work,
-    `seconds` the time that it took.
+    `best` is the best attempt; `proved` is whether it is the optimum, or without it that there is none. `last` is the
+    last attempt that found something. `spent` counts work.
     """
 
     program: TileProgram
     machine: Machine
     margin: int
     others: tuple[Schedule, ...]
-    overlap: Overlap = Overlap.ANY
+    overlap: Overlap
     best: _Attempt | None = None
     last: _Attempt | None = None
-    bound: float = math.inf
     proved: bool = True
     spent: float = 0.0
-    seconds: float = 0.0
 
     def run(self) -> None:
         """Find the least II; look at larger ones only where they might buy a shorter epilogue."""
         low, most = ii_bounds(self.program, self.machine)
         low = max(low, consumers_interval(self.program, self.machine, self.margin))
-        unit = self.program.grain
-        least = self._tightest(low, most, unit)
-        if least is None:
+        least = self._tightest(low, most)
+        if least is None or (least.found and self.last is not None and self.last.ends_soonest()):
             return
-        left = least.bound + unit if least.found else least.bound
-        if left > most or (least.found and self.last is not None and self.last.ends_soonest):
-            return
-        rest = self._attempt(left, most)
-        if rest.status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
-            self.proved, self.bound = False, rest.solver.best_objective_bound
+        left = least.bound + self.program.grain * least.found
+        if left <= most:
+            rest = self._attempt(left, most)
+            self.proved = rest.status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
 
-    def _tightest(self, low: int, most: int, unit: int) -> Least | None:
+    def _tightest(self, low: int, most: int) -> Least | None:
         """The least II, or None where it is hard to find and would buy nothing: the time is at its floor without it.
 
         Where a loop computes values, units and rings keep it from taking less than some interval, and an II below
         that is the tighter order among equals.
         """
         steady = stretches(self.program) and all(family.steady for family in FAMILIES.values())
-        if self.program.work is None:
-            return least_interval(self._probe, low, most, unit, steady=steady)
+        least_of = functools.partial(least_interval, most=most, unit=self.program.grain, steady=steady)
+        floor = floor_of_time(self.program, self.machine)
 
         def easy(interval: int) -> bool | None:
-            hard = self.spent > _TIGHT_LIMIT
-            if hard and interval < floor_of_time(self.program, self.machine).interval:
-                return None
-            return self._probe(interval)
+            hard = self.spent > _TIGHT_LIMIT and interval < floor.interval
+            return None if hard else self._probe(interval)
 
-        least = least_interval(easy, low, most, unit, steady=steady)
-        if least.found:
-            return least
-        floor = floor_of_time(self.program, self.machine)
-        if least.bound >= floor.interval:
+        least = least_of(easy, low)
+        if least.found or least.bound >= floor.interval:
             return least
         self._attempt(floor.interval, floor.interval)
         if self.best is not None and self.best.value <= floor.time:
             return None
-        return least_interval(self._probe, least.bound, most, unit, steady=steady)
+        return least_of(self._probe, least.bound)
 
     def _probe(self, interval: int) -> bool | None:
         """Whether this II has a schedule. None if that, or which buffers are best with it, is not decided."""
         attempt = self._attempt(interval, interval)
         return {cp_model.OPTIMAL: True, cp_model.INFEASIBLE: False}.get(attempt.status)
 
-    def model(self, least: int, most: int) -> Model:
-        """The model with an II of this range, without the orders of the others."""
-        model = build(self.program, self.machine, self.margin, (least, most))
-        ask_for(model, self.overlap)
-        for schedule in self.others:
-            ask_for_another(model.cp, model.ii, model.start, model.on, schedule)
-        return model
-
     def _attempt(self, least: int, most: int) -> _Attempt:
         """Minimize the time. In a range of II, what is no better than what was found already does not count; and
         the least II of that time is taken, for where a ring feeds a whole tile, time does not depend on it.
         """
-        model = self.model(least, most)
-        if self.best is not None and least < most:
-            model.cp.add(model.time <= self.best.value - 1)
-        model.cp.minimize(model.time)
-        attempt = self._run(model, _DETERMINISTIC_LIMIT - self.spent)
-        self.spent += work(attempt.solver)
-        if attempt.status == cp_model.OPTIMAL and least < most:
-            attempt = self._least_interval(attempt, least, most)
+        free = least < most
+        better = self.best.value - 1 if self.best is not None and free else None
+        attempt = self._solve(least, most, lambda m: m.time, better)
+        if attempt.status == cp_model.OPTIMAL and free:
+            tightest = self._solve(least, most, lambda m: m.ii, attempt.value)
+            attempt = tightest if tightest.status == cp_model.OPTIMAL else attempt
         if attempt.found:
             self.last = attempt
-            if self.best is None or attempt.value < self.best.value:
-                self.best, self.bound = attempt, attempt.value
-        return attempt
-
-    def _least_interval(self, found: _Attempt, least: int, most: int) -> _Attempt:
-        """The attempt of this range with the least II among those that take as long."""
-        model = self.model(least, most)
-        model.cp.add(model.time <= found.value)
-        model.cp.minimize(model.ii)
-        attempt = self._run(model, _DETERMINISTIC_LIMIT - self.spent)
-        self.spent += work(attempt.solver)
-        return attempt if attempt.status == cp_model.OPTIMAL else found
-
-    def _run(self, model: Model, limit: float) -> _Attempt:
-        """Solve. A model that OR-Tools calls invalid is a fault of this program and raises RuntimeError."""
-        solver = deterministic(limit)
-        attempt = _Attempt(model, solver, solved(solver, model.cp))
-        if attempt.status == cp_model.MODEL_INVALID:
-            raise RuntimeError(f"invalid model: {model.cp.validate()}")
-        self.seconds += solver.wall_time
+            self.best = min(self.best or attempt, attempt, key=lambda one: one.value)
         return attempt
 
     def settle(self, best: _Attempt) -> Schedule:
         """Solve again with II and time fixed at their optimum, for the order among equals."""
-        model = self.model(best.interval, best.interval)
-        model.cp.add(model.time <= best.value)
-        model.cp.minimize(ties(model))
-        for name, start in model.start.items():
-            model.cp.add_hint(start, best.solver.value(best.model.start[name]))
-        settled = self._run(model, _DETERMINISTIC_LIMIT)
-        chosen = settled if settled.found else best
-        return read(chosen.model, chosen.solver)
+        self.spent = 0.0
+        settled = self._solve(best.ii, best.ii, ties, best.value, best)
+        return (settled if settled.found else best).schedule()
+
+    def _solve(
+        self,
+        least: int,
+        most: int,
+        objective: Callable[[Model], cp_model.LinearExprT],
+        at_most: int | None,
+        hint: _Attempt | None = None,
+    ) -> _Attempt:
+        """Minimize with an II of a range and a time of at most so much, without the orders of the others."""
+        model = build(self.program, self.machine, self.margin, (least, most))
+        ask_for(model, self.overlap)
+        for schedule in self.others:
+            ask_for_another(model, schedule)
+        if at_most is not None:
+            model.cp.add(model.time <= at_most)
+        model.cp.minimize(objective(model))
+        if hint is not None:
+            for name, start in model.start.items():
+                model.cp.add_hint(start, hint.solver.value(hint.model.start[name]))
+        solver, status = solved(model.cp, _DETERMINISTIC_LIMIT - self.spent)
+        self.spent += work(solver)
+        return _Attempt(model, solver, status)
 
 
 def solve(
@@ -209,15 +239,13 @@ def solve(
     """
     ruled_out = infeasible(program, machine, margin)
     if ruled_out:
-        return Solved(Outcome.INFEASIBLE, None, math.inf, math.inf, ruled_out, 0.0)
+        return Solved(Outcome.INFEASIBLE, reason=ruled_out)
     optimum = _Optimum(program, machine, margin, found, overlap)
     optimum.run()
     best = optimum.best
     if best is not None:
         outcome = Outcome.OPTIMAL if optimum.proved else Outcome.FEASIBLE
-        schedule = optimum.settle(best)
-        return Solved(outcome, schedule, best.value, optimum.bound, "", optimum.seconds)
+        return Solved(outcome, optimum.settle(best), best.value)
     if optimum.proved:
-        reason = f"no II up to {II_SLACK} times its bound"
-        return Solved(Outcome.INFEASIBLE, None, math.inf, math.inf, reason, optimum.seconds)
-    return Solved(Outcome.UNKNOWN, None, math.inf, 0.0, "the work limit was reached", optimum.seconds)
+        return Solved(Outcome.INFEASIBLE, reason=f"no II up to {II_SLACK} times its bound")
+    return Solved(Outcome.UNKNOWN, reason="the work limit was reached")

@@ -22,8 +22,7 @@ from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.margin import learned
-from wsopt.solve.optimum import solve
-from wsopt.solve.result import Outcome, Solved
+from wsopt.solve.optimum import Outcome, Solved, solve
 from wsopt.solve.worker import check
 
 DEFAULT_MARGIN = learned().registers
@@ -238,6 +237,20 @@ class Search:
         left.sort(key=lambda one: round(one[0], 6))
         for bound_us, candidate in left[: max(0, _RUNNERS_UP - len(solved))]:
             yield RunnerUp(candidate.structure, bound_us, None)
+
+
+def runner_up(verified: VerifiedSchedule, certificate: Certificate) -> VerifiedSchedule | None:
+    """The first of the runners-up, solved; of the winner's own structure a schedule with another order.
+
+    None if there is none, or if its structure has no schedule after all: then its bound was all that it had.
+    """
+    if not certificate.runners_up:
+        return None
+    structure, machine = certificate.runners_up[0].structure, verified.machine
+    same = structure == verified.schedule.structure
+    program = verified.program if same else lower(verified.program.region, structure, machine)
+    found = solve(program, machine, certificate.margin, *([verified.schedule] if same else []))
+    return None if found.schedule is None else verify(found.schedule, program, machine, certificate.margin)
 
 
 def live_set(program: TileProgram) -> Structure:

@@ -14,8 +14,7 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.program import TileProgram
-from wsopt.schedule import budget
-from wsopt.schedule.types import EpilogueBuffers, PartitionRole
+from wsopt.schedule.types import EpilogueBuffers
 
 
 @dataclass(slots=True)
@@ -33,7 +32,6 @@ class Model:
     cycle: dict[OpId, cp_model.IntVar] = field(default_factory=dict)
     again: dict[OpId, cp_model.IntVar] = field(default_factory=dict)
     start: dict[OpId, cp_model.IntVar] = field(default_factory=dict)
-    on: dict[tuple[OpId, str], cp_model.IntVar] = field(default_factory=dict)
     depth: dict[str, cp_model.IntVar] = field(default_factory=dict)
     slots: dict[tuple[str, int], cp_model.IntVar] = field(default_factory=dict)
     buffers: dict[EpilogueBuffers, cp_model.IntVar] = field(default_factory=dict)
@@ -49,14 +47,6 @@ class Model:
     def t(self, cycles: float) -> int:
         """A duration in units, rounded up: what holds in units holds in cycles."""
         return math.ceil(cycles / self.unit)
-
-    @property
-    def partitions(self) -> tuple[str, ...]:
-        """Names of the block's partitions that take part in the loop's model."""
-        issuers = dict.fromkeys(
-            budget.issuer(self.program, consumer) for consumer in self.program.by_consumer
-        )
-        return (*issuers, f"{PartitionRole.LOADER}0")
 
 
 def variables(m: Model) -> None:
@@ -80,13 +70,3 @@ def variables(m: Model) -> None:
             m.cp.add(m.stage[op.id] == k).only_enforce_if(is_k)
             m.cp.add(m.stage[op.id] != k).only_enforce_if(~is_k)
             m.cp.add(m.start[op.id] == k * m.ii + m.cycle[op.id]).only_enforce_if(is_k)
-
-
-def placement(m: Model) -> None:
-    """Every operation is on exactly one partition; a consumer's own on that consumer, or on the target's issuer."""
-    for op in m.program.loop:
-        for name in m.partitions:
-            m.on[op.id, name] = m.cp.new_bool_var(f"on[{op.id},{name}]")
-        m.cp.add_exactly_one(m.on[op.id, name] for name in m.partitions)
-        if op.consumer is not None:
-            m.cp.add(m.on[op.id, budget.issuer(m.program, op.consumer)] == 1)

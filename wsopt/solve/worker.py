@@ -27,22 +27,27 @@ class _Work:
 _WORK = _Work()
 
 
-def deterministic(limit: float) -> cp_model.CpSolver:
-    """One worker, a fixed seed, and a limit that counts work instead of seconds."""
-    solver = cp_model.CpSolver()
+def solved(model: cp_model.CpModel, limit: float) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+    """Solve with one worker, a fixed seed, and a limit that counts work (deterministic time) instead of seconds.
+
+    Raises GivenUpError if the work was given up. A model that OR-Tools calls invalid is a fault of this program and
+    raises RuntimeError.
+    """
+    solver = _WORK.solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = max(0.0, limit)
-    return solver
-
-
-def solved(solver: cp_model.CpSolver, model: cp_model.CpModel) -> cp_model.CpSolverStatus:
-    """The status that a solver ends with. Raises GivenUpError if it was told to stop."""
-    _WORK.solver = solver
     check()
     status = solver.solve(model)
     check()
-    return status
+    if status == cp_model.MODEL_INVALID:
+        raise RuntimeError(f"invalid model: {model.validate()}")
+    return solver, status
+
+
+def work(solver: cp_model.CpSolver) -> float:
+    """The deterministic time that a solve took."""
+    return float(solver.response_proto.deterministic_time)
 
 
 def check() -> None:
@@ -65,8 +70,3 @@ def ahead() -> Iterator[Callable[[], None]]:
         yield give_up
     finally:
         _WORK.given_up = False
-
-
-def work(solver: cp_model.CpSolver) -> float:
-    """The deterministic time that a solve took."""
-    return float(solver.response_proto.deterministic_time)

@@ -59,14 +59,9 @@ class View:
     constant: bool = False
     parts: tuple[tuple[int, int], ...] = ()
 
-    def position(self, role: Role) -> int | None:
-        """Index of the dimension that carries this axis; None where the tensor is broadcast along it."""
-        return self.roles.index(role) if role in self.roles else None
-
     def stride(self, role: Role) -> int:
         """Elements between neighbours along an axis; 0 where the tensor is broadcast along it."""
-        found = self.position(role)
-        return 0 if found is None else self.strides[found]
+        return self.strides[self.roles.index(role)] if role in self.roles else 0
 
     @property
     def nbytes(self) -> int:
@@ -118,3 +113,8 @@ class Output:
     def is_tile(self) -> bool:
         """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
         return Role.COLUMN in self.view.roles
+
+
+def pow2(extent: int) -> int:
+    """The least power of two that an extent fits: what layouts in registers can have."""
+    return 1 << max(0, extent - 1).bit_length()

@@ -17,7 +17,7 @@ from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget
 from wsopt.schedule.types import Schedule
 from wsopt.solve.optimum import solve
-from wsopt.solve.overlap import Overlap
+from wsopt.solve.orders import Overlap
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.validate.files import Candidate
 from wsopt.validate.make import candidate

@@ -30,7 +30,7 @@ from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.simulation import simulate
 from wsopt.solve.optimum import solve
-from wsopt.solve.overlap import Overlap
+from wsopt.solve.orders import Overlap
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.validate.files import (
     FIRST,

@@ -20,7 +20,7 @@ from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule import budget
 from wsopt.solve.bound import infeasible, lower_bound_us, max_depth
-from wsopt.solve.overlap import Overlap
+from wsopt.solve.orders import Overlap
 
 REACH = 3.0
 """Structures whose bound is more than this many times the best are no choice that a search would waver at."""

@@ -1,0 +1,70 @@
+"""The loading warp: the copies that fill rings, and the tiles that a block holds through its loop."""
+
+from __future__ import annotations
+
+from wsopt.emit import text
+from wsopt.emit.functions import Function, function, seen
+from wsopt.emit.instructions import expect, tma_load, write
+from wsopt.emit.plan import STATIONARY, KernelPlan
+from wsopt.emit.ranges import tile_range
+from wsopt.emit.tensors import Box, coordinates
+from wsopt.schedule.types import PartitionRole
+
+_LET_NEXT_IN = """\
+# The next kernel may set up: its `gdc_wait` ends with this one. Were it let in at the start, its blocks would take
+# SMs in the order in which they fall free, and neighbours would no longer share what they copy.
+gdc_launch_dependents()"""
+
+
+def loader(plan: KernelPlan) -> Function:
+    """The function of the loading warp, which waits for the end of the kernel before."""
+    descriptors = [box.descriptor for box in plan.moved]
+    sizes = plan.sizes if plan.ranged else plan.counts
+    parameters = [*descriptors, *seen(plan, PartitionRole.LOADER, own=False), *plan.order_table, *sizes]
+    fills = write([*_fills(plan), "step += 1"])
+    if not plan.loops_over_tiles:
+        k_blocks = "begin, end" if plan.ranged else "k_iterations"
+        fills = f"for k_block in range({k_blocks}):\n" + text.block(fills)
+    first = [tile_range(), *_stationary_loads(plan)] if plan.ranged else []
+    begin, end = (["visit = 0"], ["visit += 1"]) if plan.stationary else ([], [])
+    begin, body = ["step = 0", *begin, "gdc_wait()"], write([*first, fills, *end])
+    return function(plan, PartitionRole.LOADER, parameters, begin, body, _LET_NEXT_IN)
+
+
+def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> str:
+    row = "row_tile * TILE_ROWS" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
+    place = plan.place(row, "column_tile * TILE_COLUMNS" if plan.columns else "0")
+    return tma_load(box.descriptor, coordinates(box, place), barrier, buffer)
+
+
+def _stationary_loads(plan: KernelPlan) -> list[str]:
+    """The copies of the tiles that the loop holds, into buffers that the consumers have handed back."""
+    full = STATIONARY.full("visit")
+    found = [STATIONARY.wait_empty("visit")] if plan.s.persistent else []
+    found.append(expect(full, "STATIONARY_BYTES"))
+    for box in plan.stationary:
+        for consumer in range(plan.s.consumers):
+            buffer = f"{box.name}_held.index({plan.stationary_place(str(consumer))})"
+            found.append(_copy(plan, box, consumer, full, buffer))
+    return found
+
+
+def _fills(plan: KernelPlan) -> list[str]:
+    """The copies that fill each ring's slots: rings in the order of the schedule, a slot's tensors one by one.
+
+    All of a slot's copies arrive at one barrier, so their order within it is the emitter's. Tensor by tensor is
+    faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
+    """
+    found: list[str] = []
+    placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
+    loads = [plan.program.named(one.op).id for one in placed]
+    for ring in sorted(plan.rings, key=lambda ring: min(map(loads.index, ring.plan.loads))):
+        full, slot = ring.full("step"), f"step % {ring.depth}"
+        found += [ring.wait_empty("step"), expect(full, ring.nbytes)]
+        for member, box in ring.members:
+            loaded = [load for load in ring.plan.loads if load.subject == member.name and not load.k_block]
+            own = [load.instance for load in loaded]
+            for consumer in range(member.copies) if own == [None] else own:
+                buffer = f"{box.name}_ring.index({text.of_slot(slot, member.copies, str(consumer))})"
+                found.append(_copy(plan, box, consumer or 0, full, buffer))
+    return found
