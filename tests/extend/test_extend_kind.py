@@ -18,7 +18,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.cut import KINDS, KindEntry, Step, When
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
-from wsopt.program.counts import Cost
+from wsopt.program.facts import Cost
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Unit
 from wsopt.program.types import Structure

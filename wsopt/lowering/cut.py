@@ -15,8 +15,7 @@ from wsopt.entries import Table
 from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.counts import Copy, Counts
-from wsopt.program.facts import Member
+from wsopt.program.facts import Copy, Counts, Member
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, Item, Live, RingPlan, TileOp, Value
 from wsopt.program.types import Space, Structure
@@ -201,10 +200,3 @@ class KindEntry:
 
 KINDS: Table[KindEntry] = Table("kind of operation")
 """The kinds that were added, by name."""
-
-
-def with_kinds(steps: Sequence[Step], region: Region, s: Structure, machine: Machine) -> Sequence[Step]:
-    """The steps of a consumer's loop with those of the kinds that were added."""
-    for entry in KINDS.values():
-        steps = tuple(entry.insert(steps, region, s, machine))
-    return steps

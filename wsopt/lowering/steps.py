@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Contraction, Region
-from wsopt.lowering.cut import Held, Load, Ring, Step, When
+from wsopt.lowering.cut import KINDS, Held, Load, Ring, Step, When
 from wsopt.lowering.phases import (
     beside_products,
     body_levels,
@@ -20,8 +20,7 @@ from wsopt.lowering.phases import (
     row_phases,
 )
 from wsopt.machine.types import Machine
-from wsopt.program.counts import Product, Promotion, Read, Release, Rescale, Store
-from wsopt.program.facts import Member
+from wsopt.program.facts import Member, Product, Promotion, Read, Release, Rescale, Store
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import row_layout, widest_bits
@@ -98,7 +97,9 @@ class _Maker:
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        committed = target_of(self.machine).own_issuer  # then the tensor core hands a slot back
+        committed = (
+            target_of(self.machine).sums is Sums.TENSOR_MEMORY
+        )  # then the tensor core hands a slot back
         back = Step(OpKind.RELEASE, "", Release(not committed, committed))
         return (Ring("ring", "", tuple(loads)),), (*steps, back), ()
 
@@ -249,8 +250,12 @@ class _Maker:
 
 
 def steps_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Steps:
-    """The loop of a region cut to a structure, whose grid has so many `tiles`."""
+    """The loop of a region cut to a structure, whose grid has so many `tiles`; kinds that were added are among the
+    steps.
+    """
     maker = _Maker(region, s, machine, tiles)
-    if region.body:
-        return maker.values()
-    return maker.products() if region.contractions else maker.rows()
+    made = maker.values if region.body else maker.products if region.contractions else maker.rows
+    rings, steps, held = made()
+    for entry in KINDS.values():
+        steps = tuple(entry.insert(steps, region, s, machine))
+    return rings, steps, held

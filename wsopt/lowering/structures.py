@@ -15,8 +15,7 @@ from wsopt.frontend.types import Region
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
-from wsopt.targets import target_of
-from wsopt.targets.target import LoopKind
+from wsopt.targets import LoopKind, target_of
 from wsopt.tensors.views import FULL, K_BLOCK, Role, View, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)

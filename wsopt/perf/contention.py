@@ -24,6 +24,12 @@ def issue_cycles(program: TileProgram) -> dict[int, int]:
     return {consumer: sum(op.issue for op in own) for consumer, own in program.by_consumer.items()}
 
 
+def busiest(program: TileProgram, without: Unit) -> int:
+    """Cycles an iteration for which the busiest unit, one left out, or the busiest consumer is held."""
+    units = [cycles for unit, cycles in held_cycles(program).items() if unit != without]
+    return max(*units, *issue_cycles(program).values())
+
+
 def norm(parts: tuple[float, ...], knee: float) -> float:
     """p-norm of contending lower bounds, with the exponent `knee`, in their unit. The largest is positive.
 
@@ -76,30 +82,19 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     if not computes and not program.adds_partials:
         return 0
     held, thread = held_cycles(program), max(issue_cycles(program).values(), default=0)
-    ring = _ring_cycles(program, machine, slots) if computes else 0
-    held[Unit.TENSOR] += _handed_over(program)
+    depths = zip(program.rings, slots, strict=True) if computes and slots else ()
+    ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
+    if computes and program.structure.consumers > 1:
+        # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
+        # sums are added up under the products of the same consumer.
+        held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.of(OpKind.MMA))
     return math.ceil(norm((*held.values(), thread, ring), machine.consumer_knee))
-
-
-def _handed_over(program: TileProgram) -> int:
-    """Cycles an iteration in which the tensor core goes from one consumer to the next, whose products wait for
-    the end of those before. Partial sums are added up under the products of the same consumer.
-    """
-    if not program.computes_with_products or program.structure.consumers == 1:
-        return 0
-    return sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
-
-
-def _ring_cycles(program: TileProgram, machine: Machine, slots: Sequence[int]) -> int:
-    """Cycles of an iteration by the ring whose slots live the longest."""
-    depths = zip(program.rings, slots, strict=bool(slots))
-    return max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:
     """Energy of one iteration of a loop that computes values, in cycles of the tensor core with bf16."""
     held = held_cycles(program)
-    products = [op for op in program.loop if op.kind is OpKind.MMA]
+    products = program.of(OpKind.MMA)
     return (
         machine.tensor_energy(program.whole.dtype.value) * sum(op.busy for op in products)
         + machine.power_cycles_per_shared_byte * sum(_operand_bytes(program, op, machine) for op in products)

@@ -1,4 +1,4 @@
-"""Cycles of operations on a machine: one function a kind of counts (`program/counts.py`).
+"""Cycles of operations on a machine: one function a kind of counts (`program/facts.py`).
 
 Arithmetic is counted from instruction mixes; waits and hand-overs from the machine's latencies. Every figure
 that these functions read stands in the machine's file with its source.
@@ -12,7 +12,7 @@ import math
 from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
-from wsopt.program.counts import (
+from wsopt.program.facts import (
     Arithmetic,
     Beside,
     Copy,

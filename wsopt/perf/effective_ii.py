@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
-from wsopt.perf.contention import held_cycles, issue_cycles, norm, slot_lifetime
+from wsopt.perf.contention import busiest, held_cycles, norm, slot_lifetime
 from wsopt.perf.costs import load_cycles
 from wsopt.program.program import Demand, Iteration, TileProgram, Unit
 
@@ -50,11 +50,6 @@ def path_cycles(demand: Demand, machine: Machine, clock_mhz: float) -> int:
     return math.ceil(min(max(own, gpc), max(own * demand.active, min(gpc, apart), alone)))
 
 
-def _knee(demand: Demand, machine: Machine) -> float:
-    """Exponent of the p-norm of the loop's bounds."""
-    return machine.copy_knee_alone if demand.alone else machine.copy_knee
-
-
 def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
     """Clock and cycles from K-block to K-block at which a loop with a ring of so many slots settles.
 
@@ -63,16 +58,17 @@ def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
     ring is faster than a deeper one, the steps end where the next would change nothing, not where it is small.
     """
     clock, k_block = machine.sustained_clock_mhz, 0.0
+    knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
     for _ in range(_CLOCK_STEPS):
         path = path_cycles(demand, machine, clock)
-        k_block = _k_block_cycles(demand, machine, path, slots)
+        k_block = _k_block_cycles(demand, machine, path, slots, knee)
         clock = machine.power_clock(k_block + demand.between, demand.energy)
         if path_cycles(demand, machine, clock) == path:
             break
-    return SteadyLoop(clock, k_block, norm((path, demand.tensor), _knee(demand, machine)))
+    return SteadyLoop(clock, k_block, norm((path, demand.tensor), knee))
 
 
-def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
+def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, knee: float) -> float:
     """Cycles from K-block to K-block whose copies hold the way from L2 for `path` cycles.
 
     Three things bound a loop: the way from L2, the tensor core, and the ring, whose slots each live as long
@@ -89,7 +85,7 @@ def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> 
     for _ in range(_EFFECTIVE_II_STEPS):
         copy = first * (1 + machine.copy_queue * path / cycles) + bytes_alone
         ring = (copy + demand.tensor + back) / slots
-        cycles = norm((path, demand.tensor, ring), _knee(demand, machine))
+        cycles = norm((path, demand.tensor, ring), knee)
     return cycles
 
 
@@ -113,7 +109,9 @@ def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> i
     other, and it is handed back when the last one was read.
     """
     memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
-    shared = memory * _slowdown(machine, bytes_on_the_way(program, slots))
+    few, many = machine.stream_bytes_few, machine.stream_bytes_many
+    share = min(1.0, max(0.0, (bytes_on_the_way(program, slots) - few) / (many - few)))
+    shared = memory * (1.0 + share * machine.stream_loss)
     copies = [op.busy for op in program.loop if op.id in ring.loads]
     life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
     effective = norm((shared, life / slots), machine.stream_knee)
@@ -124,13 +122,6 @@ def bytes_on_the_way(program: TileProgram, slots: int) -> int:
     """Most bytes that are on the way to an SM with so many slots, without the padding of their tiles."""
     (ring,) = program.rings
     return round(slots * ring.slot_bytes * min(1.0, program.grid.columns / program.grid.tile_columns))
-
-
-def _slowdown(machine: Machine, on_the_way: int) -> float:
-    """How many times longer a byte of device memory takes with so many bytes on the way to each SM."""
-    few, many = machine.stream_bytes_few, machine.stream_bytes_many
-    share = min(1.0, max(0.0, (on_the_way - few) / (many - few)))
-    return 1.0 + share * machine.stream_loss
 
 
 # --- outside the steady state ---------------------------------------------------------------------------
@@ -203,8 +194,7 @@ def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps | None:
     steady = last = steady_loop(demand, machine, slots)
     if last_demand != demand:
         last = steady_loop(last_demand, machine, slots)
-    units = [cycles for unit, cycles in held_cycles(program).items() if unit != Unit.TMA]
-    product = max(*units, *issue_cycles(program).values())
+    product = busiest(program, Unit.TMA)
     least = math.ceil(s.copies * steady.k_block)
     return Ramps(
         slots=slots / s.copies,

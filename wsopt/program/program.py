@@ -13,15 +13,14 @@ from typing import Any
 
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
-from wsopt.program.counts import Counts
-from wsopt.program.facts import Member, TileGrid, Whole
+from wsopt.program.facts import Counts, Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
 from wsopt.tensors.statements import Item as Item
-from wsopt.tensors.views import FULL, Output, Role, Source
+from wsopt.tensors.views import FULL, Output, Source
 
 _UNBOUNDED = Bounds((), 1, 1)
 _NO_INSTRUCTIONS = InstructionMix()
@@ -307,11 +306,6 @@ class TileProgram:
         """Iterations of a tile in units of a whole one: a last K-block that ends early is a part of one."""
         s = self.structure
         return self.k_iterations - (1 - s.tail / s.depth if s.tail else 0.0)
-
-    @property
-    def k_blocks(self) -> int:
-        """K-blocks of the streamed axis."""
-        return math.ceil(self.whole.extent(Role.STREAM) / self.structure.depth)
 
     @property
     def adds_partials(self) -> bool:
