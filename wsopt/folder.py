@@ -29,6 +29,8 @@ from wsopt.schedule.verified import VerifiedSchedule
 
 FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
+BESIDE = ("trace",)
+"""Folders that other commands write beside a build's files, and that go with it."""
 
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
@@ -83,7 +85,7 @@ def _refuse(path: Path, why: str) -> InputError:
     return InputError(str(path), [Problem("", why)])
 
 
-def check_target(path: Path, files: Collection[str] = FILES, what: str = "a build") -> None:
+def check_target(path: Path, files: Collection[str] = (*FILES, *BESIDE), what: str = "a build") -> None:
     """Raise InputError if `path` is something that `what`, of these files, must not replace.
 
     What a killed process has left beside it is put right first: it may have the build that was at `path`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, tensor_sums, text
+from wsopt.emit import inputs, records, tensor_sums, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -158,6 +158,7 @@ class Consumer:
         products = any(isinstance(one, Mma) for one in self.stretches[0].loop.prologue)
         begun = products and not plan.ranged and not plan.ping_pong
         lines = [*([] if begun else under), *self._before()]
+        lines += records.stamp(plan, PartitionRole.CONSUMER, records.LOOP)
         for stretch in self.stretches:
             lines += self._stretch(stretch, under if begun else [])
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wsopt.emit import text
+from wsopt.emit import records, text
 from wsopt.emit.channels import channels, instance
 from wsopt.emit.integers import PYTHON
 from wsopt.emit.integers import text as integer_text
@@ -69,8 +69,10 @@ def function(
     called: Iterable[str] = (),
 ) -> Function:
     """A role's function: what it begins with, a body for each tile, what it ends with."""
-    lines = [*begin, *_each_tile(plan, role, body), *([end] if end else [])]
-    return Function(role.value, tuple(parameters), "\n".join(lines), frozenset(called))
+    each = _each_tile(plan, role, records.around_tile(plan, role, body))
+    lines = [*begin, *records.begin(plan, role), *each, *([end] if end else [])]
+    given = (*records.parameters(plan), *parameters)
+    return Function(role.value, given, "\n".join(lines), frozenset(called))
 
 
 def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:

@@ -131,6 +131,7 @@ class _Writer:
             "variable": self.variables[tensor.name],
             "dtype": TORCH[tensor.dtype],
             "rank": tensor.rank,
+            "make": "zeros" if tensor.zeroed else "empty",
             "shape": self._list(tensor.shape, plain=True),
         }
 

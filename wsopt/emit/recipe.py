@@ -57,12 +57,15 @@ def aligned(tensor: str) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor of the graph: what it has to be, and for an output its extents as expressions of the inputs'."""
+    """A tensor of the graph: what it has to be, and for an output its extents as expressions of the inputs', and
+    whether it is `zeroed` before the kernel writes to it.
+    """
 
     name: str
     dtype: DType
     rank: int
     shape: tuple[Integer, ...] = ()
+    zeroed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsopt.emit import records
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
 from wsopt.emit.integers import (
@@ -58,7 +59,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
         name=plan.program.whole.name,
         symbol="kernel",
         inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v, _ in views)),
-        outputs=tuple(_output(output) for output in plan.program.after.outputs),
+        outputs=(*map(_output, plan.program.after.outputs), *records.outputs(plan)),
         tensor_checks=tuple(dict.fromkeys(_tensor_checks(plan, views))),
         names=names,
         checks=(
@@ -123,6 +124,8 @@ def _output_checks(plan: KernelPlan) -> Iterator[Check]:
     for output in plan.program.after.outputs:
         given = tuple(Extent(output.name, dim) for dim in range(output.view.rank))
         yield from _equal(output.name, given, output_extents(output))
+    for traced in records.outputs(plan):
+        yield from _equal(traced.name, (Extent(traced.name, 0),), traced.shape)
 
 
 def _equal(tensor: str, given: tuple[Integer, ...], expected: tuple[Integer, ...]) -> Iterator[Check]:
@@ -144,6 +147,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
         yield from _by_address(output)
     yield from (ScalarArgument(name, Name(name)) for name in plan.sizes)
     yield from map(TableArgument, plan.order_table)
+    yield from records.arguments(plan)
 
 
 def _by_address(one: ByAddress[Source] | ByAddress[Output]) -> Iterator[Argument]:
