@@ -7,7 +7,7 @@ out here could not be written at all, whatever the budgets.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -41,10 +41,10 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
         raise LoweringError(problem)
     if region.body:
         yield from _k_block_structures(region, machine)
-    elif region.streams_rows:
-        yield from _row_structures(region, machine)
-    else:
+    elif region.contractions:
         yield from _product_structures(region, machine)
+    else:
+        yield from _row_structures(region, machine)
 
 
 # --- what is refused ------------------------------------------------------------------------------------
@@ -54,21 +54,21 @@ def _problems(region: Region, machine: Machine) -> Iterator[str]:
     """Why there is no structure, a sentence each; the first is told."""
     yield from _target_problems(region, machine)
     yield from _loop_problems(region, machine)
-    if region.streams_rows:
+    if not region.contractions:
         yield from _row_problems(region)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
-    remedy = remedies.reduced_pitch if region.whole_rows else remedies.output_pitch
+    remedy = remedies.REDUCED_PITCH if region.whole_rows else remedies.OUTPUT_PITCH
     for output in (output for output in region.outputs if output.is_tile):
         yield from _copy_problems(output.view, machine, remedy)
     full = (source.view for source in region.full_sources)
     for view in (*region.streams, *region.stationary_operands, *full):
-        yield from _copy_problems(view, machine, remedies.input_pitch)
+        yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
     yield from (
         f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the contracted axis, for the "
         "tensor core transposes 16-bit types only: declare it with that axis last, transpose it before the call, and "
         "change the matmul's attr"
         for view in region.operands
-        if not region.streams_rows and view.dtype.bits != 16 and view.roles[-1] is not Role.STREAM
+        if region.contractions and view.dtype.bits != 16 and view.roles[-1] is not Role.STREAM
     )
     if region.body and _whole_columns(region) > machine.mma_columns_max:
         yield (
@@ -85,7 +85,7 @@ def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
     values, rows = LoopKind.VALUES in target.loops, LoopKind.ROWS in target.loops
     needs = {
         "a loop that computes values between products": (region.body, values),
-        "rows that stream without products": (region.streams_rows, rows),
+        "rows that stream without products": (not region.contractions, rows),
         "reductions of an operand's or of an output's rows": (reduces, target.reduces),
         "f8 sums that are promoted to f32 as they grow": (region.promote, target.promotes),
     }
@@ -152,7 +152,7 @@ def _row_problems(region: Region) -> Iterator[str]:
             )
 
 
-def _copy_problems(view: View, machine: Machine, remedy: Callable[[int], str]) -> Iterator[str]:
+def _copy_problems(view: View, machine: Machine, remedy: str) -> Iterator[str]:
     """Why TMA cannot move a tensor: order of strides, alignment."""
     where, alignment = f"tensor {view.tensor}", machine.tma_alignment_bytes
     if view.strides[-1] != 1:
@@ -160,7 +160,7 @@ def _copy_problems(view: View, machine: Machine, remedy: Callable[[int], str]) -
     for extent, stride, origin in zip(view.extents, view.strides[:-1], view.origin, strict=False):
         nbytes = stride * view.dtype.bits // 8
         if stride == 0 or nbytes % alignment:
-            told = remedy(alignment * 8 // view.dtype.bits) if stride else remedies.DENSE
+            told = remedy.format(alignment * 8 // view.dtype.bits) if stride else remedies.DENSE
             yield (
                 f"{where}: axis {origin[0]} (extent {extent}) has a stride of {nbytes} bytes; TMA needs a "
                 f"positive multiple of {alignment} bytes: {told}"

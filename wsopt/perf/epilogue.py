@@ -13,8 +13,7 @@ from wsopt.perf.stores import kind, kind_bytes, tile_stores
 from wsopt.program.program import Epilogue, EpilogueCost, Iteration, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import EpilogueBuffers
-from wsopt.tensors.statements import Reduction
-from wsopt.tensors.views import View
+from wsopt.tensors.views import Reduction, View
 
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
 """An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
