@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wsopt.emit import tensor_sums
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
-from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
+from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.tensors.views import Role
 
 
@@ -63,14 +62,11 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
     elif streamed and not plan.computes:
-        reader = replace(s, consumer_warps=machine.warps_per_warpgroup) if s.transforms else s
-        layout = k_block_layout(widest_bits(streamed), reader, machine).text()
-        where = (
-            "a transform warpgroup's registers"
-            if s.transforms
-            else "a consumer's registers, beside the products"
-        )
-        yield plan.loop_layout, layout, f"how a K-block lies in {where}"
+        warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
+        layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()
+        where = "a transform warpgroup's" if s.transforms else "a consumer's"
+        beside = "" if s.transforms else ", beside the products"
+        yield plan.loop_layout, layout, f"how a K-block lies in {where} registers{beside}"
     if plan.sums_apart:
         yield from tensor_sums.layouts(plan)
     if any(one.along_columns for one in plan.prefetched.values()):

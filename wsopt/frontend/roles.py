@@ -327,6 +327,7 @@ def graph_axes(graph: Graph) -> Axes:
     if kind.plain:
         _check_elementwise(graph)
     axes = relate_axes(graph, kind, sums)
+    axes.exchanged = kind is Kind.COMPUTED and computed_side(graph, matmuls) == 1
     if kind is Kind.ROWS:
         _assign_rows(axes)
     elif kind is Kind.CHAIN:

@@ -13,14 +13,13 @@ from typing import Any
 
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
-from wsopt.program.counts import Counts
-from wsopt.program.facts import Member, TileGrid, Whole
+from wsopt.program.facts import Counts, Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.views import FULL, Output, Role, Source
+from wsopt.tensors.views import FULL, Output, Source
 from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
@@ -122,8 +121,8 @@ class Edge:
 class RingPlan:
     """Tiles that are loaded, read and released together: a ring of slots, one pair of barriers a slot.
 
-    `loads`, which fill slots, and `releases` are operations, those of all K-blocks of an iteration; `slot_bytes` are
-    of the tiles of one K-block, and `members` the tensors that they are of.
+    `loads` and `releases` are operations, those of all K-blocks of an iteration; `slot_bytes` are of the tiles of one
+    K-block, and `members` the tensors that they are of.
     """
 
     name: str
@@ -278,24 +277,16 @@ class TileProgram:
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
-        for op in self.ops:
-            if op.id == one:
-                return op
-        raise KeyError(one)
+        return {op.id: op for op in self.ops}[one]
 
     def named(self, text: str) -> TileOp:
         """The operation whose id has this text, as schedules record it; KeyError if there is none."""
-        for op in self.ops:
-            if str(op.id) == text:
-                return op
-        raise KeyError(text)
+        return {str(op.id): op for op in self.ops}[text]
 
     def value(self, one: ValueId | None) -> Value:
         """The value with this id; KeyError if there is none."""
-        for value in self.values:
-            if value.id == one:
-                return value
-        raise KeyError(one)
+        values: dict[ValueId | None, Value] = {value.id: value for value in self.values}
+        return values[one]
 
     @property
     def loop(self) -> tuple[TileOp, ...]:
@@ -324,11 +315,6 @@ class TileProgram:
         return self.k_iterations - (1 - s.tail / s.depth if s.tail else 0.0)
 
     @property
-    def k_blocks(self) -> int:
-        """K-blocks of the streamed axis."""
-        return math.ceil(self.whole.extent(Role.STREAM) / self.structure.depth)
-
-    @property
     def adds_partials(self) -> bool:
         """Whether consumers add up partial sums, which products leave them."""
         return bool(self.of(OpKind.ACCUMULATE))
@@ -342,11 +328,6 @@ class TileProgram:
     def feeds_products(self) -> bool:
         """Whether products of the loop take values from registers, which arithmetic of the same iteration makes."""
         return any(value.kind is ValueKind.VALUE for op in self.of(OpKind.MMA) for value in op.inputs)
-
-    @property
-    def computes_apart(self) -> bool:
-        """Whether a role of its own computes operands for the consumers' products."""
-        return any(op.apart for op in self.ops)
 
     @property
     def computes_with_products(self) -> bool:
