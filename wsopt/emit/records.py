@@ -123,7 +123,8 @@ def begin(plan: KernelPlan, role: PartitionRole) -> list[str]:
     if plan.trace is None:
         return []
     name = role.upper()
-    index = "" if role is PartitionRole.LOADER else f" + index * {name}_RECORDS"
+    alone = role in (PartitionRole.LOADER, PartitionRole.TRANSFORM)
+    index = "" if alone else f" + index * {name}_RECORDS"
     pointer = _pointer(plan)
     lines = ["gdc_wait()", f"records = {pointer} + (gl.program_id(0) * BLOCK_RECORDS + {name}_FIRST{index})"]
     if not plan.loops_over_tiles:

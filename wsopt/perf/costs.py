@@ -267,11 +267,13 @@ def _read(read: Read, machine: Machine) -> Cost:
 
 @cost.register
 def _transform(transform: Transform, machine: Machine) -> Cost:
-    """Arithmetic between a read of shared memory and a write to it, which a fence and a barrier tell products of."""
+    """A read of shared memory, arithmetic, and a write to it, which a fence and a barrier tell products of: one after
+    the other, for every thread has all of its tile in registers between.
+    """
     alone, latency = _arithmetic(transform.work, machine), machine.latency
     shared = _shared_cycles(transform.read + transform.written, machine)
     trip = latency.mbarrier_wait + latency.smem_load + latency.smem_store + latency.fence + latency.barrier
-    cycles = math.ceil(max(alone.issue, shared) + trip)
+    cycles = math.ceil(alone.issue + shared + trip)
     return Cost(cycles, cycles, pipes=(*alone.pipes, (Unit.SHARED, shared)))
 
 
