@@ -131,8 +131,8 @@ def read_by(items: Iterable[Item], sources: Iterable[Source]) -> list[Source]:
 
 
 _SPREAD = 2
-"""Instructions an element in which Triton spreads 8-bit whole numbers to the words that a conversion takes, as sm_90's
-machine code has them: a PRMT and a LOP3.
+"""Instructions an element in which Triton spreads 8-bit whole numbers to the words that a conversion takes, as the
+machine code for sm_90 has them: a PRMT and a LOP3.
 """
 
 

@@ -272,7 +272,7 @@ def _transform(transform: Transform, machine: Machine) -> Cost:
     """
     alone, latency = _arithmetic(transform.work, machine), machine.latency
     shared = _shared_cycles(transform.read + transform.written, machine)
-    trip = latency.mbarrier_wait + latency.smem_load + latency.smem_store + latency.fence + latency.barrier
+    trip = latency.mbarrier_wait + latency.smem_load + latency.fence_behind_stores + latency.mbarrier_arrive
     cycles = math.ceil(alone.issue + shared + trip)
     return Cost(cycles, cycles, pipes=(*alone.pipes, (Unit.SHARED, shared)))
 
