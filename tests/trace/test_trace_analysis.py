@@ -23,8 +23,11 @@ def test_records_as_predicted_give_the_prediction(name: str) -> None:
     assert consumers
     for one in consumers:
         assert one.interval is not None
-        assert one.interval.median == one.interval.lower == one.interval.upper == stamped.ii
+        assert one.interval.median == one.interval.lower == one.interval.upper == stamped.runs
         for op in one.ops:
+            if op.predicted.started is None:
+                assert (op.start, op.issue, op.waited) == (None, None, None)
+                continue
             assert op.start is not None
             assert op.start.median == op.predicted.start
             assert op.start.count > 2 * stamped.blocks * stamped.tiles
@@ -43,9 +46,9 @@ def test_lengths_are_to_the_next_operation_and_to_the_wait() -> None:
     assert product.predicted.awaited == release.predicted.op
     assert product.result.median == release.predicted.start
     # Between a product and the next one stands the return of the slot before.
-    between = release.predicted.start - stamped.ii
+    between = release.predicted.start - stamped.runs
     assert product.issue.median == between
-    assert release.issue.median == stamped.ii - between
+    assert release.issue.median == stamped.runs - between
     assert release.result is None
 
 
@@ -93,10 +96,12 @@ def test_the_document_says_what_was_measured_and_the_table_shows_it() -> None:
     shown = text(found)
     assert "plain on Fake 9000, driver 1.2, Triton 3.6.0, 2026-01-02T03:04:05Z" in shown
     assert "plain 10.10 us, traced 10.40 us: the stamps cost +3.0%" in shown
-    assert f"consumer0: II {stamped.ii:,}, effective {stamped.interval:,}, measured {stamped.ii:,}" in shown
+    assert f"consumer0: II {stamped.ii:,}, effective {stamped.interval:,}, as it runs" in shown
+    assert f"as it runs {stamped.runs:,}, measured {stamped.runs:,}" in shown
     release = next(line for line in shown.splitlines() if line.startswith("release@0"))
-    start = f"{stamped.partitions[0].ops[1].start:,}"
-    assert release.split()[1:4] == [start, start, "+0.0%"]
+    op = stamped.partitions[0].ops[1]
+    assert op.start > op.scheduled
+    assert release.split()[1:5] == [f"{op.scheduled:,}", f"{op.start:,}", f"{op.start:,}", "+0.0%"]
     assert "spills" not in shown
     found["kernel"]["spills"] = 3
     assert "The traced kernel spills (3 accesses)" in text(found)
