@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from trace_builds import NAMES, traced
 from trace_records import records
 
 from wsopt.trace.analysis import analyse, median_difference, summary
 from wsopt.trace.document import document
+from wsopt.trace.files import PredictedOp
 from wsopt.trace.table import text
 
 FACTS = {"card": {"device": "Fake 9000", "driver": "1.2"}, "versions": {"triton": "3.6.0"}}
@@ -64,6 +67,28 @@ def test_an_operation_that_is_late_shows(late: int) -> None:
         assert product.start.median == 0
         assert release.start.median == release.predicted.start + late
     assert median_difference(found, stamped.ii) == pytest.approx(late / stamped.ii)
+
+
+def test_an_operation_without_a_stamp_has_no_figures_and_others_have_theirs() -> None:
+    stamped = traced("causal").stamped
+
+    def unstamped(op: PredictedOp) -> PredictedOp:
+        return replace(op, started=None, reached=None) if op.op.startswith("mma:s") else op
+
+    partitions = tuple(
+        replace(one, ops=tuple(map(unstamped, one.ops))) if one.role == "consumer" else one
+        for one in stamped.partitions
+    )
+    found = analyse([records(stamped, 8)], replace(stamped, partitions=partitions))
+    for one in (one for one in found if one.partition.role == "consumer"):
+        product, reference = one.ops[0], one.partition.stamped[0]
+        assert (product.start, product.issue, product.result, product.waited) == (None, None, None, None)
+        assert reference.op != product.predicted.op
+        assert one.interval is not None
+        assert one.interval.median == stamped.runs
+        for op in one.ops[1:]:
+            assert op.start is not None
+            assert op.start.median == op.predicted.start - reference.start
 
 
 def test_tiles_are_told_by_their_parts() -> None:
