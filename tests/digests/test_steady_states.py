@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import replay
 
-from wsopt.perf.held import held_cycles
+from wsopt.perf.contention import held_cycles
 from wsopt.perf.steady_state import steady_state
 
 

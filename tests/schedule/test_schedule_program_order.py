@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from wsopt.program.counts import Promotion
+from wsopt.program.facts import Promotion
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, TileOp
 from wsopt.schedule.program_order import Step, goes_on

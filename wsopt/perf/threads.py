@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import zip_longest
 
 from wsopt.perf.events import Events, Fifo, Thread, Until
-from wsopt.program.counts import Product
+from wsopt.program.facts import Product
 from wsopt.program.ids import OpId, OpKind, Unit
 from wsopt.program.program import Edge, RingPlan, TileOp
 from wsopt.schedule.passes import in_pass
