@@ -34,7 +34,10 @@ class SteadyState:
 
 
 def steady_state(verified: VerifiedSchedule, iterations: int = _ITERATIONS) -> SteadyState:
-    """The steady state of a schedule as it runs, as it is after so many iterations."""
+    """The steady state of a schedule as it runs, as it is after so many iterations.
+
+    For targets whose consumers issue their products: a thread that hands a slot back waits for what read it.
+    """
     run = Run(Block(verified), iterations + _LAST)
     run.go()
     return steady(run.started, iterations)
