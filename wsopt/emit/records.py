@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from wsopt.emit.plan import KernelPlan, Ring
 from wsopt.emit.recipe import PointerArgument, TensorSpec
 from wsopt.emit.stamps import Event, Point, Trace, loop_stamp, tile_stamp
-from wsopt.emit.unroll import pass_order
+from wsopt.emit.unroll import pass_points
 from wsopt.graph.types import DType
 from wsopt.schedule.types import PartitionRole
 
@@ -100,8 +100,8 @@ def pass_events(plan: KernelPlan, role: PartitionRole) -> Iterator[Event]:
                 yield from (Event(str(load), Point.START) for load in ring.loads_of(member))
     elif role is PartitionRole.CONSUMER:
         for masked in (False, True) if plan.program.bounds.every else (False,):
-            for op in pass_order(plan.verified, overlapped=not masked):
-                yield from (Event(str(op.id), point, masked) for point in Point)
+            for op, point in pass_points(plan.verified, overlapped=not masked):
+                yield Event(str(op), point, masked)
 
 
 def loaded_rings(plan: KernelPlan) -> list[Ring]:
