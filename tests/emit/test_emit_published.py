@@ -17,11 +17,11 @@ from test_emit_k_blocks import attention, structure
 
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
-from wsopt.emit import unroll
 from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
 from wsopt.perf.price import lower
 from wsopt.report.sentences import sentences, tensor_shares, unders
+from wsopt.schedule import program_order
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
@@ -139,7 +139,7 @@ def test_waits_name_products_under_way_alone(consumers: int, depth: int, overlap
 
 def begins_with_the_earliest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes as where no other beginning would leave fewer products under way at their end."""
-    monkeypatch.setattr(unroll, "in_pass", lambda verified, partition: verified.schedule.of(partition))
+    monkeypatch.setattr(program_order, "in_pass", lambda verified, partition: verified.schedule.of(partition))
 
 
 def test_a_pass_ends_with_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

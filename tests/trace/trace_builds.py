@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import attention_graphs
 from attention_graphs import Sizes
-from emit_builds import Emitted, build, structure
+from emit_builds import Emitted, build, graph_of, structure
 from golden_kernels import emitted
 
 from wsopt.emit.source import emit
 from wsopt.emit.stamps import Trace
 from wsopt.folder import BuildFolder
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import execute
 from wsopt.trace.files import FOLDER, KERNEL, STAMPS, Stamped, to_text
 from wsopt.trace.make import stamped_of
 
 GOLDENS = ("plain", "residual_ping_pong", "scaled", "streamed_rows", "joint")
-NAMES = (*GOLDENS, "causal")
+NAMES = (*GOLDENS, "causal", "computed")
 TRACE = Trace(blocks=2, tiles=2, iterations=12)
 
 
@@ -41,8 +42,20 @@ def causal() -> Emitted:
 
 
 @functools.cache
+def computed() -> Emitted:
+    """A product of two consumers whose left operand a transform warpgroup computes."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (512, 512), "bf16"), g.input("w", (512, 512), "bf16", constant=True)
+        return g.cast(g.matmul(g.cast(g.relu(x), "bf16"), w, name="p"), "bf16", name="y")
+
+    return build(graph_of(body), replace(structure(128, consumers=2), transforms=1))
+
+
+@functools.cache
 def traced(name: str) -> Traced:
-    made = causal() if name == "causal" else emitted(name)
+    others = {"causal": causal, "computed": computed}
+    made = others[name]() if name in others else emitted(name)
     source = emit(made.verified, TRACE)
     return Traced(made, source, stamped_of(made.verified, TRACE, source))
 

@@ -14,6 +14,7 @@ from wsopt.emit.recipe import PointerArgument, TensorSpec
 from wsopt.emit.stamps import Event, Point, Trace, loop_stamp, tile_stamp
 from wsopt.emit.unroll import pass_points
 from wsopt.graph.types import DType
+from wsopt.schedule.program_order import one_by_one
 from wsopt.schedule.types import PartitionRole
 
 BEGIN, LOOP, END = "tile", "loop", "end"
@@ -98,10 +99,13 @@ def pass_events(plan: KernelPlan, role: PartitionRole) -> Iterator[Event]:
             yield Event(ring.name, Point.REACHED)
             for member, _ in ring.members:
                 yield from (Event(str(load), Point.START) for load in ring.loads_of(member))
+    elif role is PartitionRole.TRANSFORM:
+        for op in one_by_one(plan.verified, f"{role}0"):
+            yield from (Event(str(op.id), point) for point in Point)
     elif role is PartitionRole.CONSUMER:
         for masked in (False, True) if plan.program.bounds.every else (False,):
-            for op, point in pass_points(plan.verified, overlapped=not masked):
-                yield Event(str(op), point, masked)
+            for one, point in pass_points(plan.verified, overlapped=not masked):
+                yield Event(str(one), point, masked)
 
 
 def loaded_rings(plan: KernelPlan) -> list[Ring]:
@@ -166,11 +170,12 @@ def store_stamp(plan: KernelPlan, number: int, point: Point) -> list[str]:
 
 def loader_stamp(plan: KernelPlan, event: Event) -> list[str]:
     """The stamp of a copy into a slot; none if the kernel is not traced."""
-    if plan.trace is None:
-        return []
-    return [
-        loop_stamp(PartitionRole.LOADER, "step", list(pass_events(plan, PartitionRole.LOADER)).index(event))
-    ]
+    return [one] if (one := pass_stamp(plan, PartitionRole.LOADER, event)) else []
+
+
+def pass_stamp(plan: KernelPlan, role: PartitionRole, event: Event) -> str:
+    """The stamp of an event of a role that does one K-block after the other; empty if the kernel is not traced."""
+    return loop_stamp(role, "step", list(pass_events(plan, role)).index(event)) if plan.trace else ""
 
 
 def parameters(plan: KernelPlan) -> list[str]:

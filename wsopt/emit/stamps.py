@@ -67,8 +67,12 @@ def loop_stamp(role: str, step: str, number: int) -> str:
 
 
 def between(instructions: Iterable[Instruction], reached: str, start: str) -> Sequence[Instruction]:
-    """The instructions of an operation with its stamps: before its waits if it has any, and behind them."""
+    """The instructions of an operation with its stamps: before its waits if it has any, and behind them. Where a
+    kernel is not traced they are empty.
+    """
     found = list(instructions)
+    if not start:
+        return found
     waits = [place for place, one in enumerate(found) if isinstance(one, Wait)]
     if not waits:
         return [start, *found]

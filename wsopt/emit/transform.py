@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wsopt.emit import text
+from wsopt.emit import records, text
 from wsopt.emit.arithmetic import Arithmetic
 from wsopt.emit.functions import Function, function, seen
-from wsopt.emit.instructions import arrive, stage, write
+from wsopt.emit.instructions import Instruction, arrive, stage, write
 from wsopt.emit.operations import Operations, sources
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.stamps import Event, Point, Wait, between
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileOp
+from wsopt.schedule.program_order import one_by_one
 from wsopt.schedule.types import PartitionRole
 from wsopt.tensors.views import K_BLOCK
 
 
 def transform(plan: KernelPlan) -> Function:
     """The function of the role."""
-    operations = [_operations(plan, op) for op in _ordered(plan)]
+    operations = [_operations(plan, op) for op in one_by_one(plan.verified, f"{PartitionRole.TRANSFORM}0")]
     body = "for _ in range(k_iterations):\n" + text.block(write([*_k_block(plan, operations), "step += 1"]))
     begin = [
         "step = 0",
@@ -34,33 +36,33 @@ def transform(plan: KernelPlan) -> Function:
     return function(plan, PartitionRole.TRANSFORM, parameters, begin, body, called=called)
 
 
-def _k_block(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> Iterator[str]:
-    """The operations of a K-block, each slot waited for once."""
+def _k_block(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> Iterator[Instruction]:
+    """The operations of a K-block, each slot waited for once; with stamps if the kernel is traced."""
     met = set[str]()
     for own, op in operations:
-        if op.kind is OpKind.RELEASE:
-            yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release("step")
-            continue
-        for ring in (own.place(tile)[0] for tile in op.inputs):
-            if ring.name not in met:
-                yield ring.wait_full("step")
-            met.add(ring.name)
-        yield from own.arithmetic(op, lambda _: 0, "step", masked=False)
-        assert op.output is not None, "what is computed apart is left in a slot"
-        filled, _, _ = own.place(op.output)
-        if filled.name not in met:
-            yield filled.wait_empty("step")
-        met.add(filled.name)
-        yield stage(own.slot(op.output, "step"), plan.value(op.items[-1].name))
-        yield arrive(filled.full("step"))
+        reached, start = (
+            records.pass_stamp(plan, PartitionRole.TRANSFORM, Event(str(op.id), point)) for point in Point
+        )
+        yield from between(_operation(plan, own, op, met), reached, start)
 
 
-def _ordered(plan: KernelPlan) -> list[TileOp]:
-    """The role's operations in the order in which its thread meets them."""
-    placed = plan.verified.schedule.of(f"{PartitionRole.TRANSFORM}0")
-    return [
-        plan.program.named(one.op) for one in sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
-    ]
+def _operation(plan: KernelPlan, own: Operations, op: TileOp, met: set[str]) -> Iterator[Instruction]:
+    """An operation; `met` are the rings whose slots the K-block has waited for."""
+    if op.kind is OpKind.RELEASE:
+        yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release("step")
+        return
+    for ring in (own.place(tile)[0] for tile in op.inputs):
+        if ring.name not in met:
+            yield Wait(ring.wait_full("step"))
+        met.add(ring.name)
+    yield from own.arithmetic(op, lambda _: 0, "step", masked=False)
+    assert op.output is not None, "what is computed apart is left in a slot"
+    filled, _, _ = own.place(op.output)
+    if filled.name not in met:
+        yield filled.wait_empty("step")
+    met.add(filled.name)
+    yield stage(own.slot(op.output, "step"), plan.value(op.items[-1].name))
+    yield arrive(filled.full("step"))
 
 
 def _operations(plan: KernelPlan, op: TileOp) -> tuple[Operations, TileOp]:

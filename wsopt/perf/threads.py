@@ -18,8 +18,7 @@ from wsopt.perf.events import Events, Fifo, Thread, Until
 from wsopt.program.facts import Product
 from wsopt.program.ids import OpId, OpKind, Unit
 from wsopt.program.program import Edge, RingPlan, TileOp
-from wsopt.schedule.passes import in_pass
-from wsopt.schedule.program_order import Step, begins_before_return, consumer_order, k_block_parts
+from wsopt.schedule.program_order import Step, begins_before_return, consumer_order, k_block_parts, one_by_one
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 
@@ -68,7 +67,7 @@ class Block:
 
     def helper_ops(self, name: str) -> list[TileOp]:
         """The operations of another partition in program order: the copies of a slot tensor by tensor."""
-        own = [self.program.named(one.op) for one in in_pass(self.verified, name)]
+        own = list(one_by_one(self.verified, name))
         if any(op.kind is not OpKind.TMA_LOAD for op in own):
             return own
         plans = {self.rings[op.id].name: self.rings[op.id] for op in own}
@@ -171,11 +170,12 @@ class Run:
         """Wait for what an operation depends on; the cycles of them that the price of its instructions has too."""
         latency, waited = self.block.machine.latency, 0.0
         for edge in self.block.into[op.id]:
-            before, plan = iteration - edge.distance, self.block.rings.get(edge.source)
+            before, crosses = iteration - edge.distance, self.block.crosses(edge.source, op.id)
+            plan = self.block.rings.get(edge.source) if crosses else None
             if before < 0:
                 continue
             if plan is None:
-                handover = latency.mbarrier_wake if self.block.crosses(edge.source, op.id) else 0.0
+                handover = latency.mbarrier_wake if crosses else 0.0
                 yield from self._until(edge.source, before, thread, handover)
             elif (plan.name, edge.source.k_block) not in thread.met:
                 thread.met.add((plan.name, edge.source.k_block))
@@ -183,13 +183,15 @@ class Run:
                 thread.time = yield thread.time + waited + _BARRIER_CHAIN * latency.arithmetic
                 for load in (one for one in plan.loads if one.k_block == edge.source.k_block):
                     yield from self._until(load, before, thread, latency.mbarrier_wake)
-        plan = self.block.rings.get(op.id)
-        if plan is not None:
-            for back, before in self.block.returns(
-                plan, iteration * self.block.program.structure.copies + op.copy
-            ):
-                yield from self._until(back, before, thread, 0.0)
+        yield from self._slot(op, iteration, thread)
         return waited
+
+    def _slot(self, op: TileOp, iteration: int, thread: _Thread) -> Thread:
+        """Wait for the slot that an operation fills, if it does."""
+        plan = self.block.rings.get(op.id)
+        k_block = iteration * self.block.program.structure.copies + op.copy
+        for back, before in self.block.returns(plan, k_block) if plan is not None else ():
+            yield from self._until(back, before, thread, 0.0)
 
     def _until(self, source: OpId, iteration: int, thread: _Thread, handover: float) -> Thread:
         """Wait for an operation's result, which is told so many cycles later."""

@@ -43,6 +43,12 @@ def consumer_order(verified: VerifiedSchedule, *, overlapped: bool = True) -> tu
     return tuple(found)
 
 
+def one_by_one(verified: VerifiedSchedule, partition: str) -> tuple[TileOp, ...]:
+    """The operations of a partition that does one K-block after the other, in program order."""
+    placed = sorted(verified.schedule.of(partition), key=lambda one: (one.stage, one.cycle, one.op))
+    return tuple(verified.program.named(one.op) for one in placed)
+
+
 def begins_before_return(order: Sequence[Step], step: Step, after: Step | None) -> bool:
     """Whether a product only begins before its thread comes to `after`, and the rest is issued behind that: the
     return of a slot of the iteration before, in a loop of products alone.
