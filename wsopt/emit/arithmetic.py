@@ -22,7 +22,7 @@ from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
 from wsopt.program.types import Structure
 from wsopt.tensors.statements import BEFORE, Item, Reduction, Scalar, Statement
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import K_BLOCK, Role
 
 Age = Callable[[str], int]
 """How many times a value has been made again since it was made for the present iteration."""
@@ -182,6 +182,12 @@ class Arithmetic:
             if computed_with and isinstance(term, Operand) and term.dtype is DType.F32:
                 self.called.add(item.primitive)
                 return f"{item.primitive}({term.name})"
+        other = PRIMITIVES[item.primitive].otherwise
+        if other is not None and self.s.exp2_eighths and item.spans == K_BLOCK:
+            (term,) = terms
+            assert isinstance(term, Operand), "of a number it is folded before"
+            self.called.add(other.helper)
+            return f"{other.helper}({in_type(term.name, term, DType.F32)})"
         self.called |= helpers(item)
         return expression(item, terms, self.s)
 

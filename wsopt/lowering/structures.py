@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.types import Region
+from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.row_structures import check_rows, check_whole_rows, row_structures
 from wsopt.machine.types import Machine
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -221,14 +222,14 @@ def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]
         )
     if region.promote:
         raise LoweringError(f"graph {region.name}: f8 sums in f32 are not lowered inside such a loop")
-    target = target_of(machine)
+    target, shares = target_of(machine), exp2_eighths(region, columns, machine)
     for rows, depth, consumers, warps in itertools.product(
         target.consumer_rows, (32, 64, 128, 256), target.consumers, _warps(target, machine)
     ):
-        for persistent, subtiles in itertools.product((True, False), _SUBTILES):
+        for persistent, subtiles, eighths in itertools.product((True, False), _SUBTILES, shares):
             found = Structure(
                 rows, columns, depth, consumers, warps, Sharing.COOPERATIVE, persistent, swap=False,
-                subtiles=subtiles, group=1,
+                subtiles=subtiles, group=1, exp2_eighths=eighths,
             )  # fmt: skip
             spare = found.tile_rows - rows >= region.extent(Role.ROW) and consumers > 1
             if _is_legal(region, machine, found) and _whole_slots(region, depth) and not spare:
