@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from wsopt.checker import verify
 from wsopt.errors import InputError, Problem
 from wsopt.exchange import clear_up, replacement
-from wsopt.frontend.record import region_data, work_data
+from wsopt.frontend.needed import region_data, work_data
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph

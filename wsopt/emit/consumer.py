@@ -54,8 +54,8 @@ class Consumer:
     @property
     def pauses(self) -> int:
         """Number of times that the steady passes stop for the copies of inputs."""
-        when = self.plan.refill
-        return self.plan.verified.schedule.buffers.inputs if when.apart else int(when.first > 0)
+        refill = self.plan.refill
+        return self.plan.verified.schedule.buffers.inputs if refill.apart else int(refill.first > 0)
 
     def tensor_instructions(self) -> int:
         """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
@@ -67,11 +67,11 @@ class Consumer:
 
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs; 1 where tiles differ in them."""
-        plan, when = self.plan, self.plan.refill
+        plan, refill = self.plan, self.plan.refill
         if not plan.columns or plan.sums_apart:
             return 1
         (stretch,) = self.stretches
-        pauses = when.first + max(0, self.pauses - 1) * when.apart
+        pauses = refill.first + max(0, self.pauses - 1) * refill.apart
         return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies
 
     def function(self) -> Function:

@@ -22,8 +22,7 @@ from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
-from wsopt.tensors.views import Output, Role, Source, View
+from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement, View
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""

@@ -12,24 +12,8 @@ from enum import StrEnum
 from itertools import combinations
 
 from wsopt.program.program import OpKind, TileOp
-from wsopt.schedule.types import PlacedOp, Schedule
+from wsopt.schedule.types import Schedule
 from wsopt.solve.variables import Model
-
-Order = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
-
-
-def order(schedule: Schedule) -> Order:
-    """Each partition's operations in the order in which its thread meets them, with their stages."""
-    return tuple(
-        (partition.name, tuple((placed.op, placed.stage) for placed in schedule.of(partition.name)))
-        for partition in schedule.partitions
-    )
-
-
-def _pairs(schedule: Schedule) -> Iterator[tuple[PlacedOp, PlacedOp]]:
-    """Every two operations of one partition."""
-    for partition in schedule.partitions:
-        yield from combinations((p for p in schedule.placed if p.partition == partition.name), 2)
 
 
 def ask_for_another(m: Model, schedule: Schedule) -> None:
@@ -40,13 +24,15 @@ def ask_for_another(m: Model, schedule: Schedule) -> None:
     """
     ids = {str(one): one for one in m.start}
     different = []
-    for a, b in _pairs(schedule):
-        d = ((b.stage - a.stage) * schedule.ii + b.cycle - a.cycle) // schedule.ii
-        apart, name = m.start[ids[b.op]] - m.start[ids[a.op]], f"another[{a.op},{b.op}]"
-        earlier, later = m.cp.new_bool_var(f"{name}<{d}"), m.cp.new_bool_var(f"{name}>{d}")
-        m.cp.add(apart <= d * m.ii - 1).only_enforce_if(earlier)
-        m.cp.add(apart >= (d + 1) * m.ii).only_enforce_if(later)
-        different += [earlier, later]
+    for partition in schedule.partitions:
+        own = [placed for placed in schedule.placed if placed.partition == partition.name]
+        for a, b in combinations(own, 2):
+            d = ((b.stage - a.stage) * schedule.ii + b.cycle - a.cycle) // schedule.ii
+            apart, name = m.start[ids[b.op]] - m.start[ids[a.op]], f"another[{a.op},{b.op}]"
+            earlier, later = m.cp.new_bool_var(f"{name}<{d}"), m.cp.new_bool_var(f"{name}>{d}")
+            m.cp.add(apart <= d * m.ii - 1).only_enforce_if(earlier)
+            m.cp.add(apart >= (d + 1) * m.ii).only_enforce_if(later)
+            different += [earlier, later]
     m.cp.add_bool_or(different)
 
 
