@@ -6,9 +6,10 @@ registers of 32 bits, without branches. Its operands are elements that one threa
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,16 +47,17 @@ def execute(asm: str, constraints: str, args: Sequence[Any], pack: int) -> Tenso
     assert found is not None, "the caller has asked"
     inputs = packed(value.data, value.layout, pack)
     thread = _Thread(
-        {f"${pack + place}": part for place, part in enumerate(_bits(inputs))},
+        {f"${pack + place}": part for place, part in enumerate(inputs)},
         frozenset(f"${place}" for place in range(pack)),
         frozenset(name.strip() for name in found[1].split(",")),
     )
-    for line in filter(None, (one.strip() for one in found[2].split(";"))):
-        thread.step(line)
+    with np.errstate(all="ignore"):
+        for line in _lines(found[2]):
+            thread.step(line)
     missing = sorted(thread.results - set(thread.registers))
     if missing:
         raise InterpreterError(f"inline assembly leaves {', '.join(missing)} undone")
-    made = np.stack([thread.registers[f"${place}"] for place in range(pack)]).view(np.float32)
+    made = np.stack([thread.registers[f"${place}"] for place in range(pack)])
     return Tensor(unpacked(made, value.data.shape), FLOAT32, value.layout)
 
 
@@ -82,61 +84,96 @@ def unpacked(parts: Array, shape: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(whole.transpose(3, 1, 4, 5, 0, 6, 2)).reshape(shape)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """An instruction, or several of one kind in a row that do not read one another's results, and no registers of
+    the block: done at once."""
+
+    name: str
+    results: tuple[str, ...]
+    operands: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        return repr(f"{self.name} {', '.join((self.results[0], *self.operands[0]))}")
+
+
+@functools.cache
+def _lines(text: str) -> tuple[_Line, ...]:
+    """The instructions between the braces of a block."""
+    found = list[_Line]()
+    for line in filter(None, (one.strip() for one in text.split(";"))):
+        name, _, rest = line.partition(" ")
+        to, *operands = (one.strip() for one in rest.split(","))
+        one = _Line(name, (to,), (tuple(operands),))
+        last = found[-1] if found else None
+        own = all(x.startswith("$") for x in (to, *operands))
+        if own and last and last.name == name and not {to, *operands} & {*last.results}:
+            found[-1] = _Line(name, (*last.results, to), (*last.operands, tuple(operands)))
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
 class _Thread:
-    """Registers by name, as bits of all threads at once; `results` and `temporaries` may be written."""
+    """Registers by name, as f32 of all threads at once; `results` and `temporaries` may be written."""
 
     registers: dict[str, Array]
     results: frozenset[str]
     temporaries: frozenset[str]
-    shapes: Array = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.shapes = next(iter(self.registers.values()))
-
-    def step(self, line: str) -> None:
-        """Execute one instruction."""
-        name, _, rest = line.partition(" ")
-        to, *operands = (one.strip() for one in rest.split(","))
-        if name not in INSTRUCTIONS or to not in self.results | self.temporaries:
-            raise InterpreterError(f"inline assembly {line!r} is not known, or writes no register of its own")
-        count, function = INSTRUCTIONS[name]
-        if len(operands) != count:
-            raise InterpreterError(f"inline assembly {line!r}: {name} takes {count} operands")
-        if name == "shl.b32":
-            self.registers[to] = self._value(operands[0], line) << np.uint32(_whole(operands[1], line))
+    def step(self, line: _Line) -> None:
+        """Execute one instruction, or several of one kind that do not read what the others write."""
+        for to in line.results:
+            if line.name not in INSTRUCTIONS or to not in self.results | self.temporaries:
+                raise InterpreterError(
+                    f"inline assembly {line} is not known, or writes no register of its own"
+                )
+        count, function = INSTRUCTIONS[line.name]
+        if any(len(one) != count for one in line.operands):
+            raise InterpreterError(f"inline assembly {line}: {line.name} takes {count} operands")
+        if line.name == "shl.b32":
+            ((value, places),) = line.operands
+            moved = _bits(self._value(value, line)) << _whole(places, line)
+            self.registers[line.results[0]] = moved.view(np.float32)
             return
-        with np.errstate(all="ignore"):
-            values = [_flushed(self._value(one, line).view(np.float32)) for one in operands]
-            self.registers[to] = _bits(_flushed(np.asarray(function(*values), np.float32)))
+        if len(line.results) == 1:
+            values = [_flushed(self._value(one, line)) for one in line.operands[0]]
+        else:
+            values = [
+                _flushed(np.stack([self._value(one, line) for one in ones]))
+                for ones in zip(*line.operands, strict=True)
+            ]
+        made = _flushed(np.asarray(function(*values), np.float32))
+        parts = [made] if len(line.results) == 1 else made
+        self.registers.update(zip(line.results, parts, strict=True))
 
-    def _value(self, operand: str, line: str) -> Array:
+    def _value(self, operand: str, line: _Line) -> Array:
         number = _NUMBER.match(operand)
         if number:
-            return np.full_like(self.shapes, int(number[1], 16))
+            return np.array([int(number[1], 16)], np.uint32).view(np.float32)
         if operand not in self.registers:
-            raise InterpreterError(
-                f"inline assembly {line!r} reads {operand} before anything is written to it"
-            )
+            raise InterpreterError(f"inline assembly {line} reads {operand} before anything is written to it")
         return self.registers[operand]
 
 
 def _bits(values: Array) -> Array:
     """f32 values as bits; every NaN is the one that the hardware makes."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).copy()
+    bits = values.view(np.uint32).copy()
     bits[np.isnan(values)] = 0x7FFFFFFF
     return bits
 
 
-def _whole(text: str, line: str) -> int:
+def _whole(text: str, line: _Line) -> Array:
     if not text.isdecimal() or int(text) > 31:
-        raise InterpreterError(f"inline assembly {line!r}: {text} is no number of bits to shift by")
-    return int(text)
+        raise InterpreterError(f"inline assembly {line}: {text} is no number of bits to shift by")
+    return np.array([int(text)], np.uint32)
 
 
 def _flushed(x: Array) -> Array:
     """Values with subnormal ones made zero, which keeps its sign."""
-    return np.where(np.abs(x) < _SMALLEST, np.copysign(np.float32(0), x), x)
+    small = np.abs(x) < _SMALLEST
+    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
 
 
 def _added_down(a: Array, b: Array) -> Array:
