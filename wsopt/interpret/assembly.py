@@ -87,7 +87,8 @@ def unpacked(parts: Array, shape: tuple[int, ...]) -> Array:
 @dataclass(frozen=True, slots=True)
 class _Line:
     """An instruction, or several of one kind in a row that do not read one another's results, and no registers of
-    the block: done at once."""
+    the block: done at once.
+    """
 
     name: str
     results: tuple[str, ...]

@@ -47,9 +47,10 @@ class Structure:
     `depth` is one where no axis streams but the rows.
     `copies` is how many K-blocks, and slots of the ring, one iteration takes: a promoted product has a set of
     partial sums for each, so that one is added up while the next is being computed. `tail` is how many
-    elements of the last K-block products take, where the streamed axis ends early in it; 0 for all.
-    `exp2_eighths` is how many of a thread's every eight elements of a K-block take exp2 by a polynomial on the FMA
-    pipe; the others take it on the MUFU pipe.
+    elements of the last K-block products take, where the streamed axis ends early in it; 0 for all. `transforms` is
+    how many warpgroups compute operands for the consumers' products, which take them from shared memory; 0 where
+    consumers compute their own, in registers. `exp2_eighths` is how many of a thread's every
+    eight elements of a K-block take exp2 by a polynomial on the FMA pipe; the others take it on the MUFU pipe.
     """
 
     rows: int
@@ -64,6 +65,7 @@ class Structure:
     group: int
     copies: int = 1
     tail: int = 0
+    transforms: int = 0
     exp2_eighths: int = 0
 
     @property
@@ -94,6 +96,7 @@ class Structure:
         copies += f", the last K-block's first {self.tail}" if self.tail else ""
         depth = f"x{self.depth}" if self.depth > 1 else ""
         blocks = "persistent" if self.persistent else "one tile a block"
+        blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
         blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
