@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -117,11 +117,14 @@ def _lines(text: str) -> tuple[_Line, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Thread:
-    """Registers by name, as f32 of all threads at once; `results` and `temporaries` may be written."""
+    """Registers by name, as f32 of all threads at once; `results` and `temporaries` may be written. Those `flushed`
+    have no subnormal values.
+    """
 
     registers: dict[str, Array]
     results: frozenset[str]
     temporaries: frozenset[str]
+    flushed: set[str] = field(default_factory=set)
 
     def step(self, line: _Line) -> None:
         """Execute one instruction, or several of one kind that do not read what the others write."""
@@ -137,17 +140,24 @@ class _Thread:
             ((value, places),) = line.operands
             moved = _bits(self._value(value, line)) << _whole(places, line)
             self.registers[line.results[0]] = moved.view(np.float32)
+            self.flushed.discard(line.results[0])
             return
         if len(line.results) == 1:
-            values = [_flushed(self._value(one, line)) for one in line.operands[0]]
+            values = [self._flushed(one, line) for one in line.operands[0]]
         else:
             values = [
-                _flushed(np.stack([self._value(one, line) for one in ones]))
+                np.stack([self._flushed(one, line) for one in ones])
                 for ones in zip(*line.operands, strict=True)
             ]
         made = _flushed(np.asarray(function(*values), np.float32))
         parts = [made] if len(line.results) == 1 else made
         self.registers.update(zip(line.results, parts, strict=True))
+        self.flushed.update(line.results)
+
+    def _flushed(self, operand: str, line: _Line) -> Array:
+        """An operand without subnormal values; what an instruction on f32 has made is without them already."""
+        value = self._value(operand, line)
+        return value if operand in self.flushed else _flushed(value)
 
     def _value(self, operand: str, line: _Line) -> Array:
         number = _NUMBER.match(operand)
