@@ -221,7 +221,7 @@ def within_a_pass(m: Model) -> None:
     for own in (*(m.program.by_consumer.values() if within else ()), apart):
         for op in own:
             m.cp.add(m.start[op.id] >= m.start[own[0].id])
-            m.cp.add(m.start[op.id] + m.t(op.issue) <= m.start[own[0].id] + m.ii)
+            m.cp.add(m.start[op.id] + max(1, m.t(op.issue)) <= m.start[own[0].id] + m.ii)
 
 
 # --- all of them
