@@ -26,6 +26,8 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "group": 4,
             "copies": 1,
             "tail": 0,
+            "transforms": 0,
+            "exp2_eighths": 0,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -21,7 +21,7 @@ from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
 from wsopt.program.types import Structure
-from wsopt.tensors.views import BEFORE, Item, Reduction, Role, Scalar, Statement
+from wsopt.tensors.views import BEFORE, K_BLOCK, Item, Reduction, Role, Scalar, Statement
 
 Age = Callable[[str], int]
 """How many times a value has been made again since it was made for the present iteration."""
@@ -181,6 +181,12 @@ class Arithmetic:
             if computed_with and isinstance(term, Operand) and term.dtype is DType.F32:
                 self.called.add(item.primitive)
                 return f"{item.primitive}({term.name})"
+        other = PRIMITIVES[item.primitive].otherwise
+        if other is not None and self.s.exp2_eighths and item.spans == K_BLOCK:
+            (term,) = terms
+            assert isinstance(term, Operand), "of a number it is folded before"
+            self.called.add(other.helper)
+            return f"{other.helper}({in_type(term.name, term, DType.F32)})"
         self.called |= helpers(item)
         return expression(item, terms, self.s)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Set
 from typing import Any
 
 from wsopt.primitives import PRIMITIVES
+from wsopt.primitives.exponential import COEFFICIENTS, LEAST, MOST, PACK, ROUNDER
 
 CHOICES = {
     f"where_{entry.comparison.instruction}": entry.comparison.instruction
@@ -34,6 +36,26 @@ def called(names: Set[str]) -> dict[str, Any]:
         "uses_language": "tl" in names,
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,
+    }
+
+
+def exponential(names: Set[str], eighths: int) -> dict[str, Any] | None:
+    """What the text of exp2 on both pipes is made of, if a kernel calls it: how many elements of a pack take the
+    polynomial, and its numbers as instructions have them; coefficients from the highest down.
+    """
+    if "exp2_on_both_pipes" not in names:
+        return None
+
+    def bits(value: float) -> str:
+        return f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"
+
+    return {
+        "pack": PACK,
+        "taken": eighths,
+        "least": bits(LEAST),
+        "most": bits(MOST),
+        "rounder": bits(ROUNDER),
+        "coefficients": [bits(one) for one in reversed(COEFFICIENTS)],
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
 from wsopt.emit import records, text
-from wsopt.emit.called import called, numbers
+from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
 from wsopt.emit.consumer import Consumer, consumer_of
@@ -75,6 +75,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "summary": _summary(plan),
         "doc": printable_lines(plan.program.whole.doc),
         **called(names),
+        "exponential": exponential(names, s.exp2_eighths),
         "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
         "traced": plan.trace is not None,
         "boxes": [*plan.moved, *plan.computed, *plan.inputs.values(), *plan.outputs.values()],

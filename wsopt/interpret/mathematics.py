@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wsopt.interpret import dtypes
+from wsopt.interpret import assembly, dtypes
 from wsopt.interpret.dtypes import FLOAT32, Array, DType
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.tensor import Tensor, binary, common_layout, operand, promoted, unary
@@ -170,7 +170,7 @@ def inline_asm(
     asm: str, constraints: str, args: Any, dtype: DType, is_pure: bool = True, pack: int = 1
 ) -> Tensor:
     """`gl.inline_asm_elementwise` for one known float32 instruction, a comparison of whole numbers and the choice by
-    it, or a rounding of two elements; InterpreterError otherwise.
+    it, a rounding of two elements, or a block of f32 instructions; InterpreterError otherwise.
     """
     rounding = _ROUNDING.match(asm)
     if rounding is not None and int(pack) == 2:
@@ -178,6 +178,10 @@ def inline_asm(
     choice = _CHOICE.match(asm)
     if choice is not None and choice.group(1) in _COMPARISONS:
         return _chosen(choice.group(1), args, dtype)
+    if assembly.is_block(asm):
+        if dtype != FLOAT32:
+            raise InterpreterError("a block of inline assembly makes float32")
+        return assembly.execute(asm, constraints, args, int(pack))
     match = _INSTRUCTION.match(asm)
     modifiers = set(match.group(2).split(".")[1:]) if match else set()
     if match is None or match.group(1) not in INSTRUCTIONS or not modifiers <= _MODIFIERS or int(pack) != 1:

@@ -12,7 +12,7 @@ from wsopt.frontend.types import Contraction
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
-from wsopt.primitives import PRIMITIVES, Family, family_of
+from wsopt.primitives import PRIMITIVES, Family, Primitive, exponential, family_of
 from wsopt.program.facts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
@@ -98,10 +98,12 @@ def element_mix(
     spans: frozenset[Role],
     fused: Callable[[Statement], bool] = lambda item: False,
     rounding: float = 0.5,
+    eighths: int = 0,
 ) -> InstructionMix:
     """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
 
-    One instruction rounds two elements, unless `rounding` says else; what spans fewer axes is too little to count.
+    One instruction rounds two elements, unless `rounding` says else; what spans fewer axes is too little to count. So
+    many `eighths` of the elements take another implementation where a primitive has one.
     """
     mix = InstructionMix()
     for item in items:
@@ -109,8 +111,28 @@ def element_mix(
             mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
         elif item.spans == spans and not fused(item):
             pairs = rounding if family_of(item.primitive) is Family.ROUNDING else 1.0
-            mix = mix + InstructionMix(PRIMITIVES[item.primitive].mix) * pairs
+            mix = mix + _instructions(PRIMITIVES[item.primitive], eighths) * pairs
     return mix
+
+
+def _instructions(primitive: Primitive, eighths: int) -> InstructionMix:
+    """Instructions an element, some of them in the primitive's other implementation."""
+    mix, other = InstructionMix(primitive.mix), primitive.otherwise
+    if other is None or not eighths:
+        return mix
+    share = eighths / exponential.PACK
+    kept = {kind: count - share * other.spared.get(kind, 0) for kind, count in mix.items()}
+    return InstructionMix(kept) + InstructionMix(other.mix) * share
+
+
+def _chain(items: Sequence[Item], s: Structure) -> tuple[int, int]:
+    """Statements of a phase's longest chain, and special functions among them."""
+    chain, special = 0, 0
+    for item in (item for item in items if isinstance(item, Statement)):
+        other = PRIMITIVES[item.primitive].otherwise if item.spans == K_BLOCK and s.exp2_eighths else None
+        chain += 1 if other is None else other.chain
+        special += other is None and "exp" in item.primitive
+    return chain, special
 
 
 def _fused(item: Statement, every: Sequence[BodyItem], *, sums: bool) -> bool:
@@ -136,6 +158,11 @@ machine code for sm_90 has them: a PRMT and a LOP3.
 """
 
 
+def k_block_mix(items: Iterable[Item], every: Sequence[BodyItem], eighths: int) -> InstructionMix:
+    """Instructions an element of a K-block for some items of a loop whose items are `every` one."""
+    return element_mix(items, K_BLOCK, lambda item: _fused(item, every, sums=False), eighths=eighths)
+
+
 def k_block_phase(
     items: Sequence[Item],
     every: Sequence[BodyItem],
@@ -146,14 +173,15 @@ def k_block_phase(
     """A phase of a loop whose items are `every` one, on a consumer's tile of a K-block; `apart` are its lane sums."""
     read = read_by(items, streamed)
     tiles = tuple(source.view.dtype.bits for source in read if source.spans == K_BLOCK)
-    mix = element_mix(items, K_BLOCK, lambda item: _fused(item, every, sums=False))
+    statements, special = _chain(items, s)
+    mix = k_block_mix(items, every, s.exp2_eighths)
     floats = sum(x.view.dtype.is_float and x.view.dtype.bits < 32 for x in read if x.spans == K_BLOCK)
     whole = sum(x.view.dtype is DType.I8 for x in read if x.spans == K_BLOCK)
     return Arithmetic(
         mix + InstructionMix({"convert": 0.5 * floats, "logic": _SPREAD * whole}),
         s.rows * s.depth,
-        sum(isinstance(item, Statement) for item in items),
-        sum(isinstance(item, Statement) and "exp" in item.primitive for item in items),
+        statements,
+        special,
         tuple(RowReduction(i.kind, apart=i.name in apart) for i in items if isinstance(i, Reduction)),
         waits=len(read),
         tiles=tiles,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.types import Region
+from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -210,12 +211,13 @@ def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]
     emitter.v1: consumers of such a loop are cooperative.
     """
     target, columns = target_of(machine), _whole_columns(region)
-    for rows, depth, consumers, warps, persistent, subtiles in itertools.product(
-        target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), (True, False), _SUBTILES
+    shares = exp2_eighths(region, columns, machine)
+    for rows, depth, consumers, warps, persistent, subtiles, eighths in itertools.product(
+        target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), (True, False), _SUBTILES, shares
     ):
         s = Structure(
             rows, columns, depth, consumers, warps, Sharing.COOPERATIVE, persistent, swap=False,
-            subtiles=subtiles, group=1,
+            subtiles=subtiles, group=1, exp2_eighths=eighths,
         )  # fmt: skip
         if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
             yield s

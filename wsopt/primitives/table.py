@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from wsopt.entries import Table
-from wsopt.primitives.types import NAN_RULE, Comparison, Family, Primitive
+from wsopt.primitives import exponential
+from wsopt.primitives.types import NAN_RULE, Comparison, Family, Implementation, Primitive
 
 Facts = dict[str, Any]
 
@@ -26,6 +27,13 @@ f32's last bits of one.
 """
 
 
+_EXP2: Facts = {
+    "at_zero": 1.0,
+    "at_low": 0.0,
+    "otherwise": Implementation(
+        "exp2_on_both_pipes", exponential.MIX, MappingProxyType({"exp2": 1}), exponential.CHAIN
+    ),
+}
 _DIV: Facts = {"family": Family.REAL, "doc": "a / b, in f32 for integers too.", "finite": False}
 _PLAIN: Facts = {"family": Family.ARITHMETIC, "finite": True, "at_zero": 0.0, "slope": 1.0, "error": _EXACT}
 _ERF: Facts = {"finite": True, "at_zero": 0.0, "slope": 2 / math.sqrt(math.pi), "error": _BOUNDED}
@@ -135,7 +143,7 @@ _ENTRIES: tuple[Primitive, ...] = (
     _unary("neg", "numpy.negative", "-x.", _mix(mul=1), symbol="-", **_PLAIN),
     _unary("abs", "numpy.abs", "The magnitude of x.", _mix(logic=1), **_PLAIN),
     _unary("exp", "numpy.exp", "e to the power x.", _mix(exp2=1, mul=2), at_zero=1.0, at_low=0.0),
-    _unary("exp2", "numpy.exp2", "2 to the power x.", _mix(exp2=1, mul=1), at_zero=1.0, at_low=0.0),
+    _unary("exp2", "numpy.exp2", "2 to the power x.", _mix(exp2=1, mul=1), **_EXP2),
     _unary("log", "numpy.log", "The natural logarithm of x.", _mix(log2=1, mul=2), error=_BOUNDED),
     _unary("log2", "numpy.log2", "The logarithm of x to base 2.", _mix(log2=1, mul=1), error=_BOUNDED),
     _unary("sqrt", "numpy.sqrt", "The square root of x.", _mix(rsqrt=1, mul=1, fma=2)),

@@ -36,6 +36,18 @@ class Comparison:
     mirrored: str
 
 
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """Another implementation of a primitive: `helper` is the kernel's own function that takes a share of the elements
+    by it. For those it has `mix` instead of the `spared` instructions, of which `chain` wait for one another.
+    """
+
+    helper: str
+    mix: Mapping[str, float]
+    spared: Mapping[str, float]
+    chain: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Primitive:
     """One scalar primitive. An elementwise op of the graph that is a primitive has a `doc`, and its name.
@@ -53,6 +65,7 @@ class Primitive:
     finite    whether the result is finite for finite operands, an overflow aside
     slope     largest magnitude of the derivative, for functions of one operand where it is bounded
     error     relative and absolute error of kernel and reference together, for exact operands
+    otherwise another implementation, off the pipe that it takes by itself, for a share of a tile's elements
     """
 
     name: str
@@ -72,6 +85,7 @@ class Primitive:
     comparison: Comparison | None = None
     slope: float | None = None
     error: tuple[float, float] = (0.0, 0.0)
+    otherwise: Implementation | None = None
 
     def in_gluon(self, *operands: str, f32: bool = True) -> str:
         """The primitive in Gluon, from its operands' texts."""

@@ -49,7 +49,8 @@ class Structure:
     partial sums for each, so that one is added up while the next is being computed. `tail` is how many
     elements of the last K-block products take, where the streamed axis ends early in it; 0 for all. `transforms` is
     how many warpgroups compute operands for the consumers' products, which take them from shared memory; 0 where
-    consumers compute their own, in registers.
+    consumers compute their own, in registers. `exp2_eighths` is how many of a thread's every
+    eight elements of a K-block take exp2 by a polynomial on the FMA pipe; the others take it on the MUFU pipe.
     """
 
     rows: int
@@ -65,6 +66,7 @@ class Structure:
     copies: int = 1
     tail: int = 0
     transforms: int = 0
+    exp2_eighths: int = 0
 
     @property
     def at_once(self) -> int:
@@ -95,6 +97,7 @@ class Structure:
         depth = f"x{self.depth}" if self.depth > 1 else ""
         blocks = "persistent" if self.persistent else "one tile a block"
         blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
+        blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "

@@ -231,9 +231,10 @@ def runner_up(verified: VerifiedSchedule, certificate: Certificate) -> VerifiedS
 def live_set(program: TileProgram) -> Structure:
     """Key of a structure's register demand: structures with equal keys spill alike.
 
-    Rasterization order is left out, and where arithmetic waits for products the epilogue's subtiles, else the depth.
+    Rasterization order and the share of exp2, whose polynomial has three temporaries, are left out, and where
+    arithmetic waits for products the epilogue's subtiles, else the depth.
     """
-    structure = replace(program.structure, group=0, persistent=True)
+    structure = replace(program.structure, group=0, persistent=True, exp2_eighths=0)
     return replace(structure, subtiles=1) if program.computes_with_products else replace(structure, depth=0)
 
 

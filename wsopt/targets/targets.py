@@ -37,8 +37,9 @@ class Target:
     of sums a block may keep, so that one is read under the products of the next. With `swaps` operands change sides,
     with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
     may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
-    added up, `reduces` whether rows of operands or of outputs are reduced. A kernel imports `names` from Gluon's
-    `module`, and `product_names` if it has products.
+    added up, `reduces` whether rows of operands or of outputs are reduced. `exp2_eighths` are the shares of exp2, in
+    eighths and ascending from none, that a loop of computed values may take by a polynomial on the FMA pipe. A kernel
+    imports `names` from Gluon's `module`, and `product_names` if it has products.
     `validated`: whether predictions of its kernels were held against measurements.
     """
 
@@ -56,6 +57,7 @@ class Target:
     tails: bool
     promotes: bool
     reduces: bool
+    exp2_eighths: tuple[int, ...]
     loops: frozenset[LoopKind]
     module: str
     names: tuple[str, ...]
@@ -66,6 +68,7 @@ class Target:
         """A set of sums in registers is the consumer's own."""
         assert self.sums is Sums.TENSOR_MEMORY or self.sum_sets == (1,)
         assert LoopKind.PRODUCTS in self.loops
+        assert self.exp2_eighths[0] == 0
 
     def imports(self, *, products: bool) -> list[str]:
         """Names that a kernel imports from the module, in the kernel's order."""
@@ -87,6 +90,7 @@ HOPPER = Target(
     tails=True,
     promotes=True,
     reduces=True,
+    exp2_eighths=(0,),
     loops=frozenset(LoopKind),
     module="hopper",
     names=("fence_async_shared", "mbarrier", "tma"),
@@ -109,6 +113,7 @@ BLACKWELL = Target(
     tails=False,
     promotes=False,
     reduces=False,
+    exp2_eighths=(0,),
     loops=frozenset({LoopKind.PRODUCTS}),
     module="blackwell",
     names=("fence_async_shared", "mbarrier", "tma"),
