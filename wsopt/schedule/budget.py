@@ -149,7 +149,8 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
 
     With inputs of a subtile each, outputs are staged where an input was read, and need no buffers besides. Where
     rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a store
-    warp, which takes no warps that a block has not, and with as many sets of sums as tensor memory may hold.
+    warp, which takes no warps that a block has not, and with as many sets of sums as tensor memory may hold. Those
+    alone count that the program's conditions allow.
     """
     most = 2 if program.iteration is Iteration.TILE else min(program.epilogue.stores, _MOST_STAGING)
     subtiles = program.structure.subtiles
@@ -158,7 +159,8 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     counts += [(s, n) for s in range(1, most + 1) for n in inputs]
     further = itertools.product(_store_warps(program), program.sum_sets)
     chosen = itertools.product(counts, tuple(further))
-    return tuple(EpilogueBuffers(s, n, store_warp, sums) for (s, n), (store_warp, sums) in chosen)
+    every = (EpilogueBuffers(s, n, store_warp, sums) for (s, n), (store_warp, sums) in chosen)
+    return tuple(option for option in every if program.conditions.allow(option))
 
 
 def _store_warps(program: TileProgram) -> tuple[bool, ...]:

@@ -12,6 +12,7 @@ from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.held import held_cycles, issue_cycles, releases, ring_bound
 from wsopt.perf.ramps import Ramps, ramps
+from wsopt.program.conditions import EVERY_RING, Conditions, Overlap
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget
 
@@ -61,6 +62,22 @@ def promotion(program: TileProgram) -> int:
     return max(found)
 
 
+def alone(program: TileProgram) -> int:
+    """Cycles of a consumer's K-block from its first product to its end, at least, where K-blocks are asked to follow
+    each other; else 0.
+    """
+    if program.conditions.overlap is not Overlap.NONE:
+        return 0
+    starts = {product.id: 0 for product, _ in program.first_products}
+    for _ in program.ops:  # a path has no more operations than there are
+        for edge in program.edges:
+            if edge.source in starts and not edge.distance:
+                ready = starts[edge.source] + program.op(edge.source).latency
+                starts[edge.target] = max(starts.get(edge.target, 0), ready)
+    ops = ((program.op(one), start) for one, start in starts.items())
+    return max(start + (op.latency if op.kind is OpKind.MMA else op.issue) for op, start in ops)
+
+
 def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
     """The deepest ring that shared memory allows beside the fewest buffers, one slot of every other ring among
     them, and the emitter; 0 if not one slot fits.
@@ -70,7 +87,14 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
     empty = budget.shared_memory(program, slots, least)
     slots[ring] = 1
     slot = budget.shared_memory(program, slots, least) - empty
-    return max(0, min(budget.MOST_SLOTS, (machine.shared_memory_per_block_bytes - empty) // slot))
+    most = program.conditions.slots_of(program.rings[ring].name) or budget.MOST_SLOTS
+    return max(0, min(most, (machine.shared_memory_per_block_bytes - empty) // slot))
+
+
+def depths(program: TileProgram, machine: Machine, ring: int) -> range:
+    """The depths that a ring may have: the one that is asked for, or all up to the deepest."""
+    deepest = max_depth(program, machine, ring)
+    return range(deepest if program.conditions.slots_of(program.rings[ring].name) else 1, deepest + 1)
 
 
 def max_depths(program: TileProgram, machine: Machine) -> list[int]:
@@ -88,6 +112,7 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
         unit_load(program),
         recurrence(program),
         promotion(program),
+        alone(program),
         _best_effective_ii(program, machine),
         *slots,
     )
@@ -109,9 +134,45 @@ def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
     return low, low * II_SLACK
 
 
+def unmet(program: TileProgram, machine: Machine) -> str:
+    """The program's condition that its structure cannot meet, with the budget and its numbers; empty if none."""
+    asked, rings = program.conditions, [plan.name for plan in program.rings]
+    if not asked:
+        return ""
+    if not budget.buffer_options(program):
+        return f"epilogue buffers: no choice of them has {Conditions(buffers=asked.buffers).text}"
+    strange = [name for name, _ in asked.slots if name != EVERY_RING and name not in rings]
+    if strange:
+        return f"rings: there is no {strange[0]}; the loop's rings are {', '.join(rings)}"
+    if asked.overlap is not Overlap.ANY and not program.first_products:
+        return "overlap: no product of the loop begins a K-block, or nothing waits for one"
+    second = asked.overlap is Overlap.NEXT_FIRST and _reads_until_release(program)
+    slots = [asked.slots_of(name) or 1 + second for name in rings]
+    if second and min(slots) < 2:
+        return (
+            "rings: the next K-block's product needs a slot before this one's is handed back, so 2 at least"
+        )
+    need = budget.shared_memory(program, slots, budget.least_buffers(program))
+    have = machine.shared_memory_per_block_bytes
+    if need > have:
+        held = ", ".join(f"{name} of {counted}" for name, counted in zip(rings, slots, strict=True))
+        return f"shared memory: {held} takes {need} bytes, a block has {have}"
+    if max(slots) > budget.MOST_SLOTS:
+        return f"emitter.v1: a ring of {max(slots)} slots, the emitter has 1 to {budget.MOST_SLOTS}"
+    return ""
+
+
+def _reads_until_release(program: TileProgram) -> bool:
+    """Whether what waits for a product is the hand-back of its own slot."""
+    return any(reader.kind is OpKind.RELEASE for _, reader in program.first_products)
+
+
 def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     """The budget that rules the structure out, with its numbers; empty if none does."""
     s = program.structure
+    told = unmet(program, machine)
+    if told:
+        return told
     if max_depth(program, machine) < 1:
         need = budget.shared_memory(program, 1, budget.least_buffers(program))
         return f"shared memory: {need} bytes, a block has {machine.shared_memory_per_block_bytes}"

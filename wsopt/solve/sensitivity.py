@@ -14,6 +14,7 @@ from typing import Any
 from wsopt.lowering.lower import Cuttable
 from wsopt.machine.frozen import FrozenMap
 from wsopt.machine.types import Machine, Unit
+from wsopt.program.conditions import Conditions
 from wsopt.program.types import Structure
 from wsopt.schedule.budget import BARRIER_BYTES
 from wsopt.schedule.certificate import Certificate
@@ -124,21 +125,24 @@ def sensitivity(
     certificate: Certificate,
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Sensitivity:
-    """Solve again on the card as it is and on every variant. `progress` is told the variant's name."""
+    """Solve again on the card as it is and on every variant, under the same conditions. `progress` is told the
+    variant's name.
+    """
     region, machine, margin = verified.program.region, verified.machine, certificate.margin
+    conditions = verified.program.conditions
     every = variants(verified)
     progress("as it is", 0, len(every) + 1)
-    base, rejected = _base(region, machine, certificate)
+    base, rejected = _base(region, machine, conditions, certificate)
     effects = []
     for done, variant in enumerate(every, 1):
         progress(variant.name, done, len(every) + 1)
-        found, _ = Search(region, variant.machine, margin, rejected=rejected).run()
+        found, _ = Search(region, variant.machine, margin, conditions, rejected=rejected).run()
         effects.append(Effect(variant, found))
     return Sensitivity(base, tuple(effects))
 
 
 def _base(
-    region: Cuttable, machine: Machine, certificate: Certificate
+    region: Cuttable, machine: Machine, conditions: Conditions, certificate: Certificate
 ) -> tuple[VerifiedSchedule, frozenset[Structure]]:
     """The best on the card as it is, and the structures that the compiler was seen to reject.
 
@@ -147,7 +151,7 @@ def _base(
     rejected: frozenset[Structure] = frozenset()
     count = dict(certificate.infeasible).get("ptxas", 0)
     while True:
-        best, _ = Search(region, machine, certificate.margin, rejected=rejected).run()
+        best, _ = Search(region, machine, certificate.margin, conditions, rejected=rejected).run()
         better = best.schedule.prediction.microseconds < certificate.bound_us
         if not better or len(rejected) == count:
             return best, rejected
