@@ -89,10 +89,8 @@ def _rings(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
 
 def _k_block_starts(schedule: Schedule, program: TileProgram, plan: RingPlan) -> list[list[int]]:
     """When the loads of each K-block of an iteration are issued."""
-    starts: list[list[int]] = [[] for _ in range(program.structure.copies)]
-    for load in plan.loads:
-        starts[program.op(load).copy].append(schedule.start(load))
-    return starts
+    copies = range(program.structure.copies)
+    return [[schedule.start(load) for load in plan.loads if load.k_block == copy] for copy in copies]
 
 
 def _buffers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -126,10 +124,9 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
     if schedule.structure != s:
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
     asked = [(PartitionRole.CONSUMER, i, s.consumer_warps) for i in range(s.consumers)]
-    asked += [(PartitionRole.LOADER, 0, budget.LOADER_WARPS)]
-    asked += [(PartitionRole.MMA_WARP, 0, budget.MMA_WARPS)] * bool(program.tensor_columns)
-    store_warps = s.consumers if schedule.buffers.store_warp else 0
-    asked += [(PartitionRole.STORE_WARP, i, budget.STORE_WARPS) for i in range(store_warps)]
+    helpers = [(PartitionRole.LOADER, 0)] + [(PartitionRole.MMA_WARP, 0)] * bool(program.tensor_columns)
+    helpers += [(PartitionRole.STORE_WARP, i) for i in range(s.consumers * schedule.buffers.store_warp)]
+    asked += [(role, i, budget.HELPER_WARPS) for role, i in helpers]
     there = [(p.role, p.index, p.warps) for p in schedule.partitions]
     if there != asked:
         told, wanted = (", ".join(f"{r}{i} of {n} warps" for r, i, n in some) for some in (there, asked))
@@ -138,21 +135,18 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
 
 def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """Registers are of the hardware's granularity and range, hold the live tiles, and fit the launch's pool."""
-    low = machine.setmaxnreg_min_registers
+    low, most = machine.setmaxnreg_min_registers, machine.setmaxnreg_max_registers
+    need = budget.needed_registers(program, margin)
     for p in schedule.partitions:
-        if (
-            p.registers % machine.register_granularity
-            or not low <= p.registers <= machine.setmaxnreg_max_registers
-        ):
+        if p.registers % machine.register_granularity or not low <= p.registers <= most:
             yield f"{p.name} has {p.registers} registers a thread"
-        need = budget.needed_registers(program, margin)
         if p.role is PartitionRole.CONSUMER and p.registers < need:
             yield f"{p.name} has {p.registers} registers a thread, its live tiles take {need}"
     if schedule.base_registers != budget.base_registers(program.structure, machine):
         yield f"base registers {schedule.base_registers}"
-    total = budget.taken_registers(schedule.partitions, machine)
     warps = budget.launched_warps(program.structure, machine)
-    pool = budget.pool_registers(schedule.base_registers, warps, machine)
+    pool = schedule.base_registers * warps * machine.threads_per_warp
+    total = budget.taken_registers(schedule.partitions, machine)
     if total > pool:
         yield f"registers: {total}, the launch has {pool}"
     if pool > machine.registers_per_sm:

@@ -12,6 +12,7 @@ import typer
 from wsopt.cli_export import export
 from wsopt.cli_inspect import inspect
 from wsopt.cli_lists import machines, ops, schema
+from wsopt.cli_trace import trace
 from wsopt.cli_tune import tune
 from wsopt.errors import CheckError, WsoptError
 from wsopt.terminal import print_json as _print_json
@@ -195,6 +196,7 @@ def bench(
 
 app.command()(tune)
 app.command()(export)
+app.command()(trace)
 
 
 @app.command()

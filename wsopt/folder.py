@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from wsopt.checker import verify
 from wsopt.errors import InputError, Problem
 from wsopt.exchange import clear_up, replacement
-from wsopt.frontend.record import region_data, work_data
+from wsopt.frontend.needed import region_data, work_data
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
@@ -31,6 +31,8 @@ from wsopt.schedule.verified import VerifiedSchedule
 
 FORMAT = "wsopt.schedule/1"
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
+BESIDE = ("trace",)
+"""Folders that other commands write beside a build's files, and that go with it."""
 
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
@@ -85,7 +87,7 @@ def _refuse(path: Path, why: str) -> InputError:
     return InputError(str(path), [Problem("", why)])
 
 
-def check_target(path: Path, files: Collection[str] = FILES, what: str = "a build") -> None:
+def check_target(path: Path, files: Collection[str] = (*FILES, *BESIDE), what: str = "a build") -> None:
     """Raise InputError if `path` is something that `what`, of these files, must not replace.
 
     What a killed process has left beside it is put right first: it may have the build that was at `path`.

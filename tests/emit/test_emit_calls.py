@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsopt.emit.calls import calls
+from wsopt.emit.launcher import calls
 
 
 def test_inputs_are_parameters() -> None:

@@ -40,7 +40,7 @@ def with_store_warps(name: str, *, store_warp: bool) -> Emitted:
     buffers = replace(schedule.buffers, store_warp=store_warp)
     kept = [p for p in schedule.partitions if p.role is not PartitionRole.STORE_WARP]
     added = [
-        Partition(PartitionRole.STORE_WARP, i, budget.STORE_WARPS, budget.HELPER_REGISTERS)
+        Partition(PartitionRole.STORE_WARP, i, budget.HELPER_WARPS, budget.HELPER_REGISTERS)
         for i in range(program.structure.consumers if store_warp else 0)
     ]
     slots = [depth for _, depth in schedule.rings]

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+from typing import Any
 
 from observed_launch import Seen
 
-from wsopt.emit.integers import Address, Extent, IfOne, Integer, Name, Operation, Operator, Pitch
+from wsopt.emit.integers import Expression, Integer, Operator
 from wsopt.emit.recipe import (
-    PROCESSORS,
     Check,
     DealtOrder,
     Message,
     PointerArgument,
     Recipe,
-    Relation,
     ScalarArgument,
-    TableArgument,
     TensorMap,
 )
 from wsopt.graph.types import DType
+from wsopt.program.tile_order import WAVES_TOGETHER
 
 TORCH_NAMES = {
     DType.F32: "float32",
@@ -32,20 +30,18 @@ TORCH_NAMES = {
     DType.I32: "int32",
 }
 
-
-HOLDS: dict[Relation, Callable[[int, int], bool]] = {
-    Relation.EQUAL: operator.eq,
-    Relation.AT_LEAST: operator.ge,
-    Relation.AT_MOST: operator.le,
-    Relation.MULTIPLE: lambda left, right: left % right == 0,
-}
-VALUES: dict[Operator, Callable[[int, int], int]] = {
-    Operator.ADD: operator.add,
-    Operator.MULTIPLY: operator.mul,
-    Operator.FLOOR_DIVIDE: operator.floordiv,
-    Operator.CEIL_DIVIDE: lambda left, right: -(-left // right),
-    Operator.MINIMUM: min,
-    Operator.MAXIMUM: max,
+VALUES: dict[Operator, Callable[..., int]] = {
+    "equal": operator.eq,
+    "at_least": operator.ge,
+    "at_most": operator.le,
+    "multiple_of": lambda left, right: left % right == 0,
+    "add": operator.add,
+    "multiply": operator.mul,
+    "floor_divide": operator.floordiv,
+    "ceil_divide": lambda left, right: -(-left // right),
+    "minimum": min,
+    "maximum": max,
+    "if_one": lambda extent, one, other: one if extent == 1 else other,
 }
 
 
@@ -54,20 +50,17 @@ def evaluate(value: Integer, tensors: Mapping[str, Seen], names: Mapping[str, in
     match value:
         case int():
             return value
-        case Name(name):
+        case Expression("name", (str(name),)):
             return names[name]
-        case Extent(tensor, dim):
+        case Expression("extent", (str(tensor), int(dim))):
             return tensors[tensor].shape[dim]
-        case Pitch(tensor, dim):
+        case Expression("stride", (str(tensor), int(dim))):
             return tensors[tensor].strides[dim]
-        case Address(tensor):
+        case Expression("address", (str(tensor),)):
             return tensors[tensor].address
-        case Operation(kind, left, right):
-            return VALUES[kind](evaluate(left, tensors, names), evaluate(right, tensors, names))
-        case IfOne(extent, one, other):
-            return evaluate(one if evaluate(extent, tensors, names) == 1 else other, tensors, names)
-        case _:
-            assert_never(value)
+        case Expression(kind, operands):
+            parts = [one for one in operands if not isinstance(one, str)]
+            return VALUES[kind](*(evaluate(one, tensors, names) for one in parts))
 
 
 class Evaluated:
@@ -75,7 +68,7 @@ class Evaluated:
 
     def __init__(self, recipe: Recipe, tensors: Mapping[str, Seen], processors: int) -> None:
         self.recipe, self.tensors = recipe, tensors
-        self.names = {PROCESSORS: processors}
+        self.names = {"processors": processors}
         self.refusal = self._refused(recipe.compiled_checks)
         if self.refusal is None:
             for name, value in recipe.names:
@@ -87,7 +80,7 @@ class Evaluated:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        return (self.value(self.recipe.grid),)
+        return (self.names["blocks"],)
 
     def arguments(self) -> list[Any]:
         """What is passed for each of the kernel's arguments; for a table its elements."""
@@ -115,14 +108,13 @@ class Evaluated:
                 return self.tensors[tensor].address
             case ScalarArgument(_, value):
                 return self.value(value)
-            case TableArgument():
-                assert self.recipe.order is not None
-                return self.order(self.recipe.order)
+            case DealtOrder():
+                return self.order(argument)
         raise AssertionError(argument)
 
     def _refused(self, checks: tuple[Check, ...]) -> str | None:
         for check in checks:
-            if not HOLDS[check.relation](self.value(check.left), self.value(check.right)):
+            if not self.value(Expression(check.relation, (check.left, check.right))):
                 return self._sentence(check.message)
         return None
 
@@ -139,14 +131,14 @@ class Evaluated:
 
     def order(self, order: DealtOrder) -> list[int]:
         """The table, as the recipe's words say it."""
-        rows, blocks, tiles = (self.value(one) for one in (order.rows, order.blocks, order.tiles))
+        rows, blocks, tiles = (self.names[one] for one in ("row_extent", "blocks", "tiles"))
         k_blocks = []
         for row in range(0, rows, order.tile_rows):
             place = {"row": row, "last_row": min(row + order.tile_rows, rows) - 1}
             k_blocks.append(max(self.value(order.end, **place) - self.value(order.begin, **place), 0))
         if order.longest_last:
             k_blocks.reverse()
-        elements = -(-order.waves_together * blocks // len(k_blocks))
+        elements = -(-WAVES_TOGETHER * blocks // len(k_blocks))
         first = max(tiles - elements * len(k_blocks), 0)
         last = sorted(range(first, tiles), key=lambda tile: (-k_blocks[tile % len(k_blocks)], tile))
         done = [0] * blocks

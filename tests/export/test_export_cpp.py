@@ -20,7 +20,7 @@ from evaluated_recipe import Evaluated
 from export_kernels import emitted, inputs
 from observed_launch import Launch, Seen, observe
 
-from wsopt.emit.recipe import Recipe, TableArgument, TensorMap
+from wsopt.emit.recipe import DealtOrder, Recipe, TensorMap
 from wsopt.emit.recipe_of import launch_recipe
 from wsopt.export.cpp_names import field_names
 from wsopt.export.layout import ELEMENT_TYPES
@@ -126,7 +126,7 @@ def check_parameters(
             assert little_endian(first[:16]) == number
             assert tuple(little_endian(next(at)) for _ in value["extents"]) == value["extents"]
             assert tuple(little_endian(next(at)) for _ in value["strides"]) == value["strides"]
-        elif isinstance(argument, TableArgument):
+        elif isinstance(argument, DealtOrder):
             (table,) = calls(said, "table")
             assert little_endian(first) == table["address"]
             assert table["elements"] == value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,8 @@ from evaluated_recipe import TORCH_NAMES, Evaluated
 from export_kernels import KERNELS, emitted, inputs
 from observed_launch import Seen, observe, shown, table
 
-from wsopt.emit.integers import (
-    GLUON,
-    PYTHON,
-    Extent,
-    Name,
-    add,
-    ceil_divide,
-    floor_divide,
-    minimum,
-    multiply,
-    text,
-)
-from wsopt.emit.recipe import Recipe, ScalarArgument, TableArgument, TensorMap
+from wsopt.emit.integers import GLUON, PYTHON, Expression, ceil_divide, minimum, named, product, shape_of
+from wsopt.emit.recipe import DealtOrder, Recipe, ScalarArgument, TensorMap
 from wsopt.emit.recipe_of import launch_recipe
 from wsopt.export.cpp_names import CPP
 
@@ -45,7 +35,7 @@ def test_says_what_the_launcher_does(name: str, processors: int) -> None:
         assert found.output_shapes() == {one.name: launch.seen[one.name].shape for one in made.outputs}
         assert len(made.arguments) == len(launch.arguments)
         for argument, ours, theirs in zip(made.arguments, found.arguments(), launch.arguments, strict=True):
-            seen = table(theirs) if isinstance(argument, TableArgument) else shown(theirs)
+            seen = table(theirs) if isinstance(argument, DealtOrder) else shown(theirs)
             assert ours == seen, argument
 
 
@@ -66,7 +56,7 @@ def test_strides_along_one_element_are_anything(name: str) -> None:
         found = Evaluated(made, launch.seen, 7)
         assert (found.refusal, found.grid) == (None, launch.grid)
         for argument, ours, theirs in zip(made.arguments, found.arguments(), launch.arguments, strict=True):
-            assert isinstance(argument, TableArgument) or ours == shown(theirs)
+            assert isinstance(argument, DealtOrder) or ours == shown(theirs)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -233,12 +223,16 @@ def test_names_every_tensor_with_its_type(name: str) -> None:
 
 
 def test_expressions_are_written_for_each_language() -> None:
-    rest = add(multiply(-1, Name("row")), floor_divide(multiply(Extent("x", 0), Extent("x", 1)), 4))
-    assert text(rest, PYTHON) == "(-row) + ((x.shape[0] * x.shape[1]) // 4)"
-    assert text(rest, CPP) == "(-row) + ((tensors.x.shape[0] * tensors.x.shape[1]) / 4)"
-    assert text(multiply(ceil_divide(Name("n"), 64), 2), PYTHON) == "triton.cdiv(n, 64) * 2"
-    assert text(multiply(Name("a"), floor_divide(Name("b"), 2), 3), CPP) == "a * (b / 2) * 3"
-    assert text((2 * Name("n") + -3 + Name("m")) // 4, CPP) == "((2 * n) - 3 + m) / 4"
-    assert text(minimum(-(5 + Name("n")), 7 // Name("m")), GLUON) == "gl.minimum(-(5 + n), 7 // m)"
-    assert (0 * Name("n"), Name("n") * 1) == (0, Name("n"))
-    assert (add(0, Name("n")), multiply(1, Name("n")), floor_divide(Name("n"), 1)) == (Name("n"),) * 3
+    python, cpp = (replace(one, tensors={"x": "x"}) for one in (PYTHON, CPP))
+    n, m = named("n"), named("m")
+    rest = -named("row") + product(shape_of("x", 2)) // 4
+    assert python(rest) == "(-row) + ((x.shape[0] * x.shape[1]) // 4)"
+    assert cpp(rest) == "(-row) + ((tensors.x.shape[0] * tensors.x.shape[1]) / 4)"
+    assert python(ceil_divide(n, 64) * 2) == "triton.cdiv(n, 64) * 2"
+    assert cpp(product([named("a"), named("b") // 2, 3])) == "a * (b / 2) * 3"
+    assert cpp((2 * n + -3 + m) // 4) == "((2 * n) - 3 + m) / 4"
+    assert GLUON(minimum(-(5 + n), 7 * (m // n))) == "gl.minimum(-(5 + n), 7 * (m // n))"
+    even = Expression("multiple_of", (n * 3, 2))
+    assert (python(even), cpp(even)) == ("(n * 3) % 2 == 0", "(n * 3) % 2 != 0"), "C++ says when to refuse"
+    assert (0 * n, n * 0, product([]), n * 1, 1 * n) == (0, 0, 1, n, n)
+    assert (0 + n, n + 0, n // 1) == (n, n, n)

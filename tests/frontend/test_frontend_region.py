@@ -12,8 +12,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.reduced import reduced
 from wsopt.program.types import Sharing, Structure
-from wsopt.tensors.statements import Statement
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import Role, Statement
 
 ROW, COLUMN, STREAM, BATCH = Role.ROW, Role.COLUMN, Role.STREAM, Role.BATCH
 FULL = frozenset({ROW, COLUMN})

@@ -10,7 +10,7 @@ import attention_graphs as a
 
 from wsopt.bench.attention_source import Call, attention_call
 from wsopt.bench.raw_region import raw_region
-from wsopt.frontend.record import region_data, work_data
+from wsopt.frontend.needed import region_data, work_data
 from wsopt.frontend.region import find_region
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph

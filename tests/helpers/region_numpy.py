@@ -14,8 +14,7 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.meaning import cast_array
 from wsopt.graph.types import DType, Graph
 from wsopt.primitives import PRIMITIVES, comparison_of
-from wsopt.tensors.statements import Reduction, Scalar, Statement
-from wsopt.tensors.views import Bound, Role, View
+from wsopt.tensors.views import Bound, Reduction, Role, Scalar, Statement, View
 
 Array = npt.NDArray[Any]
 ROW, COLUMN, STREAM = Role.ROW, Role.COLUMN, Role.STREAM

@@ -81,7 +81,7 @@ def test_a_broken_schedule_is_refused(name: str, rows: Example) -> None:
 def test_a_buffer_is_not_staged_in_while_it_is_read(rows: Example) -> None:
     """One buffer an output is written again an interval later, two buffers after two."""
     slow = tuple(
-        replace(op, latency=rows.schedule.staging * rows.schedule.ii + 1)
+        replace(op, latency=rows.schedule.buffers.staging * rows.schedule.ii + 1)
         if op.kind is OpKind.TMA_STORE
         else op
         for op in rows.program.ops
@@ -92,7 +92,7 @@ def test_a_buffer_is_not_staged_in_while_it_is_read(rows: Example) -> None:
     solved = solve(program, rows.machine, MARGIN)
     assert solved.schedule is not None
     held = next(op.latency for op in slow if op.kind is OpKind.TMA_STORE)
-    assert solved.schedule.staging * solved.schedule.ii >= held
+    assert solved.schedule.buffers.staging * solved.schedule.ii >= held
 
 
 def test_the_time_is_that_of_the_bytes_with_a_beginning_and_an_end(rows: Example) -> None:

@@ -23,7 +23,6 @@ from wsopt.solve import orders, search
 from wsopt.solve.bound import infeasible
 from wsopt.solve.model import build
 from wsopt.solve.optimum import Outcome, Solved, solve
-from wsopt.solve.orders import order
 from wsopt.solve.search import Search
 
 REGIONS = {
@@ -32,6 +31,11 @@ REGIONS = {
     "residual": region(1024, 1024, 128, residual=True),
 }
 SMALL = Times(load=(4, 6, 20), mma=(5, 16, 24), release=(2, 0, 3))
+
+
+def order(schedule: Schedule) -> tuple[tuple[str, str, int], ...]:
+    """Each partition's operations in the order in which its thread meets them, with their stages."""
+    return tuple((p.partition, p.op, p.stage) for one in schedule.partitions for p in schedule.of(one.name))
 
 
 def every_order(program: TileProgram, machine: Machine) -> Iterator[Schedule]:

@@ -8,10 +8,6 @@ from typing import Generic, TypeVar
 
 from wsopt.tensors.views import Output, Role, Source, View
 
-Strides = tuple[tuple[Role, str], ...]
-"""The strides of a tensor that are arguments of the kernel; the one that is missing is one."""
-
-
 T = TypeVar("T", Source, Output)
 
 
@@ -28,8 +24,8 @@ class ByAddress(Generic[T]):
         return f"{self.name}_ptr"
 
     @property
-    def strides(self) -> Strides:
-        """The strides that are passed."""
+    def strides(self) -> tuple[tuple[Role, str], ...]:
+        """The strides that are arguments of the kernel, by axis; the one that is missing is one."""
         view, near = self.of.view, contiguous_place(self.of.view)
         return tuple(
             (role, f"{self.name}_{role}_stride") for place, role in enumerate(view.roles) if place != near

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.tensors import GLUON, Box
 from wsopt.graph.types import DType
-from wsopt.program.types import Space
 from wsopt.schedule.types import PartitionRole
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
@@ -22,18 +21,15 @@ _STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Shared or tensor memory: element type, extents and layout as the kernel's text says them."""
+    """Shared or tensor memory: element type, extents, layout and the function that allocates it, as the kernel's text
+    says them.
+    """
 
     name: str
     dtype: str
     shape: tuple[str, ...]
     layout: str
-    space: Space = Space.SHARED
-
-    @property
-    def allocate(self) -> str:
-        """The function that allocates it."""
-        return "gl.allocate_shared_memory" if self.space is Space.SHARED else "allocate_tensor_memory"
+    allocate: str = "gl.allocate_shared_memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +78,10 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
         yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
     if plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
         shape = (_times("SUM_SETS", s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
-        dtype, space = GLUON[DType.F32], Space.TENSOR
-        sums = (Buffer(f"{name}_sums", dtype, shape, "SUM_LAYOUT", space) for name in plan.sums)
+        sums = (
+            Buffer(f"{name}_sums", GLUON[DType.F32], shape, "SUM_LAYOUT", "allocate_tensor_memory")
+            for name in plan.sums
+        )
         barriers = (Barrier("sums_full", 1), Barrier("sums_empty", s.consumers))
         yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
     yield from _own(plan)

@@ -11,57 +11,58 @@ from wsopt.emit.prefetched import layout_constants
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 from wsopt.tensors.views import Role
 
-Constant = tuple[str, str, str]
-"""Name, value, comment."""
+
+def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str, str]]:
+    """Name, value and comment of all constants that the kernel's text names: of the table those with a value."""
+    s, buffers, when = plan.s, plan.verified.schedule.buffers, plan.refill
+    tiled, copied = not plan.loops_over_tiles, bool(plan.inputs)
+    waits = copied and (when.first or when.apart)
+    row_length = plan.program.whole.extent(Role.COLUMN)
+    table: list[tuple[str, int | str | None, str]] = [
+        ("TILE_ROWS", s.tile_rows, ""),
+        ("TILE_COLUMNS", s.columns, ""),
+        ("CONSUMERS", s.consumers, ""),
+        ("CONSUMER_ROWS", s.rows, ""),
+        ("TILE_DEPTH", s.depth if tiled else None, "elements of the streamed axis in a K-block"),
+        ("SUBTILE_COLUMNS", s.subtile_columns if tiled else None, "columns that the epilogue treats at a time"),
+        *_channels(plan),
+        ("RASTER_GROUP", s.group if plan.columns else None, "tile rows whose tiles are taken column by column"),
+        ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),
+        ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
+        *_layouts(plan),
+        ("SUBTILES", s.subtiles if copied else None, ""),
+        ("INPUT_BUFFERS", buffers.inputs if copied else None, "subtiles of an input at a time"),
+        ("REFILL_PASSES", when.first if waits else None,
+         "passes under which the last tile's stores are read, before inputs are copied to their buffers"),
+        ("REFILL_APART", (copied and when.apart) or None, "passes from the copy of a subtile to that of the next"),
+        ("STORES", len(plan.staged.plan.stores) if plan.stores_apart else None, "of one consumer's tile"),
+        ("LEAST", consumer.least if consumer.may_fall_short else None,
+         "K-blocks that the overlapped loop takes at least"),
+    ]  # fmt: skip
+    return [(name, value, comment) for name, value, comment in table if value is not None]
 
 
-def constants(plan: KernelPlan, consumer: Consumer) -> Iterator[Constant]:
-    """All that the kernel's text names."""
-    s = plan.s
-    yield "TILE_ROWS", str(s.tile_rows), ""
-    yield "TILE_COLUMNS", str(s.columns), ""
-    yield "CONSUMERS", str(s.consumers), ""
-    yield "CONSUMER_ROWS", str(s.rows), ""
-    if not plan.loops_over_tiles:
-        yield "TILE_DEPTH", str(s.depth), "elements of the streamed axis in a K-block"
-        yield "SUBTILE_COLUMNS", str(s.subtile_columns), "columns that the epilogue treats at a time"
-    yield from _channels(plan)
-    if plan.columns:
-        yield "RASTER_GROUP", str(s.group), "tile rows whose tiles are taken column by column"
-    if plan.reduces_rows:
-        yield "ROW_LENGTH", str(plan.program.whole.extent(Role.COLUMN)), "elements of a row"
-    if s.tail:
-        yield "TAIL", str(s.tail), "of the last K-block, what products take: the rest is zeros"
-    yield from _layouts(plan)
-    yield from _inputs(plan)
-    if plan.stores_apart:
-        yield "STORES", str(len(plan.staged.plan.stores)), "of one consumer's tile"
-    if consumer.may_fall_short:
-        yield "LEAST", str(consumer.least), "K-blocks that the overlapped loop takes at least"
-
-
-def _channels(plan: KernelPlan) -> Iterator[Constant]:
+def _channels(plan: KernelPlan) -> Iterator[tuple[str, int, str]]:
     s = plan.s
     for box in plan.stationary:
-        yield "STATIONARY_BYTES", str(box.nbytes * s.consumers), "bytes of the tiles that the loop holds"
-        what = "sets of them: the next tile's come while the loop runs"
-        yield "STATIONARY_SETS", str(s.stationary_sets), what
+        yield "STATIONARY_BYTES", box.nbytes * s.consumers, "bytes of the tiles that the loop holds"
+        yield "STATIONARY_SETS", s.stationary_sets, "sets of them: the next tile's come while the loop runs"
     for ring, (_, depth) in zip(plan.rings, plan.verified.schedule.rings, strict=True):
-        yield ring.depth, str(depth), f"slots of {ring.name}"
+        yield ring.depth, depth, f"slots of {ring.name}"
         if ring.nbytes == "RING_BYTES":
-            yield ring.nbytes, str(ring.plan.slot_bytes), "bytes that fill a slot"
+            yield ring.nbytes, ring.plan.slot_bytes, "bytes that fill a slot"
 
 
-def _layouts(plan: KernelPlan) -> Iterator[Constant]:
+def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     """Layouts in registers that no tensor instruction gives."""
     program, s, machine = plan.program, plan.s, plan.verified.machine
+    streamed = [source.view for source in program.streamed]
     if plan.loops_over_tiles:
-        outputs = (output.view for output in program.after.outputs)
-        bits = widest_bits([*(source.view for source in program.streamed), *outputs])
+        bits = widest_bits([*streamed, *(output.view for output in program.after.outputs)])
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
-    elif program.streamed and not plan.ranged:
-        layout = k_block_layout(widest_bits(x.view for x in program.streamed), s, machine).text()
+    elif streamed and not plan.ranged:
+        layout = k_block_layout(widest_bits(streamed), s, machine).text()
         yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
     if plan.sums_apart:
         yield from tensor_sums.layouts(plan)
@@ -69,27 +70,15 @@ def _layouts(plan: KernelPlan) -> Iterator[Constant]:
         yield from layout_constants(s, machine)
 
 
-def _inputs(plan: KernelPlan) -> Iterator[Constant]:
-    """Constants for copies of full inputs and for the waits for them."""
-    if not plan.inputs:
-        return
-    when = plan.refill
-    yield "SUBTILES", str(plan.s.subtiles), ""
-    yield "INPUT_BUFFERS", str(plan.verified.schedule.buffers.inputs), "subtiles of an input at a time"
-    if when.first or when.apart:
-        what = "passes under which the last tile's stores are read, before inputs are copied to their buffers"
-        yield "REFILL_PASSES", str(when.first), what
-    if when.apart:
-        yield "REFILL_APART", str(when.apart), "passes from the copy of a subtile to that of the next"
-
-
 def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
     """The layouts of what tensor instructions leave in registers, by name, with their columns."""
+    s = plan.s
     if plan.loops_over_tiles or plan.sums_apart:
         return []
-    s, columns = plan.s, plan.s.columns // 2
-    found = [("SUM_LAYOUT", s.columns), ("SUBTILE_LAYOUT", s.subtile_columns)]
-    while columns > s.subtile_columns:
-        found.append((f"LAYOUT_{columns}", columns))
-        columns //= 2
-    return [*found, (plan.loop_layout, s.depth)] if plan.ranged else found
+    halves = (s.columns >> times for times in range(1, s.subtiles.bit_length() - 1))
+    return [
+        ("SUM_LAYOUT", s.columns),
+        ("SUBTILE_LAYOUT", s.subtile_columns),
+        *((f"LAYOUT_{columns}", columns) for columns in halves),
+        *([(plan.loop_layout, s.depth)] if plan.ranged else []),
+    ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, tensor_sums, text
+from wsopt.emit import inputs, records, tensor_sums, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -54,8 +54,8 @@ class Consumer:
     @property
     def pauses(self) -> int:
         """Number of times that the steady passes stop for the copies of inputs."""
-        when = self.plan.refill
-        return self.plan.verified.schedule.buffers.inputs if when.apart else int(when.first > 0)
+        refill = self.plan.refill
+        return self.plan.verified.schedule.buffers.inputs if refill.apart else int(refill.first > 0)
 
     def tensor_instructions(self) -> int:
         """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
@@ -67,11 +67,11 @@ class Consumer:
 
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs; 1 where tiles differ in them."""
-        plan, when = self.plan, self.plan.refill
+        plan, refill = self.plan, self.plan.refill
         if not plan.columns or plan.sums_apart:
             return 1
         (stretch,) = self.stretches
-        pauses = when.first + max(0, self.pauses - 1) * when.apart
+        pauses = refill.first + max(0, self.pauses - 1) * refill.apart
         return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies
 
     def function(self) -> Function:
@@ -158,6 +158,7 @@ class Consumer:
         products = any(isinstance(one, Mma) for one in self.stretches[0].loop.prologue)
         begun = products and not plan.ranged and not plan.ping_pong
         lines = [*([] if begun else under), *self._before()]
+        lines += records.stamp(plan, PartitionRole.CONSUMER, records.LOOP)
         for stretch in self.stretches:
             lines += self._stretch(stretch, under if begun else [])
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []

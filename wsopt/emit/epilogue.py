@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import tensor_sums, text
+from wsopt.emit import records, tensor_sums, text
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
@@ -16,6 +16,7 @@ from wsopt.emit.stores import row_store, stores
 from wsopt.emit.tensors import Box, coordinates, tile_view
 from wsopt.graph.types import DType
 from wsopt.program.types import column_role, row_role
+from wsopt.schedule.types import PartitionRole
 from wsopt.tensors.views import FULL, Source
 
 
@@ -55,6 +56,7 @@ def calls(plan: KernelPlan) -> list[str]:
         lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
         given = {"column": plan.column(number), "subtile": str(number), **plan.staged.given(number)}
         rest = (given.get(one, one) for one in _parameters(plan)[len(sums) :])
+        lines += records.stamp(plan, PartitionRole.CONSUMER, records.subtile_event(number))
         lines.append(f"epilogue({', '.join([*sums, *rest])})")
     return lines
 

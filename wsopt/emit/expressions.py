@@ -9,8 +9,7 @@ from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family
 from wsopt.program.types import Structure, row_role
-from wsopt.tensors.statements import Scalar, Statement
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import Role, Scalar, Statement
 
 _PLACES = {
     "inside_stream": "places < stream_extent",

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wsopt.emit import text
+from wsopt.emit import records, text
 from wsopt.emit.channels import channels, instance
-from wsopt.emit.integers import PYTHON
-from wsopt.emit.integers import text as integer_text
-from wsopt.emit.launch_counts import tiles
+from wsopt.emit.integers import PYTHON, Integer, named, product
 from wsopt.emit.plan import KernelPlan
 from wsopt.schedule.types import PartitionRole
+from wsopt.tensors.views import OUTER
 
 _DEALT_TILES = """\
 # Where this block's tiles begin and end in the order, which comes after the blocks' beginnings.
@@ -59,6 +58,13 @@ def grid_parameters(plan: KernelPlan) -> list[str]:
     return ["row_tiles", *column, *(["groups"] if "group" in plan.outer else [])]
 
 
+def tiles(plan: KernelPlan) -> Integer:
+    """Tiles in all, from the tiles each way."""
+    outer = (plan.extent_names[role] for role in OUTER if role in plan.axes)
+    each_way = (name for name in ("row_tiles", "column_tiles") if name in plan.counts)
+    return product(map(named, (*outer, *each_way)))
+
+
 def function(
     plan: KernelPlan,
     role: PartitionRole,
@@ -69,8 +75,10 @@ def function(
     called: Iterable[str] = (),
 ) -> Function:
     """A role's function: what it begins with, a body for each tile, what it ends with."""
-    lines = [*begin, *_each_tile(plan, role, body), *([end] if end else [])]
-    return Function(role.value, tuple(parameters), "\n".join(lines), frozenset(called))
+    each = _each_tile(plan, role, records.around_tile(plan, role, body))
+    lines = [*begin, *records.begin(plan, role), *each, *([end] if end else [])]
+    given = (*records.parameters(plan), *parameters)
+    return Function(role.value, given, "\n".join(lines), frozenset(called))
 
 
 def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
@@ -88,5 +96,5 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     ping_pong = plan.ping_pong and role not in _OF_ALL
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
     stride = ("CONSUMERS * " if ping_pong else "") + "gl.num_programs(0)"
-    header = f"tiles = {integer_text(tiles(plan), PYTHON)}\nfor tile in range({first}, tiles, {stride}):"
+    header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in range({first}, tiles, {stride}):"
     return [header, text.block(body if role is PartitionRole.MMA_WARP else located("tile"))]

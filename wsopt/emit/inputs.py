@@ -20,18 +20,12 @@ def input_loads(plan: KernelPlan, passing: str = "") -> str:
     if passing:
         lines.append(text.block(passing))
         lines += [text.block(when("subtile == 0", waits))] if waits else []
-    return "\n".join([*lines, text.block(write(_copies(plan)))])
-
-
-def _copies(plan: KernelPlan) -> list[str]:
-    """The copies of the subtile numbered `subtile`."""
-    found: list[str] = []
-    place = plan.place("row", plan.column("subtile"))
+    copies, place = list[str](), plan.place("row", plan.column("subtile"))
     for box in plan.inputs.values():
         barrier, buffer = f"{box.name}_full.index(subtile)", f"{box.name}_input.index(subtile)"
         load = tma_load(box.descriptor, coordinates(box, place), barrier, buffer)
-        found += [expect(barrier, box.nbytes), load]
-    return found
+        copies += [expect(barrier, box.nbytes), load]
+    return "\n".join([*lines, text.block(write(copies))])
 
 
 def _refill_wait(plan: KernelPlan) -> list[str]:

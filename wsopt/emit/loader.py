@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from wsopt.emit import text
+from wsopt.emit import records, text
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.ranges import tile_range
+from wsopt.emit.stamps import Event, Point
 from wsopt.emit.tensors import Box, coordinates
 from wsopt.schedule.types import PartitionRole
 
@@ -56,15 +57,14 @@ def _fills(plan: KernelPlan) -> list[str]:
     faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
     """
     found: list[str] = []
-    placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
-    loads = [plan.program.named(one.op).id for one in placed]
-    for ring in sorted(plan.rings, key=lambda ring: min(map(loads.index, ring.plan.loads))):
+    for ring in records.loaded_rings(plan):
         full, slot = ring.full("step"), f"step % {ring.depth}"
+        found += records.loader_stamp(plan, Event(ring.name, Point.REACHED))
         found += [ring.wait_empty("step"), expect(full, ring.nbytes)]
         for member, box in ring.members:
-            loaded = [load for load in ring.plan.loads if load.subject == member.name and not load.k_block]
-            own = [load.instance for load in loaded]
-            for consumer in range(member.copies) if own == [None] else own:
-                buffer = f"{box.name}_ring.index({text.of_slot(slot, member.copies, str(consumer))})"
-                found.append(_copy(plan, box, consumer or 0, full, buffer))
+            for load in ring.loads_of(member):
+                found += records.loader_stamp(plan, Event(str(load), Point.START))
+                for consumer in range(member.copies) if load.instance is None else [load.instance]:
+                    buffer = f"{box.name}_ring.index({text.of_slot(slot, member.copies, str(consumer))})"
+                    found.append(_copy(plan, box, consumer, full, buffer))
     return found

@@ -13,16 +13,16 @@ from wsopt.emit.instructions import Slots
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staging
+from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box, make_box, row_box
 from wsopt.perf.epilogue import Refill, refill
 from wsopt.program.facts import Member
-from wsopt.program.ids import ValueKind
+from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.statements import BEFORE, Item, Reduction, Statement
-from wsopt.tensors.views import Output, Role, Source, View
+from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement, View
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
@@ -37,6 +37,10 @@ class Ring(Slots):
     nbytes: str
     plan: RingPlan
     members: tuple[tuple[Member, Box], ...]
+
+    def loads_of(self, member: Member) -> list[OpId]:
+        """The loads of one of its tensors, for the first K-block of an iteration."""
+        return [one for one in self.plan.loads if one.subject == member.name and not one.k_block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class KernelPlan:
     `counts` are the kernel's arguments that say how many tiles there are, and K-blocks in each; `sizes` those and
     extents, `order_table` the one that says which tiles a block takes. The epilogue reads the extent of the streamed
     axis if it `counts_stream`. Consumers with `own_k_blocks` look at some of their tile's alone.
+    With a `trace` the kernel has stamps (`stamps.py`).
     """
 
     verified: VerifiedSchedule
@@ -92,6 +97,7 @@ class KernelPlan:
     order_table: tuple[str, ...]
     counts_stream: bool
     own_k_blocks: bool
+    trace: Trace | None
 
     @property
     def moved(self) -> tuple[Box, ...]:
@@ -158,9 +164,10 @@ class KernelPlan:
         return f"(visit % STATIONARY_SETS) * CONSUMERS + {consumer}" if self.s.persistent else consumer
 
 
-def plan_of(verified: VerifiedSchedule) -> KernelPlan:
-    """The plan of a verified schedule's kernel."""
-    program, buffers, names = verified.program, verified.schedule.buffers, Names(subtiles=True)
+def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPlan:
+    """The plan of a verified schedule's kernel; with a `trace`, of one with stamps."""
+    program, buffers = verified.program, verified.schedule.buffers
+    names = Names(subtiles=True, taken=set(WORDS) if trace else set())
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
 
@@ -211,7 +218,7 @@ def plan_of(verified: VerifiedSchedule) -> KernelPlan:
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
         counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
-        order_table=("order_ptr",) if ranged and s.persistent else (),
+        order_table=("order_ptr",) if ranged and s.persistent else (), trace=trace,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsopt.emit.integers import GLUON, Name, maximum, minimum, text
+from wsopt.emit.integers import GLUON, maximum, minimum, named
 from wsopt.emit.plan import KernelPlan
 from wsopt.program.ranges import k_blocks_between, splits
 from wsopt.tensors.views import Bound
@@ -27,13 +27,13 @@ def range_lines(plan: KernelPlan) -> list[str]:
 def _bound_lines(plan: KernelPlan, bound: Bound) -> list[str]:
     if not splits(bound):
         return ["whole_end = 0"]
-    row, last, depth = Name("row"), Name("last_row"), Name("TILE_DEPTH")
-    constant = Name("stream_extent") + -1 if bound == plan.program.bounds.end else bound.constant
+    row, last, depth = named("row"), named("last_row"), named("TILE_DEPTH")
+    constant = named("stream_extent") + -1 if bound == plan.program.bounds.end else bound.constant
     narrowing = [(bound.row, bound.stream, constant)]
-    begin, end = k_blocks_between(narrowing, row, last, Name("begin"), Name("end"), depth, minimum, maximum)
+    begin, end = k_blocks_between(narrowing, row, last, named("begin"), named("end"), depth, minimum, maximum)
     nearest = bound.row * (row if bound.row >= 0 else last) + constant
     if bound.stream < 0:
-        whole = minimum(Name("whole_end"), maximum(nearest + 1, 0) // depth)
-        return [f"end = {text(end, GLUON)}", f"whole_end = {text(whole, GLUON)}"]
-    whole = maximum(Name("whole_begin"), (maximum(-nearest, 0) + depth + -1) // depth)
-    return [f"begin = {text(begin, GLUON)}", f"whole_begin = {text(whole, GLUON)}"]
+        whole = minimum(named("whole_end"), maximum(nearest + 1, 0) // depth)
+        return [f"end = {GLUON(end)}", f"whole_end = {GLUON(whole)}"]
+    whole = maximum(named("whole_begin"), (maximum(-nearest, 0) + depth + -1) // depth)
+    return [f"begin = {GLUON(begin)}", f"whole_begin = {GLUON(whole)}"]

@@ -1,4 +1,4 @@
-"""The recipe of a kernel's launch as frozen data: checks, tensor maps, scalars, tables, the grid.
+"""The recipe of a kernel's launch as frozen data: checks, tensor maps, scalars, the order of tiles.
 
 A recipe says in expressions of the tensors' extents, strides and addresses what every launcher does in statements.
 It is made from a kernel's plan (`recipe_of.py`); from it are written the launcher of `kernel.py` (`launcher.py`) and
@@ -8,10 +8,9 @@ what `wsopt export` gives.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
-from wsopt.emit.integers import Address, Integer
+from wsopt.emit.integers import Expression, Integer, Relation
 from wsopt.graph.types import DType
 
 Message: TypeAlias = tuple[str | Integer | tuple[Integer, ...], ...]
@@ -19,24 +18,6 @@ Message: TypeAlias = tuple[str | Integer | tuple[Integer, ...], ...]
 
 ALIGNMENT = 16
 """Bytes that addresses and strides of a tensor map are multiples of (CUDA driver API, cuTensorMapEncodeTiled)."""
-
-PROCESSORS = "processors"
-"""The name of the device's number of multiprocessors."""
-
-BLOCKS = "blocks"
-"""The name of the grid's number of blocks."""
-
-ROW, LAST_ROW = "row", "last_row"
-"""The names of a tile's first and last row, in the expressions of an order of tiles."""
-
-
-class Relation(StrEnum):
-    """Relation between two integers that a launch demands."""
-
-    EQUAL = "equal"
-    AT_LEAST = "at_least"
-    AT_MOST = "at_most"
-    MULTIPLE = "multiple_of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +33,20 @@ class Check:
 def aligned(tensor: str) -> Check:
     """The tensor starts where a tensor map, or code compiled for aligned addresses, needs it to."""
     message = (f"tensor {tensor} has to start at a multiple of {ALIGNMENT} bytes",)
-    return Check(Address(tensor), Relation.MULTIPLE, ALIGNMENT, message)
+    return Check(Expression("address", (tensor,)), "multiple_of", ALIGNMENT, message)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor of the graph: what it has to be, and for an output its extents as expressions of the inputs'."""
+    """A tensor of the graph: what it has to be, and for an output its extents as expressions of the inputs', and
+    whether it is `zeroed` before the kernel writes to it.
+    """
 
     name: str
     dtype: DType
     rank: int
     shape: tuple[Integer, ...] = ()
+    zeroed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,34 +93,25 @@ class ScalarArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class TableArgument:
-    """The address of the order of tiles in device memory."""
-
-    argument: str
-
-
-Argument: TypeAlias = TensorMap | PointerArgument | ScalarArgument | TableArgument
-
-
-@dataclass(frozen=True, slots=True)
 class DealtOrder:
-    """The table that says which tiles each persistent block takes: i32, `blocks` + 1 places, then `tiles` numbers.
+    """The address of a table in device memory that says which tiles each persistent block takes: i32, `blocks` + 1
+    places, then `tiles` numbers.
 
     A block's tiles stand in the table from its own place up to that of the next block. A tile of rows has
-    `end` - `begin` K-blocks, at least none: expressions of `row`, its first row, and `last_row`, its last. With
-    `longest_last` tile numbers count rows from the last tile. Tiles are dealt out in the order of their numbers,
-    those of the last `waves_together` waves by descending K-blocks, each to the block that is the first to be done:
-    a tile takes its K-blocks and one more.
+    `end` - `begin` K-blocks, at least none: expressions of `row`, its first row, `last_row`, its last, and the
+    extent of the streamed axis. With `longest_last` tile numbers count rows from the last tile. Tiles are dealt out
+    in the order of their numbers, those of the last waves (`program/tile_order.py`) by descending K-blocks, each to
+    the block that is the first to be done: a tile takes its K-blocks and one more.
     """
 
+    argument: str
     tile_rows: int
-    rows: Integer
     begin: Integer
     end: Integer
     longest_last: bool
-    waves_together: int
-    tiles: Integer
-    blocks: Integer
+
+
+Argument: TypeAlias = TensorMap | PointerArgument | ScalarArgument | DealtOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +119,19 @@ class Recipe:
     """All that a launch needs and the compiled kernel does not say.
 
     In this order: tensors have their types and ranks, `tensor_checks` hold, `names` are given (each an expression of
-    those before it, of tensors, and of PROCESSORS), `checks` hold. `arguments` are the kernel's, in order; `grid` is
-    the number of blocks, in one dimension.
+    those before it, of tensors, and of `processors`, the device's number of multiprocessors), `checks` hold.
+    `arguments` are the kernel's, in order. The grid has one dimension, of as many blocks as the name `blocks` says:
+    where `persistent`, `processors` at most.
     """
 
     name: str
-    symbol: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     tensor_checks: tuple[Check, ...]
     names: tuple[tuple[str, Integer], ...]
     checks: tuple[Check, ...]
     arguments: tuple[Argument, ...]
-    grid: Integer
-    order: DealtOrder | None
+    persistent: bool
 
     @property
     def compiled_checks(self) -> tuple[Check, ...]:
@@ -172,6 +146,11 @@ class Recipe:
     def maps(self) -> tuple[TensorMap, ...]:
         """The tensor maps, in the order of the kernel's arguments."""
         return tuple(one for one in self.arguments if isinstance(one, TensorMap))
+
+    @property
+    def order(self) -> DealtOrder | None:
+        """The order of tiles, of a kernel that is given one."""
+        return next((one for one in self.arguments if isinstance(one, DealtOrder)), None)
 
     @property
     def tensors(self) -> tuple[TensorSpec, ...]:

@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 
+from wsopt.emit import records
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
-from wsopt.emit.integers import (
-    Extent,
-    Integer,
-    Name,
-    ceil_divide,
-    floor_divide,
-    maximum,
-    minimum,
-)
-from wsopt.emit.launch_counts import counts, schedule_checks
+from wsopt.emit.functions import tiles
+from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
 from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.recipe import (
-    BLOCKS,
-    LAST_ROW,
-    ROW,
     Argument,
     Check,
     DealtOrder,
     Message,
     PointerArgument,
     Recipe,
-    Relation,
     ScalarArgument,
-    TableArgument,
     TensorMap,
     TensorSpec,
 )
 from wsopt.emit.recipe_views import axis_extents, axis_strides, map_strides, output_extents, view_checks
 from wsopt.emit.tensors import Box
-from wsopt.program.ranges import k_blocks_between, narrowing
-from wsopt.program.tile_order import WAVES_TOGETHER
+from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import Output, Source, View
+from wsopt.tensors.views import Bound, Output, Role, Source, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+_ROWS, _COLUMNS, _STREAM, _K_ITERATIONS = map(
+    named, ("row_extent", "column_extent", "stream_extent", "k_iterations")
+)
 
 
 def launch_recipe(verified: VerifiedSchedule) -> Recipe:
@@ -52,84 +44,128 @@ def launch_recipe(verified: VerifiedSchedule) -> Recipe:
 
 def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     """The launch recipe of a kernel's plan, whose consumers' loop takes `least` passes."""
-    views = _views(plan)
-    names = (*_axes(plan, views), *counts(plan))
+    after = plan.program.after
+    # Every way in which an input is read: what the loop streams, then other sources; and whether TMA moves it.
+    views = [(box.view, True) for box in plan.moved]
+    views += [(source.view, source.name in plan.inputs) for source in after.sources]
+    stored = [(output.view, output.name in plan.outputs) for output in after.outputs]
+    checks = (check for view, copied in (*views, *stored) for check in view_checks(view, copied=copied))
+    inputs = tuple(dict.fromkeys(view for view, _ in views))
+    extents = _extents(plan, inputs)
+    axes = plan.extent_names
+    read = ((v.tensor, axis_extents(v), tuple(named(axes[role]) for role in v.roles)) for v in inputs)
+    made = [TensorSpec(o.name, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs]
+    outputs = (*made, *records.outputs(plan))
     return Recipe(
         name=plan.program.whole.name,
-        symbol="kernel",
-        inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v, _ in views)),
-        outputs=tuple(_output(output) for output in plan.program.after.outputs),
-        tensor_checks=tuple(dict.fromkeys(_tensor_checks(plan, views))),
-        names=names,
+        inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v in inputs)),
+        outputs=outputs,
+        tensor_checks=tuple(dict.fromkeys(checks)),
+        names=(*extents.items(), *_counts(plan)),
         checks=(
-            *_extent_checks(plan, views, dict(names)),
-            *schedule_checks(plan, least),
-            *_output_checks(plan),
+            *_extent_checks(read, {named(name): extent for name, extent in extents.items()}),
+            *_schedule_checks(plan, least),
+            *_extent_checks(((o.name, shape_of(o.name, o.rank), o.shape) for o in outputs), {}),
         ),
         arguments=tuple(_arguments(plan)),
-        grid=Name(BLOCKS),
-        order=_order(plan) if plan.order_table else None,
+        persistent=plan.s.persistent,
     )
 
 
-# --- tensors --------------------------------------------------------------------------------------------
+# --- extents and counts ---------------------------------------------------------------------------------
 
 
-def _views(plan: KernelPlan) -> list[tuple[View, bool]]:
-    """Every way in which an input is read, and whether TMA moves it: what the loop streams, then other sources."""
-    rest = ((source.view, source.name in plan.inputs) for source in plan.program.after.sources)
-    return [*((box.view, True) for box in plan.moved), *rest]
-
-
-def _output(output: Output) -> TensorSpec:
-    return TensorSpec(output.name, output.view.dtype, output.view.rank, output_extents(output))
-
-
-def _tensor_checks(plan: KernelPlan, views: list[tuple[View, bool]]) -> Iterator[Check]:
-    for view, copied in views:
-        yield from view_checks(view, copied=copied)
-    for output in plan.program.after.outputs:
-        yield from view_checks(output.view, copied=output.name in plan.outputs)
-
-
-# --- extents ---------------------------------------------------------------------------------
-
-
-def _axes(plan: KernelPlan, views: list[tuple[View, bool]]) -> tuple[tuple[str, Integer], ...]:
+def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
     """Every axis with its extent, as the first tensor that has it says."""
     found: dict[str, Integer] = {}
-    for view, _ in views:
+    for view in inputs:
         for role, extent in zip(view.roles, axis_extents(view), strict=True):
             found.setdefault(plan.extent_names[role], extent)
-    return tuple(found.items())
+    return found
+
+
+def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
+    """Tiles each way, K-blocks, tiles in all, and the blocks that take them; each of those before it."""
+    s = plan.s
+    yield "row_tiles", ceil_divide(_ROWS, s.tile_rows)
+    if "column_tiles" in plan.counts:
+        yield "column_tiles", ceil_divide(_COLUMNS, s.columns)
+        # A whole number of passes; a K-block beyond the end is all zeros.
+        yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
+    yield "tiles", tiles(plan)
+    yield "blocks", minimum(named("processors"), named("tiles")) if s.persistent else named("tiles")
 
 
 # --- checks ---------------------------------------------------------------------------------------------
 
 
 def _extent_checks(
-    plan: KernelPlan, views: list[tuple[View, bool]], names: dict[str, Integer]
+    tensors: Iterable[tuple[str, tuple[Integer, ...], tuple[Integer, ...]]], known: Mapping[Integer, Integer]
 ) -> Iterator[Check]:
-    """All inputs have the same extent along an axis; `names` says which of them gave it."""
-    for view, _ in views:
-        expected = tuple(Name(plan.extent_names[role]) for role in view.roles)
-        for check in _equal(view.tensor, axis_extents(view), expected):
-            if isinstance(check.right, Name) and names[check.right.name] != check.left:
-                yield check
+    """Tensors, by name, have the extents that are expected of them, if these are not `known` to be the same."""
+    for tensor, given, expected in tensors:
+        told: Message = (f"tensor {tensor} has extents ", given, ", expected ", expected)
+        for one, other in zip(given, expected, strict=True):
+            if one != known.get(other, other):
+                yield Check(one, "equal", other, told)
 
 
-def _output_checks(plan: KernelPlan) -> Iterator[Check]:
-    """Outputs have the extents that the inputs give them."""
-    for output in plan.program.after.outputs:
-        given = tuple(Extent(output.name, dim) for dim in range(output.view.rank))
-        yield from _equal(output.name, given, output_extents(output))
+def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
+    """Conditions on the extents that the schedule relies on: a consumer's loop takes `least` passes."""
+    s, program, inner = plan.s, plan.program, named("inner_extent")
+    if plan.reduces_rows:
+        length = program.whole.extent(Role.COLUMN)
+        told: Message = ("rows have ", _COLUMNS, f" elements: this schedule reduces rows of {length}")
+        yield Check(_COLUMNS, "equal", length, told)
+    for member in program.stationary:
+        held = member.extent(Role.INNER)
+        told = ("the products have ", _COLUMNS, f" columns: this schedule holds up to {s.columns}")
+        yield Check(_COLUMNS, "at_most", s.columns, told)
+        told = ("the inner axis has ", inner, f" elements: this schedule holds up to {held}")
+        yield Check(inner, "at_most", held, told)
+    if plan.ranged:
+        yield from _mask_checks(program.bounds)
+    elif not plan.loops_over_tiles:
+        told = ("the contracted axis is too short for this schedule",)
+        yield Check(_K_ITERATIONS, "at_least", least, told)
+    if s.tail:
+        told = ("the contracted axis has ", _STREAM, f" elements: this schedule takes 1 to {s.tail} more than a "
+                f"multiple of {s.depth}")  # fmt: skip
+        yield Check(_K_ITERATIONS * s.depth, "at_least", _STREAM + (s.depth - s.tail), told)
 
 
-def _equal(tensor: str, given: tuple[Integer, ...], expected: tuple[Integer, ...]) -> Iterator[Check]:
-    message: Message = (f"tensor {tensor} has extents ", given, ", expected ", expected)
-    for one, other in zip(given, expected, strict=True):
-        if one != other:
-            yield Check(one, Relation.EQUAL, other, message)
+def _mask_checks(bounds: Bounds) -> Iterator[Check]:
+    """Conditions of the masks at a call's extents.
+
+    Where masks end every row before the streamed axis does, nothing else leaves out what a K-block holds beyond that
+    end. And where a number in them was taken for minus infinity, a row of nothing but that number would be another.
+    """
+
+    def at_most(left: Integer, right: Integer, told: str) -> Check:
+        compiled = f"at {bounds.rows} and {bounds.stream}: compile the graph at these extents"
+        message = ("with ", _ROWS, " rows and ", _STREAM, f" elements of the streamed axis {told} {compiled}")
+        return Check(left, "at_most", right, message)
+
+    def in_last_row(bound: Bound) -> Integer:
+        return bound.row * (_ROWS + -1) + bound.constant
+
+    last = _STREAM + -1
+    lower, upper = ([b for b in bounds.every if b.stream * sign > 0] for sign in (1, -1))
+    if bounds.masked:  # the mask that keeps the fewest elements keeps none beyond the end, for any row
+        ends = (maximum(b.constant, in_last_row(b)) if b.row else b.constant for b in upper)
+        yield at_most(
+            reduce(minimum, ends), last, "the masks do not end every row before the axis ends, as they do"
+        )
+    if not bounds.full_rows:
+        return
+    # The last row has an element that all masks keep; of the first one they know that already.
+    told = "the masks leave rows without an element, as they do not"
+    for bound in bounds.every:
+        if bound.stream == 0 and bound.row < 0:
+            yield at_most(0, in_last_row(bound), told)
+    if any(b.row < 0 or b.constant < 0 for b in lower) or any(b.row < 0 for b in upper):
+        begin = reduce(maximum, [0, *(-in_last_row(b) for b in lower)])
+        yield at_most(begin, reduce(minimum, [*map(in_last_row, upper), last]), told)
 
 
 # --- arguments ------------------------------------------------------------------------------------------
@@ -138,53 +174,28 @@ def _equal(tensor: str, given: tuple[Integer, ...], expected: tuple[Integer, ...
 def _arguments(plan: KernelPlan) -> Iterator[Argument]:
     """The kernel's arguments in order: tensor maps, tensors passed by address, extents, the order of tiles."""
     yield from map(_tensor_map, (*plan.moved, *plan.inputs.values(), *plan.outputs.values()))
-    for source in plan.vectors.values():
-        yield from _by_address(source)
-    for output in plan.row_outputs:
-        yield from _by_address(output)
-    yield from (ScalarArgument(name, Name(name)) for name in plan.sizes)
-    yield from map(TableArgument, plan.order_table)
-
-
-def _by_address(one: ByAddress[Source] | ByAddress[Output]) -> Iterator[Argument]:
-    view, steps = one.of.view, axis_strides(one.of.view)
-    yield PointerArgument(one.pointer, view.tensor, view.dtype)
-    yield from (ScalarArgument(name, steps[view.roles.index(role)]) for role, name in one.strides)
+    by_address: list[ByAddress[Source] | ByAddress[Output]] = [*plan.vectors.values(), *plan.row_outputs]
+    for one in by_address:
+        view, steps = one.of.view, axis_strides(one.of.view)
+        yield PointerArgument(one.pointer, view.tensor, view.dtype)
+        yield from (ScalarArgument(name, steps[view.roles.index(role)]) for role, name in one.strides)
+    yield from (ScalarArgument(name, named(name)) for name in plan.sizes)
+    for name in plan.order_table:
+        bounds, k_blocks = narrowing(plan.program.bounds), ceil_divide(_STREAM, plan.s.depth)
+        rows = named("row"), named("last_row")
+        ends = k_blocks_between(bounds, *rows, 0, k_blocks, plan.s.depth, minimum, maximum)
+        yield DealtOrder(name, plan.s.tile_rows, *ends, plan.longest_last)
+    yield from records.arguments(plan)
 
 
 def _tensor_map(box: Box) -> TensorMap:
-    extents, strides = axis_extents(box.view), map_strides(box.view)
+    view, extents, strides = box.view, axis_extents(box.view), map_strides(box.view)
     if box.fold:  # the last dimension in parts of so many elements
-        extents = (*extents[:-1], floor_divide(extents[-1], box.fold), box.fold)
+        extents = (*extents[:-1], extents[-1] // box.fold, box.fold)
         strides = (*strides[:-1], box.fold, 1)
-    return TensorMap(
-        box.descriptor,
-        box.view.tensor,
-        box.view.dtype,
-        extents,
-        strides,
-        box.shape,
-        _copied_box(box),
-        box.swizzle,
-        box.layout,
-    )
-
-
-def _copied_box(box: Box) -> tuple[int, ...]:
-    """Extents of a box that one instruction moves: at most a swizzle's bytes along the last dimension."""
+    # One instruction copies at most a swizzle's bytes along the last dimension.
     *outer, last = (min(extent, _BOX_EXTENT) for extent in box.shape)
-    return (*outer, min(last, box.swizzle * 8 // box.bits) if box.swizzle else last)
-
-
-# --- the order of tiles ---------------------------------------------------------------------------------
-
-
-def _order(plan: KernelPlan) -> DealtOrder:
-    bounds, k_blocks = narrowing(plan.program.bounds), ceil_divide(Name("stream_extent"), plan.s.depth)
-    begin, end = k_blocks_between(
-        bounds, Name(ROW), Name(LAST_ROW), 0, k_blocks, plan.s.depth, minimum, maximum
+    copied = (*outer, min(last, box.swizzle * 8 // box.bits) if box.swizzle else last)
+    return TensorMap(
+        box.descriptor, view.tensor, view.dtype, extents, strides, box.shape, copied, box.swizzle, box.layout
     )
-    return DealtOrder(
-        plan.s.tile_rows, Name("row_extent"), begin, end, plan.longest_last, WAVES_TOGETHER, Name("tiles"),
-        Name(BLOCKS),
-    )  # fmt: skip

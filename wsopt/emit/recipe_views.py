@@ -6,22 +6,36 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from wsopt.emit.addresses import contiguous_place
-from wsopt.emit.integers import Extent, Integer, Pitch, floor_divide, if_one, multiply
-from wsopt.emit.recipe import ALIGNMENT, Check, Message, Relation, aligned
+from wsopt.emit.integers import Expression, Integer, extent_of, if_one, product, shape_of
+from wsopt.emit.recipe import ALIGNMENT, Check, aligned
 from wsopt.tensors.views import Output, Share, View
+
+
+def _axes(view: View) -> Iterator[tuple[tuple[int, ...], tuple[int, int]]]:
+    """Each axis with the tensor's dimensions that were merged for it, and the part of them that it is."""
+    return zip(view.origin, view.parts or ((0, 1),) * len(view.origin), strict=True)
 
 
 def axis_extents(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor along each of its axes."""
-    return tuple(_extent(view.tensor, group, _part(view, place)) for place, group in enumerate(view.origin))
+    shape = shape_of(view.tensor, view.rank)
+    return tuple(_extent([shape[dim] for dim in group], *part) for group, part in _axes(view))
+
+
+def _extent(merged: list[Expression], take: int, step: int) -> Integer:
+    """Elements along an axis that is a part of merged dimensions: `take` of the first, each `step`-th of the last."""
+    if not take:
+        return product(merged) // step
+    return take * (product(merged[1:]) // step) if merged[1:] else take
 
 
 def axis_strides(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor between neighbours along each of its axes."""
-    steps = (_part(view, place)[1] for place in range(len(view.origin)))
-    return tuple(
-        multiply(Pitch(view.tensor, group[-1]), step) for group, step in zip(view.origin, steps, strict=True)
-    )
+    return tuple(_stride(view.tensor, group[-1]) * step for group, (_, step) in _axes(view))
+
+
+def _stride(tensor: str, dim: int) -> Expression:
+    return Expression("stride", (tensor, dim))
 
 
 def map_strides(view: View) -> tuple[Integer, ...]:
@@ -32,7 +46,7 @@ def map_strides(view: View) -> tuple[Integer, ...]:
 
 def output_extents(output: Output) -> tuple[Integer, ...]:
     """Every extent of an output as an expression of the inputs' extents at run time."""
-    return tuple(_output_extent(dim) for dim in output.shape)
+    return tuple(map(_output_extent, output.shape))
 
 
 def _output_extent(dim: tuple[str, int] | tuple[Share | int, ...] | int) -> Integer:
@@ -40,89 +54,46 @@ def _output_extent(dim: tuple[str, int] | tuple[Share | int, ...] | int) -> Inte
         case int():
             return dim
         case (str(tensor), int(place)):
-            return Extent(tensor, place)
+            return extent_of(tensor, place)
         case _:
-            return multiply(*(_factor(one) for one in dim if not isinstance(one, str)))
-
-
-def _factor(one: Share | int) -> Integer:
-    return one if isinstance(one, int) else floor_divide(Extent(one.tensor, one.dim), one.divisor)
+            shares = (one for one in dim if not isinstance(one, str))
+            return product(
+                x if isinstance(x, int) else extent_of(x.tensor, x.dim) // x.divisor for x in shares
+            )
 
 
 def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
     """Conditions of a tensor's view; `copied` for one that TMA moves."""
-    tensor = view.tensor
-    if view.rank:
-        yield _elements(tensor, view.rank)
+    tensor, shape = f"tensor {view.tensor}", shape_of(view.tensor, view.rank)
+    if shape:
+        yield Check(product(shape), "at_least", 1, (f"{tensor} has no elements: its shape is ", shape))
     merged = {dim for group in view.origin for dim in group}
-    yield from (_alone(tensor, dim) for dim in range(view.rank) if dim not in merged)
-    for place, group in enumerate(view.origin):
-        yield from _merged(tensor, group)
-        yield from _split(tensor, group, _part(view, place))
+    for dim in sorted({*range(view.rank)} - merged):
+        told = (f"{tensor}: dimension {dim} has ", shape[dim], " elements, expected 1")
+        yield Check(shape[dim], "equal", 1, told)
+    for group, part in _axes(view):
+        yield from _merged(view, group, *part)
     near = len(view.origin) - 1 if copied else contiguous_place(view)
-    if near is not None:
-        yield _near(view, near)
+    if near is not None:  # the axis whose stride neither the kernel nor a tensor map is told
+        apart = if_one(axis_extents(view)[near], 1, axis_strides(view)[near])
+        yield Check(apart, "equal", 1, (f"{tensor}: dimension {view.origin[near][-1]} has to be contiguous",))
     if copied:
-        yield from _copied(view)
+        for stride in map_strides(view)[:-1]:
+            multiple = f"{tensor}: strides have to be multiples of {ALIGNMENT} bytes"
+            yield Check(stride * (view.dtype.bits // 8), "multiple_of", ALIGNMENT, (multiple,))
+        yield aligned(view.tensor)
 
 
-def _part(view: View, place: int) -> tuple[int, int]:
-    return view.parts[place] if view.parts else (0, 1)
-
-
-def _extent(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Integer:
-    """Elements along an axis that is a part of merged dimensions: `take` of the first, each `step`-th of the last."""
-    (take, step), inner = part, tuple(Extent(tensor, dim) for dim in group[1:])
-    if not take:
-        return floor_divide(multiply(Extent(tensor, group[0]), *inner), step)
-    return multiply(take, floor_divide(multiply(*inner), step)) if inner else take
-
-
-def _outer(tensor: str, group: tuple[int, ...], step: int) -> Integer:
-    """Elements of an axis's first dimension."""
-    return floor_divide(Extent(tensor, group[0]), step if len(group) == 1 else 1)
-
-
-def _elements(tensor: str, rank: int) -> Check:
-    shape = tuple(Extent(tensor, dim) for dim in range(rank))
-    message: Message = (f"tensor {tensor} has no elements: its shape is ", shape)
-    return Check(multiply(*shape), Relation.AT_LEAST, 1, message)
-
-
-def _alone(tensor: str, dim: int) -> Check:
-    extent = Extent(tensor, dim)
-    message: Message = (f"tensor {tensor}: dimension {dim} has ", extent, " elements, expected 1")
-    return Check(extent, Relation.EQUAL, 1, message)
-
-
-def _merged(tensor: str, group: tuple[int, ...]) -> Iterator[Check]:
+def _merged(view: View, group: tuple[int, ...], take: int, step: int) -> Iterator[Check]:
+    """Conditions of dimensions that were merged for an axis, which may be a part of them."""
+    tensor, shape = f"tensor {view.tensor}", shape_of(view.tensor, view.rank)
     for outer, inner in pairwise(group):
-        apart = multiply(Extent(tensor, inner), Pitch(tensor, inner))
-        message = (f"tensor {tensor}: dimensions {outer} and {inner} do not lie contiguously",)
-        yield Check(
-            if_one(Extent(tensor, outer), apart, Pitch(tensor, outer)), Relation.EQUAL, apart, message
-        )
-
-
-def _split(tensor: str, group: tuple[int, ...], part: tuple[int, int]) -> Iterator[Check]:
-    take, step = part
+        apart = shape[inner] * _stride(view.tensor, inner)
+        told = f"{tensor}: dimensions {outer} and {inner} do not lie contiguously"
+        yield Check(if_one(shape[outer], apart, _stride(view.tensor, outer)), "equal", apart, (told,))
     if step > 1:
-        message = (f"tensor {tensor}: dimension {group[-1]} has to be a multiple of {step}",)
-        yield Check(Extent(tensor, group[-1]), Relation.MULTIPLE, step, message)
+        told = f"{tensor}: dimension {group[-1]} has to be a multiple of {step}"
+        yield Check(shape[group[-1]], "multiple_of", step, (told,))
     if take:
-        message = (f"tensor {tensor}: dimension {group[0]} does not split into parts of {take}",)
-        yield Check(_outer(tensor, group, step), Relation.MULTIPLE, take, message)
-
-
-def _near(view: View, place: int) -> Check:
-    """The axis whose stride neither the kernel nor a tensor map is told."""
-    apart = if_one(axis_extents(view)[place], 1, axis_strides(view)[place])
-    message = (f"tensor {view.tensor}: dimension {view.origin[place][-1]} has to be contiguous",)
-    return Check(apart, Relation.EQUAL, 1, message)
-
-
-def _copied(view: View) -> Iterator[Check]:
-    for stride in map_strides(view)[:-1]:
-        message = (f"tensor {view.tensor}: strides have to be multiples of {ALIGNMENT} bytes",)
-        yield Check(multiply(stride, view.dtype.bits // 8), Relation.MULTIPLE, ALIGNMENT, message)
-    yield aligned(view.tensor)
+        told = f"{tensor}: dimension {group[0]} does not split into parts of {take}"
+        yield Check(shape[group[0]] // (step if len(group) == 1 else 1), "multiple_of", take, (told,))

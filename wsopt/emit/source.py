@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import text
+from wsopt.emit import records, text
 from wsopt.emit.called import called, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
@@ -18,6 +18,7 @@ from wsopt.emit.loader import loader
 from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
+from wsopt.emit.stamps import Trace
 from wsopt.emit.store_warp import store_warp
 from wsopt.emit.tensor_sums import mma_warp
 from wsopt.program.ids import OpKind
@@ -72,7 +73,8 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "summary": _summary(plan),
         "doc": printable_lines(plan.program.whole.doc),
         **called(names),
-        "constants": [*constants(plan, consumer), *numbers(names)],
+        "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
+        "traced": plan.trace is not None,
         "boxes": [*plan.moved, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
         "operand_layout": plan.ranged,
@@ -93,9 +95,12 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     }
 
 
-def emit(verified: VerifiedSchedule) -> str:
-    """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes."""
-    plan = plan_of(verified)
+def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
+    """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
+
+    With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
+    """
+    plan = plan_of(verified, trace)
     consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")
     launch = launcher_context(recipe_of(plan, consumer.least))

@@ -8,9 +8,11 @@ the store warp does if somebody waits for it. A tile completes one phase of each
 
 from __future__ import annotations
 
+from wsopt.emit import records
 from wsopt.emit.functions import Function, function
 from wsopt.emit.instructions import arrive, store_wait, tma_store, wait
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.stamps import Point
 from wsopt.emit.tensors import coordinates
 from wsopt.schedule.types import PartitionRole
 
@@ -25,7 +27,9 @@ def store_warp(plan: KernelPlan) -> Function:
         box = plan.outputs[store.output]
         place = coordinates(box, plan.place("row", plan.column(store.subtile)))
         start = tma_store(box.descriptor, place, staged.place(store.buffer))
-        lines += [wait(f"staged.index({number})", "visit & 1"), start]
+        lines += records.store_stamp(plan, number, Point.REACHED)
+        lines.append(wait(f"staged.index({number})", "visit & 1"))
+        lines += [*records.store_stamp(plan, number, Point.START), start]
     for number, later in stores.left:
         lines += _free(number, later)
     parameters = [

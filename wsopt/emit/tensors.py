@@ -68,29 +68,14 @@ class Box:
         return f"{self.name}_LAYOUT"
 
     @property
-    def rank(self) -> int:
-        """Dimensions of the box, the batch among them."""
-        return len(self.shape)
-
-    @property
     def nbytes(self) -> int:
         """Bytes that one copy moves."""
-        total = self.view.dtype.bits // 8
-        for extent in self.shape:
-            total *= extent
-        return total
+        return math.prod(self.shape) * self.bits // 8
 
     @property
     def bits(self) -> int:
         """Bits of an element."""
         return self.view.dtype.bits
-
-    @property
-    def flat(self) -> tuple[int, ...]:
-        """The box as a matrix or vector: without its batch dimensions, with a folded one whole."""
-        inner = (self.shape[-2] * self.shape[-1],) if self.fold else self.shape[-1:]
-        whole = (*self.shape[: len(self.view.roles) - 1], *inner)
-        return tuple(extent for role, extent in zip(self.view.roles, whole, strict=True) if role not in OUTER)
 
 
 def make_box(name: str, view: View, extents: Mapping[Role, int]) -> Box:
@@ -111,11 +96,14 @@ def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Bo
 
 
 def tile_view(buffer: str, box: Box, first: Role) -> str:
-    """The expression for a box as a matrix whose rows run along `first`."""
-    roles = [role for role in box.view.roles if role not in OUTER]
-    if len(box.flat) != box.rank:
-        buffer += f".reshape({box.flat!r})"
-    return buffer if roles[0] is first or len(roles) == 1 else f"{buffer}.permute((1, 0))"
+    """The expression for a box as a matrix whose rows run along `first`, or as a vector: without batch dimensions,
+    with a folded one whole.
+    """
+    whole = (*box.shape[:-2], box.shape[-2] * box.shape[-1]) if box.fold else box.shape
+    sides = {role: extent for role, extent in zip(box.view.roles, whole, strict=True) if role not in OUTER}
+    if len(sides) != len(box.shape):
+        buffer += f".reshape({tuple(sides.values())!r})"
+    return buffer if next(iter(sides)) is first or len(sides) == 1 else f"{buffer}.permute((1, 0))"
 
 
 def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:

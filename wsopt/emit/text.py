@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import textwrap
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,10 +30,9 @@ def environment() -> jinja2.Environment:
     )
 
 
-def block(text: str, indent: int = 4) -> str:
+def block(text: str) -> str:
     """Lines moved to the right."""
-    pad = " " * indent
-    return "\n".join(pad + line if line else line for line in text.split("\n"))
+    return textwrap.indent(text, "    ")
 
 
 def split_subtiles(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:

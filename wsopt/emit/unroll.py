@@ -20,6 +20,7 @@ from itertools import chain, zip_longest
 from wsopt.emit.arithmetic import Age
 from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
+from wsopt.emit.stamps import Point, Wait, between, loop_stamp
 from wsopt.emit.stores import stores
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpKind, ValueId, ValueKind
@@ -37,6 +38,11 @@ class _Slot:
 
     op: TileOp
     stage: int
+
+
+def pass_order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[TileOp, ...]:
+    """The operations of a consumer's pass in program order."""
+    return tuple(slot.op for slot in _order(verified, overlapped=overlapped))
 
 
 def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]:
@@ -65,6 +71,11 @@ def _reach(operations: Operations, order: tuple[_Slot, ...], name: str) -> int:
     place = next(at for at, slot in enumerate(order) if name in operations.makes(slot.op))
     readers = ((at, slot) for at, slot in enumerate(order) if name in operations.reads(slot.op))
     return max([0, *(slot.stage - order[place].stage - (at <= place) for at, slot in readers)])
+
+
+def _step(offset: int) -> str:
+    """The counter of K-blocks, so many on."""
+    return f"(step {'+' if offset > 0 else '-'} {abs(offset)})" if offset else "step"
 
 
 def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
@@ -109,13 +120,25 @@ class _Unroller:
         self.loose = False
         at_work = [slot for slot in self.order if 0 <= number - slot.stage < self.k_iterations]
         for slot, after in zip_longest(at_work, at_work[1:]):
-            found.extend(self._operation(slot, after, number))
+            found.extend(self._stamped(slot, number, self._operation(slot, after, number)))
         if self.loose:  # a loop carries plain tiles, not products under way
             running = [self.operations.register(value) for value, _ in self.issued[self.waited :]]
             found.append(mma_wait(len(running), dict.fromkeys(running)))
         if number < self.k_iterations:
             found.append(f"step += {self.operations.plan.s.copies}")
         return tuple(found)
+
+    def _stamped(
+        self, slot: _Slot, number: int, instructions: Iterable[Instruction]
+    ) -> Iterable[Instruction]:
+        """The instructions of an operation, with stamps if the kernel is traced. Passes of the drain count on."""
+        plan = self.operations.plan
+        if plan.trace is None:
+            return instructions
+        first = len(Point) * (self.order.index(slot) + self.masked * len(self.order))
+        step = _step(max(0, number - self.k_iterations) * plan.s.copies)
+        reached, start = (loop_stamp(PartitionRole.CONSUMER, step, first + n) for n in range(len(Point)))
+        return between(instructions, reached, start)
 
     def _operation(self, slot: _Slot, after: _Slot | None, number: int) -> Iterator[Instruction]:
         op, iteration, plan, writer = (
@@ -126,7 +149,7 @@ class _Unroller:
         )
         # The counter stops at the last iteration, so in the drain operations are nearer to it.
         offset = (iteration - min(number, self.k_iterations)) * plan.s.copies + op.copy
-        step = f"(step {'+' if offset > 0 else '-'} {abs(offset)})" if offset else "step"
+        step = _step(offset)
         match op.kind:
             case OpKind.MMA:
                 yield from self._product(slot, after, number, step)
@@ -161,7 +184,7 @@ class _Unroller:
             ring, _, _ = self.operations.place(tile)
             if (ring.name, step) not in self.met:
                 self.met.add((ring.name, step))
-                yield ring.wait_full(step)
+                yield Wait(ring.wait_full(step))
 
     def _product(self, slot: _Slot, after: _Slot | None, number: int, step: str) -> Iterator[Instruction]:
         """A product whole, or where it only begins before a slot is handed back its first part."""
@@ -265,7 +288,7 @@ class _Unroller:
         if ended > self.waited:
             under_way, self.waited, self.loose = self.issued[self.waited : ended], ended, False
             names = [self.operations.register(one, self._age(at)(one.subject)) for one, at in under_way]
-            yield mma_wait(len(self.issued) - ended, dict.fromkeys(names))
+            yield Wait(mma_wait(len(self.issued) - ended, dict.fromkeys(names)))
 
 
 def unrolled(operations: Operations, *, masked: bool = False, overlapped: bool = True) -> Loop:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wsopt import __version__
 from wsopt.emit import text as emitted
-from wsopt.emit.integers import Integer, Operation, names_in, rewritten, text
+from wsopt.emit.integers import Expression, Writer
 from wsopt.emit.recipe import (
-    LAST_ROW,
-    ROW,
     Check,
     DealtOrder,
     PointerArgument,
     Recipe,
-    Relation,
     ScalarArgument,
     TensorMap,
     TensorSpec,
@@ -25,6 +21,7 @@ from wsopt.emit.recipe import (
 from wsopt.export.binary import Binary
 from wsopt.export.cpp_names import CPP, field_names, sentence
 from wsopt.export.layout import ELEMENT_TYPES, Content, Parameter
+from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, WAVES_TOGETHER
 
 _ENUMERATORS = {dtype: f"WSOPT_{dtype.name}" for dtype in ELEMENT_TYPES}
 _SWIZZLES = {0: "CU_TENSOR_MAP_SWIZZLE_NONE"} | {n: f"CU_TENSOR_MAP_SWIZZLE_{n}B" for n in (32, 64, 128)}
@@ -33,12 +30,12 @@ _FNV_OFFSET, _FNV_PRIME = 14695981039346656037, 1099511628211
 
 @dataclass(frozen=True, slots=True)
 class CppWriter:
-    """Writes the parts of one kernel's launcher; `fields` are the tensors' names in C++."""
+    """Writes the parts of one kernel's launcher; `write` knows the tensors' names in C++."""
 
     recipe: Recipe
     binary: Binary
     parameters: tuple[Parameter, ...]
-    fields: Mapping[str, str]
+    write: Writer
 
     def context(self) -> dict[str, Any]:
         """Values for the templates, by name."""
@@ -46,7 +43,7 @@ class CppWriter:
         inputs, outputs = ([self._tensor(one) for one in part] for part in (recipe.inputs, recipe.outputs))
         return {
             "name": recipe.name,
-            "symbol": recipe.symbol,
+            "symbol": binary.symbol,
             "target": binary.target,
             **_capability(binary.target),
             "cubin_bytes": len(binary.cubin),
@@ -61,21 +58,16 @@ class CppWriter:
             "checks": [self._check(one) for one in recipe.checks],
             "maps": self._maps(),
             "dimensions": sum(one.rank for one in recipe.maps),
-            "pointers": [self.fields[one.tensor] for one in self._pointers()],
+            "pointers": [self.write(one.tensor) for one in self._pointers()],
             "scalars": [(one.argument, self.write(one.value)) for one in self._scalars()],
             "parameters": self._places(),
-            "grid": self.write(recipe.grid),
             "order": self._order(recipe.order) if recipe.order else None,
         }
-
-    def write(self, value: Integer) -> str:
-        """An expression as C++."""
-        return text(rewritten(value, self.fields, {}), CPP)
 
     def _tensor(self, tensor: TensorSpec) -> dict[str, Any]:
         return {
             "name": tensor.name,
-            "field": self.fields[tensor.name],
+            "field": self.write(tensor.name),
             "dtype": tensor.dtype.value,
             "bytes": tensor.dtype.bits // 8,
             "enumerator": _ENUMERATORS[tensor.dtype],
@@ -85,14 +77,7 @@ class CppWriter:
 
     def _check(self, check: Check) -> dict[str, str]:
         """A condition under which a tensor is refused, and the sentence for it."""
-        left, right = self.write(check.left), self.write(check.right)
-        whole = f"({left})" if isinstance(check.left, Operation) else left
-        fault = {
-            Relation.EQUAL: f"{left} != {right}",
-            Relation.AT_LEAST: f"{left} < {right}",
-            Relation.AT_MOST: f"{left} > {right}",
-            Relation.MULTIPLE: f"{whole} % {right} != 0",
-        }[check.relation]
+        fault = self.write(Expression(check.relation, (check.left, check.right)))
         return {"fault": fault, "message": sentence(check.message, self.write)}
 
     def _maps(self) -> list[dict[str, Any]]:
@@ -105,7 +90,7 @@ class CppWriter:
     def _map(self, one: TensorMap) -> dict[str, Any]:
         return {
             "tensor": one.tensor,
-            "field": self.fields[one.tensor],
+            "field": self.write(one.tensor),
             "type": ELEMENT_TYPES[one.dtype][1],
             "element_bytes": one.dtype.bits // 8,
             "rank": one.rank,
@@ -146,18 +131,13 @@ class CppWriter:
         return found
 
     def _order(self, order: DealtOrder) -> dict[str, Any]:
-        values = (order.rows, order.begin, order.end, order.tiles, order.blocks)
-        names = {name for value in values for name in names_in(value)} - {ROW, LAST_ROW}
         return {
-            "names": sorted(names),
-            "rows": self.write(order.rows),
             "tile_rows": order.tile_rows,
             "begin": self.write(order.begin),
             "end": self.write(order.end),
             "longest_last": order.longest_last,
-            "waves_together": order.waves_together,
-            "tiles": self.write(order.tiles),
-            "blocks": self.write(order.blocks),
+            "waves_together": WAVES_TOGETHER,
+            "overhead": OVERHEAD_K_BLOCKS,
         }
 
 
@@ -182,8 +162,8 @@ def digest(data: bytes) -> int:
 
 def launcher_files(recipe: Recipe, binary: Binary, parameters: tuple[Parameter, ...]) -> dict[str, str]:
     """The launcher's texts by file name: header, source, an example, and how to use them."""
-    fields = field_names(tensor.name for tensor in recipe.tensors)
-    context = CppWriter(recipe, binary, parameters, fields).context()
+    write = replace(CPP, tensors=field_names(tensor.name for tensor in recipe.tensors))
+    context = CppWriter(recipe, binary, parameters, write).context()
     environment = emitted.environment()
 
     def filled(template: str) -> str:

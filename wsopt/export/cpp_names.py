@@ -5,18 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from wsopt.emit.integers import Integer, Language, Operator
+from wsopt.emit.integers import Integer, Writer
 from wsopt.emit.recipe import Message
 
-CPP = Language(
-    "tensors.{tensor}.shape[{dim}]",
-    "tensors.{tensor}.strides[{dim}]",
-    "static_cast<int64_t>(tensors.{tensor}.data)",
-    {Operator.ADD: " + ", Operator.MULTIPLY: " * ", Operator.FLOOR_DIVIDE: " / "},
-    {Operator.CEIL_DIVIDE: "ceil_divide", Operator.MINIMUM: "minimum", Operator.MAXIMUM: "maximum"},
-    "({extent} == 1 ? {one} : {other})",
+CPP = Writer(
+    {
+        "extent": "tensors.{}.shape[{}]",
+        "stride": "tensors.{}.strides[{}]",
+        "address": "static_cast<int64_t>(tensors.{}.data)",
+        "add": "{} + {}",
+        "multiply": "{} * {}",
+        "floor_divide": "{} / {}",
+        "ceil_divide": "ceil_divide({}, {})",
+        "minimum": "minimum({}, {})",
+        "maximum": "maximum({}, {})",
+        "if_one": "({} == 1 ? {} : {})",
+        "equal": "{} != {}",
+        "at_least": "{} < {}",
+        "at_most": "{} > {}",
+        "multiple_of": "{} % {} != 0",
+    }
 )
-"""How C++ writes an expression of tensors that are fields of a struct, by functions of the launcher's own."""
+"""How C++ writes an expression of tensors that are fields of a struct, by functions of the launcher's own.
+
+Relations are written as the condition under which they do not hold: there C++ refuses.
+"""
 
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class compl

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any, assert_never
+from typing import Any
 
 from wsopt import __version__
-from wsopt.emit.integers import Address, Extent, IfOne, Integer, Name, Operation, Pitch
-from wsopt.emit.recipe import Check, DealtOrder, Message, PointerArgument, Recipe, TensorMap, TensorSpec
+from wsopt.emit.integers import Expression
+from wsopt.emit.recipe import (
+    Check,
+    DealtOrder,
+    Message,
+    PointerArgument,
+    Recipe,
+    TensorMap,
+    TensorSpec,
+)
 from wsopt.export.binary import Binary
 from wsopt.export.layout import ELEMENT_TYPES, Parameter
+from wsopt.program.tile_order import WAVES_TOGETHER
 
 FORMAT = "wsopt.launch/1"
 
@@ -47,9 +56,9 @@ def _written(document: dict[str, Any]) -> str:
 def _kernel(recipe: Recipe, binary: Binary) -> dict[str, Any]:
     return {
         "file": f"{recipe.name}.cubin",
-        "symbol": recipe.symbol,
+        "symbol": binary.symbol,
         "target": binary.target,
-        "grid": [data(recipe.grid), 1, 1],
+        "grid": ["blocks", 1, 1],
         "block": [binary.threads, 1, 1],
         "dynamic_shared_bytes": binary.compiled.shared_bytes,
         "registers": binary.compiled.registers,
@@ -66,31 +75,21 @@ def _tensor(tensor: TensorSpec) -> dict[str, Any]:
 def _check(check: Check) -> dict[str, Any]:
     return {
         "left": data(check.left),
-        "relation": check.relation.value,
+        "relation": check.relation,
         "right": data(check.right),
         "message": _message(check.message),
     }
 
 
-def data(value: Integer) -> Any:
+def data(value: int | str | Expression) -> Any:
     """JSON: a number, a name as a string, else an array that begins with what it is."""
     match value:
-        case int():
-            return value
-        case Name(name):
+        case Expression("name", (name,)):
             return name
-        case Extent(tensor, dim):
-            return ["extent", tensor, dim]
-        case Pitch(tensor, dim):
-            return ["stride", tensor, dim]
-        case Address(tensor):
-            return ["address", tensor]
-        case Operation(kind, left, right):
-            return [kind.value, data(left), data(right)]
-        case IfOne(extent, one, other):
-            return ["if_one", data(extent), data(one), data(other)]
+        case Expression(operator, operands):
+            return [operator, *map(data, operands)]
         case _:
-            assert_never(value)
+            return value
 
 
 def _message(message: Message) -> list[Any]:
@@ -126,19 +125,16 @@ def _tensor_map(one: TensorMap) -> dict[str, Any]:
 
 
 def _order(order: DealtOrder) -> dict[str, Any]:
-    values: dict[str, Integer] = {
-        "rows": order.rows,
-        "begin": order.begin,
-        "end": order.end,
-        "tiles": order.tiles,
-        "blocks": order.blocks,
-    }
     return {
         "element": "i32",
         "tile_rows": order.tile_rows,
         "longest_last": order.longest_last,
-        "waves_together": order.waves_together,
-        **{name: data(value) for name, value in values.items()},
+        "waves_together": WAVES_TOGETHER,
+        "rows": "row_extent",
+        "begin": data(order.begin),
+        "end": data(order.end),
+        "tiles": "tiles",
+        "blocks": "blocks",
     }
 
 

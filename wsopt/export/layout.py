@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.emit.integers import Integer
-from wsopt.emit.recipe import PointerArgument, Recipe, ScalarArgument, TableArgument, TensorMap
+from wsopt.emit.recipe import DealtOrder, PointerArgument, Recipe, ScalarArgument, TensorMap
 from wsopt.errors import CheckError
 from wsopt.export.binary import Binary, MapFacts
 from wsopt.graph.types import DType
@@ -24,6 +24,10 @@ ELEMENT_TYPES = {
     DType.I32: (3, "CU_TENSOR_MAP_DATA_TYPE_INT32"),
 }
 """CUtensorMapDataType, as a number and by name."""
+
+
+_SYMBOL = "kernel"
+"""The name of every emitted kernel's function."""
 
 
 class Content(StrEnum):
@@ -97,7 +101,7 @@ def _expected(recipe: Recipe) -> Iterator[Parameter]:
                 yield _parameter(Content.POINTER, name)
             case ScalarArgument(name, value):
                 yield _parameter(Content.SCALAR, name, value)
-            case TableArgument(name):
+            case DealtOrder(name):
                 yield _parameter(Content.ORDER, name)
     yield _parameter(Content.SCRATCH, "global_scratch")
     yield _parameter(Content.SCRATCH, "profile_scratch")
@@ -109,7 +113,7 @@ def _parameter(content: Content, argument: str, value: Integer | None = None, di
 
 def _check_launch(recipe: Recipe, binary: Binary) -> None:
     names = tuple(argument.argument for argument in recipe.arguments)
-    if binary.signature != names or binary.symbol != recipe.symbol:
+    if binary.signature != names or binary.symbol != _SYMBOL:
         told = f"has the arguments {', '.join(binary.signature)}; expected {', '.join(names)}"
         raise CheckError(f"graph {recipe.name}: the kernel {binary.symbol} {told}")
     if binary.scratch_bytes:

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -20,21 +19,31 @@ from wsopt.frontend.kinds import Kind, producer
 from wsopt.frontend.types import Contraction, Region
 from wsopt.frontend.values import REDUCTIONS, SINKS, Draft, Term, Value, reachable
 from wsopt.graph.types import DType
-from wsopt.tensors.statements import BEFORE, Reduction, Scalar, Statement
-from wsopt.tensors.views import FULL, K_BLOCK, Output, Role, Share, Source, View
+from wsopt.tensors.views import (
+    BEFORE,
+    FULL,
+    K_BLOCK,
+    Item,
+    Output,
+    Reduction,
+    Role,
+    Scalar,
+    Share,
+    Source,
+    Statement,
+    View,
+)
 
-_PER_ROW = frozenset({Role.ROW})
-_READS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+_READS = {
     "source": ("",),
     "contract": (":1",),
     "product": (":0", ":1"),
-})  # fmt: skip
+}
 """Primitives that read tensors, with the endings of the names under which a node uses them."""
 
 _SHORT_SUMS = (DType.F8E4M3, DType.F8E5M2)
 """Element types of operands whose sums the tensor cores keep in less than f32."""
 
-Item = Statement | Reduction | Contraction
 Extent = tuple[str, int] | tuple[Share | int, ...] | int
 _WHOLE = (0, 1)
 
@@ -149,9 +158,8 @@ def _merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim
     if len(left) > 1:
         roles[_group(left, views, roles)] = Role.GROUP
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
-    order = tuple((role, found[role]) for role in Role if role in found)
-    pairs = zip(raws.items(), views, strict=True)
-    return Layout({key: _view(raw, dims, roles) for (key, raw), dims in pairs}, roles, order)
+    merged = {key: _view(raw, dims, roles) for (key, raw), dims in zip(raws.items(), views, strict=True)}
+    return Layout(merged, roles, tuple((role, found[role]) for role in Role if role in found))
 
 
 def _with_singles(
@@ -195,7 +203,7 @@ def _output_view(draft: Draft, name: str, value: Term) -> RawView:
         and not {axes.roles.get(dim.axis) for dim in raw.dims} >= FULL
     ):
         raise LoweringError(f"output {name} has not the rows and columns of a product; compute it outside")
-    if spans not in ((FULL,) if axes.kind is Kind.PRODUCTS else (FULL, _PER_ROW)):
+    if spans not in ((FULL,) if axes.kind is Kind.PRODUCTS else (FULL, {Role.ROW})):
         raise LoweringError(
             f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
@@ -264,7 +272,7 @@ class _Assembly:
         """A term by name, or the number that it is."""
         return self.names[term] if isinstance(term, str) else term
 
-    def loop(self) -> tuple[Item, ...]:
+    def loop(self) -> tuple[Item | Contraction, ...]:
         """The loop's sums and maxima, and every value that they read."""
         pool, found = self.draft.pool, []
         wanted = reachable(pool, [n for n, value in self.live.items() if value.primitive in self._ends])
@@ -275,7 +283,7 @@ class _Assembly:
                 found.append(self._item(name, value))
         return tuple(found)
 
-    def epilogue(self) -> tuple[Statement | Reduction, ...]:
+    def epilogue(self) -> tuple[Item, ...]:
         """The epilogue's statements on the loop's results; values of the loop that they need are computed again."""
         wanted = reachable(self.draft.pool, self.draft.outputs, ends=self._ends)
         found = [
@@ -285,7 +293,7 @@ class _Assembly:
         ]
         return tuple(item for item in found if not isinstance(item, Contraction))
 
-    def _item(self, name: str, value: Value) -> Item:
+    def _item(self, name: str, value: Value) -> Item | Contraction:
         """A value as an item of the loop or the epilogue, with a new name."""
         args = tuple(self.term(a) for a in value.args)
         own, primitive = self.name(name, value), value.primitive

@@ -7,6 +7,7 @@ tensor may be query, key and value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -125,10 +126,12 @@ class Axes:
         strides = given.element_strides if given else row_major_strides(self.shapes[end])
         dims = []
         for dim, stride in enumerate(strides):
-            step = self.shapes[end][dim]
-            for place, atom in enumerate(self.atoms(end, dim)):
-                extent = self.extents[atom]
-                step //= extent
+            atoms = self.atoms(end, dim)
+            for place, atom in enumerate(atoms):
+                extent, step = (
+                    self.extents[atom],
+                    math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
+                )
                 dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
         constant = given is not None and given.constant
         return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))

@@ -7,8 +7,7 @@ is 2**-11); elsewhere the forms are those of f32, to 1e-6 of the values that the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from wsopt.graph.meaning import Array
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType, Graph, Node
 from wsopt.primitives import PRIMITIVES, Family, comparison_of, family_of
-from wsopt.tensors.statements import Scalar
+from wsopt.tensors.views import Scalar
 
 OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 """Element types of the tensor cores' operands."""
@@ -34,7 +33,7 @@ _WHOLE_NUMBERS = (Family.ARITHMETIC, Family.COMPARISON, Family.CHOICE)
 """Families of primitives that compute with i32."""
 
 _EXPONENTIALS = frozenset({"softmax", "exp", "exp2"})
-_NUMBERS: Mapping[type, type] = MappingProxyType({bool: np.bool_, int: np.int32, float: np.float32})
+_NUMBERS: dict[type, type] = {bool: np.bool_, int: np.int32, float: np.float32}
 
 Emit = Callable[[str, tuple[Term, ...]], Term]
 """Appends a primitive with its operands; returns the result."""
@@ -147,10 +146,10 @@ def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bo
         )
     if node.op == "cast":
         if dtype not in OUTPUTS:
-            allowed = ", ".join(d.value for d in OUTPUTS)
             instead = "; compare with 0 by not_equal instead" if dtype is DType.BOOL else ""
             raise LoweringError(
-                f"node {node.name}: a cast to {dtype.value} is not lowered; to {allowed} it is{instead}"
+                f"node {node.name}: a cast to {dtype.value} is not lowered; "
+                f"to {', '.join(one.value for one in OUTPUTS)} it is{instead}"
             )
         return pool.make(f"round_{dtype.value}", args, dtype, node.name)
     if dtype is DType.I32 and family_of(node.op) not in _WHOLE_NUMBERS:

@@ -31,12 +31,12 @@ class Split:
 
 
 @dataclass(slots=True)
-class _FactorMover(Rewriter):
-    """Rewrites every sum and product over the stream; `splits` are of the new values."""
+class FactorMover(Rewriter):
+    """Puts every factor that is constant along the stream after the sums over it; `splits` are of the new values."""
 
     splits: dict[str, Split] = field(default_factory=dict)
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive in ("contract", "reduce_sum"):
             split = self._split(args[0])
             return self._apply(self.copy(value, (split.rest,)), split, value.node)
@@ -110,56 +110,44 @@ class _FactorMover(Rewriter):
         return found
 
 
-def move_factors(draft: Draft) -> Draft:
-    """An equal draft in which every factor that is constant along the stream stands after the sums over it."""
-    return _FactorMover(draft).run()
-
-
 @dataclass(slots=True)
-class _Reciprocals(Rewriter):
-    """Divides once a row instead of once an element."""
+class Reciprocals(Rewriter):
+    """Divides by a row's value once a row instead of once an element."""
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive == "div" and self.pool.streams(args[0]) and not self.pool.streams(args[1]):
             inverse = self.pool.apply(value.node, "div", 1.0, args[1])
             return self.pool.apply(value.node, "mul", args[0], inverse)
         return self.copy(value, args)
 
 
-def divide_by_rows(draft: Draft) -> Draft:
-    """An equal draft with divisions by a row's value as multiplications with its reciprocal."""
-    return _Reciprocals(draft).run()
-
-
 # --- products of rows that are scaled -------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Operands(Rewriter):
-    """Rewrites every product as one of a tensor as it lies in memory, with its factors after it."""
+class BareOperands(Rewriter):
+    """Makes every product one of a tensor as it lies in memory. Raises LoweringError, naming the node."""
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
-        if value.primitive == "contract":
-            return self.copy(value, (self._operand(value, args[0]),))
-        return self.copy(value, args)
-
-    def _operand(self, product: Value, term: Term) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+        if value.primitive != "contract":
+            return self.copy(value, args)
         pool, graph = self.pool, self.draft.axes.graph
+        (term,) = args
         rounded = isinstance(term, str) and family_of(pool[term].primitive) is Family.ROUNDING
         kept = pool[term].args[0] if isinstance(term, str) and rounded else term
-        operand = producer(graph, product.node).tensors[0]
+        operand = producer(graph, value.node).tensors[0]
         if not isinstance(kept, str) or pool[kept].primitive != "source":
             raise LoweringError(
-                f"node {product.node}: operand 0 of the matmul is computed by {producer(graph, operand).op} node "
+                f"node {value.node}: operand 0 of the matmul is computed by {producer(graph, operand).op} node "
                 f"{operand}; {self._reason(operand, kept)}"
             )
         raw, wanted = self.draft.raw[pool[kept].label[0]], graph.type_of(operand).dtype
         if raw.dtype is not wanted:
             raise LoweringError(
-                f"node {product.node}: operand 0 of the matmul is {raw.tensor}, which is {raw.dtype.value}; the "
+                f"node {value.node}: operand 0 of the matmul is {raw.tensor}, which is {raw.dtype.value}; the "
                 f"product takes {wanted.value}, so declare it as that, and cast it before the call"
             )
-        return kept
+        return self.copy(value, (kept,))
 
     def _reason(self, operand: str, term: Term) -> str:
         """Why an operand is not a tensor with scaled rows, and what to do: a factor along its columns, if any."""
@@ -201,8 +189,3 @@ def check_reductions(draft: Draft) -> Draft:
                     f"it reads {draft.raw[value.label[0]].tensor}"
                 )
     return draft
-
-
-def lay_operands_bare(draft: Draft) -> Draft:
-    """An equal draft whose products are of tensors as they lie in memory. Raises LoweringError, naming the node."""
-    return _Operands(draft).run()

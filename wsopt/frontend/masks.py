@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from wsopt.frontend.algebra import is_number
 from wsopt.frontend.needed import every_row_counts
@@ -62,13 +60,13 @@ def _affine(pool: Pool, term: Term) -> _Affine | None:
     return None
 
 
-_ORDERS: Mapping[str, tuple[tuple[int, int, int], ...]] = MappingProxyType({
+_ORDERS = {
     "less_equal": ((0, 1, 0),),
     "less": ((0, 1, -1),),
     "greater_equal": ((1, 0, 0),),
     "greater": ((1, 0, -1),),
     "equal": ((0, 1, 0), (1, 0, 0)),
-})  # fmt: skip
+}
 """Comparisons of whole numbers: which operand is at most which other one plus a number, all of which have to hold."""
 
 
@@ -107,7 +105,7 @@ def conjuncts(pool: Pool, condition: Term) -> tuple[Term, ...]:
 class _HugeMasks(Rewriter):
     """Puts -inf for huge negative numbers in choices."""
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive == "where" and value.dtype is DType.F32:
             args = (args[0], *(-math.inf if _is_low(a) else a for a in args[1:]))
         return self.copy(value, args)
@@ -148,8 +146,11 @@ def replace_huge_numbers(draft: Draft) -> Draft:
     that all conditions leave in.
     """
     pool, others = draft.pool, _others(draft)
-    choices = {name: value for name, value in draft.live().items() if value.primitive == "where"}
-    masks = {name: value for name, value in choices.items() if any(map(_is_low, value.args[1:]))}
+    masks = {
+        name: value
+        for name, value in draft.live().items()
+        if value.primitive == "where" and any(map(_is_low, value.args[1:]))
+    }
     if all(a == -math.inf for value in masks.values() for a in value.args[1:] if _is_low(a)):
         return draft
     bounds: set[Bound] = set()
@@ -163,7 +164,7 @@ def replace_huge_numbers(draft: Draft) -> Draft:
         bounds.update(b for part in found for b in part or ())
     if not every_row_counts(bounds, draft.axes.extent(Role.ROW), draft.axes.extent(Role.STREAM)):
         return draft
-    return replace(_HugeMasks(draft).run(), full_rows=True)
+    return replace(_HugeMasks.of(draft), full_rows=True)
 
 
 # --- what counts ----------------------------------------------------------------------------------------
@@ -215,7 +216,7 @@ class _MaskSplitter(Rewriter):
     bounds: Bounds = _NOWHERE
     unmasked: dict[str, Term] = field(default_factory=dict)
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive != "where":
             return self.copy(value, args)
         condition, x, y = args

@@ -1,16 +1,20 @@
-"""The least work that a region can be: arithmetic and bytes of the elements that count.
+"""A region's facts for others: the least work that it can be, and its fields as plain data.
 
-Bounds of the loop leave each row a range of the streamed axis. What lies outside adds nothing to any result, so
-a bound that counted it would let a masked kernel seem to beat the machine. Ranges are taken element by element,
-not in K-blocks: they belong to the graph and no structure changes them.
+The least work is arithmetic and bytes of the elements that count. Bounds of the loop leave each row a range of the
+streamed axis. What lies outside adds nothing to any result, so a bound that counted it would let a masked kernel seem
+to beat the machine. Ranges are taken element by element, not in K-blocks: they belong to the graph and no structure
+changes them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
 from wsopt.frontend.types import Region
 from wsopt.tensors.views import K_BLOCK, Bound, Role, View
@@ -27,16 +31,11 @@ class Kept:
 
 def row_range(bounds: Iterable[Bound], row: int, stream: int) -> tuple[int, int]:
     """The elements [begin, end) of the streamed axis that count for a row; begin = end where none does."""
-    begin, end = 0, stream
-    for bound in bounds:
-        edge = bound.row * row + bound.constant
-        if bound.stream == 0 and edge < 0:
-            return 0, 0
-        if bound.stream > 0:
-            begin = max(begin, -(edge // bound.stream))
-        if bound.stream < 0:
-            end = min(end, edge // -bound.stream + 1)
-    return (begin, end) if begin < end else (0, 0)
+    edges = [(bound.stream, bound.row * row + bound.constant) for bound in bounds]
+    begin = max([0, *(-(edge // step) for step, edge in edges if step > 0)])
+    end = min([stream, *(edge // -step + 1 for step, edge in edges if step < 0)])
+    never = any(step == 0 and edge < 0 for step, edge in edges)
+    return (begin, end) if begin < end and not never else (0, 0)
 
 
 def every_row_counts(bounds: Collection[Bound], rows: int, stream: int) -> bool:
@@ -44,14 +43,12 @@ def every_row_counts(bounds: Collection[Bound], rows: int, stream: int) -> bool:
 
     The range of j that is left is at its shortest at the first or the last row: it is a concave function.
     """
-    ranges = (row_range(bounds, row, stream) for row in (0, rows - 1))
-    return all(begin < end for begin, end in ranges)
+    return all(begin < end for begin, end in (row_range(bounds, row, stream) for row in (0, rows - 1)))
 
 
 def end_is_masked(bounds: Iterable[Bound], rows: int, stream: int) -> bool:
     """Whether bounds leave every row without elements beyond the end of the streamed axis."""
-    last = max(rows - 1, 0)
-    return any(b.stream < 0 and max(b.constant, b.row * last + b.constant) < stream for b in bounds)
+    return any(b.stream < 0 and b.constant + max(0, b.row * max(rows - 1, 0)) < stream for b in bounds)
 
 
 @functools.lru_cache(maxsize=256)
@@ -76,13 +73,10 @@ def needed_flops(region: Region) -> int:
 
 def needed_bytes(region: Region) -> int:
     """Bytes that any kernel for the region moves: every tensor once, without parts that no counted element reads."""
-    products = (*region.operands, *region.stationary_operands)
-    inputs = [*products, *(source.view for source in region.sources)]
-    found: dict[str, int] = {}
-    for view in inputs:
-        found[view.tensor] = max(found.get(view.tensor, 0), _read(region, view))
-    found |= {output.view.tensor: output.view.nbytes for output in region.outputs}
-    return sum(found.values())
+    views = [*region.operands, *region.stationary_operands, *(source.view for source in region.sources)]
+    # The last of a tensor's views is the one of which most is read.
+    read = dict(sorted((view.tensor, _read(region, view)) for view in views))
+    return sum((read | {output.view.tensor: output.view.nbytes for output in region.outputs}).values())
 
 
 def _read(region: Region, view: View) -> int:
@@ -95,3 +89,26 @@ def _read(region: Region, view: View) -> int:
     if view in region.stationary_operands and Role.ROW in view.roles:
         return view.nbytes * some.rows // region.extent(Role.ROW)
     return view.nbytes
+
+
+def region_data(part: Any) -> Any:
+    """The fields of a region, or of a part of one, by name, in a fixed order. Sets are sorted lists; numbers that are
+    not finite are the words that the graph's format has for them, which no tensor bears.
+    """
+    match part:
+        case Enum():
+            return part.value
+        case float() if not math.isfinite(part):
+            return str(part)
+        case frozenset():
+            return sorted(map(region_data, part))
+        case tuple():
+            return [region_data(item) for item in part]
+        case _ if dataclasses.is_dataclass(part):
+            return {field.name: region_data(getattr(part, field.name)) for field in dataclasses.fields(part)}
+    return part
+
+
+def work_data(region: Region) -> dict[str, int]:
+    """The least work of a region, masks counted: `flops` of its products, `bytes` to and from memory."""
+    return {"flops": needed_flops(region), "bytes": needed_bytes(region)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.algebra import is_number
-from wsopt.frontend.values import Draft, Pool, Rewriter, Term, Value, reachable
+from wsopt.frontend.values import Pool, Rewriter, Term, Value, reachable
 from wsopt.primitives import Family, family_of
 
 Shifts = tuple[str, ...]
@@ -46,15 +46,18 @@ def _running_maximum(pool: Pool, term: Term) -> str | None:
 
 
 @dataclass(slots=True)
-class _Onliner(Rewriter):
-    """Gives sums their rescale factor. `shifts` are of the old values that vary along the stream.
+class OnlineSums(Rewriter):
+    """Makes one pass enough for the sums of a draft: gives `contract` and `reduce_sum` their rescale factor, if any.
+
+    Raises LoweringError where a value of the loop depends on a reduction that only the whole axis gives. `shifts` are
+    of the old values that vary along the stream.
 
     A value that cannot be summed up in one pass has, instead of shifts, the text that says why.
     """
 
     shifts: dict[str, Shifts | str] = field(default_factory=dict)
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if self.draft.pool.streams(name):
             self.shifts[name] = self._shifts(value)
             found = self._difference(value)
@@ -186,11 +189,3 @@ class _Onliner(Rewriter):
             return self.pool.apply(value.node, "before", maximum)
         nothing = self.pool.apply(value.node, "equal", maximum, -math.inf)
         return self.pool.apply(value.node, "where", nothing, 0.0, maximum)
-
-
-def make_online(draft: Draft) -> Draft:
-    """An equal draft whose sums need one pass: each `contract` and `reduce_sum` with its rescale factor, if any.
-
-    Raises LoweringError where a value of the loop depends on a reduction that only the whole axis gives.
-    """
-    return _Onliner(draft).run()

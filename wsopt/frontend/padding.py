@@ -33,7 +33,7 @@ class _Padder(Rewriter):
     unmasked: dict[str, Term] = field(default_factory=dict)
     padded: dict[str, tuple[float, str]] = field(default_factory=dict)
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         if value.primitive in SINKS:
             args = (self._neutral(value.primitive, args[0]), *args[1:])
         elif value.primitive == "exp2":
@@ -66,11 +66,9 @@ class _Padder(Rewriter):
     def _exponent(self, term: Term) -> Term:
         """x - r with the x that the maximum in r was taken of, so that one choice serves both."""
         args = self.pool.match(term, "sub")
-        if args is None:
-            return term
-        k, x = factor(self.pool, args[0])
+        k, x = factor(self.pool, args[0]) if args else (0.0, term)
         scale, chosen = self.padded.get(str(x), (0.0, ""))
-        if k * scale <= 0:
+        if args is None or k * scale <= 0:
             return term
         node = self.pool[str(term)].node
         return self.pool.apply(node, "sub", self.pool.apply(node, "mul", chosen, k / scale), args[1])
@@ -145,4 +143,4 @@ def pad_columns(draft: Draft) -> Draft:
     """An equal draft for tiles whose rows reach beyond the end of the reduced axis."""
     extent = draft.axes.extent(Role.COLUMN)
     least = 1 if draft.axes.kind is Kind.ROWS else _LEAST_COLUMNS
-    return draft if extent == max(pow2(extent), least) else _Padder(draft).run()
+    return draft if extent == max(pow2(extent), least) else _Padder.of(draft)

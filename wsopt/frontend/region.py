@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wsopt.frontend import factors, masks, online, padding
 from wsopt.frontend.assemble import assemble
-from wsopt.frontend.factors import check_reductions, divide_by_rows, lay_operands_bare, move_factors
 from wsopt.frontend.kinds import Kind
-from wsopt.frontend.masks import bound_loop, replace_huge_numbers
-from wsopt.frontend.online import make_online
-from wsopt.frontend.padding import pad_columns, pad_stream
 from wsopt.frontend.roles import graph_axes
 from wsopt.frontend.translate import translate
 from wsopt.frontend.types import Region
@@ -18,15 +15,15 @@ from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
-    (replace_huge_numbers, frozenset({Kind.CHAIN})),
-    (move_factors, frozenset({Kind.CHAIN, Kind.SCALED})),
-    (lay_operands_bare, frozenset({Kind.SCALED})),
-    (make_online, frozenset({Kind.CHAIN})),
-    (bound_loop, frozenset({Kind.CHAIN})),
-    (pad_stream, frozenset({Kind.CHAIN, Kind.SCALED})),
-    (check_reductions, frozenset({Kind.SCALED})),
-    (divide_by_rows, frozenset({Kind.REDUCED, Kind.ROWS})),
-    (pad_columns, frozenset({Kind.REDUCED, Kind.ROWS})),
+    (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
+    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED})),
+    (factors.BareOperands.of, frozenset({Kind.SCALED})),
+    (online.OnlineSums.of, frozenset({Kind.CHAIN})),
+    (masks.bound_loop, frozenset({Kind.CHAIN})),
+    (padding.pad_stream, frozenset({Kind.CHAIN, Kind.SCALED})),
+    (factors.check_reductions, frozenset({Kind.SCALED})),
+    (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS})),
+    (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS})),
 )
 """What is done to a graph's values, in order, and for which kinds of graphs."""
 

@@ -1,4 +1,4 @@
-"""Remedies for graphs that are not lowered, one sentence each; a test follows each of them."""
+"""Remedies for graphs that are not lowered, one sentence each, `{}` to be filled in; a test follows each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ DENSE = "declare it without strides, and hand over a dense copy"
 ALIKE = "give every tensor all of them, as a dense copy of what repeats along them"
 OWN_GRAPH = "give each a graph of its own"
 
+# For element types of operands and of inputs that no instruction takes (such as bool masks), views of results, and
+# pitches of rows that TMA cannot move: outputs are dense, and padding would change rows that are reduced.
 OPERAND_TYPE = "declare inputs as one of {}, and cast them before the call"
-"""For an operand of a matmul of a type that no tensor instruction takes."""
-
 SOURCE_TYPE = "declare it as one of {}, and compare it with 0 where it is a condition"
-"""For an input of a type that elementwise operations do not read, such as a bool mask."""
-
 VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
-"""For a reshape or transpose of a computed tensor."""
+INPUT_PITCH = "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then"
+OUTPUT_PITCH = "make its last extent a multiple of {}: pad what it is computed from, and cut the result"
+REDUCED_PITCH = "rows of a multiple of {} elements can be stored"
 
 
 def computed_operand(graph: Graph, name: str) -> str:
@@ -37,18 +37,3 @@ def computed_before(names: Sequence[str]) -> str:
     """Remedy for nodes that one kernel cannot compute beside the others."""
     what = "it an input" if len(names) == 1 else "them inputs"
     return f"compute {' and '.join(names)} before, and make {what}"
-
-
-def input_pitch(multiple: int) -> str:
-    """Remedy for the row pitch of an input, which has to be a multiple of so many elements for TMA."""
-    return f"pad its rows in memory to a multiple of {multiple} elements, and declare the strides that it has then"
-
-
-def output_pitch(multiple: int) -> str:
-    """Remedy for the row pitch of an output, which is dense."""
-    return f"make its last extent a multiple of {multiple}: pad what it is computed from, and cut the result"
-
-
-def reduced_pitch(multiple: int) -> str:
-    """Remedy for the row pitch of an output whose rows are reduced, which padding would change."""
-    return f"rows of a multiple of {multiple} elements can be stored"

@@ -1,5 +1,6 @@
-"""Roles of the axes of products: a sum streams along the axis that it contracts, its result has rows and columns.
+"""Roles of the axes: a product streams along the axis that it contracts, and its result has rows and columns.
 
+Without a product the reduced axis is the column axis of every tile, and the others are rows and batches.
 Which of the graph's matmuls stand in the loop, and where, follows from what they read; everything else that
 a kernel could not hold or has no second loop for is refused here.
 """
@@ -7,8 +8,6 @@ a kernel could not hold or has no second loop for is refused here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -33,12 +32,12 @@ from wsopt.tensors.views import K_BLOCK, Role
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
 
-_PLACES: Mapping[Kind, str] = MappingProxyType({
+_PLACES = {
     Kind.PRODUCTS: "",
     Kind.CHAIN: " in a chain of products",
     Kind.SCALED: " where their rows are reduced",
     Kind.REDUCED: " where the product's rows are reduced",
-})  # fmt: skip
+}
 """Where operands stand, for refusals of their element type."""
 
 # --- operands -------------------------------------------------------------------------------------------
@@ -52,10 +51,10 @@ def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[st
         for operand in range(node.name in fed, 2):
             name = node.tensors[operand]
             if input_path(graph, name, views) is None:
-                op = producer(graph, name).op
                 raise LoweringError(
-                    f"node {node.name}: operand {operand} of the matmul is computed by {op} node {name}; it has to "
-                    f"be an input of the graph (or a {' or '.join(views)} of one): "
+                    f"node {node.name}: operand {operand} of the matmul is computed by "
+                    f"{producer(graph, name).op} node {name}; it has to be an input of the graph "
+                    f"(or a {' or '.join(views)} of one): "
                     f"{remedies.computed_operand(graph, name)}"
                 )
     allowed = OPERANDS if plain else (DType.F16, DType.BF16)
@@ -114,18 +113,6 @@ def _assign_sum(axes: Axes, node: Node) -> None:
     _assign_role(axes, node, node.name, -1, Role.COLUMN)
 
 
-def _assign_first(axes: Axes, node: Node) -> None:
-    _assign_batches(axes, node)
-    left, _ = matmul_dims(node)
-    _assign_role(axes, node, axes.use(node, 0), left[1], Role.INNER)
-    _check_held(axes, node, axes.use(node, 0), left[1], "is contracted whole in every step of the loop")
-    if {axes.roles.get(axes.atoms(node.name, dim)[-1]) for dim in (-2, -1)} != K_BLOCK:
-        raise LoweringError(
-            f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
-            "that it feeds; such a product cannot be computed K-block by K-block"
-        )
-
-
 def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
     extent = axes.shapes[use][dim]
     if extent > MAX_HEAD:
@@ -170,19 +157,18 @@ def _check_equal(axes: Axes, products: list[Node], most: float = math.inf) -> No
     `most` are the columns that one product instead of them may have.
     """
     names = ", ".join(node.name for node in products)
+    right = list(dict.fromkeys(axes.title(axes.use(node, 1)) for node in products))
+    shared = len({node.inputs[0] for node in products}) == 1 < len(right)
     for dim, what in ((-2, "rows"), (-1, "columns")):
         counts = [node.type.shape[dim] for node in products]
-        if len(set(counts)) == 1:
-            continue
         remedy = "compile each as a graph of its own"
-        right = list(dict.fromkeys(axes.title(axes.use(node, 1)) for node in products))
-        shared = len({node.inputs[0] for node in products}) == 1 < len(right)
         if what == "columns" and shared and sum(counts) <= most:
             remedy += f", or put {', '.join(right)} into one tensor, for one matmul with all their columns"
-        raise LoweringError(
-            f"matmuls {names} have {', '.join(map(str, counts))} {what}, and the products of one kernel have equally "
-            f"many; {remedy}"
-        )
+        if len(set(counts)) > 1:
+            raise LoweringError(
+                f"matmuls {names} have {', '.join(map(str, counts))} {what}, and the products of one kernel have "
+                f"equally many; {remedy}"
+            )
 
 
 def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
@@ -198,7 +184,15 @@ def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
         use, dim = axes.use(node, 1), matmul_dims(node)[1][0]
         _check_held(axes, node, use, dim, "is a column axis, which a block holds whole")
     for node in firsts:
-        _assign_first(axes, node)
+        use, dim = axes.use(node, 0), matmul_dims(node)[0][1]
+        _assign_batches(axes, node)
+        _assign_role(axes, node, use, dim, Role.INNER)
+        _check_held(axes, node, use, dim, "is contracted whole in every step of the loop")
+        if {axes.roles.get(axes.atoms(node.name, dim)[-1]) for dim in (-2, -1)} != K_BLOCK:
+            raise LoweringError(
+                f"node {node.name}: its rows and columns are not the rows and the streamed axis of the product "
+                "that it feeds; such a product cannot be computed K-block by K-block"
+            )
 
 
 # --- products that share a loop -------------------------------------------------------------------------
@@ -241,8 +235,10 @@ def _contracted(axes: Axes, node: Node) -> tuple[Dim, ...]:
 def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
     """Reason why products cannot be one kernel, with the remedy where they share a tensor."""
     names = ", ".join(axes.sums)
-    uses = ([axes.use(node, operand) for node in matmuls] for operand in (0, 1))
-    left, right = ({axes.paths[use][-1] for use in side if use in axes.paths} for side in uses)
+    left, right = (
+        {axes.paths[use][-1] for node in matmuls if (use := axes.use(node, operand)) in axes.paths}
+        for operand in (0, 1)
+    )
     if len(left) == 1 < len(right):
         return (
             f"matmuls {names} multiply {left.pop()} by weights of their own, and nothing combines them; put the "
@@ -254,43 +250,15 @@ def _apart(axes: Axes, matmuls: list[Node], what: str) -> str:
 def _join_bound(axes: Axes) -> None:
     """Unify axes that only a reduction sees with the streamed axis."""
     stream = next(axis for axis, role in axes.roles.items() if role is Role.STREAM)
-    for node in axes.graph.nodes:
-        if node.op.startswith("reduce_"):
-            for atom in axes.atoms(axes.use(node, 0), node.attr("axis", int)):
-                if atom not in axes.roles and _one_axis(axes, [stream, atom]):
-                    axes.same.union(stream, atom)
+    reductions = [node for node in axes.graph.nodes if node.op.startswith("reduce_")]
+    found = [
+        atom for node in reductions for atom in axes.atoms(*axes.reduced(node)) if atom not in axes.roles
+    ]
+    axes.same.union(stream, *(atom for atom in found if _one_axis(axes, [stream, atom])))
     axes.roles[axes.same[stream]] = axes.roles.pop(stream)
 
 
 # --- reductions of whole rows ---------------------------------------------------------------------------
-
-
-def _column(axes: Axes) -> Dim:
-    """The one axis that all reductions go along. Raises LoweringError where there are several.
-
-    What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
-    do they and an axis that is stored.
-    """
-    found: dict[Dim, str] = {}
-    for node in axes.graph.nodes:
-        if reduces_rows(node):
-            atoms = axes.atoms(*axes.reduced(node))
-            if len(atoms) != 1:
-                raise LoweringError(
-                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
-                    "declare the inputs with the shape after it"
-                )
-            found.setdefault(atoms[0], node.name)
-    if not _one_axis(axes, list(found)):
-        names = " and ".join(found.values())
-        raise LoweringError(
-            f"nodes {names} reduce different axes; a kernel holds one axis whole: "
-            "where the axes are neighbours, declare them as one"
-        )
-    stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
-    whole = [axis for axis in stored if _one_axis(axes, [*found, axis])]
-    axes.same.union(*found, *whole[:1])
-    return next(iter(axes.leaves(next(iter(found)))))
 
 
 def _one_axis(axes: Axes, found: list[Dim]) -> bool:
@@ -303,12 +271,32 @@ def _one_axis(axes: Axes, found: list[Dim]) -> bool:
 def _assign_rows(axes: Axes) -> None:
     """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
 
-    Raises LoweringError for reductions along different axes, and for a tensor of a single row.
+    What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
+    do they and an axis that is stored. Raises LoweringError for reductions along different axes, and for a tensor of
+    a single row.
     """
-    column = _column(axes)
+    found: dict[Dim, str] = {}
+    for node in axes.graph.nodes:
+        if reduces_rows(node):
+            atoms = axes.atoms(*axes.reduced(node))
+            if len(atoms) != 1:
+                raise LoweringError(
+                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
+                    "declare the inputs with the shape after it"
+                )
+            found.setdefault(atoms[0], node.name)
+    if not _one_axis(axes, list(found)):
+        raise LoweringError(
+            f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
+            "where the axes are neighbours, declare them as one"
+        )
+    stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
+    whole = [axis for axis in stored if _one_axis(axes, [*found, axis])]
+    axes.same.union(*found, *whole[:1])
+    column = axes.same[next(iter(found))]
     nodes = sorted(axes.graph.nodes, key=lambda node: -node.type.rank)
-    found = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
-    outer = [axis for axis in found if axis != column]  # outer ones first, those of one element among them
+    seen = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
+    outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
     others = [axis for axis in outer if axes.extents[axis] > 1]
     if not others:
         raise LoweringError(f"graph {axes.graph.name}: there is one row; a kernel spreads rows over the card")

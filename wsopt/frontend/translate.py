@@ -52,9 +52,9 @@ def _source(reader: _Reader, node: Node, operand: int) -> Term:
         )
     for dim in view.dims:
         if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER):
-            beside = "the products beside it" if plain else "what is computed with it"
             raise LoweringError(
-                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of {beside}"
+                f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of "
+                f"{'the products beside it' if plain else 'what is computed with it'}"
             )
     kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}.union(
         axes.singles if plain else ()
@@ -103,11 +103,10 @@ def _iota(reader: _Reader, node: Node) -> Term:
             where = "a product" if plain else f"the kernel (axis {dim})"
             raise LoweringError(f"node {node.name}: the iota counts along no axis of {where}")
         here = reader.pool.make(f"iota_{role}", (), DType.I32, node.name, atom, _KERNEL_AXES & {role})
-        if index == 0:
-            index = here
-        else:
-            scaled = reader.pool.make("mul", (index, extent), DType.I32, node.name)
-            index = reader.pool.make("add", (scaled, here), DType.I32, node.name)
+        if index != 0:
+            outer = reader.pool.make("mul", (index, extent), DType.I32, node.name)
+            here = reader.pool.make("add", (outer, here), DType.I32, node.name)
+        index = here
     return index
 
 
@@ -151,8 +150,9 @@ def _reduction(reader: _Reader, node: Node) -> Term:
             f"node {node.name}: {node.op} of what is the same in every row; compute it before, and make it an input"
         )
     if op == "min":
-        largest = pool.apply(node.name, "reduce_max", pool.apply(node.name, "neg", x))
-        return pool.apply(node.name, "neg", largest)
+        return pool.apply(
+            node.name, "neg", pool.apply(node.name, "reduce_max", pool.apply(node.name, "neg", x))
+        )
     if op == "mean":
         return _mean(reader, node, x, extent)
     return pool.apply(node.name, node.op, x)
@@ -160,8 +160,8 @@ def _reduction(reader: _Reader, node: Node) -> Term:
 
 def _mean(reader: _Reader, node: Node, x: Term, extent: int) -> Term:
     """The sum of a value along the reduced axis, divided by the length of the axis."""
-    total = reader.pool.apply(node.name, "reduce_sum", x)
-    return reader.pool.apply(node.name, "div", total, _length(reader.pool, node, extent))
+    make = partial(reader.pool.apply, node.name)
+    return make("div", make("reduce_sum", x), _length(reader.pool, node, extent))
 
 
 def _length(pool: Pool, node: Node, extent: int) -> Term:
@@ -227,5 +227,4 @@ def translate(axes: Axes) -> Draft:
     for node in axes.graph.nodes:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)
-    outputs = tuple(reader.values[name] for name in axes.graph.outputs)
-    return Draft(axes, reader.raw, reader.pool, outputs)
+    return Draft(axes, reader.raw, reader.pool, tuple(reader.values[name] for name in axes.graph.outputs))

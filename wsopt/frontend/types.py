@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.graph.types import DType
-from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import FULL, Bound, Output, Role, Source, View
+from wsopt.tensors.views import FULL, Bound, Output, Reduction, Role, Source, Statement, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +81,6 @@ class Region:
         return dict(self.extents).get(role, 1)
 
     @property
-    def streams_rows(self) -> bool:
-        """Whether there is no product: whole rows of the tensors stream through the block."""
-        return not self.contractions
-
-    @property
     def whole_rows(self) -> bool:
         """Whether rows of a tile are reduced, so that a tile has to have all columns."""
         return any(isinstance(item, Reduction) for item in self.statements)
@@ -114,9 +108,8 @@ class Region:
     @property
     def operands(self) -> tuple[View, ...]:
         """The streamed tensors, each once, left ones first."""
-        if self.streams_rows:
-            return tuple(dict.fromkeys(source.view for source in self.row_sources))
-        return tuple(view for view in self._product_views if Role.STREAM in view.roles)
+        rows = dict.fromkeys(source.view for source in self.row_sources)
+        return (*rows, *(view for view in self._product_views if Role.STREAM in view.roles))
 
     @property
     def streamed_sources(self) -> tuple[Source, ...]:

@@ -45,9 +45,6 @@ class Value:
     needs: frozenset[str]
 
 
-_NO_LABEL = ("", 0)
-
-
 Rule = Callable[["Pool", tuple[Term, ...], DType, str], Term | None]
 """What a primitive on these operands, of this type and for this node, is equal to; None if to nothing simpler."""
 
@@ -73,7 +70,7 @@ class Pool:
         args: tuple[Term, ...],
         dtype: DType,
         node: str,
-        label: tuple[str, int] = _NO_LABEL,
+        label: tuple[str, int] = ("", 0),
         spans: frozenset[Role] = frozenset(),
     ) -> Term:
         """The value of a primitive, simplified; an older one if it is the same.
@@ -158,14 +155,16 @@ def reachable(pool: Pool, terms: Iterable[Term], *, ends: Container[str] = ()) -
 
 @dataclass(slots=True)
 class Rewriter:
-    """Copies a draft into a new pool, value by value; subclasses' `visit` changes some on the way."""
+    """Copies a draft into a new pool, value by value; subclasses' `_visit` changes some on the way."""
 
     draft: Draft
     pool: Pool = field(init=False)
     new: dict[str, Term] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.pool = Pool(self.draft.pool.rules, along=self.draft.pool.along)
+    @classmethod
+    def of(cls, draft: Draft) -> Draft:
+        """The rewritten draft."""
+        return cls(draft).run()
 
     def term(self, old: Term) -> Term:
         """The new term for an old one."""
@@ -173,11 +172,12 @@ class Rewriter:
 
     def run(self) -> Draft:
         """The rewritten draft."""
+        self.pool = Pool(self.draft.pool.rules, along=self.draft.pool.along)
         for name, value in self.draft.live().items():
-            self.new[name] = self.visit(name, value, tuple(map(self.term, value.args)))
+            self.new[name] = self._visit(name, value, tuple(map(self.term, value.args)))
         return replace(self.draft, pool=self.pool, outputs=tuple(map(self.term, self.draft.outputs)))
 
-    def visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
+    def _visit(self, name: str, value: Value, args: tuple[Term, ...]) -> Term:
         """The new value for an old one, whose operands have become `args`."""
         return self.copy(value, args)
 

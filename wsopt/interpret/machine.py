@@ -23,6 +23,7 @@ class Machine:
         self.filename = filename
         self.steps = 0
         self.ending: set[int] = set()
+        self._readings = 0
         self._chooser = Chooser(seed)
         self._launch = 0
         self._dependent = False
@@ -34,6 +35,11 @@ class Machine:
         if self._program is None:
             raise InterpreterError("a device operation is used outside a kernel")
         return self._program
+
+    def read_clock(self) -> int:
+        """How often the clock was read, this time included: readings of all roles in the order in which they come."""
+        self._readings += 1
+        return self._readings
 
     def launch(self, function: Callable[..., Any], grid: Any, args: Any, options: dict[str, Any]) -> None:
         """Run every program of a grid, or so many as the machine has `ends` of its first and of its last ones."""

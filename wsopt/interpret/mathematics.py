@@ -67,6 +67,9 @@ INSTRUCTIONS: dict[str, Callable[..., Array]] = {
     "min": np.fmin,
     "fma": lambda a, b, c: a * b + c,
 }
+CLOCK = "mov.u32 $0, %clock;"
+"""Assembly that reads the lower half of the SM's clock."""
+
 _KEEPING_NAN: dict[str, Callable[..., Array]] = {"max": np.maximum, "min": np.minimum}
 _MODIFIERS = {"approx", "ftz", "rn", "f32", "full", "NaN"}
 _CHOICE = re.compile(

@@ -20,8 +20,7 @@ from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS, deal, numbered, rasterization_order, tiles_together
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.statements import Reduction
-from wsopt.tensors.views import FULL, Role
+from wsopt.tensors.views import FULL, Reduction, Role
 
 Cuttable = Region
 """What can be cut to structures. Only the front end and the lowering look inside."""

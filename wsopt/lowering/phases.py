@@ -16,8 +16,7 @@ from wsopt.program.counts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
-from wsopt.tensors.statements import BEFORE, Reduction, Statement
-from wsopt.tensors.views import FULL, K_BLOCK, Role, Source, View
+from wsopt.tensors.views import BEFORE, FULL, K_BLOCK, Reduction, Role, Source, Statement, View
 
 BodyItem = Statement | Reduction | Contraction
 

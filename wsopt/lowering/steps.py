@@ -27,8 +27,7 @@ from wsopt.program.program import Item
 from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.statements import Reduction, Statement
-from wsopt.tensors.views import FULL, K_BLOCK, Role, View, pow2
+from wsopt.tensors.views import FULL, K_BLOCK, Reduction, Role, Statement, View, pow2
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 """Rings, steps, and the tensors that a block holds through its loop."""

@@ -7,7 +7,7 @@ out here could not be written at all, whatever the budgets.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
@@ -40,17 +40,17 @@ def check_tma(region: Region, machine: Machine) -> None:
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
     for output in (output for output in region.outputs if output.is_tile):
         _check_view(
-            output.view, machine, remedies.reduced_pitch if region.whole_rows else remedies.output_pitch
+            output.view, machine, remedies.REDUCED_PITCH if region.whole_rows else remedies.OUTPUT_PITCH
         )
     for view in (
         *region.streams,
         *region.stationary_operands,
         *(source.view for source in region.full_sources),
     ):
-        _check_view(view, machine, remedies.input_pitch)
+        _check_view(view, machine, remedies.INPUT_PITCH)
 
 
-def _check_view(view: View, machine: Machine, remedy: Callable[[int], str]) -> None:
+def _check_view(view: View, machine: Machine, remedy: str) -> None:
     where = f"tensor {view.tensor}"
     if view.strides[-1] != 1:
         raise LoweringError(
@@ -59,7 +59,11 @@ def _check_view(view: View, machine: Machine, remedy: Callable[[int], str]) -> N
     for extent, stride, origin in zip(view.extents, view.strides[:-1], view.origin, strict=False):
         nbytes = stride * view.dtype.bits // 8
         if stride == 0 or nbytes % machine.tma_alignment_bytes:
-            told = remedy(machine.tma_alignment_bytes * 8 // view.dtype.bits) if stride else remedies.DENSE
+            told = (
+                remedy.format(machine.tma_alignment_bytes * 8 // view.dtype.bits)
+                if stride
+                else remedies.DENSE
+            )
             raise LoweringError(
                 f"{where}: axis {origin[0]} (extent {extent}) has a stride of {nbytes} bytes; TMA needs a "
                 f"positive multiple of {machine.tma_alignment_bytes} bytes: {told}"
@@ -108,7 +112,7 @@ def check_target(region: Region, machine: Machine) -> None:
     values, rows = LoopKind.VALUES in target.loops, LoopKind.ROWS in target.loops
     needs = {
         "a loop that computes values between products": (region.body, values),
-        "rows that stream without products": (region.streams_rows, rows),
+        "rows that stream without products": (not region.contractions, rows),
         "reductions of an operand's or of an output's rows": (
             region.beside or region.whole_rows,
             target.reduces,
@@ -246,15 +250,15 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     check_loop(region)
     _check_beside(region)
     check_whole_rows(region, machine)
-    if region.streams_rows:
+    if not region.contractions:
         check_rows(region)
     check_tma(region, machine)
-    if not region.streams_rows:
+    if region.contractions:
         check_operands(region)
     if region.body:
         yield from _k_block_structures(region, machine)
         return
-    if region.streams_rows:
+    if not region.contractions:
         yield from row_structures(region, machine)
         return
     for swap in _swaps(region, machine):

@@ -10,8 +10,7 @@ from wsopt.machine.types import Unit as MachineUnit
 from wsopt.program.program import Epilogue, EpilogueCost
 from wsopt.program.staging import lent_bytes, staged_bytes
 from wsopt.program.types import Structure, column_role, row_role
-from wsopt.tensors.statements import Reduction
-from wsopt.tensors.views import View
+from wsopt.tensors.views import Reduction, View
 
 _ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
 """An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""

@@ -21,8 +21,8 @@ from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.statements import Item as Item
 from wsopt.tensors.views import FULL, Output, Role, Source
+from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
 _NO_INSTRUCTIONS = InstructionMix()

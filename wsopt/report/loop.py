@@ -104,7 +104,9 @@ def _same_in_turn(verified: VerifiedSchedule) -> str:
 def _epilogue(verified: VerifiedSchedule) -> str:
     p = verified.program
     if p.iteration is Iteration.TILE:
-        return f"Each output is stored through {counted(verified.schedule.staging, 'staging buffer')}."
+        return (
+            f"Each output is stored through {counted(verified.schedule.buffers.staging, 'staging buffer')}."
+        )
     full = counted(p.structure.subtiles, "subtile")
     buffers = verified.schedule.buffers
     staged = [counted(buffers.staging, "staging buffer")] if buffers.staging else []

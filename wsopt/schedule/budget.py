@@ -22,11 +22,9 @@ MOST_SLOTS = 32
 
 BARRIER_BYTES = 8
 _MOST_STAGING = 4
-LOADER_WARPS = 1
-MMA_WARPS = 1
-STORE_WARPS = 1
+HELPER_WARPS = 1
 HELPER_REGISTERS = 24
-"""A warp that counts tiles and slots and starts copies or products: ptxas fits it in the least of setmaxnreg."""
+"""Of a warp that counts tiles and slots and starts copies, products or stores: ptxas fits it in the least it may."""
 
 _MOST_STORE_WARPS = 3
 """emitter.v1: store warps of a block, one a consumer: they are in the loader's warpgroup."""
@@ -41,7 +39,7 @@ def warpgroup_warps(warps: int, machine: Machine) -> int:
 def launched_warps(structure: Structure, machine: Machine) -> int:
     """Warps of the launch, each partition's rounded up to whole warpgroups."""
     consumers = structure.consumers * warpgroup_warps(structure.consumer_warps, machine)
-    return consumers + warpgroup_warps(LOADER_WARPS, machine)
+    return consumers + warpgroup_warps(HELPER_WARPS, machine)
 
 
 def base_registers(structure: Structure, machine: Machine) -> int:
@@ -60,7 +58,7 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     The partitions share what the kernel was launched with: setmaxnreg moves registers between warpgroups of a
     block and adds none, however many the SM has left over. The default partition gets what the others leave.
     """
-    loader = warpgroup_warps(LOADER_WARPS, machine)
+    loader = warpgroup_warps(HELPER_WARPS, machine)
     warps = launched_warps(structure, machine)
     left = base_registers(structure, machine) * warps - HELPER_REGISTERS * loader
     granularity = machine.register_granularity
@@ -93,30 +91,27 @@ def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine)
     """The block's partitions: all that the launch has is dealt out, to warps that start copies, products or stores
     the least, to consumers the rest.
     """
-    s, least = program.structure, HELPER_REGISTERS
-    registers = consumer_registers(s, machine)
-    found = [Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)]
-    found.append(Partition(PartitionRole.LOADER, 0, LOADER_WARPS, least))
-    if program.tensor_columns:
-        found.append(Partition(PartitionRole.MMA_WARP, 0, MMA_WARPS, least))
-    store_warps = range(s.consumers if buffers.store_warp else 0)
-    return (*found, *(Partition(PartitionRole.STORE_WARP, i, STORE_WARPS, least) for i in store_warps))
+    s, registers = program.structure, consumer_registers(program.structure, machine)
+    helpers = [(PartitionRole.LOADER, 1), (PartitionRole.MMA_WARP, int(program.tensor_columns > 0))]
+    helpers += [(PartitionRole.STORE_WARP, s.consumers * buffers.store_warp)]
+    return (
+        *(Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)),
+        *(
+            Partition(role, i, HELPER_WARPS, HELPER_REGISTERS)
+            for role, count in helpers
+            for i in range(count)
+        ),
+    )
 
 
 def taken_registers(partitions: Sequence[Partition], machine: Machine) -> int:
     """Registers that a block's partitions take: a consumer has warpgroups of its own, the others share theirs."""
     consumers = [p for p in partitions if p.role is PartitionRole.CONSUMER]
     helpers = [p for p in partitions if p.role is not PartitionRole.CONSUMER]
-    total = sum(p.registers * warpgroup_warps(p.warps, machine) for p in consumers)
-    if helpers:
-        most = max(p.registers for p in helpers)
-        total += most * warpgroup_warps(sum(p.warps for p in helpers), machine)
-    return total * machine.threads_per_warp
-
-
-def pool_registers(base: int, warps: int, machine: Machine) -> int:
-    """Registers of a block that is launched with `base` a thread for `warps` warps: all there are to trade."""
-    return base * warps * machine.threads_per_warp
+    shared = max((p.registers for p in helpers), default=0), sum(p.warps for p in helpers)
+    each = [(p.registers, p.warps) for p in consumers]
+    taken = sum(registers * warpgroup_warps(warps, machine) for registers, warps in (*each, shared))
+    return taken * machine.threads_per_warp
 
 
 def next_in_slot(k_block: int, depth: int, copies: int) -> tuple[int, int]:
@@ -139,11 +134,6 @@ def k_block_registers(program: TileProgram) -> int:
     return max((tile.registers for tile in program.live), default=0)
 
 
-def full_inputs(program: TileProgram) -> int:
-    """Number of full tiles that the epilogue reads."""
-    return len(program.after.full)
-
-
 def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     """Every choice of epilogue buffers: up to four for staging, a power of two up to a subtile each for inputs.
 
@@ -151,29 +141,22 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a store
     warp, which takes no warps that a block has not, and with as many sets of sums as tensor memory may hold. Those
     alone count that the program's conditions allow.
+
+    emitter.v1: loops of products have store warps, for outputs of whole tiles. Not where partial sums are added up:
+    what keeps such consumers out of step, so that one computes while another's products run, is that each waits for
+    the others' stores. With store warps an f8 product takes 3 % more cycles (`docs/calibration/h200_stores.json`).
     """
-    most = 2 if program.iteration is Iteration.TILE else min(program.epilogue.stores, _MOST_STAGING)
-    subtiles = program.structure.subtiles
-    inputs = [n for n in (1, 2, 4, 8) if n <= subtiles] if full_inputs(program) else [0]
-    counts = [(0, subtiles)] if program.epilogue.lent_bytes else []
-    counts += [(s, n) for s in range(1, most + 1) for n in inputs]
-    further = itertools.product(_store_warps(program), program.sum_sets)
-    chosen = itertools.product(counts, tuple(further))
-    every = (EpilogueBuffers(s, n, store_warp, sums) for (s, n), (store_warp, sums) in chosen)
-    return tuple(option for option in every if program.conditions.allow(option))
-
-
-def _store_warps(program: TileProgram) -> tuple[bool, ...]:
-    """emitter.v1: loops of products have store warps, for outputs of whole tiles.
-
-    Not where partial sums are added up: what keeps such consumers out of step, so that one computes while another's
-    products run, is that each waits for the others' stores. With store warps an f8 product takes 3 % more cycles
-    (`docs/calibration/h200_stores.json`).
-    """
+    cost, s = program.epilogue, program.structure
+    most = 2 if program.iteration is Iteration.TILE else min(cost.stores, _MOST_STAGING)
+    inputs = [n for n in (1, 2, 4, 8) if n <= s.subtiles] if program.after.full else [0]
+    counts = [(0, s.subtiles)] if cost.lent_bytes else []
+    counts += itertools.product(range(1, most + 1), inputs)
     products = program.iteration is Iteration.K_BLOCKS and not program.computes_with_products
-    fit = program.structure.consumers <= _MOST_STORE_WARPS
-    both = products and not program.adds_partials and fit and program.epilogue.stores
-    return (False, True) if both else (False,)
+    fit = s.consumers <= _MOST_STORE_WARPS and cost.stores > 0
+    store_warps = (False, True) if products and fit and not program.adds_partials else (False,)
+    chosen = itertools.product(counts, store_warps, program.sum_sets)
+    every = (EpilogueBuffers(*count, store_warp, sums) for count, store_warp, sums in chosen)
+    return tuple(option for option in every if program.conditions.allow(option))
 
 
 def least_buffers(program: TileProgram) -> EpilogueBuffers:
@@ -193,11 +176,10 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     for all rings, or one for each.
     """
     s = program.structure
-    slots = [depth] * len(program.rings) if isinstance(depth, int) else list(depth)
-    ring = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
-    ring += program.stationary_bytes * s.stationary_sets
-    epilogue = s.consumers * buffer_bytes(program, buffers)
-    return ring + epilogue + barrier_bytes(program, slots, buffers) + SHARED_MEMORY_RESERVE
+    slots = [depth] * len(program.rings) if isinstance(depth, int) else depth
+    rings = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
+    held = program.stationary_bytes * s.stationary_sets + s.consumers * buffer_bytes(program, buffers)
+    return rings + held + barrier_bytes(program, slots, buffers) + SHARED_MEMORY_RESERVE
 
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
@@ -205,13 +187,13 @@ def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueB
     store warp starts, two for each set of sums in tensor memory, and one for each turn.
     """
     s = program.structure
-    barriers = 2 * sum(slots) + s.consumers * full_inputs(program) * buffers.inputs
-    if buffers.store_warp:
-        barriers += 2 * s.consumers * program.epilogue.stores
-    if program.tensor_columns:
-        barriers += 2 * buffers.sums
-    if program.stationary_bytes:
-        barriers += 2 * s.stationary_sets if s.persistent else 1
-    if s.sharing is Sharing.PING_PONG:
-        barriers += s.consumers
+    held = 2 * s.stationary_sets if s.persistent else 1
+    barriers = (
+        2 * sum(slots)
+        + s.consumers * len(program.after.full) * buffers.inputs
+        + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
+        + 2 * buffers.sums * (program.tensor_columns > 0)
+        + held * (program.stationary_bytes > 0)
+        + s.consumers * (s.sharing is Sharing.PING_PONG)
+    )
     return barriers * BARRIER_BYTES

@@ -106,22 +106,13 @@ class Schedule:
     shared_memory_bytes: int
     prediction: Prediction
 
-    @property
-    def staging(self) -> int:
-        """Staging buffers of one consumer, of each output type."""
-        return self.buffers.staging
-
     def depth(self, ring: str) -> int:
         """Slots of a ring; KeyError if there is none of that name."""
         return dict(self.rings)[ring]
 
     def place(self, op: OpId) -> PlacedOp:
         """The placed operation of an id; KeyError if the schedule does not have it."""
-        text = str(op)
-        for placed in self.placed:
-            if placed.op == text:
-                return placed
-        raise KeyError(text)
+        return {placed.op: placed for placed in self.placed}[str(op)]
 
     def start(self, op: OpId) -> int:
         """Cycle at which the operation of iteration 0 starts; KeyError if the schedule does not have it."""
@@ -141,8 +132,4 @@ class Schedule:
             replace(p, stage=(starts[p.op] - first) // self.ii, cycle=(starts[p.op] - first) % self.ii)
             for p in own
         )
-        return tuple(sorted(anchored, key=_program_order))
-
-
-def _program_order(placed: PlacedOp) -> tuple[int, str]:
-    return placed.cycle, placed.op
+        return tuple(sorted(anchored, key=lambda placed: (placed.cycle, placed.op)))

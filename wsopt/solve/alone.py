@@ -22,7 +22,7 @@ from wsopt.program.program import EpilogueCost, TileOp, TileProgram
 from wsopt.solve.bound import ii_bounds
 from wsopt.solve.model import CONSUMER_FAMILIES, stretches
 from wsopt.solve.variables import Model
-from wsopt.solve.worker import solved, work
+from wsopt.solve.worker import solved
 
 _LIMIT = 4.0
 """Deterministic time for the bound of one loop: what is proved until then holds."""
@@ -92,7 +92,7 @@ def one_consumer(program: TileProgram) -> TileProgram:
 def _only(program: TileProgram, ops: Sequence[TileOp]) -> TileProgram:
     """The program with these of its operations, and the dependences between them."""
     ids = {op.id for op in ops}
-    edges = tuple(edge for edge in program.edges if edge.source in ids and edge.target in ids)
+    edges = tuple(edge for edge in program.edges if {edge.source, edge.target} <= ids)
     return replace(program, ops=tuple(ops), edges=edges)
 
 
@@ -109,30 +109,24 @@ def consumers_interval(program: TileProgram, machine: Machine, margin: int) -> i
 
 @functools.lru_cache(maxsize=1024)
 def _least(program: TileProgram, machine: Machine, margin: int, most: int) -> int:
-    """The bound of one consumer, where steps may double, and from there on that of all together."""
+    """The bound of one consumer, where steps may double, and from there on that of all together.
+
+    What is not decided within the limit ends it.
+    """
     low, left = ii_bounds(program, machine)[0], _LIMIT
     for part in (one_consumer(program), program):
 
         def probe(interval: int, part: TileProgram = part) -> bool | None:
             nonlocal left
-            answer, spent = _has_schedule(part, machine, margin, interval)
-            left -= spent
-            return answer if left > 0 else None
+            m = Model(part, machine, margin, (interval, interval), 2 * _ANCHOR + 1)
+            for family in CONSUMER_FAMILIES:
+                family(m)
+            m.cp.add(m.stage[part.ops[0].id] == _ANCHOR)
+            m.cp.add(m.cycle[part.ops[0].id] == 0)
+            solver, status = solved(m.cp, _LIMIT)
+            left -= solver.response_proto.deterministic_time
+            answers = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
+            return answers.get(status) if left > 0 else None
 
         low = least_interval(probe, low, most, program.grain, steady=stretches(part)).bound
     return low
-
-
-def _has_schedule(
-    program: TileProgram, machine: Machine, margin: int, interval: int
-) -> tuple[bool | None, float]:
-    """Whether consumers alone have a schedule with this II, None if undecided; and what it took to find out."""
-    m = Model(program, machine, margin, (interval, interval), 2 * _ANCHOR + 1)
-    for family in CONSUMER_FAMILIES:
-        family(m)
-    first = program.ops[0].id
-    m.cp.add(m.stage[first] == _ANCHOR)
-    m.cp.add(m.cycle[first] == 0)
-    solver, status = solved(m.cp, _LIMIT)
-    answers = {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}
-    return answers.get(status), work(solver)

@@ -12,7 +12,7 @@ from wsopt.solve.variables import Model
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class Family(checker.Property):
     """A constraint family. `constrain(model)` adds it to a model; `check` yields the faults of a schedule that does
     not keep to it, found without the solver.
 
@@ -21,9 +21,7 @@ class Family:
     stages and cycles; then the least II is found in fewer steps.
     """
 
-    name: str
     constrain: Callable[[Model], None]
-    check: checker.Check
     steady: bool = False
 
 
@@ -37,6 +35,5 @@ def added(*families: Family) -> Iterator[None]:
 
     ValueError for a name that is taken.
     """
-    properties = [checker.Property(family.name, family.check) for family in families]
-    with FAMILIES.added(*families), checker.PROPERTIES.added(*properties):
+    with FAMILIES.added(*families), checker.PROPERTIES.added(*families):
         yield

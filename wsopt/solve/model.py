@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
-
-from ortools.sat.python import cp_model
+from collections.abc import Callable
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.perf.held import slot_lifetime
-from wsopt.program.ids import OpId, OpKind
-from wsopt.program.program import Iteration, Live, RingPlan, TileProgram
+from wsopt.program.ids import OpKind
+from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import budget
 from wsopt.solve import families
 from wsopt.solve.bound import depths, ii_bounds
+from wsopt.solve.conditions import overlap
 from wsopt.solve.objective import time
-from wsopt.solve.orders import overlap
 from wsopt.solve.variables import Model, variables
 
 
 def _staging(m: Model) -> None:
     """A staging buffer's copy has ended before it is written again: buffers * II >= latency of the store."""
-    for op in m.program.loop:
-        if op.kind is OpKind.TMA_STORE:
-            for option, chosen in m.buffers.items():
-                m.cp.add(option.staging * m.ii >= m.t(op.latency)).only_enforce_if(chosen)
+    for op in m.program.of(OpKind.TMA_STORE):
+        for option, chosen in m.buffers.items():
+            m.cp.add(option.staging * m.ii >= m.t(op.latency)).only_enforce_if(chosen)
 
 
 def _dependences(m: Model) -> None:
@@ -60,22 +57,19 @@ def consumers_in_turn(m: Model) -> None:
     of the gaps between them round the II none is longer than the one from the last to the first: named from
     the consumer after the longest gap on, they hand their slots back sooner.
     """
-    first = OpKind.MMA if m.program.whole.products else OpKind.ELEMENTWISE
-    names = [next(op.id for op in own if op.kind is first) for own in m.program.by_consumer.values()]
+    p = m.program
+    first = OpKind.MMA if p.whole.products else OpKind.ELEMENTWISE
+    names = [next(op.id for op in own if op.kind is first) for own in p.by_consumer.values()]
     for one, other in itertools.pairwise(names):
         m.cp.add(m.start[one] <= m.start[other])
-    if not m.program.computes_with_products or _meet_copies(m.program) or len(names) < 2:
-        return
-    last = m.ii - m.start[names[-1]] + m.start[names[0]]
-    m.cp.add(last >= 1)
-    for one, other in itertools.pairwise(names):
-        m.cp.add(m.start[other] - m.start[one] <= last)
-
-
-def _meet_copies(program: TileProgram) -> bool:
-    """Whether consumers hold a unit that copies hold: then they cannot be moved against each other."""
-    held = {unit for op in program.loop if op.consumer is None for unit, _ in op.held}
-    return any(unit in held for op in program.loop if op.consumer is not None for unit, _ in op.held)
+    # Consumers that hold a unit that copies hold cannot be moved against each other.
+    copies = {unit for op in p.loop if op.consumer is None for unit, _ in op.held}
+    meet = any(unit in copies for own in p.by_consumer.values() for op in own for unit, _ in op.held)
+    if len(names) > 1 and p.computes_with_products and not meet:
+        last = m.ii - m.start[names[-1]] + m.start[names[0]]
+        m.cp.add(last >= 1)
+        for one, other in itertools.pairwise(names):
+            m.cp.add(m.start[other] - m.start[one] <= last)
 
 
 def _exclusive(m: Model) -> None:
@@ -105,20 +99,12 @@ def _rings(m: Model) -> None:
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
             m.cp.add(m.ii >= m.t(effective_ii(m.program, m.machine, d))).only_enforce_if(is_d)
-            for freed, load, later in _refills(m, plan, d):
-                m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
-
-
-def _refills(m: Model, plan: RingPlan, depth: int) -> Iterator[tuple[cp_model.LinearExprT, OpId, int]]:
-    """When each reader of a slot has handed it back, with each load that fills it next and how many
-    iterations later that is.
-    """
-    for release in plan.releases:
-        done = m.program.op(release)
-        later, k_block = budget.next_in_slot(done.copy, depth, m.program.structure.copies)
-        for load in plan.loads:
-            if m.program.op(load).copy == k_block:
-                yield m.start[release] + m.t(done.issue + done.latency), load, later
+            for release in map(m.program.op, plan.releases):
+                freed = m.start[release.id] + m.t(release.issue + release.latency)
+                later, k_block = budget.next_in_slot(release.copy, d, m.program.structure.copies)
+                for load in plan.loads:
+                    if load.k_block == k_block:
+                        m.cp.add(m.start[load] + later * m.ii >= freed).only_enforce_if(is_d)
 
 
 def _shared_memory(m: Model) -> None:
@@ -136,48 +122,32 @@ def _shared_memory(m: Model) -> None:
 def _live_tiles(m: Model) -> None:
     """At every moment modulo II a consumer's live tiles fit the registers that its sums leave.
 
-    A tile's life and its copies one and two intervals later are all that can meet, for no tile outlives two.
+    A tile's life and its copies one and two intervals later are all that can meet, for no tile outlives two. A
+    product's tile that is still to be read when the product is issued again needs other registers then, and ptxas
+    does not rotate them: the loop copies the tile.
     """
     have = budget.consumer_registers(m.program.structure, m.machine)
-    room = have - m.program.accumulator_registers - m.margin
-    for consumer in sorted({tile.consumer for tile in m.program.live})[:1]:  # the others do the same, later
-        lives, demands = [], []
-        for tile in (t for t in m.program.live if t.consumer == consumer):
-            name, begin = tile.value, m.start[tile.maker]
-            end = m.cp.new_int_var(0, m.horizon, f"end[{name}]")
-            for reader in tile.readers:
-                op = m.program.op(reader)
-                m.cp.add(end >= m.start[reader] + (m.t(op.latency) if op.kind is OpKind.MMA else 0))
-            length = m.cp.new_int_var(0, m.horizon, f"life[{name}]")
-            m.cp.add(length == end - begin)
-            m.cp.add(length <= 2 * m.ii)
-            _copied(m, tile, length)
-            for copy in range(3):
-                lives.append(_later(m, begin, length, end, copy, f"life[{name}]+{copy}"))
-                demands.append(tile.registers)
-        if lives:
-            m.cp.add_cumulative(lives, demands, room)
-
-
-def _copied(m: Model, tile: Live, length: cp_model.IntVar) -> None:
-    """Whether a product's tile is still to be read when the product is issued again.
-
-    It needs other registers then, and ptxas does not rotate them: the loop copies the tile.
-    """
-    if m.program.op(tile.maker).kind is OpKind.MMA:
-        copied = m.copied[tile.value] = m.cp.new_bool_var(f"copied[{tile.value}]")
-        m.cp.add(length <= m.ii).only_enforce_if(~copied)
-
-
-def _later(
-    m: Model, begin: cp_model.IntVar, length: cp_model.IntVar, end: cp_model.IntVar, copy: int, name: str
-) -> cp_model.IntervalVar:
-    """An interval moved `copy` times II on."""
-    first = m.cp.new_int_var(0, 3 * m.horizon, f"begin {name}")
-    last = m.cp.new_int_var(0, 3 * m.horizon, f"end {name}")
-    m.cp.add(first == begin + copy * m.ii)
-    m.cp.add(last == end + copy * m.ii)
-    return m.cp.new_interval_var(first, length, last, name)
+    tiles = [tile for tile in m.program.live if tile.consumer == 0]  # the others do the same, later
+    lives = []
+    for tile in tiles:
+        begin, end = m.start[tile.maker], m.cp.new_int_var(0, m.horizon, f"end[{tile.value}]")
+        for op in map(m.program.op, tile.readers):
+            m.cp.add(end >= m.start[op.id] + (m.t(op.latency) if op.kind is OpKind.MMA else 0))
+        length = m.cp.new_int_var(0, m.horizon, f"life[{tile.value}]")
+        m.cp.add(length == end - begin)
+        m.cp.add(length <= 2 * m.ii)
+        if m.program.op(tile.maker).kind is OpKind.MMA:
+            copied = m.copied[tile.value] = m.cp.new_bool_var(f"copied[{tile.value}]")
+            m.cp.add(length <= m.ii).only_enforce_if(~copied)
+        for copy in range(3):
+            name = f"life[{tile.value}]+{copy}"
+            first, last = (m.cp.new_int_var(0, 3 * m.horizon, f"{at} {name}") for at in ("begin", "end"))
+            m.cp.add(first == begin + copy * m.ii)
+            m.cp.add(last == end + copy * m.ii)
+            lives.append(m.cp.new_interval_var(first, length, last, name))
+    if lives:
+        demands = [tile.registers for tile in tiles for _ in range(3)]
+        m.cp.add_cumulative(lives, demands, have - m.program.accumulator_registers - m.margin)
 
 
 # --- what the emitter cannot write yet: emitter.v1

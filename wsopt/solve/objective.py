@@ -104,25 +104,16 @@ def ties(m: Model) -> cp_model.LinearExprT:
 
     The block has its shared memory to itself, so slots that nothing else needs buy tolerance of latency.
     """
-    every = len(m.start)
-    first = sum((every - number) * start for number, start in enumerate(m.start.values()))
+    every, starts = len(m.start), list(m.start.values())
+    first = sum((every - number) * start for number, start in enumerate(starts))
     most_first = every * (every + 1) // 2 * m.horizon + 1
-    starts = most_first * sum(m.start.values()) + first
     most_starts = most_first * (every * m.horizon + 1)
     counts = {b: b.staging + b.inputs + b.store_warp for b in m.buffers}
-    buffers = sum(counts[b] * chosen for b, chosen in m.buffers.items())
-    slots = max(counts.values()) + 1
-    copied = slots * (_most_slots(m) + 1) ** 2
-    return starts + most_starts * (buffers - slots * _slots(m) + copied * sum(m.copied.values()))
-
-
-def _most_slots(m: Model) -> int:
-    return sum(max_depths(m.program, m.machine))
-
-
-def _slots(m: Model) -> cp_model.LinearExprT:
-    """More is better: slots of the shallowest ring first, then of all."""
-    most = _most_slots(m)
+    buffers, most_buffers = sum(counts[b] * is_b for b, is_b in m.buffers.items()), max(counts.values()) + 1
+    # More slots are better: those of the shallowest ring first, then of all.
+    most = sum(max_depths(m.program, m.machine))
     shallowest = m.cp.new_int_var(0, most, "shallowest ring")
-    m.cp.add_min_equality(shallowest, list(m.depth.values()))
-    return (most + 1) * shallowest + sum(m.depth.values())
+    m.cp.add_min_equality(shallowest, m.depth.values())
+    slots = (most + 1) * shallowest + sum(m.depth.values())
+    copied = most_buffers * (most + 1) ** 2 * sum(m.copied.values())
+    return most_first * sum(starts) + first + most_starts * (buffers - most_buffers * slots + copied)

@@ -27,7 +27,7 @@ from wsopt.solve.model import build, stretches
 from wsopt.solve.objective import floor_of_time, ties
 from wsopt.solve.orders import ask_for_another
 from wsopt.solve.variables import Model
-from wsopt.solve.worker import solved, work
+from wsopt.solve.worker import solved
 
 _DETERMINISTIC_LIMIT = 20.0
 _TIGHT_LIMIT = 1.0
@@ -219,7 +219,7 @@ class _Optimum:
             for name, start in model.start.items():
                 model.cp.add_hint(start, hint.solver.value(hint.model.start[name]))
         solver, status = solved(model.cp, _DETERMINISTIC_LIMIT - self.spent)
-        self.spent += work(solver)
+        self.spent += solver.response_proto.deterministic_time
         return _Attempt(model, solver, status)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from wsopt.checker import verify
@@ -74,7 +75,7 @@ class Search:
     programs: dict[Structure, TileProgram] = field(default_factory=dict)
     solutions: Solutions = field(default_factory=dict)
     considered: int = 0
-    infeasible: dict[str, int] = field(default_factory=dict)
+    infeasible: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
     solved: int = 0
     pruned: int = 0
@@ -99,67 +100,48 @@ class Search:
                 reason = "ptxas: spilled, or did not compile to the instructions asked for"
             if reason:
                 self._count(reason)
-                continue
-            found.append(Candidate(structure, program, lower_bound_us(program, self.machine)))
+            else:
+                found.append(Candidate(structure, program, lower_bound_us(program, self.machine)))
         return sorted(found, key=_preference)
 
     def _count(self, reason: str) -> None:
         budget, _, numbers = reason.partition(": ")
-        self.infeasible[budget] = self.infeasible.get(budget, 0) + 1
+        self.infeasible[budget] += 1
         self.reasons.setdefault(budget, numbers)
-
-    @property
-    def best(self) -> VerifiedSchedule | None:
-        """The incumbent."""
-        return self.kept[0] if self.kept else None
 
     def _worst_us(self) -> float:
         """Time in microseconds below which a schedule is kept."""
-        full = len(self.kept) == self.keep
-        return self.kept[-1].schedule.prediction.microseconds if full else math.inf
-
-    def _solve(self, candidate: Candidate) -> Solved:
-        key = candidate.structure, candidate.found
-        if key not in self.solutions:
-            self.solutions[key] = solve(candidate.program, self.machine, self.margin, *candidate.found)
-        return self.solutions[key]
+        return _microseconds(self.kept[-1]) if len(self.kept) == self.keep else math.inf
 
     def _tightened(self, candidate: Candidate) -> Candidate:
         """A candidate with the bound of its consumers' own schedule."""
         least = consumers_interval(candidate.program, self.machine, self.margin)
-        bound = lower_bound_us(candidate.program, self.machine, least)
-        self.bounds[candidate.structure] = bound
+        bound = self.bounds[candidate.structure] = lower_bound_us(candidate.program, self.machine, least)
         return replace(candidate, bound_us=bound, tight=True)
 
     def _try(self, candidate: Candidate) -> Candidate | None:
         """Solve a candidate; what is left of its structure, if more of it may be kept."""
-        found = self._solve(candidate)
+        key, program, new = (candidate.structure, candidate.found), candidate.program, not candidate.found
+        if key not in self.solutions:
+            self.solutions[key] = solve(program, self.machine, self.margin, *candidate.found)
+        found = self.solutions[key]
         if found.outcome is Outcome.INFEASIBLE:
-            if not candidate.found:
+            if new:
                 self._count(f"schedule: {found.reason}")
             return None
-        self.solved += not candidate.found
+        self.solved += new
         if found.outcome is not Outcome.OPTIMAL:
-            self.unfinished += not candidate.found
+            self.unfinished += new
             self.open_bound = min(self.open_bound, candidate.bound_us)
         if found.schedule is None:
             return None
-        verified = verify(found.schedule, candidate.program, self.machine, self.margin)
-        self._keep(found.schedule, verified)
-        others = (*candidate.found, found.schedule)
-        if len(others) >= self.orders:
-            return None
-        optimal = found.outcome is Outcome.OPTIMAL
-        at_least = found.schedule.prediction.microseconds if optimal else candidate.bound_us
-        return replace(candidate, bound_us=at_least, found=others)
-
-    def _keep(self, schedule: Schedule, verified: VerifiedSchedule) -> None:
-        time_us = schedule.prediction.microseconds
-        self.runners.append(RunnerUp(schedule.structure, time_us, schedule.ii))
-        self.kept.append(verified)
+        verified = verify(found.schedule, program, self.machine, self.margin)
+        time_us, others = _microseconds(verified), (*candidate.found, found.schedule)
+        self.runners.append(RunnerUp(candidate.structure, time_us, found.schedule.ii))
         # Sorting is stable: among equals the one that was found first stays.
-        self.kept.sort(key=lambda one: one.schedule.prediction.microseconds)
-        del self.kept[self.keep :]
+        self.kept = sorted([*self.kept, verified], key=_microseconds)[: self.keep]
+        at_least = time_us if found.outcome is Outcome.OPTIMAL else candidate.bound_us
+        return replace(candidate, bound_us=at_least, found=others) if len(others) < self.orders else None
 
     def run(self) -> Ranked:
         """The best schedule over all structures, with its certificate; raises as `run_all`."""
@@ -183,25 +165,24 @@ class Search:
             if candidate.bound_us >= self._worst_us():
                 self.pruned = fresh
                 break
-            if time.monotonic() > self.deadline and self.best:
+            if time.monotonic() > self.deadline and self.kept:
                 self.open_bound = min(self.open_bound, candidate.bound_us)
                 self.unfinished += fresh
                 break
-            if not candidate.tight:
-                tight = self._tightened(candidate)
-                heapq.heappush(heap, (_preference(tight), tight))
-                continue
-            fresh -= not candidate.found
-            rest = self._try(candidate)
+            fresh -= candidate.tight and not candidate.found
+            rest = self._try(candidate) if candidate.tight else self._tightened(candidate)
             if rest is not None:
                 heapq.heappush(heap, (_preference(rest), rest))
-        if self.best is None:
+        if not self.kept:
             raise self._nothing_found()
         return tuple((one, self._certificate(queue, one)) for one in self.kept)
 
     def _nothing_found(self) -> InfeasibleError:
-        graph, reasons = f"graph {self.region.name}", self._reasons()
-        graph += f" under {self.conditions.text}" if self.conditions else ""
+        counts = sorted(self.infeasible.items(), key=lambda item: (-item[1], item[0]))
+        graph, reasons = f"graph {self.region.name}", ", ".join(f"{n} by {budget}" for budget, n in counts)
+        if self.conditions:
+            graph += f" under {self.conditions.text}"
+            reasons += f" (the first: {self.reasons[counts[0][0]]})" if counts else ""
         if not self.unfinished:
             why = reasons or lacking(self.conditions, structures(self.region, self.machine))
             return InfeasibleError(f"{graph}: no structure fits; {why}")
@@ -211,15 +192,10 @@ class Search:
             f"structures open, so one may exist{rest}"
         )
 
-    def _reasons(self) -> str:
-        counts = sorted(self.infeasible.items(), key=lambda item: (-item[1], item[0]))
-        told = ", ".join(f"{count} by {budget}" for budget, count in counts)
-        return f"{told} (the first: {self.reasons[counts[0][0]]})" if counts and self.conditions else told
-
     def _certificate(self, queue: list[Candidate], one: VerifiedSchedule) -> Certificate:
         """The certificate of a kept schedule. Its rank counts those that come before it."""
-        time_us = one.schedule.prediction.microseconds
-        bound = min(self.kept[0].schedule.prediction.microseconds, self.open_bound)
+        time_us = _microseconds(one)
+        bound = min(_microseconds(self.kept[0]), self.open_bound)
         return Certificate(
             considered=self.considered,
             pruned=self.pruned,
@@ -229,24 +205,29 @@ class Search:
             bound_us=bound,
             gap=0.0 if time_us <= bound else (time_us - bound) / time_us,
             margin=self.margin,
-            runners_up=tuple(self._losers(queue, one.schedule.structure)),
+            runners_up=self._losers(queue, one.schedule.structure),
             rank=1 + self.kept.index(one),
             rank_bound_us=min(time_us, self.open_bound),
             conditions=self.conditions.text,
         )
 
-    def _losers(self, queue: list[Candidate], winner: Structure) -> Iterator[RunnerUp]:
+    def _losers(self, queue: list[Candidate], winner: Structure) -> tuple[RunnerUp, ...]:
         """The best of the other solved structures, then the best of those that their bound dropped."""
         fastest: dict[Structure, RunnerUp] = {}
         for runner in sorted(self.runners, key=lambda r: r.microseconds):
             fastest.setdefault(runner.structure, runner)
+        left = [
+            RunnerUp(c.structure, self.bounds.get(c.structure, c.bound_us), None)
+            for c in queue
+            if c.structure not in fastest
+        ]
+        left.sort(key=lambda r: round(r.microseconds, 6))
         solved = [runner for structure, runner in fastest.items() if structure != winner]
-        yield from solved[:_RUNNERS_UP]
-        seen = {r.structure for r in self.runners}
-        left = [(self.bounds.get(c.structure, c.bound_us), c) for c in queue if c.structure not in seen]
-        left.sort(key=lambda one: round(one[0], 6))
-        for bound_us, candidate in left[: max(0, _RUNNERS_UP - len(solved))]:
-            yield RunnerUp(candidate.structure, bound_us, None)
+        return (*solved, *left)[:_RUNNERS_UP]
+
+
+def _microseconds(verified: VerifiedSchedule) -> float:
+    return verified.schedule.prediction.microseconds
 
 
 def runner_up(verified: VerifiedSchedule, certificate: Certificate) -> VerifiedSchedule | None:

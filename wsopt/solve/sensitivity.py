@@ -7,14 +7,12 @@ schedule at hand would gain.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wsopt.lowering.lower import Cuttable
 from wsopt.machine.frozen import FrozenMap
 from wsopt.machine.types import Machine, Unit
-from wsopt.program.conditions import Conditions
 from wsopt.program.types import Structure
 from wsopt.schedule.budget import BARRIER_BYTES
 from wsopt.schedule.certificate import Certificate
@@ -52,16 +50,21 @@ class Sensitivity:
 
 
 def variants(verified: VerifiedSchedule) -> tuple[Variant, ...]:
-    """The card with more of each budget, one at a time; each kind of figure as the machine file states it."""
+    """The card with more of each budget, one at a time; each kind of figure as the machine file states it.
+
+    With the pipe of exp2 goes all that it computes; a card that gives exp2 no pipe of its own has no such variant.
+    """
     machine = verified.machine
     slot = sum(plan.slot_bytes + 2 * BARRIER_BYTES for plan in verified.program.rings)
     shared = machine.shared_memory_per_block_bytes
+    mufu = {kind for kind, unit in machine.scalar_unit.items() if unit is Unit.MUFU}
+    exp2 = [("exp2 and its pipe +10 %", "exp2", mufu, ("scalar",))] if "exp2" in mufu else []
+    tensor = "tensor rate +10 %", next(iter(machine.tensor)), machine.tensor, ("tensor", "dense_tflops")
     return (
         _shared("shared memory +10 %", machine, math.ceil(shared * MORE)),
         _shared("one more slot of the ring", machine, shared + slot),
         _registers(machine),
-        _rates(machine, "tensor rate +10 %", tuple(machine.tensor), ("tensor", "dense_tflops")),
-        *_special_functions(machine),
+        *(_rates(machine, *rates) for rates in (tensor, *exp2)),
         _bandwidth(machine, "L2 bandwidth +10 %", ("l2_bandwidth", "l2_distinct_bandwidth")),
         _bandwidth(machine, "memory bandwidth +10 %", ("dram_sustained_bandwidth", "dram_bandwidth")),
     )
@@ -79,45 +82,36 @@ def _shared(name: str, machine: Machine, nbytes: int) -> Variant:
 
 def _registers(machine: Machine) -> Variant:
     """A larger file, and more of it for a thread: one without the other would mostly buy nothing."""
-    step = machine.register_granularity
-    most = math.ceil(machine.setmaxnreg_max_registers * MORE / step) * step
+    step, most_now = machine.register_granularity, machine.setmaxnreg_max_registers
+    most = math.ceil(most_now * MORE / step) * step
     file = math.ceil(machine.registers_per_sm * MORE)
     more = replace(
         machine,
         registers_per_sm=file,
         setmaxnreg_max_registers=most,
-        max_registers_per_thread=machine.max_registers_per_thread + most - machine.setmaxnreg_max_registers,
+        max_registers_per_thread=machine.max_registers_per_thread + most - most_now,
     )
-    now = f"{machine.registers_per_sm:,}, {machine.setmaxnreg_max_registers} a thread"
-    return Variant("registers +10 %", now, f"{file:,}, {most} a thread", more)
+    now, then = f"{machine.registers_per_sm:,}, {most_now} a thread", f"{file:,}, {most} a thread"
+    return Variant("registers +10 %", now, then, more)
 
 
-def _rates(machine: Machine, name: str, kinds: tuple[str, ...], tables: tuple[str, ...]) -> Variant:
-    """More of these kinds in tables of rates."""
-    changed: dict[str, Any] = {table: _scaled(getattr(machine, table), kinds) for table in tables}
-    first: Mapping[str, float] = getattr(machine, tables[0])
-    now = first[kinds[0]]
-    unit = f"{kinds[0]} an SM and cycle"
-    return Variant(name, f"{now:g} {unit}", f"{now * MORE:g} {unit}", replace(machine, **changed))
-
-
-def _scaled(table: Mapping[str, float], kinds: tuple[str, ...]) -> FrozenMap[float]:
-    return FrozenMap({kind: rate * MORE if kind in kinds else rate for kind, rate in table.items()})
-
-
-def _special_functions(machine: Machine) -> Iterator[Variant]:
-    """The pipe of exp2 with all that goes to it; nothing for a card that gives exp2 no pipe of its own."""
-    if machine.scalar_unit.get("exp2") is Unit.MUFU:
-        rest = tuple(
-            kind for kind, unit in machine.scalar_unit.items() if unit is Unit.MUFU and kind != "exp2"
-        )
-        yield _rates(machine, "exp2 and its pipe +10 %", ("exp2", *rest), ("scalar",))
+def _rates(
+    machine: Machine, name: str, first: str, kinds: Collection[str], tables: tuple[str, ...]
+) -> Variant:
+    """More of these kinds, of which the `first` is told, in tables of rates by kind."""
+    before: dict[str, Mapping[str, float]] = {table: getattr(machine, table) for table in tables}
+    more: dict[str, Any] = {
+        table: FrozenMap({kind: rate * MORE if kind in kinds else rate for kind, rate in rates.items()})
+        for table, rates in before.items()
+    }
+    now, then = (f"{rates[tables[0]][first]:g} {first} an SM and cycle" for rates in (before, more))
+    return Variant(name, now, then, replace(machine, **more))
 
 
 def _bandwidth(machine: Machine, name: str, figures: tuple[str, ...]) -> Variant:
-    now = getattr(machine, figures[0])
-    more = replace(machine, **{figure: getattr(machine, figure) * MORE for figure in figures})
-    return Variant(name, f"{now / 1e12:.3g} TB/s", f"{now * MORE / 1e12:.3g} TB/s", more)
+    more = {figure: getattr(machine, figure) * MORE for figure in figures}
+    now, then = (f"{rate / 1e12:.3g} TB/s" for rate in (getattr(machine, figures[0]), more[figures[0]]))
+    return Variant(name, now, then, replace(machine, **more))
 
 
 def sensitivity(
@@ -128,31 +122,22 @@ def sensitivity(
     """Solve again on the card as it is and on every variant, under the same conditions. `progress` is told the
     variant's name.
     """
-    region, machine, margin = verified.program.region, verified.machine, certificate.margin
-    conditions = verified.program.conditions
-    every = variants(verified)
+    every, rejected = variants(verified), frozenset[Structure]()
+    program, margin = verified.program, certificate.margin
+
+    def best_on(machine: Machine) -> VerifiedSchedule:
+        return Search(program.region, machine, margin, program.conditions, rejected=rejected).run()[0]
+
     progress("as it is", 0, len(every) + 1)
-    base, rejected = _base(region, machine, conditions, certificate)
+    # Which structures the compiler rejected is not in the certificate, but that they would have been better, and how
+    # many they are.
+    count = dict(certificate.infeasible).get("ptxas", 0)
+    base = best_on(verified.machine)
+    while len(rejected) < count and base.schedule.prediction.microseconds < certificate.bound_us:
+        rejected |= {base.schedule.structure}
+        base = best_on(verified.machine)
     effects = []
     for done, variant in enumerate(every, 1):
         progress(variant.name, done, len(every) + 1)
-        found, _ = Search(region, variant.machine, margin, conditions, rejected=rejected).run()
-        effects.append(Effect(variant, found))
+        effects.append(Effect(variant, best_on(variant.machine)))
     return Sensitivity(base, tuple(effects))
-
-
-def _base(
-    region: Cuttable, machine: Machine, conditions: Conditions, certificate: Certificate
-) -> tuple[VerifiedSchedule, frozenset[Structure]]:
-    """The best on the card as it is, and the structures that the compiler was seen to reject.
-
-    Which these were is not in the certificate, but that they would have been better and how many they are.
-    """
-    rejected: frozenset[Structure] = frozenset()
-    count = dict(certificate.infeasible).get("ptxas", 0)
-    while True:
-        best, _ = Search(region, machine, certificate.margin, conditions, rejected=rejected).run()
-        better = best.schedule.prediction.microseconds < certificate.bound_us
-        if not better or len(rejected) == count:
-            return best, rejected
-        rejected |= {best.schedule.structure}

@@ -55,17 +55,16 @@ def variables(m: Model) -> None:
     The product is linear in one Boolean a stage: stage = k implies start = k II + cycle.
     """
     low, high = (m.t(cycles) for cycles in m.interval)
-    stages = m.stages
-    m.horizon = stages * high
+    m.horizon = m.stages * high
     m.ii = m.cp.new_int_var(low, high, "II")
     for op in m.program.loop:
-        m.stage[op.id] = m.cp.new_int_var(0, stages - 1, f"stage[{op.id}]")
+        m.stage[op.id] = m.cp.new_int_var(0, m.stages - 1, f"stage[{op.id}]")
         m.cycle[op.id] = m.cp.new_int_var(0, high - 1, f"cycle[{op.id}]")
         m.start[op.id] = m.cp.new_int_var(0, m.horizon, f"start[{op.id}]")
         m.again[op.id] = m.cp.new_int_var(0, 2 * high, f"cycle+II[{op.id}]")
         m.cp.add(m.cycle[op.id] < m.ii)
         m.cp.add(m.again[op.id] == m.cycle[op.id] + m.ii)
-        for k in range(stages):
+        for k in range(m.stages):
             is_k = m.cp.new_bool_var(f"stage[{op.id}]={k}")
             m.cp.add(m.stage[op.id] == k).only_enforce_if(is_k)
             m.cp.add(m.stage[op.id] != k).only_enforce_if(~is_k)

@@ -45,11 +45,6 @@ def solved(model: cp_model.CpModel, limit: float) -> tuple[cp_model.CpSolver, cp
     return solver, status
 
 
-def work(solver: cp_model.CpSolver) -> float:
-    """The deterministic time that a solve took."""
-    return float(solver.response_proto.deterministic_time)
-
-
 def check() -> None:
     """Raise GivenUpError if this thread's work was given up."""
     if _WORK.given_up:

@@ -1,4 +1,7 @@
-"""Tensors as a kernel sees them: its axes by role, how a tensor lies along them, where it is read and stored."""
+"""Tensors as a kernel sees them: its axes by role, how a tensor lies along them, where it is read and stored.
+
+Beside them what is computed on whole tiles, rows or columns: scalar statements and reductions.
+"""
 
 from __future__ import annotations
 
@@ -113,6 +116,56 @@ class Output:
     def is_tile(self) -> bool:
         """Whether it has rows and columns, which TMA stores; else it is a value a row, stored by address."""
         return Role.COLUMN in self.view.roles
+
+
+Scalar = int | float
+
+BEFORE = ".before"
+"""What the name of a reduction ends in where its value before the K-block is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One scalar primitive of the loop or the epilogue, applied to whole tiles, rows or columns.
+
+    `args` are names of statements, sources, contractions, or numbers. `dtype` is the type of the result as
+    the graph means it: f32, i32, bool, or a narrower type that the value was rounded to.
+    """
+
+    name: str
+    primitive: str
+    args: tuple[str | Scalar, ...]
+    spans: frozenset[Role]
+    dtype: DType
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names among its operands."""
+        return tuple(arg for arg in self.args if isinstance(arg, str))
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A maximum or a sum along the streamed axis, or of whole rows along the columns, one a row; f32.
+
+    In the loop its name is the running result with the present K-block in it, and `name.before` the one without
+    (-inf for a maximum, 0 for a sum, before the first); after the loop its name is the result. With `rescale`,
+    a row value of the loop, a sum is multiplied by it before the K-block's own is added.
+    """
+
+    name: str
+    kind: str
+    value: str
+    rescale: str | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of what it reduces and is rescaled by."""
+        return (self.value,) if self.rescale is None else (self.value, self.rescale)
+
+
+Item = Statement | Reduction
+"""What arithmetic is made of."""
 
 
 def pow2(extent: int) -> int:

@@ -1,0 +1,68 @@
+"""Kernels with stamps for the tests of traces, each beside the plain one of the same schedule."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import attention_graphs
+from attention_graphs import Sizes
+from emit_builds import Emitted, build, structure
+from golden_kernels import emitted
+
+from wsopt.emit.source import emit
+from wsopt.emit.stamps import Trace
+from wsopt.folder import BuildFolder
+from wsopt.interpret import execute
+from wsopt.trace.files import FOLDER, KERNEL, STAMPS, Stamped, to_text
+from wsopt.trace.make import stamped_of
+
+GOLDENS = ("plain", "residual_ping_pong", "scaled", "streamed_rows", "joint")
+NAMES = (*GOLDENS, "causal")
+TRACE = Trace(blocks=2, tiles=2, iterations=12)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced kernel: its schedule and plain text, its own text, and where its stamps lie."""
+
+    made: Emitted
+    source: str
+    stamped: Stamped
+
+
+@functools.cache
+def causal() -> Emitted:
+    """Attention with a loop for whole K-blocks and one for those that the mask touches."""
+    graph = attention_graphs.attention(attention_graphs.causal, Sizes(1, 2, 640, 640, 64, 64))
+    return build(graph, structure(64, 64, 2))
+
+
+@functools.cache
+def traced(name: str) -> Traced:
+    made = causal() if name == "causal" else emitted(name)
+    source = emit(made.verified, TRACE)
+    return Traced(made, source, stamped_of(made.verified, TRACE, source))
+
+
+def launched(one: Traced, inputs: dict[str, Any], seed: int = 0) -> tuple[dict[str, Any], list[int]]:
+    """The outputs of a traced kernel in the simulation, and the words of its records."""
+    outputs = dict(execute(one.source, inputs, seed=seed).outputs)
+    return outputs, [int(word) for word in outputs.pop(one.stamped.output)]
+
+
+def folder_of(one: Traced, path: Path) -> Path:
+    """A build folder as far as a measurement reads it, with its traced kernel."""
+    (path / FOLDER).mkdir(parents=True)
+    (path / "graph.json").write_text('{"name": "small"}')
+    (path / FOLDER / KERNEL).write_text(one.source)
+    (path / FOLDER / STAMPS).write_text(to_text(one.stamped))
+    return path
+
+
+def read_back(made: Emitted, path: Path) -> BuildFolder:
+    """A build folder that holds nothing yet, as it is read back from disk."""
+    path.mkdir()
+    return BuildFolder(path, made.graph, made.verified, None, made.source, {})  # type: ignore[arg-type]
