@@ -15,11 +15,10 @@ from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.source import expected_instructions
 from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder, Symbol
-from wsopt.lowering.cut import Step, When
-from wsopt.lowering.kinds import KINDS, KindEntry
+from wsopt.lowering.cut import KINDS, KindEntry, Step, When
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
-from wsopt.program.counts import Cost
+from wsopt.program.facts import Cost
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Unit
 from wsopt.program.types import Structure

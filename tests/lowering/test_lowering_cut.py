@@ -8,8 +8,7 @@ import pytest
 
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import Cut, Held, Load, Ring, Step, When, cut
-from wsopt.program.counts import Cost
-from wsopt.program.facts import Member
+from wsopt.program.facts import Cost, Member
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import Role, View

@@ -12,8 +12,13 @@ from tile_graphs import plain
 
 from wsopt.frontend.region import find_region
 from wsopt.machine import Machine
-from wsopt.perf.contention import contended_interval, iteration_energy
-from wsopt.perf.held import held_cycles, issue_cycles, slot_lifetime
+from wsopt.perf.contention import (
+    contended_interval,
+    held_cycles,
+    issue_cycles,
+    iteration_energy,
+    slot_lifetime,
+)
 from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.program.types import Sharing, Structure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from tile_graphs import plain, product, region_of
@@ -11,9 +12,9 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.types import DType
 from wsopt.lowering.phases import element_mix
 from wsopt.machine import InstructionMix, Machine
-from wsopt.perf import costs, demand
+from wsopt.perf import costs, price
 from wsopt.perf.price import lower
-from wsopt.program.counts import Product
+from wsopt.program.facts import Copy, Counts, Product
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import FULL
 
@@ -35,16 +36,26 @@ def card(h200: Machine) -> Machine:
     )
 
 
+def product_of(dtype: DType, s: Structure) -> Product:
+    """A product of one consumer's rows, all columns, one K-block."""
+    return Product(s.rows, s.columns, s.depth, dtype, s.consumer_warps)
+
+
 def issued(dtype: DType, s: Structure, card: Machine) -> int:
-    return costs.instructions(Product(s.rows, s.columns, s.depth, dtype, s.consumer_warps), card)
+    return costs.instructions(product_of(dtype, s), card)
 
 
 def test_products_take_their_multiply_adds(card: Machine) -> None:
-    assert costs.mma_cycles(DType.BF16, CUT, card) == 64 * 128 * 64 // 2048
-    assert costs.mma_cycles(DType.F8E4M3, CUT, card) == 64 * 128 * 64 // 4096
+    assert costs.mma_cycles(product_of(DType.BF16, CUT), card) == 64 * 128 * 64 // 2048
+    assert costs.mma_cycles(product_of(DType.F8E4M3, CUT), card) == 64 * 128 * 64 // 4096
     both = replace(CUT, rows=128, consumers=1, consumer_warps=8)
     slower = replace(card, joint_warpgroups_loss=0.5)
-    assert costs.mma_cycles(DType.BF16, both, slower) == 2 * 128 * 128 * 64 // 2048
+    assert costs.mma_cycles(product_of(DType.BF16, both), slower) == 2 * 128 * 128 * 64 // 2048
+
+
+def test_every_count_has_a_cost() -> None:
+    for counts in get_args(Counts):
+        assert costs.cost.dispatch(counts) is not costs.cost.dispatch(object), counts
 
 
 def test_a_product_is_issued_by_instructions_of_32_bytes(card: Machine) -> None:
@@ -58,35 +69,35 @@ def test_copies_share_the_path_from_l2(card: Machine) -> None:
     assert costs.load_cycles(64 * 1000 + 1, card) == 1001
     # The path does not go with the SMs' clock: at half of it the same bytes take half of the cycles.
     assert costs.load_cycles(64 * 1000, card, 500.0) == 500
-    assert costs.gpc_cycles(32 * 1000, card, 1000.0) == 1000
-    assert costs.gpc_cycles(32 * 1000, card, 250.0) == 250
+    assert costs.load_cycles(32 * 1000, card, 1000.0, distinct=True) == 1000
+    assert costs.load_cycles(32 * 1000, card, 250.0, distinct=True) == 250
 
 
 def test_rows_of_a_box_touch_whole_lines(card: Machine) -> None:
-    assert costs.line_bytes(64, 128, 1024, card) == 64 * 128
-    assert costs.line_bytes(64, 64, 1024, card) == 64 * 128  # half a line costs one
-    assert costs.line_bytes(64, 256, 1024, card) == 64 * 256
+    assert costs.copy_lines(Copy(64, 128, 1024), card) == 64 * 128
+    assert costs.copy_lines(Copy(64, 64, 1024), card) == 64 * 128  # half a line costs one
+    assert costs.copy_lines(Copy(64, 256, 1024), card) == 64 * 256
 
 
 def test_few_columns_of_tiles_are_taken_together(card: Machine) -> None:
     region = plain(8192, 1024, 1024)
     # Eight columns of tiles: 100 SMs are in three groups of four rows at once.
-    assert demand.rows_at_once(lower(region, CUT, card), card) == 12
-    assert demand.rows_at_once(lower(region, replace(CUT, group=16), card), card) == 16
+    assert price.rows_at_once(lower(region, CUT, card), card) == 12
+    assert price.rows_at_once(lower(region, replace(CUT, group=16), card), card) == 16
 
 
 def test_operands_that_l2_keeps_are_read_once(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
-    assert demand.dram_bytes(lower(region, CUT, card), card) == region.compulsory_bytes == (8 + 8 + 32) * MIB
+    assert price.dram_bytes(lower(region, CUT, card), card) == region.compulsory_bytes == (8 + 8 + 32) * MIB
 
 
 def test_operands_that_l2_loses_are_read_for_every_group(card: Machine) -> None:
     region = plain(4096, 8192, 4096)
     # w of 64 MiB is more than half of L2; x of 32 MiB is not. 32 tiles of rows in groups of 4 are 8 groups.
     assert region.compulsory_bytes == (32 + 64 + 64) * MIB
-    assert demand.dram_bytes(lower(region, CUT, card), card) == region.compulsory_bytes + 7 * 64 * MIB
+    assert price.dram_bytes(lower(region, CUT, card), card) == region.compulsory_bytes + 7 * 64 * MIB
     assert (
-        demand.dram_bytes(lower(region, replace(CUT, group=16), card), card)
+        price.dram_bytes(lower(region, replace(CUT, group=16), card), card)
         == region.compulsory_bytes + 64 * MIB
     )
 
@@ -95,8 +106,8 @@ def test_neighbours_share_what_they_read(card: Machine) -> None:
     region = plain(4096, 4096, 1024)
     x, w = 128 * 64 * 2, 128 * 64 * 2
     # 16 SMs take 4 tiles high and 4 wide: each row and each column of tiles is read once by all.
-    assert demand.gpc_bytes(lower(region, CUT, card), card) == (4 * x + 4 * w) // 16
-    assert demand.gpc_bytes(lower(region, replace(CUT, group=1), card), card) == (x + 16 * w) // 16
+    assert price.gpc_bytes(lower(region, CUT, card), card) == (4 * x + 4 * w) // 16
+    assert price.gpc_bytes(lower(region, replace(CUT, group=1), card), card) == (x + 16 * w) // 16
 
 
 def test_the_epilogue_counts_what_spans_the_tile(card: Machine) -> None:

@@ -14,12 +14,11 @@ from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
 from wsopt.machine import Machine
 from wsopt.perf import costs
-from wsopt.perf.contention import contended_interval
-from wsopt.perf.demand import ring_slots
+from wsopt.perf.contention import contended_interval, held_cycles
 from wsopt.perf.effective_ii import effective_ii, path_cycles, steady_loop
-from wsopt.perf.held import held_cycles
-from wsopt.perf.price import lower
+from wsopt.perf.price import lower, ring_slots
 from wsopt.perf.timing import fixed_parts
+from wsopt.program.facts import Copy
 from wsopt.program.program import Demand, TileProgram
 from wsopt.program.types import Sharing, Structure
 
@@ -274,19 +273,19 @@ def test_a_group_is_no_higher_than_the_rows_are(card: Machine) -> None:
     [(1024, 1.0), (1040, (2 - 1 / 8) * 1.5), (1056, 2 - 1 / 4), (1072, (2 - 1 / 8) * 1.5), (1088, 2 - 1 / 2)],
 )
 def test_rows_that_begin_within_a_line(card: Machine, pitch: int, lines: float) -> None:
-    assert costs.line_bytes(64, 128, pitch, card) == 64 * 128 * lines
+    assert costs.copy_lines(Copy(64, 128, pitch), card) == 64 * 128 * lines
     # A row of two swizzles is copied in two pieces, each of which begins where the row does.
-    assert costs.line_bytes(64, 256, pitch, card) == 2 * 64 * 128 * lines
+    assert costs.copy_lines(Copy(64, 256, pitch), card) == 2 * 64 * 128 * lines
     found = k_block_demand(plain(4096, 4096, pitch // 2), CUT, card)
     assert found.lines == 256 * 128 * lines
     assert found.gpc == 8 * 16384 * lines / 16
 
 
 def test_half_a_line_that_begins_within_a_sector(card: Machine) -> None:
-    assert costs.line_bytes(64, 64, 1040, card) == 64 * 128 * (1.5 - 1 / 8) * 1.5
-    assert costs.line_bytes(64, 64, 1088, card) == 64 * 128
+    assert costs.copy_lines(Copy(64, 64, 1040), card) == 64 * 128 * (1.5 - 1 / 8) * 1.5
+    assert costs.copy_lines(Copy(64, 64, 1088), card) == 64 * 128
     whole = replace(card, l2_sector_bytes=16)
-    assert costs.line_bytes(64, 64, 1040, whole) == 64 * 128 * (1.5 - 1 / 8)
+    assert costs.copy_lines(Copy(64, 64, 1040), whole) == 64 * 128 * (1.5 - 1 / 8)
 
 
 def test_cycles_between_loops(card: Machine) -> None:

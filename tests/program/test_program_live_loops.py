@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from wsopt.program.live_loops import LiveLoops, live_loops
-from wsopt.program.ranges import Bounds
+from wsopt.program.ranges import Bounds, LiveLoops, live_loops
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import Bound
 

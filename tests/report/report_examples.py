@@ -11,7 +11,7 @@ from wsopt.graph.types import DType
 from wsopt.lowering.lower import grid_of, whole_of
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
-from wsopt.program.counts import Copy, Product, Release
+from wsopt.program.facts import Copy, Product, Release
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import (
     Edge,

@@ -10,7 +10,7 @@ import pytest
 from wsopt.frontend.region import find_region
 from wsopt.graph.parse import parse_graph
 from wsopt.machine import load_machine
-from wsopt.perf.stream import stream_effective_ii
+from wsopt.perf.effective_ii import stream_effective_ii
 from wsopt.program.program import Unit
 from wsopt.report.sentences import sentences
 from wsopt.report.text import inspect_text

@@ -8,7 +8,7 @@ import pytest
 from report_examples import CERTIFICATE, STRUCTURE, product, program, schedule, verified
 
 from wsopt.perf.epilogue import epilogue_cycles
-from wsopt.program.counts import Promotion
+from wsopt.program.facts import Promotion
 from wsopt.program.program import Edge, EpilogueCost, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.sentences import differences, sentences, tensor_shares, unders, words_section

@@ -9,10 +9,9 @@ from schedule_examples import region, structure
 
 from wsopt.machine import Machine
 from wsopt.perf import timing
-from wsopt.perf.effective_ii import effective_ii
+from wsopt.perf.effective_ii import Line, Ramps, effective_ii, ramps
 from wsopt.perf.epilogue import Epilogues
 from wsopt.perf.price import lower
-from wsopt.perf.ramps import Line, Ramps, ramps
 from wsopt.program.program import EpilogueCost, TileProgram
 from wsopt.program.types import Sharing
 
@@ -39,10 +38,10 @@ def test_a_full_ring_feeds_as_many_iterations_as_it_has_slots() -> None:
 
 
 def test_the_tail_wave_has_shorter_iterations() -> None:
-    assert RAMPS.last_loop(8) == Line(6.0, 10 + 20 - 6 * 10)
+    assert RAMPS.loop(8, last=True) == Line(6.0, 10 + 20 - 6 * 10)
     assert RAMPS.held_to(50) == RAMPS.held_to(60) == RAMPS
     # Not where the interval is below what the ring allows.
-    assert RAMPS.held_to(49).last_loop(8) == Line(6.0, 10 + 20)
+    assert RAMPS.held_to(49).loop(8, last=True) == Line(6.0, 10 + 20)
 
 
 def toy(machine: Machine, sharing: Sharing = Sharing.COOPERATIVE, *, persistent: bool = True) -> TileProgram:

@@ -12,9 +12,9 @@ from wsopt.checker import faults
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder
 from wsopt.machine import Machine, load_machine
-from wsopt.perf import timing
+from wsopt.perf.contention import busiest
 from wsopt.perf.price import lower
-from wsopt.program.program import OpKind
+from wsopt.program.program import OpKind, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers, Schedule
 from wsopt.solve.optimum import solve
@@ -100,7 +100,7 @@ def test_the_time_is_that_of_the_bytes_with_a_beginning_and_an_end(rows: Example
     work = sum(op.issue for op in rows.program.loop if op.consumer == 0)
     assert p.fill == machine.latency.tma_load_dram + work
     memory = rows.program.tiles / machine.sm_count * rows.schedule.ii
-    own = p.waves * timing.sm_interval(rows.program)
+    own = p.waves * busiest(rows.program, Unit.MEMORY)
     assert own < 0.7 * memory
     assert p.main == pytest.approx((memory**10 + own**10) ** 0.1)
     assert machine.copy_knee == 10
@@ -113,5 +113,5 @@ def test_an_sm_that_is_never_idle_is_what_bounds(rows: Example) -> None:
     fast = replace(rows.machine, dram_sustained_bandwidth=10 * rows.machine.dram_sustained_bandwidth)
     found = example(fast)
     p = found.schedule.prediction
-    assert p.main == pytest.approx(p.waves * timing.sm_interval(found.program), rel=0.1)
+    assert p.main == pytest.approx(p.waves * busiest(found.program, Unit.MEMORY), rel=0.1)
     assert p.main < rows.schedule.prediction.main

@@ -12,10 +12,10 @@ from schedule_examples import Example, attention, region, structure
 from wsopt.machine import Machine
 from wsopt.perf import timing
 from wsopt.perf.costs import load_cycles, mma_cycles
-from wsopt.perf.demand import k_block_demand
 from wsopt.perf.epilogue import Epilogues, Refill, epilogue_cycles, epilogues, refill
-from wsopt.perf.price import lower
+from wsopt.perf.price import k_block_demand, lower
 from wsopt.perf.stores import tile_stores
+from wsopt.program.facts import Product
 from wsopt.program.ids import ValueId, ValueKind
 from wsopt.program.program import EpilogueCost, OpKind, TileProgram
 from wsopt.program.types import Sharing
@@ -327,15 +327,14 @@ def test_what_a_tile_leaves_is_waited_for_under_the_next_product(h200: Machine) 
     alone, lent = (epilogue_cycles(program, h200, EpilogueBuffers(n, 1, store_warp=True)) for n in (1, 0))
     left = later(h200) + 2 * 64 * 128 * 2 / h200.tma_store_bytes_per_cycle
     assert alone == cost.together - math.floor(h200.tma_store_box_cycles - h200.latency.mbarrier_arrive)
-    assert lent == math.ceil(alone + left - 2 * mma_cycles(program.whole.dtype, cut, h200))
+    product = Product(cut.rows, cut.columns, cut.depth, program.whole.dtype, cut.consumer_warps)
+    assert lent == math.ceil(alone + left - 2 * mma_cycles(product, h200))
     # With four passes inputs that were asked for any later would be late; with many all stores are read before.
     assert refill(program, h200, EpilogueBuffers(0, 1)) == Refill(0, 0)
     program = in_place(1, h200, deep=2048)
     read = 2 * (h200.tma_store_box_cycles + 64 * 128 * 2 / h200.tma_store_bytes_per_cycle)
-    product = 2 * mma_cycles(program.whole.dtype, cut, h200)
-    assert (
-        refill(program, h200, EpilogueBuffers(0, 1)) == Refill(math.ceil(read / product), 0) == Refill(3, 0)
-    )
+    pair = 2 * mma_cycles(product, h200)
+    assert refill(program, h200, EpilogueBuffers(0, 1)) == Refill(math.ceil(read / pair), 0) == Refill(3, 0)
     assert epilogue_cycles(program, h200, EpilogueBuffers(0, 1, store_warp=True)) == alone
     # Nothing is lent, or it is copied while another consumer has the tensor core: nothing is put off.
     assert refill(in_place(2, h200, deep=2048), h200, EpilogueBuffers(1, 1)) == Refill(0, 0)

@@ -15,8 +15,8 @@ from wsopt.checker import verify
 from wsopt.errors import CheckError
 from wsopt.lowering.structures import structures
 from wsopt.machine import Machine
+from wsopt.perf.contention import slot_lifetime
 from wsopt.perf.effective_ii import effective_ii
-from wsopt.perf.held import slot_lifetime
 from wsopt.perf.price import lower
 from wsopt.program.program import OpKind, TileProgram, Unit
 from wsopt.schedule import budget

@@ -43,4 +43,3 @@ def test_sums_in_registers_are_one_set() -> None:
     with pytest.raises(AssertionError):
         dataclasses.replace(HOPPER, sum_sets=(1, 2))
     assert HOPPER.sums is Sums.REGISTERS
-    assert not HOPPER.own_issuer

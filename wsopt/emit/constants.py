@@ -8,7 +8,7 @@ from wsopt.emit import tensor_sums
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
-from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
+from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.tensors.views import Role
 
 
@@ -62,7 +62,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
     elif streamed and not plan.ranged:
-        layout = k_block_layout(widest_bits(streamed), s, machine).text()
+        layout = row_layout(widest_bits(streamed), s.rows, s.depth, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
     if plan.sums_apart:
         yield from tensor_sums.layouts(plan)

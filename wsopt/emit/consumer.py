@@ -20,7 +20,7 @@ from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.unroll import older_values, unrolled
 from wsopt.program.ids import ValueKind
-from wsopt.program.live_loops import LiveLoops, live_loops
+from wsopt.program.ranges import LiveLoops, live_loops
 from wsopt.program.types import Space
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole

@@ -12,7 +12,7 @@ from wsopt.emit.plan import KernelPlan, Ring
 from wsopt.emit.tensors import GLUON, Box, tile_view, zero
 from wsopt.emit.text import environment, of_slot
 from wsopt.graph.types import DType
-from wsopt.lowering.kinds import KINDS
+from wsopt.lowering.cut import KINDS
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp

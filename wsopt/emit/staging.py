@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.tensors import Box
-from wsopt.perf.stores import Buffer, Stores, staging_buffers, tile_stores
+from wsopt.perf.stores import Buffer, Kind, Stores, kind, staging_buffers, tile_stores
 from wsopt.program.program import Iteration, TileProgram
-from wsopt.program.staging import Kind, kind
 from wsopt.schedule.types import EpilogueBuffers
 
 

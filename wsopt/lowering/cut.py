@@ -1,18 +1,21 @@
 """From the steps of a consumer's iteration to operations, dependences, tiles and rings: one way for every loop.
 
-A step is what a consumer does once for each K-block of an iteration; what loops differ in, steps say as data.
+A step is what a consumer does once for each K-block of an iteration; what loops differ in, steps say as data. Kinds
+of operations that are added to the loop say where their steps stand, what they cost, and their text.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from wsopt.entries import Table
+from wsopt.frontend.types import Region
 from wsopt.graph.types import DType
-from wsopt.program.counts import Copy, Counts
-from wsopt.program.facts import Member
+from wsopt.machine.types import Machine
+from wsopt.program.facts import Copy, Counts, Member
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import Edge, Item, Live, RingPlan, TileOp, Value
 from wsopt.program.types import Space, Structure
@@ -172,3 +175,28 @@ def _live(step: Step, consumer: int) -> Iterator[Live]:
         readers = tuple(OpId(kind, subject, consumer) for kind, subject in held.readers)
         value = ValueId(ValueKind.VALUE, held.name, consumer)
         yield Live(value, maker, readers, held.to_the_end, held.registers, consumer)
+
+
+# --- kinds that are added -------------------------------------------------------------------------------
+
+Insert = Callable[[Sequence[Step], Region, Structure, Machine], Iterable[Step]]
+
+
+@dataclass(frozen=True, slots=True)
+class KindEntry:
+    """A kind of operation that consumers do once a K-block.
+
+    `insert(steps, region, structure, machine)` gives the steps of a consumer's loop with one of this kind among them:
+    of kind `OpKind.ADDED`, with the entry's name for its subject, its cost, and tiles of rings for inputs. What comes
+    after it says so, but for the return of the slots that it reads. `text` is a Jinja template of its lines, in which
+    `tiles` are its inputs as matrices in shared memory, and `words` is what reports call it.
+    """
+
+    name: str
+    words: str
+    insert: Insert
+    text: str
+
+
+KINDS: Table[KindEntry] = Table("kind of operation")
+"""The kinds that were added, by name."""

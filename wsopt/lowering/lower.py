@@ -8,7 +8,6 @@ import math
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.lowering.cut import Cut, cut
-from wsopt.lowering.kinds import with_kinds
 from wsopt.lowering.phases import element_mix, lane_sums
 from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix
@@ -128,22 +127,18 @@ def _row_values(region: Region, loop: Cut) -> int:
     return sum(isinstance(item, Reduction) or item.spans == frozenset({Role.ROW}) for item in found)
 
 
-def _sum_sets(loop: Cut, machine: Machine) -> tuple[int, ...]:
-    """Sets of sums that a block may keep: those of the target for which tensor memory has columns."""
-    columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
-    have = machine.tensor_memory_columns
-    return tuple(count for count in target_of(machine).sum_sets if count == 1 or count * columns <= have)
-
-
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
     grid = grid_of(region, s)
     rings, steps, held = steps_of(region, s, machine, grid.tiles)
-    loop = cut(rings, with_kinds(steps, region, s, machine), s)
+    loop = cut(rings, steps, s)
     after, whole = _epilogue(region, loop), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
     k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))
+    columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
+    have, choices = machine.tensor_memory_columns, target_of(machine).sum_sets
+    sets = (count for count in choices if count == 1 or count * columns <= have)
     return TileProgram(
         region=region,
         whole=whole,
@@ -168,7 +163,7 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
         bounds=bounds,
         unmasked=region.unmasked,
         streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
-        sum_sets=_sum_sets(loop, machine),
+        sum_sets=tuple(sets),
     )
 
 

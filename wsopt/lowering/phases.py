@@ -12,7 +12,7 @@ from wsopt.frontend.types import Contraction
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.primitives import PRIMITIVES, Family, family_of
-from wsopt.program.counts import Arithmetic, Beside, RowReduction
+from wsopt.program.facts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure

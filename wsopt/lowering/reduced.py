@@ -2,6 +2,9 @@
 
 The first run's graph is `reduced`; `reaching` is as long as masks reach. Lines of a kernel that neither runs are for
 extents that `further` has, some of them beyond those of the graph itself: a kernel's extents are run-time values.
+
+Of a chain of products, consumers look at K-blocks of their own, so the last tile of rows leaves one of them without
+any; and where queries are as many as keys they stay so, since a mask means them both.
 """
 
 from __future__ import annotations
@@ -11,16 +14,26 @@ from collections.abc import Iterator
 
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.kinds import Kind
+from wsopt.frontend.masks import HUGE
+from wsopt.frontend.needed import end_is_masked, every_row_counts
+from wsopt.frontend.region import find_region
 from wsopt.frontend.roles import graph_axes
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
-from wsopt.lowering.reduced_chain import chain_beyond, chain_further, chain_reaching, chain_reduced
+from wsopt.lowering.lower import bounds_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.types import Structure, column_role, row_role
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import Bound, Role
 
 _SHORTEST = 8
-"""Elements of the streamed axis in the last K-block where a tail of 16 is too short for a multiple of 16."""
+"""Rows, and elements of the streamed axis, of the shortest run: a part of one K-block. Elements of the last K-block
+where a tail of 16 is too short for a multiple of 16.
+"""
+
+_FAR = 6144
+"""Rows and elements of the streamed axis that are too many to be executed one by one: 2 seconds, and 144 MiB for each
+step of the reference.
+"""
 
 _BATCHES = 2
 
@@ -33,10 +46,12 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
     """
     axes = graph_axes(needed(graph))
     if axes.kind is Kind.CHAIN:
-        return chain_reduced(axes, s, k_iterations)
-    if axes.kind is Kind.ROWS:
-        return at_extents(axes, _row_extents(axes, s, k_iterations))
-    return at_extents(axes, _product_extents(axes, s, k_iterations, longer=longer))
+        extents = _chain_extents(axes, *_within(axes, *_few(axes, s, k_iterations)))
+    elif axes.kind is Kind.ROWS:
+        extents = _row_extents(axes, s, k_iterations)
+    else:
+        extents = _product_extents(axes, s, k_iterations, longer=longer)
+    return at_extents(axes, extents)
 
 
 def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
@@ -45,16 +60,31 @@ def reaching(graph: Graph, s: Structure, k_iterations: int) -> Graph | None:
     None where the few tiles of `reduced` are as long, and where a mask reaches too far to be executed.
     """
     axes = graph_axes(needed(graph))
-    return chain_reaching(axes, s, k_iterations) if axes.kind is Kind.CHAIN else None
+    if axes.kind is not Kind.CHAIN:
+        return None
+    few, reach = _chain_extents(axes, *_within(axes, *_few(axes, s, k_iterations))), _reach(axes, s)
+    lengths = [(axis, role) for axis, role in axes.roles.items() if role in (Role.ROW, Role.STREAM)]
+    if reach > _FAR or all(min(axes.extent(role), reach) <= few[axis] for axis, role in lengths):
+        return None
+    length = _ragged(reach + s.tile_rows + s.depth, s)
+    return at_extents(axes, _chain_extents(axes, *_within(axes, length, length), batches=1))
 
 
 def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
     """Graphs at other extents, for lines that have not run at those of `reduced`; `k_iterations` K-blocks are enough
     for every pass of a loop. Short ones come first.
+
+    Where a number may stand for minus infinity since every row keeps an element, no row is empty.
     """
     axes = graph_axes(needed(graph))
     if axes.kind is Kind.CHAIN:
-        yield from chain_further(axes, s, k_iterations)
+        scalars = (value for node in axes.graph.nodes for value in node.inputs if not isinstance(value, str))
+        number = any(HUGE <= abs(value) < math.inf for value in scalars)
+        for lengths in _further(axes, s, k_iterations):
+            extents = _chain_extents(axes, *lengths)
+            new = {role: extents[axis] for axis, role in reversed(axes.roles.items())}
+            if not number or every_row_counts(_masks(axes), new[Role.ROW], new[Role.STREAM]):
+                yield at_extents(axes, extents)
     elif axes.kind is not Kind.ROWS:
         yield reduced(graph, s, k_iterations, longer=True)
 
@@ -62,39 +92,33 @@ def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
 def beyond(graph: Graph, s: Structure) -> Graph | None:
     """A graph as long as masks reach that is too long to be executed whole; None where `further` goes as far."""
     axes = graph_axes(needed(graph))
-    return chain_beyond(axes, s) if axes.kind is Kind.CHAIN else None
-
-
-def _target(role: Role, s: Structure, k_iterations: int) -> int:
-    """About two and a half tiles each way, and enough K-blocks to go round the ring."""
-    if role is row_role(s.swap):
-        extent = 2 * s.tile_rows + s.rows // 2
-    elif role is column_role(s.swap):
-        extent = 2 * s.columns + s.columns // 4
-    elif role is Role.STREAM:
-        rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT
-        return (k_iterations - 1) * s.depth + (rest or _SHORTEST)
-    else:
-        return _BATCHES
-    return -(-extent // ALIGNMENT) * ALIGNMENT + ALIGNMENT // 2 * (role is row_role(s.swap) and not s.swap)
+    if axes.kind is not Kind.CHAIN or (length := _far(axes, s)) <= _FAR:
+        return None
+    return at_extents(axes, _chain_extents(axes, length, length, batches=1))
 
 
 # --- products -------------------------------------------------------------------------------------------
 
 
 def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: bool) -> dict[Dim, int]:
-    """The new extent of every axis of products, if it is not shorter already; rows that are reduced stay whole.
+    """The new extent of every axis of products, if it is not shorter already: about two and a half tiles each way,
+    and enough K-blocks to go round the ring. Rows that are reduced stay whole.
 
     Batches of products that are not reduced may be merged into rows, so that all are kept, and each has a share of
     the rows.
     """
-    whole = (Role.COLUMN,) if axes.kind is Kind.REDUCED else ()
-    found = {}
+    row, column, found = row_role(s.swap), column_role(s.swap), dict[Dim, int]()
+    rows = math.ceil((2 * s.tile_rows + s.rows // 2) / ALIGNMENT) * ALIGNMENT
+    columns = math.ceil((2 * s.columns + s.columns // 4) / ALIGNMENT) * ALIGNMENT
+    rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST
+    targets = {row: rows + ALIGNMENT // 2 * (not s.swap), column: columns}
+    targets[Role.STREAM] = (k_iterations - 1) * s.depth + rest
+    if axes.kind is Kind.PRODUCTS and axes.batches:
+        targets[Role.ROW] = math.ceil(targets[Role.ROW] / (_BATCHES * ALIGNMENT)) * ALIGNMENT
     for axis, role in axes.roles.items():
-        target = axes.extents[axis] if role in whole else _target(role, s, k_iterations)
-        if axes.kind is Kind.PRODUCTS and role is Role.ROW and axes.batches:
-            target = -(-target // (_BATCHES * ALIGNMENT)) * ALIGNMENT
-        found[axis] = target if longer and role is Role.STREAM else min(target, axes.extents[axis])
+        extent, target = axes.extents[axis], targets.get(role, _BATCHES)
+        kept = axes.kind is Kind.REDUCED and role is Role.COLUMN
+        found[axis] = target if longer and role is Role.STREAM else extent if kept else min(target, extent)
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
     return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1)
 
@@ -109,10 +133,101 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     There are as many rows as that takes, also where the graph has fewer: the kernel is called with any number. A row
     stays as long as it is: what it is divided by is part of the kernel.
     """
-    tiles = _BATCHES * k_iterations
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
-    rows = math.ceil(tiles / batches) * s.tile_rows - s.tile_rows // 2
-    few = {Role.BATCH: _BATCHES, Role.ROW: 1}
-    found = {a: min(axes.extents[a], few.get(role, axes.extents[a])) for a, role in axes.roles.items()}
-    found |= {a: rows for a, role in axes.roles.items() if role is Role.ROW and axes.extents[a] > 1}
+    rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2
+    found = dict[Dim, int]()
+    for axis, role in axes.roles.items():
+        extent = axes.extents[axis]
+        long = rows if role is Role.ROW and extent > 1 else extent
+        found[axis] = min(_BATCHES, extent) if role is Role.BATCH else long
     return found | dict.fromkeys(axes.batches[1:], 1)
+
+
+# --- chains of products ---------------------------------------------------------------------------------
+
+
+def _further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[tuple[int, int, int]]:
+    """Rows, elements of the streamed axis, and the most of a batch axis, of graphs for lines not run: shorter than a
+    K-block; a few tiles; as far as masks reach, and on until K-blocks lie to tiles as before; with a single row for
+    one of the consumers; and with many rows for few K-blocks, and the reverse.
+    """
+    yield (*_within(axes, _SHORTEST, _SHORTEST), _BATCHES)
+    yield (*_few(axes, s, k_iterations), _BATCHES)
+    far = _far(axes, s)
+    if far <= _FAR:
+        yield far, far, 1
+        for own in range(0, s.tile_rows, s.rows):
+            yield far // s.tile_rows * s.tile_rows + own + 1, far + _reach(axes, s), 1
+        yield far, _SHORTEST, 1
+        yield _SHORTEST, far, 1
+
+
+def _far(axes: Axes, s: Structure) -> int:
+    """As far as masks reach, and on until K-blocks lie to tiles as before."""
+    return _ragged(_reach(axes, s) + s.tile_rows + math.lcm(s.tile_rows, s.depth), s)
+
+
+def _reach(axes: Axes, s: Structure) -> int:
+    """Elements from which on every mask is at work in some K-block."""
+    return max((abs(bound.constant) for bound in _masks(axes)), default=0) + s.depth
+
+
+def _ragged(least: int, s: Structure) -> int:
+    """The least length that ends in the first consumer's rows of a tile, and inside of a K-block."""
+    rest = -(-(s.rows // 2) // ALIGNMENT) * ALIGNMENT + ALIGNMENT // 2
+    return max(0, math.ceil((least - rest) / s.tile_rows)) * s.tile_rows + rest
+
+
+def _few(axes: Axes, s: Structure, k_iterations: int) -> tuple[int, int]:
+    """Two tiles of rows and a part of one, and `k_iterations` K-blocks, the last one ragged."""
+    rows, k_blocks = _ragged(2 * s.tile_rows, s), (k_iterations - 1) * s.depth
+    if axes.extent(Role.ROW) == axes.extent(Role.STREAM):
+        rows = max(rows, _ragged(k_blocks + _SHORTEST, s))
+        return rows, rows
+    return rows, k_blocks + (s.depth * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST)
+
+
+def _within(axes: Axes, rows: int, stream: int) -> tuple[int, int]:
+    """Rows and elements of the streamed axis, no more than there are."""
+    return min(rows, axes.extent(Role.ROW)), min(stream, axes.extent(Role.STREAM))
+
+
+def _masks(axes: Axes) -> list[Bound]:
+    """The bounds that masks put on K-blocks, the end of the streamed axis left out."""
+    region = find_region(axes.graph)
+    return [bound for bound in region.bounds if bound != bounds_of(region).end]
+
+
+def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) -> dict[Dim, int]:
+    """The new extent of every axis; what a block holds whole stays, and so does what a kernel knows. Axes that are
+    one dimension of an input stay alike.
+
+    Where a mask ends every row before the streamed axis does it still does, so that the region's loop stays what it
+    is. The end of the axis itself moves with it.
+    """
+    bounds, kept = _masks(axes), _split_off(axes)
+    if end_is_masked(bounds, axes.extent(Role.ROW), axes.extent(Role.STREAM)):
+        ends = [max(b.constant, b.row * (rows - 1) + b.constant) + 1 for b in bounds if b.stream < 0]
+        stream = max(stream, min(ends))
+    new, found = {Role.ROW: rows, Role.STREAM: stream}, dict[Dim, int]()
+    for axis, role in axes.roles.items():
+        extent = axes.extents[axis]
+        found[axis] = min(extent, batches) if role is Role.BATCH else new.get(role, extent)
+    if kept & {*axes.batches}:  # many tiles already: of the other batches only the innermost is more than one
+        found |= dict.fromkeys([axis for axis in axes.batches if axis not in kept][:-1], 1)
+    found |= {axis: axes.extents[axis] for axis in kept}
+    for shared in shared_axes(axes):
+        known = kept & {*shared} or {*shared}
+        found |= dict.fromkeys(shared, min(found.get(axis, axes.extents[axis]) for axis in known))
+    return found
+
+
+def _split_off(axes: Axes) -> set[Dim]:
+    """Axes that lie inside another one in a dimension of an input or an output: a kernel knows their extent."""
+    ends = [axes.instance(use, len(path) - 1) for use, path in axes.paths.items()]
+    return {
+        atom
+        for end in (*ends, *axes.graph.outputs)
+        for dim in range(len(axes.shapes[end]))
+        for atom in axes.atoms(end, dim)[1:]
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -46,15 +47,10 @@ def _is_aligned(shape: Sequence[int], strides: Sequence[int], dtype: DType) -> b
 
 def alike(extents: Mapping[Dim, int], groups: Iterable[Iterable[Dim]]) -> dict[Dim, int]:
     """The extents, with axes that are one dimension of one input as long as the longest of them."""
-    found, changed = dict(extents), True
+    found = dict(extents)
     together = [[axis for axis in group if axis in found] for group in groups]
-    while changed:
-        changed = False
-        for group in together:
-            for axis in group:
-                longest = max(found[a] for a in group)
-                changed |= found[axis] != longest
-                found[axis] = longest
+    for _, group in itertools.product(together, together):  # a longest one is handed on from group to group
+        found |= dict.fromkeys(group, max((found[axis] for axis in group), default=0))
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.frontend.types import Contraction, Region
-from wsopt.lowering.cut import Held, Load, Ring, Step, When
+from wsopt.lowering.cut import KINDS, Held, Load, Ring, Step, When
 from wsopt.lowering.phases import (
     beside_products,
     body_levels,
@@ -20,11 +20,10 @@ from wsopt.lowering.phases import (
     row_phases,
 )
 from wsopt.machine.types import Machine
-from wsopt.program.counts import Product, Promotion, Read, Release, Rescale, Store
-from wsopt.program.facts import Member
+from wsopt.program.facts import Member, Product, Promotion, Read, Release, Rescale, Store
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
-from wsopt.program.row_layout import k_block_layout, row_layout, widest_bits
+from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.views import FULL, K_BLOCK, Reduction, Role, Statement, View, pow2
@@ -97,7 +96,9 @@ class _Maker:
         steps = [step for one in self.region.contractions for step in self._product(one)]
         if self.region.beside:
             steps.append(self._beside())
-        committed = target_of(self.machine).own_issuer  # then the tensor core hands a slot back
+        committed = (
+            target_of(self.machine).sums is Sums.TENSOR_MEMORY
+        )  # then the tensor core hands a slot back
         back = Step(OpKind.RELEASE, "", Release(not committed, committed))
         return (Ring("ring", "", tuple(loads)),), (*steps, back), ()
 
@@ -125,7 +126,7 @@ class _Maker:
         """A consumer's reductions of its operands' tiles, to which each K-block adds."""
         region, s = self.region, self.s
         views = tuple(dict.fromkeys(tile.view for tile in region.tiles))
-        layout = k_block_layout(widest_bits(views), s, self.machine)
+        layout = row_layout(widest_bits(views), s.rows, s.depth, s.consumer_warps, self.machine)
         work = beside_products(region.beside, views, s, layout)
         after = ((OpKind.ELEMENTWISE, "beside", When.BEFORE),)
         return Step(OpKind.ELEMENTWISE, "beside", work, self.read(views), after=after, items=region.beside)
@@ -248,8 +249,12 @@ class _Maker:
 
 
 def steps_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Steps:
-    """The loop of a region cut to a structure, whose grid has so many `tiles`."""
+    """The loop of a region cut to a structure, whose grid has so many `tiles`; kinds that were added are among the
+    steps.
+    """
     maker = _Maker(region, s, machine, tiles)
-    if region.body:
-        return maker.values()
-    return maker.products() if region.contractions else maker.rows()
+    made = maker.values if region.body else maker.products if region.contractions else maker.rows
+    rings, steps, held = made()
+    for entry in KINDS.values():
+        steps = tuple(entry.insert(steps, region, s, machine))
+    return rings, steps, held

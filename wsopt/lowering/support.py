@@ -5,6 +5,7 @@ Nothing here is a list of names: an operation that the front end learns is found
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -37,13 +38,12 @@ Place = Callable[[GraphBuilder, OpSpec], Iterator[Symbol]]
 
 def is_lowered(op: str, machine: Machine) -> bool:
     """Whether some small graph with this operation can be compiled for the machine."""
-    spec = OPS[op]
-    return any(_compiles(graph, machine) for place in _PLACES for graph in _graphs(place, spec))
+    return any(_compiles(graph, machine) for place in _PLACES for graph in _graphs(place, OPS[op]))
 
 
 def _compiles(graph: Graph, machine: Machine) -> bool:
     try:
-        return next(iter(structures(find_region(graph), machine)), None) is not None
+        return any(True for _ in structures(find_region(graph), machine))
     except LoweringError:
         return False
 
@@ -62,10 +62,8 @@ def _results(g: GraphBuilder, spec: OpSpec, pool: list[Operand]) -> Iterator[Sym
         attrs["keepdims"] = True
     for count in range(spec.arity[0], spec.arity[1] + 1):
         for operands in itertools.product(pool, repeat=count):
-            try:
+            with contextlib.suppress(InputError):  # it does not take these
                 yield g.apply(spec.name, operands, attrs)
-            except InputError:  # it does not take these
-                continue
 
 
 def _beside(g: GraphBuilder, result: Symbol, tensor: Symbol) -> Symbol:
@@ -75,13 +73,9 @@ def _beside(g: GraphBuilder, result: Symbol, tensor: Symbol) -> Symbol:
     return g.add(tensor, g.cast(result, "f32"))
 
 
-def _product(g: GraphBuilder) -> Symbol:
-    x, w = g.input("x", (_ROWS, 64), "bf16"), g.input("w", (_COLUMNS, 64), "bf16")
-    return g.matmul(x, w, transpose_b=True, name="p")
-
-
 def _after_a_product(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
-    product = _product(g)
+    x, w = g.input("x", (_ROWS, 64), "bf16"), g.input("w", (_COLUMNS, 64), "bf16")
+    product = g.matmul(x, w, transpose_b=True, name="p")
     for result in _results(g, spec, [product, g.greater(product, 0.0), 2.0]):
         if _fits(result, product):
             yield _beside(g, result, product)

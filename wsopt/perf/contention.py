@@ -1,4 +1,7 @@
-"""Effective initiation interval of loops with arithmetic: contention for units and threads, and energy."""
+"""Cycles for which an iteration holds units, threads and slots of rings, and what it takes where they contend.
+
+Effective initiation interval of loops with arithmetic: contention for units and threads, and energy.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,62 @@ import math
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.perf.held import held_cycles, issue_cycles, norm, ring_bound
-from wsopt.program.ids import ValueKind
-from wsopt.program.program import ARITHMETIC, OpKind, TileOp, TileProgram, Unit
+from wsopt.program.ids import OpId, OpKind, ValueKind
+from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Unit
+from wsopt.program.units import UNITS
+
+
+def held_cycles(program: TileProgram) -> dict[str, int]:
+    """Cycles an iteration for which each unit is held."""
+    return {unit: sum(c for op in program.loop for held, c in op.held if held == unit) for unit in UNITS}
+
+
+def issue_cycles(program: TileProgram) -> dict[int, int]:
+    """Cycles an iteration for which each consumer's own thread is held."""
+    return {consumer: sum(op.issue for op in own) for consumer, own in program.by_consumer.items()}
+
+
+def busiest(program: TileProgram, without: Unit) -> int:
+    """Cycles an iteration for which the busiest unit, one left out, or the busiest consumer is held."""
+    units = [cycles for unit, cycles in held_cycles(program).items() if unit != without]
+    return max(*units, *issue_cycles(program).values())
+
+
+def norm(parts: tuple[float, ...], knee: float) -> float:
+    """p-norm of contending lower bounds, with the exponent `knee`, in their unit. The largest is positive.
+
+    Two equal bounds cost more than either alone; a dominant one costs itself.
+    """
+    largest = max(parts)
+    return float(largest * sum([(part / largest) ** knee for part in parts]) ** (1 / knee))
+
+
+def releases(program: TileProgram, product: OpId) -> list[TileOp]:
+    """The operations that hand back what a product has read."""
+    found = {e.target for e in program.edges if e.source == product and e.target.kind is OpKind.RELEASE}
+    return [op for op in program.ops if op.id in found]
+
+
+def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
+    """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
+    lifetimes, ops = [0], {op.id: op for op in program.ops}
+    handover = math.ceil(machine.latency.mbarrier_wake)
+    for edge in program.edges:
+        if edge.source in plan.loads:
+            source, target = ops[edge.source], ops[edge.target]
+            before = source.latency + handover + target.latency
+            lifetimes += [before + back.issue + back.latency for back in releases(program, target.id)]
+    return max(lifetimes)
+
+
+def ring_bound(program: TileProgram, machine: Machine, plan: RingPlan, depth: int) -> int:
+    """Cycles an iteration that a ring of this depth takes: the least lives of an iteration's K-blocks over it.
+
+    A slot of K-block c goes on to K-block (c + depth) mod copies, (c + depth) div copies iterations later. That
+    renames the K-blocks, and the iterations add up to `depth`: so the K-blocks' lives add up to at most depth * II,
+    at odd depths too, where the life of one K-block may be longer and that of another has to be shorter.
+    """
+    return math.ceil(slot_lifetime(program, machine, plan) * program.structure.copies / depth)
 
 
 def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:
@@ -26,30 +82,19 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     if not computes and not program.adds_partials:
         return 0
     held, thread = held_cycles(program), max(issue_cycles(program).values(), default=0)
-    ring = _ring_cycles(program, machine, slots) if computes else 0
-    held[Unit.TENSOR] += _handed_over(program)
+    depths = zip(program.rings, slots, strict=True) if computes and slots else ()
+    ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
+    if computes and program.structure.consumers > 1:
+        # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
+        # sums are added up under the products of the same consumer.
+        held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.of(OpKind.MMA))
     return math.ceil(norm((*held.values(), thread, ring), machine.consumer_knee))
-
-
-def _handed_over(program: TileProgram) -> int:
-    """Cycles an iteration in which the tensor core goes from one consumer to the next, whose products wait for
-    the end of those before. Partial sums are added up under the products of the same consumer.
-    """
-    if not program.computes_with_products or program.structure.consumers == 1:
-        return 0
-    return sum(op.latency - op.busy for op in program.loop if op.kind is OpKind.MMA)
-
-
-def _ring_cycles(program: TileProgram, machine: Machine, slots: Sequence[int]) -> int:
-    """Cycles of an iteration by the ring whose slots live the longest."""
-    depths = zip(program.rings, slots, strict=bool(slots))
-    return max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:
     """Energy of one iteration of a loop that computes values, in cycles of the tensor core with bf16."""
     held = held_cycles(program)
-    products = [op for op in program.loop if op.kind is OpKind.MMA]
+    products = program.of(OpKind.MMA)
     return (
         machine.tensor_energy(program.whole.dtype.value) * sum(op.busy for op in products)
         + machine.power_cycles_per_shared_byte * sum(_operand_bytes(program, op, machine) for op in products)

@@ -1,4 +1,4 @@
-"""Cycles of operations on a machine: one function a kind of counts (`program/counts.py`).
+"""Cycles of operations on a machine: one function a kind of counts (`program/facts.py`).
 
 Arithmetic is counted from instruction mixes; waits and hand-overs from the machine's latencies. Every figure
 that these functions read stands in the machine's file with its source.
@@ -6,14 +6,13 @@ that these functions read stands in the machine's file with its source.
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import assert_never
 
-from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
-from wsopt.program.counts import (
+from wsopt.program.facts import (
     Arithmetic,
     Beside,
     Copy,
@@ -28,7 +27,6 @@ from wsopt.program.counts import (
     Store,
 )
 from wsopt.program.ids import Unit
-from wsopt.program.types import Structure
 
 _SWIZZLE_BYTES = 128
 _MEASURED_EXCHANGES = 2
@@ -46,20 +44,15 @@ PROMOTION = InstructionMix({"add": 1})
 # --- copies ---------------------------------------------------------------------------------------------
 
 
-def load_cycles(nbytes: float, machine: Machine, clock_mhz: float | None = None) -> int:
-    """Cycles for which bytes hold the SM's path from L2, at the bandwidth that all SMs share.
+def load_cycles(
+    nbytes: float, machine: Machine, clock_mhz: float | None = None, *, distinct: bool = False
+) -> int:
+    """Cycles for which bytes hold the SM's path from L2, at the bandwidth that all SMs share; of `distinct` ones its
+    share of its GPC's path, which fetches once what several SMs read.
 
     The bandwidth does not go with the SMs' clock; without one, cycles are of the sustained clock.
     """
-    return _share_cycles(nbytes, machine.l2_bandwidth, machine, clock_mhz)
-
-
-def gpc_cycles(nbytes: float, machine: Machine, clock_mhz: float) -> int:
-    """Cycles for which bytes hold an SM's share of its GPC's path, which fetches once what several SMs read."""
-    return _share_cycles(nbytes, machine.l2_distinct_bandwidth, machine, clock_mhz)
-
-
-def _share_cycles(nbytes: float, bandwidth: float, machine: Machine, clock_mhz: float | None) -> int:
+    bandwidth = machine.l2_distinct_bandwidth if distinct else machine.l2_bandwidth
     clock = clock_mhz or machine.sustained_clock_mhz
     return math.ceil(nbytes * machine.sm_count * clock * 1e6 / bandwidth)
 
@@ -74,62 +67,42 @@ def memory_cycles(nbytes: int, tiles: int, machine: Machine) -> int:
     return max(1, round(max(nbytes / share, load_cycles(nbytes, machine)) / TILE_GRAIN)) * TILE_GRAIN
 
 
-def line_bytes(rows: int, row_bytes: int, pitch_bytes: int, machine: Machine) -> float:
-    """Bytes of the L2 lines that a box touches: `rows` rows, `pitch_bytes` apart in memory.
+def copy_lines(copy: Copy, machine: Machine) -> float:
+    """Bytes of the L2 lines that a copy's box touches.
 
     A row narrower than a line still costs one; rows that do not start with a line straddle another, on the
     average over the places where they can start, and where they do not start with a sector either, each line
     costs more. A row wider than a swizzle is copied in pieces of one, and each of them straddles.
     """
     line = machine.l2_line_bytes
-    step = math.gcd(pitch_bytes, line)
-    pieces = math.ceil(row_bytes / _SWIZZLE_BYTES)
-    width = row_bytes / pieces
+    step = math.gcd(copy.pitch_bytes, line)
+    pieces = math.ceil(copy.row_bytes / _SWIZZLE_BYTES)
+    width = copy.row_bytes / pieces
     lines = max(1.0, width / line + 1 - step / line)
     if step < machine.l2_sector_bytes:
         lines *= machine.sector_split_factor
-    return rows * pieces * lines * line
+    return copy.rows * pieces * lines * line
 
 
-def cost(counts: Counts, machine: Machine, clock_mhz: float | None = None) -> Cost:
-    """Cost of an operation on a machine; copies at the sustained clock, if no other is given."""
-    match counts:
-        case Cost():
-            return counts
-        case Copy():
-            return _copy(counts, machine, clock_mhz)
-        case Release():
-            return _release(counts, machine)
-        case Store():
-            return _store(counts, machine)
-        case Product():
-            return _shared_product(counts, machine) if counts.sharers else _waited_product(counts, machine)
-        case Promotion():
-            alone = alu_cycles(machine, PROMOTION, counts.elements) / _groups(counts.warps, machine)
-            cycles = math.ceil(alone + machine.latency.arithmetic)
-            return Cost(cycles, cycles, Unit.ALU, cycles)
-        case Rescale():
-            cycles = math.ceil(counts.elements / machine.scalar_alone["mul"] + machine.latency.arithmetic)
-            return Cost(cycles, cycles, pipes=((Unit.FMA, cycles),))
-        case Read():
-            return _read(counts, machine)
-        case Arithmetic():
-            return _arithmetic(counts, machine)
-        case Beside():
-            return _beside(counts, machine)
-        case _:
-            assert_never(counts)
+@functools.singledispatch
+def cost(counts: Counts, machine: Machine) -> Cost:
+    """Cost of an operation on a machine, by what its counts are; copies at the sustained clock."""
+    raise AssertionError(f"no cost of {counts}")
 
 
-def _groups(warps: int, machine: Machine) -> int:
-    return warps // machine.warps_per_warpgroup
+@cost.register
+def _given(counts: Cost, machine: Machine) -> Cost:
+    return counts
 
 
 # --- copies and stores ----------------------------------------------------------------------------------
 
 
-def _copy(copy: Copy, machine: Machine, clock_mhz: float | None) -> Cost:
-    """A TMA copy: its first bytes come after a while, then it holds the way for all of its lines' bytes."""
+@cost.register
+def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> Cost:
+    """A TMA copy: its first bytes come after a while, then it holds the way for all of its lines' bytes. At the
+    sustained clock, if no other is given.
+    """
     latency, pipes = machine.latency, tuple[tuple[Unit, int], ...]()
     if copy.from_memory:
         busy, first = load_cycles(copy.from_memory, machine), latency.tma_load_dram
@@ -140,19 +113,14 @@ def _copy(copy: Copy, machine: Machine, clock_mhz: float | None) -> Cost:
     return Cost(math.ceil(latency.mbarrier_wait), math.ceil(first) + busy, Unit.TMA, busy, pipes)
 
 
-def copy_lines(copy: Copy, machine: Machine) -> float:
-    """Bytes of L2 lines that a copy touches."""
-    return line_bytes(copy.rows, copy.row_bytes, copy.pitch_bytes, machine)
-
-
+@cost.register
 def _release(release: Release, machine: Machine) -> Cost:
     latency = machine.latency
-    if release.by_commit:
-        return Cost(0, math.ceil(latency.mbarrier_wake))
-    issue = latency.barrier + latency.mbarrier_arrive if release.meets else latency.mbarrier_arrive
-    return Cost(math.ceil(issue), math.ceil(latency.mbarrier_wake))
+    issue = latency.mbarrier_arrive + (latency.barrier if release.meets else 0)
+    return Cost(0 if release.by_commit else math.ceil(issue), math.ceil(latency.mbarrier_wake))
 
 
+@cost.register
 def _store(store: Store, machine: Machine) -> Cost:
     """Outputs go into buffers, which are held until their copies have read them."""
     latency, shared = machine.latency, _shared_cycles(store.staged, machine)
@@ -165,12 +133,7 @@ def _store(store: Store, machine: Machine) -> Cost:
 # --- products -------------------------------------------------------------------------------------------
 
 
-def mma_cycles(dtype: DType, s: Structure, machine: Machine) -> int:
-    """Cycles of the tensor core for one product of one consumer's rows, all columns, one K-block."""
-    return _rated_cycles(Product(s.rows, s.columns, s.depth, dtype, s.consumer_warps), machine)
-
-
-def _rated_cycles(product: Product, machine: Machine) -> int:
+def mma_cycles(product: Product, machine: Machine) -> int:
     """Cycles of a product at the tensor core's rate.
 
     Two warpgroups in one partition start every product together, and lose a little by it.
@@ -186,45 +149,57 @@ def instructions(product: Product, machine: Machine) -> int:
     return (product.rows // machine.mma_rows) * deep
 
 
-def _shared_product(product: Product, machine: Machine) -> Cost:
-    """A product of a loop of products alone: the tensor core is shared fairly, so that each takes as long as all of
-    its K-block together.
+@cost.register
+def _product(product: Product, machine: Machine) -> Cost:
+    """In a loop of products alone the tensor core is shared fairly, so that each takes as long as all of its K-block
+    together. Else consumers' arithmetic waits for a product, or feeds it: then its left operand is in registers.
     """
-    latency, busy = machine.latency, _rated_cycles(product, machine)
-    count = instructions(product, machine) // _groups(product.warps, machine)
-    issue = math.ceil(count * latency.mma_issue + latency.mbarrier_wait)
-    result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.mma_latency
-    return Cost(issue, math.ceil(result), Unit.TENSOR, busy, instructions=count)
+    every, latency = instructions(product, machine), machine.latency
+    count = every // (product.warps // machine.warps_per_warpgroup)
+    if product.sharers:
+        busy = mma_cycles(product, machine)
+        issue = count * latency.mma_issue
+        result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.mma_latency
+    else:
+        rate = machine.tensor[product.dtype.value]
+        full = machine.mma_rows * product.columns * (machine.mma_k_bytes * 8 // product.dtype.bits) / rate
+        least = machine.mma_least_cycles + product.columns * machine.mma_least_cycles_per_column
+        least = machine.mma_least_cycles_registers if product.registers else least
+        busy = math.ceil(max(full, least) * every)
+        # What the queue does not take has to wait, and its consumer with it.
+        waiting = max(0.0, every - machine.mma_queue) * busy / every
+        issue = math.ceil(max(every * latency.mma_issue, waiting))
+        result = busy + (latency.mma_latency_registers if product.registers else latency.mma_latency)
+    ends = math.ceil(issue + latency.mbarrier_wait), math.ceil(result)
+    return Cost(*ends, Unit.TENSOR, busy, instructions=count)
 
 
-def _waited_product(product: Product, machine: Machine) -> Cost:
-    """A product that consumers' arithmetic waits for, or feeds: then its left operand is in registers."""
-    count, latency = instructions(product, machine), machine.latency
-    rate = machine.tensor[product.dtype.value]
-    full = machine.mma_rows * product.columns * (machine.mma_k_bytes * 8 // product.dtype.bits) / rate
-    least = machine.mma_least_cycles + product.columns * machine.mma_least_cycles_per_column
-    busy = math.ceil(max(full, machine.mma_least_cycles_registers if product.registers else least) * count)
-    # What the queue does not take has to wait, and its consumer with it.
-    waiting = max(0.0, count - machine.mma_queue) * busy / count
-    issue = math.ceil(max(count * latency.mma_issue, waiting))
-    result = latency.mma_latency_registers if product.registers else latency.mma_latency
-    return Cost(
-        math.ceil(issue + latency.mbarrier_wait),
-        math.ceil(busy + result),
-        Unit.TENSOR,
-        busy,
-        instructions=count // _groups(product.warps, machine),
-    )
+@cost.register
+def _promotion(added: Promotion, machine: Machine) -> Cost:
+    alone = alu_cycles(machine, PROMOTION, added.elements) / (added.warps // machine.warps_per_warpgroup)
+    cycles = math.ceil(alone + machine.latency.arithmetic)
+    return Cost(cycles, cycles, Unit.ALU, cycles)
+
+
+@cost.register
+def _rescale(rescaled: Rescale, machine: Machine) -> Cost:
+    cycles = math.ceil(rescaled.elements / machine.scalar_alone["mul"] + machine.latency.arithmetic)
+    return Cost(cycles, cycles, pipes=((Unit.FMA, cycles),))
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------
 
 
+@cost.register
 def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
     """A phase holds its consumer for its busiest pipe's time after the starts of its reductions; beside other
     consumers it holds each pipe for its share.
     """
-    alone, contended = _pipe_cycles(work.mix, work.elements, machine)
+    alone, contended = dict[MachineUnit, float](), _pipes(work, machine)
+    for kind, count in work.mix.items():
+        unit = machine.scalar_unit[kind]
+        if unit in _PIPES:
+            alone[unit] = alone.get(unit, 0.0) + count * work.elements / machine.scalar_alone[kind]
     slots = machine.schedulers_per_sm * machine.threads_per_warp
     traffic = work.vectors * 2 / machine.shared_memory_bytes_per_cycle
     busiest = max(*alone.values(), work.mix.instructions * work.elements / slots, traffic, 0.0)
@@ -240,18 +215,10 @@ def _arithmetic(work: Arithmetic, machine: Machine) -> Cost:
     return Cost(cycles, cycles, pipes=pipes)
 
 
-def _pipe_cycles(
-    mix: InstructionMix, elements: int, machine: Machine
-) -> tuple[dict[Unit, float], dict[Unit, float]]:
-    """Cycles of each pipe for a mix on so many elements: of one warpgroup alone, and where all keep at it."""
-    alone: dict[Unit, float] = {}
-    contended: dict[Unit, float] = {}
-    for kind, count in mix.items():
-        pipe = _PIPES.get(machine.scalar_unit[kind])
-        if pipe is not None:
-            alone[pipe] = alone.get(pipe, 0.0) + count * elements / machine.scalar_alone[kind]
-            contended[pipe] = contended.get(pipe, 0.0) + count * elements / machine.scalar[kind]
-    return alone, contended
+def _pipes(work: Arithmetic, machine: Machine) -> dict[Unit, float]:
+    """Cycles for which arithmetic holds each pipe where all keep at it."""
+    units = unit_cycles(machine, work.mix, work.elements)
+    return {_PIPES[unit]: cycles for unit, cycles in units.items() if unit in _PIPES}
 
 
 def _start(reduction: RowReduction, machine: Machine) -> float:
@@ -288,6 +255,7 @@ def _shared_cycles(nbytes: int, machine: Machine) -> int:
     return math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)
 
 
+@cost.register
 def _read(read: Read, machine: Machine) -> Cost:
     """Numbers of 16 bits become f32 by one instruction each."""
     cycles = _shared_cycles(read.nbytes, machine)
@@ -296,14 +264,14 @@ def _read(read: Read, machine: Machine) -> Cost:
     return Cost(issue, issue, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
 
 
+@cost.register
 def _beside(beside: Beside, machine: Machine) -> Cost:
     """Exchanges between threads are instructions of their own here, as many as a row has threads."""
     work, shuffles, starts = beside.work, machine.scalar_alone["shuffle"], 0.0
     for one in work.reductions:
         starts += math.log2(one.lanes) * machine.latency.shuffle
         starts += beside.rows * one.lanes * math.log2(one.lanes) / shuffles
-    units = unit_cycles(machine, work.mix, work.elements)
-    pipes = {_PIPES[unit]: math.ceil(cycles) for unit, cycles in units.items() if unit in _PIPES}
+    pipes = {pipe: math.ceil(cycles) for pipe, cycles in _pipes(work, machine).items()}
     shared = _shared_cycles(beside.nbytes, machine)
     chain = machine.latency.smem_load + machine.latency.arithmetic * work.statements
     cycles = math.ceil(max(*pipes.values(), shared, 0) + starts + chain)

@@ -1,15 +1,20 @@
-"""Effective II of a loop of products by the slots of its ring, and its clock under the power limit."""
+"""Effective II of a loop by the slots of its ring: of products, with its clock under the power limit, and of rows.
+And pipeline ramps: the iterations of a loop of products outside the steady state.
+
+In the steady state an iteration of products takes II, which the ring's effective II is in. A block begins with all
+slots free, and while it is in an epilogue its loader goes on: so many iterations as there are slots for need not wait
+for one to come back. In the tail wave few SMs share the paths.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import gpc_cycles, load_cycles
-from wsopt.perf.held import norm
-from wsopt.perf.stream import stream_effective_ii
-from wsopt.program.program import Demand, Iteration, TileProgram
+from wsopt.perf.contention import busiest, held_cycles, norm, slot_lifetime
+from wsopt.perf.costs import load_cycles
+from wsopt.program.program import Demand, Iteration, TileProgram, Unit
 
 _CLOCK_STEPS = 12
 _EFFECTIVE_II_STEPS = 5
@@ -34,17 +39,15 @@ def path_cycles(demand: Demand, machine: Machine, clock_mhz: float) -> int:
     Few SMs have a larger share, up to the rate of one alone. They need not be neighbours, so a GPC's may have
     to fetch all that each of them reads.
     """
-    own, gpc = load_cycles(demand.lines, machine, clock_mhz), gpc_cycles(demand.gpc, machine, clock_mhz)
+    own, gpc = (
+        load_cycles(demand.lines, machine, clock_mhz),
+        load_cycles(demand.gpc, machine, clock_mhz, distinct=True),
+    )
     if demand.active == 1.0:
         return max(own, gpc)
-    apart = gpc_cycles(demand.lines * demand.active, machine, clock_mhz)
+    apart = load_cycles(demand.lines * demand.active, machine, clock_mhz, distinct=True)
     alone = demand.data / machine.tma_bytes_per_cycle
     return math.ceil(min(max(own, gpc), max(own * demand.active, min(gpc, apart), alone)))
-
-
-def _knee(demand: Demand, machine: Machine) -> float:
-    """Exponent of the p-norm of the loop's bounds."""
-    return machine.copy_knee_alone if demand.alone else machine.copy_knee
 
 
 def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
@@ -55,16 +58,17 @@ def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
     ring is faster than a deeper one, the steps end where the next would change nothing, not where it is small.
     """
     clock, k_block = machine.sustained_clock_mhz, 0.0
+    knee = machine.copy_knee_alone if demand.alone else machine.copy_knee
     for _ in range(_CLOCK_STEPS):
         path = path_cycles(demand, machine, clock)
-        k_block = _k_block_cycles(demand, machine, path, slots)
+        k_block = _k_block_cycles(demand, machine, path, slots, knee)
         clock = machine.power_clock(k_block + demand.between, demand.energy)
         if path_cycles(demand, machine, clock) == path:
             break
-    return SteadyLoop(clock, k_block, norm((path, demand.tensor), _knee(demand, machine)))
+    return SteadyLoop(clock, k_block, norm((path, demand.tensor), knee))
 
 
-def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> float:
+def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, knee: float) -> float:
     """Cycles from K-block to K-block whose copies hold the way from L2 for `path` cycles.
 
     Three things bound a loop: the way from L2, the tensor core, and the ring, whose slots each live as long
@@ -81,7 +85,7 @@ def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int) -> 
     for _ in range(_EFFECTIVE_II_STEPS):
         copy = first * (1 + machine.copy_queue * path / cycles) + bytes_alone
         ring = (copy + demand.tensor + back) / slots
-        cycles = norm((path, demand.tensor, ring), _knee(demand, machine))
+        cycles = norm((path, demand.tensor, ring), knee)
     return cycles
 
 
@@ -92,3 +96,111 @@ def effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
     if program.demand is None:
         return 0
     return math.ceil(program.structure.copies * steady_loop(program.demand, machine, slots).k_block)
+
+
+# --- rows that stream -----------------------------------------------------------------------------------
+
+
+def stream_effective_ii(program: TileProgram, machine: Machine, slots: int) -> int:
+    """Cycles a tile of rows with a ring of so many slots, in whole grains of the model's time.
+
+    With few bytes on the way a tile's copies wait for those before it to come back. With many, the copies of all SMs
+    meet in device memory with what they store, and each byte takes longer. A slot's copies are issued one after the
+    other, and it is handed back when the last one was read.
+    """
+    memory, (ring,) = held_cycles(program)[Unit.MEMORY], program.rings
+    few, many = machine.stream_bytes_few, machine.stream_bytes_many
+    share = min(1.0, max(0.0, (bytes_on_the_way(program, slots) - few) / (many - few)))
+    shared = memory * (1.0 + share * machine.stream_loss)
+    copies = [op.busy for op in program.loop if op.id in ring.loads]
+    life = slot_lifetime(program, machine, ring) + sum(copies) - max(copies)
+    effective = norm((shared, life / slots), machine.stream_knee)
+    return math.ceil(effective / program.grain) * program.grain
+
+
+def bytes_on_the_way(program: TileProgram, slots: int) -> int:
+    """Most bytes that are on the way to an SM with so many slots, without the padding of their tiles."""
+    (ring,) = program.rings
+    return round(slots * ring.slot_bytes * min(1.0, program.grid.columns / program.grid.tile_columns))
+
+
+# --- outside the steady state ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Cycles as a function of the initiation interval: `slope * ii + base`."""
+
+    slope: float
+    base: float
+
+    def at(self, ii: float) -> float:
+        """The cycles at this interval."""
+        return self.slope * ii + self.base
+
+    def plus(self, other: Line, times: float = 1.0) -> Line:
+        """The sum with so many times the other."""
+        return Line(self.slope + times * other.slope, self.base + times * other.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Ramps:
+    """Cycles of an iteration besides II, the one of the steady state; `slots` are those of the ring, in iterations.
+
+    `product` is one whose K-blocks are all there, `ahead` one whose K-blocks need no slot to come back, `least` what
+    the ring and the paths take in the steady state; `last` and `last_ahead` are `least` and `ahead` in the tail
+    wave.
+    """
+
+    slots: float
+    product: float
+    ahead: float
+    least: float
+    last_ahead: float
+    last: float
+
+    def loop(self, passes: float, *, last: bool = False) -> Line:
+        """A tile's loop of so many iterations, all slots free before it; its first K-block's copy is left out. With
+        `last` one in the tail wave.
+        """
+        slots = min(passes, self.slots)
+        first, further = min(1.0, slots), max(0.0, slots - 1)
+        free = Line(0.0, first * self.product + further * (self.last_ahead if last else self.ahead))
+        return free.plus(self.last_ramp if last else Line(1.0, 0.0), passes - first - further)
+
+    @property
+    def last_ramp(self) -> Line:
+        """An iteration in the tail wave: shorter than II by what its ring and its paths are."""
+        return Line(1.0, self.last - self.least)
+
+    def held_to(self, ii: float) -> Ramps:
+        """The ramps of a loop of this interval; one below the ring's effective II saves nothing in the tail wave."""
+        return self if ii >= self.least else replace(self, last=self.least)
+
+    def slack(self, passes: float) -> Line:
+        """Upper bound on the cycles of loading that the loader can hide under an epilogue, as a line in II."""
+        slots = min(passes, self.slots)
+        return Line(slots, -slots * self.product)
+
+
+def ramps(program: TileProgram, machine: Machine, slots: int) -> Ramps | None:
+    """The iterations of a loop of products with a ring of so many slots; one of none counts as one of one. None where
+    rings have no effective II of their own.
+    """
+    s, demand, last_demand = program.structure, program.demand, program.last_demand
+    if demand is None or last_demand is None:
+        return None
+    slots = max(1, slots)
+    steady = last = steady_loop(demand, machine, slots)
+    if last_demand != demand:
+        last = steady_loop(last_demand, machine, slots)
+    product = busiest(program, Unit.TMA)
+    least = math.ceil(s.copies * steady.k_block)
+    return Ramps(
+        slots=slots / s.copies,
+        product=product,
+        ahead=max(product, s.copies * steady.ahead),
+        least=least,
+        last_ahead=max(product, s.copies * min(last.ahead, steady.ahead)),
+        last=min(least, max(product, math.ceil(s.copies * last.k_block))),
+    )

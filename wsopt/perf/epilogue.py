@@ -5,14 +5,105 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from wsopt.machine.types import Machine
-from wsopt.perf.costs import load_cycles, mma_cycles
-from wsopt.perf.epilogue_cost import staging_cycles
-from wsopt.perf.stores import tile_stores
-from wsopt.program.program import Iteration, TileProgram
-from wsopt.program.staging import kind, kind_bytes
-from wsopt.program.types import Sharing
+from wsopt.machine.cost import unit_cycles
+from wsopt.machine.types import TILE_ROWS, Machine
+from wsopt.machine.types import Unit as MachineUnit
+from wsopt.perf.costs import load_cycles
+from wsopt.perf.stores import kind, kind_bytes, tile_stores
+from wsopt.program.program import Epilogue, EpilogueCost, Iteration, TileProgram
+from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import EpilogueBuffers
+from wsopt.tensors.views import Reduction, View
+
+_ROWS_OF_A_MATRIX, _COLUMNS_OF_A_MATRIX = 8, 8
+"""An accumulator lies over threads in matrices of 8 x 8: each thread has two neighbours of a row (PTX ISA, wgmma)."""
+_LEAST_BITS = {"store": 8, "load": 16}
+"""Elements of fewer bits are counted as these: narrower ones were not measured."""
+
+# --- without waits --------------------------------------------------------------------------------------
+
+
+def _moved_cycles(what: str, view: View, s: Structure, machine: Machine, contention: int) -> float:
+    """Cycles in which one consumer of `contention` moves a subtile between registers and shared memory.
+
+    Its warpgroups take rows of their own; a transposed tile meets every bank twice.
+    """
+    groups = s.consumer_warps // machine.warps_per_warpgroup
+    name = f"shared_{what}_{max(view.dtype.bits, _LEAST_BITS[what])}"
+    columns = s.subtile_columns * s.rows / TILE_ROWS / groups * (2 if s.swap else 1)
+    slowest = max(machine.tile_alone[name], contention * groups * machine.tile_crowded[name])
+    return machine.tile_start[name] + columns * slowest
+
+
+def staging_cycles(view: View, s: Structure, machine: Machine, contention: int) -> float:
+    """Cycles of a subtile's values on their way into shared memory, while `contention` consumers are at it, with the
+    fence and the barrier behind it.
+    """
+    return _moved_cycles("store", view, s, machine, contention) + machine.latency.barrier
+
+
+def _column_vectors(after: Epilogue, s: Structure) -> list[View]:
+    """The vectors along the accumulator's columns that a consumer holds in shared memory."""
+    return [x.view for x in after.vectors if column_role(s.swap) in x.spans] if after.prefetched else []
+
+
+def _prefetched_registers(after: Epilogue, s: Structure, machine: Machine) -> int:
+    """Registers a thread that rows, columns and scalars take, from the start of the loop on."""
+    row, column, threads = row_role(s.swap), column_role(s.swap), s.consumer_warps * machine.threads_per_warp
+    by_row, by_column = s.rows // s.consumer_warps // _ROWS_OF_A_MATRIX, max(1, s.columns // threads)
+    spans = (source.spans for source in (after.vectors if after.prefetched else ()))
+    return sum(by_column if column in one else by_row if row in one else 1 for one in spans)
+
+
+def _cycles(after: Epilogue, s: Structure, machine: Machine, contention: int, arithmetic: float) -> int:
+    """Cycles of a consumer's epilogue while `contention` are at theirs: by subtiles, and once a tile.
+
+    Prefetched vectors were loaded before, those along the columns through shared memory, from which a thread reads
+    two neighbours at a time. Where they come late their latency shows.
+    """
+    latency, count = machine.latency, len(_column_vectors(after, s))
+    threads = s.consumer_warps * machine.threads_per_warp
+    reads = contention * threads * s.subtile_columns / _COLUMNS_OF_A_MATRIX / machine.scalar["ldst"]
+    once = count * (latency.smem_store + latency.barrier)
+    subtile = latency.tma_load_l2 / 2 if after.late else count * (latency.smem_load + reads)
+    subtile += sum(
+        latency.mbarrier_wait + _moved_cycles("load", source.view, s, machine, contention)
+        for source in after.full
+    )
+    stored = [staging_cycles(output.view, s, machine, contention) for output in after.tile_outputs]
+    subtile += sum(stored) + len(stored) * machine.tma_store_box_cycles
+    starts = (machine.tile_start[f"row_{i.kind}"] for i in after.items if isinstance(i, Reduction))
+    once += latency.mma_latency + s.rows / TILE_ROWS * sum(starts)
+    return math.ceil(arithmetic + s.subtiles * subtile + once)
+
+
+def epilogue_cost(after: Epilogue, s: Structure, machine: Machine) -> EpilogueCost:
+    """The epilogue of one consumer's tile. The pipes of its arithmetic are added up: with two or three warps a
+    scheduler one does not run under another. Sums come from tensor memory first, where they are not in registers.
+    """
+    units = unit_cycles(machine, after.mix, s.rows * s.columns)
+    alone = sum(cycles for unit, cycles in units.items() if unit is not MachineUnit.ISSUE)
+    if after.sum_bytes:
+        read = after.sum_bytes / machine.tensor_memory_bytes_per_cycle
+        alone += s.subtiles * machine.latency.smem_load + read
+    threads = s.consumer_warps * machine.threads_per_warp
+    subtile, full = s.rows * s.subtile_columns // threads, len(after.full)
+    live = subtile * (1 + full) // 2 if s.subtiles > 1 or full else subtile // 4
+    inputs = [kind(source.view) for source in after.full]
+    outputs = {kind(output.view) for output in after.tile_outputs}
+    return EpilogueCost(
+        alone=_cycles(after, s, machine, 1, alone),
+        together=_cycles(after, s, machine, s.at_once, alone * s.at_once),
+        staged_bytes=sum(kind_bytes(one, s) for one in outputs),
+        input_bytes=sum(kind_bytes(one, s) for one in inputs),
+        registers=min(live, 64) + _prefetched_registers(after, s, machine),
+        stores=s.subtiles * len(after.tile_outputs),
+        lent_bytes=sum(kind_bytes(one, s) for one in outputs & {*inputs}),
+        vector_bytes=sum(s.columns * view.dtype.bits // 8 for view in _column_vectors(after, s)),
+    )
+
+
+# --- with waits for stores and copies -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +136,7 @@ def epilogue_cycles(
     if program.iteration is Iteration.TILE:
         return 0
     cycles = cost.together if _together(program) else cost.alone
-    cycles -= math.floor(cost.stores * (machine.tma_store_box_cycles - _starts(machine, buffers).own))
+    cycles -= math.floor(cost.stores * (machine.tma_store_box_cycles - _starts(machine, buffers)[0]))
     total = stored_cycles(program, machine, buffers, cycles, last=last or not s.persistent)
     if buffers.inputs:
         copy = _copy_cycles(program, machine)
@@ -64,22 +155,12 @@ def _together(program: TileProgram) -> bool:
     return s.sharing is Sharing.COOPERATIVE and not (s.persistent and program.computes_with_products)
 
 
-@dataclass(frozen=True, slots=True)
-class _Starts:
-    """Starting a store: `own` are the cycles that it takes of the consumer's, `later` those until the other side of a
-    barrier hears. A consumer that starts its stores itself is `held` until those before them have been read.
-    """
-
-    own: float
-    later: float
-    held: bool
-
-
-def _starts(machine: Machine, buffers: EpilogueBuffers) -> _Starts:
-    latency = machine.latency
+def _starts(machine: Machine, buffers: EpilogueBuffers) -> tuple[float, float]:
+    """Cycles that starting a store takes of the consumer's own, and until the other side of a barrier hears."""
     if not buffers.store_warp:
-        return _Starts(machine.tma_store_box_cycles, 0.0, held=True)
-    return _Starts(latency.mbarrier_arrive, latency.mbarrier_wake + latency.mbarrier_wait, held=False)
+        return machine.tma_store_box_cycles, 0.0
+    latency = machine.latency
+    return latency.mbarrier_arrive, latency.mbarrier_wake + latency.mbarrier_wait
 
 
 def stored_cycles(
@@ -89,7 +170,7 @@ def stored_cycles(
 
     A subtile's outputs are staged one after the other, behind its arithmetic. An SM's stores read their buffers one
     after the other, those of cooperative consumers side by side, and to start one is to wait for those before it:
-    the consumer's time, unless a store warp does it. A subtile whose first store has to wait for another's buffer
+    the consumer is `held`, unless a store warp does it. A subtile whose first store has to wait for another's buffer
     lets the other consumers go ahead, so that its wait counts from where its staging would have ended; for its
     further stores nothing is left to do but to wait and then to stage. What the tile before has left has been read by
     the end of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves,
@@ -98,33 +179,30 @@ def stored_cycles(
     s = program.structure
     plan, contention = tile_stores(program, buffers), s.consumers if _together(program) else 1
     views = {output.name: output.view for output in program.after.tile_outputs}
-    starts = _starts(machine, buffers)
-    stage = {name: staging_cycles(view, s, machine, contention) + starts.own for name, view in views.items()}
+    box, held, (own, later) = machine.tma_store_box_cycles, not buffers.store_warp, _starts(machine, buffers)
+    stage = {name: staging_cycles(view, s, machine, contention) + own for name, view in views.items()}
     rate = machine.tma_store_bytes_per_cycle / contention
     drain = {name: kind_bytes(kind(view), s) / rate for name, view in views.items()}
     before = max(0.0, cycles / s.subtiles - sum(stage.values()))
     now, read = 0.0, list[float]()
     for number, store in enumerate(plan.stores):
         waits = store.pending is not None and store.pending < len(read)
-        free = read[-1 - (store.pending or 0)] + starts.later if waits else 0.0
+        free = read[-1 - (store.pending or 0)] + later if waits else 0.0
         if number % len(views):
             now = max(now, free) + stage[store.output]
         else:
             now = max(now + before + stage[store.output], free)
-        asked = now if starts.held else now + starts.later + machine.tma_store_box_cycles
-        begun = max([asked, *read[-1:]])
-        now = begun if starts.held else now
+        begun = max([now if held else now + later + box, *read[-1:]])
+        now = begun if held else now
         read.append(begun + drain[store.output])
     if last:
-        return math.ceil(
-            max(cycles, now) + (0.0 if starts.held else starts.later + machine.tma_store_box_cycles)
-        )
-    if starts.held:  # the last of the consumers, for the others' last stores
+        return math.ceil(max(cycles, now) + (0.0 if held else later + box))
+    if held:  # the last of the consumers, for the others' last stores
         now += drain[plan.stores[-1].output] * (contention - 1) / contention
     if plan.refill is not None and s.sharing is Sharing.COOPERATIVE:
         under = 0 if program.adds_partials or program.computes_with_products else 1
         under += refill(program, machine, buffers).first
-        now = max(now, read[-1 - plan.refill] - under * _pass_products(program, machine))
+        now = max(now, read[-1 - plan.refill] - under * _pass_products(program))
     return max(cycles, math.ceil(now))
 
 
@@ -151,7 +229,7 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     apart = program.computes_with_products or program.tensor_columns
     if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG:
         return Refill(0, 0)
-    product = _pass_products(program, machine)
+    product = _pass_products(program)
     copies = math.ceil(_copy_cycles(program, machine) / product)
     needed = 0
     if tile_stores(program, buffers).refill is not None:
@@ -162,10 +240,11 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     return Refill(max(0, min(needed, latest)), copies if 0 < further <= latest - needed else 0)
 
 
-def _pass_products(program: TileProgram, machine: Machine) -> int:
-    """Cycles for which the products of one pass of all cooperative consumers hold the tensor core."""
-    s, whole = program.structure, program.whole
-    return s.copies * s.at_once * whole.products * mma_cycles(whole.dtype, s, machine)
+def _pass_products(program: TileProgram) -> float:
+    """Cycles for which the products of one pass of all cooperative consumers hold the tensor core; 0 where values are
+    computed between them.
+    """
+    return 0.0 if program.demand is None else program.structure.copies * program.demand.tensor
 
 
 def _copy_cycles(program: TileProgram, machine: Machine) -> int:

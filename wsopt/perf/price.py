@@ -1,21 +1,27 @@
-"""A tile program with its prices on a machine: of its operations, its epilogue, and what its K-blocks ask for."""
+"""A tile program with its prices on a machine: of its operations, its epilogue, and what its K-blocks ask for.
+
+The demand of a K-block of a loop of products on the shared paths is in the steady state, and in the tail wave.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
 
 from wsopt.lowering.lower import Cuttable, unpriced
+from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import TILE_GRAIN, cost
-from wsopt.perf.demand import dram_bytes, k_block_demand, last_demand, ring_slots
+from wsopt.perf.costs import PROMOTION, TILE_GRAIN, copy_cost, copy_lines, cost, mma_cycles
 from wsopt.perf.effective_ii import steady_loop
-from wsopt.perf.epilogue_cost import epilogue_cost
-from wsopt.program.counts import Copy, Cost, Counts
-from wsopt.program.program import EpilogueCost, Iteration, TileOp, TileProgram
-from wsopt.program.types import Structure
+from wsopt.perf.epilogue import epilogue_cost
+from wsopt.program.facts import Copy, Cost, Member, Product
+from wsopt.program.ids import OpKind
+from wsopt.program.program import Demand, EpilogueCost, Iteration, TileProgram
+from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import with_units
-from wsopt.tensors.views import Output
+from wsopt.tensors.views import Role
 
 _VALUE_GRAIN = 16
 """Cycles of one unit of the model's time where arithmetic waits for products: there are many operations of many."""
@@ -32,7 +38,10 @@ def priced(program: TileProgram, machine: Machine) -> TileProgram:
     """
     s, after, clock = program.structure, program.after, None
     if program.iteration is Iteration.TILE:
-        program = replace(program, epilogue=_in_loop(after.outputs, s), grain=TILE_GRAIN)
+        # The loop stores whole tiles itself: there are their buffers alone, one of each output.
+        sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in after.outputs]
+        in_loop = EpilogueCost(0, 0, sum(sizes), 0, 0, len(sizes))
+        program = replace(program, epilogue=in_loop, grain=TILE_GRAIN)
     elif program.work is not None:
         program = replace(program, epilogue=epilogue_cost(after, s, machine), grain=_VALUE_GRAIN)
     else:
@@ -42,31 +51,154 @@ def priced(program: TileProgram, machine: Machine) -> TileProgram:
         demand = k_block_demand(program, machine)
         program = replace(program, demand=demand, last_demand=last_demand(program, demand, machine))
         clock = steady_loop(demand, machine, ring_slots(program, machine)).clock_mhz
-    prices: dict[Counts, Cost] = {}
-    for counts in (op.counts for op in program.ops):
-        if counts not in prices:
-            prices[counts] = cost(counts, machine, clock if isinstance(counts, Copy) else None)
-    ops = tuple(_at(op, prices[op.counts]) for op in program.ops)
-    return with_units(replace(program, ops=ops), machine)
+    prices = {
+        counts: copy_cost(counts, machine, clock) if isinstance(counts, Copy) else cost(counts, machine)
+        for counts in {op.counts for op in program.ops}
+    }
+    ops = (replace(op, **_fields(prices[op.counts])) for op in program.ops)
+    return with_units(replace(program, ops=tuple(ops)), machine)
 
 
-def _in_loop(outputs: Sequence[Output], s: Structure) -> EpilogueCost:
-    """Epilogue of a loop that stores whole tiles itself: their buffers alone, one of each output."""
-    sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in outputs]
-    return EpilogueCost(0, 0, sum(sizes), 0, 0, len(sizes))
+def _fields(price: Cost) -> dict[str, Any]:
+    """An operation's fields that are its price."""
+    return {field.name: getattr(price, field.name) for field in fields(price)}
 
 
-def _at(op: TileOp, price: Cost) -> TileOp:
-    return TileOp(
-        op.id,
-        op.inputs,
-        op.output,
-        op.counts,
-        op.items,
-        price.unit,
-        price.issue,
-        price.busy,
-        price.latency,
-        price.pipes,
-        price.instructions,
+# --- demand of a K-block --------------------------------------------------------------------------------
+
+
+def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
+    """The demand of one K-block of a block in the steady state."""
+    s, whole = program.structure, program.whole
+    lines, gpc = _lines(program, machine), gpc_bytes(program, machine)
+    product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps)
+    tensor = mma_cycles(product, machine) * s.at_once * whole.products
+    # A product's instructions read their rows and their columns of shared memory each anew.
+    operands = (
+        (s.rows // machine.mma_rows) * (machine.mma_rows + s.columns) * (s.depth * whole.dtype.bits // 8)
     )
+    added = sum((op.consumer, op.copy) == (0, 0) for op in program.of(OpKind.ACCUMULATE))
+    promotion = added * alu_cycles(machine, PROMOTION, s.rows * s.columns)
+    energy = (
+        machine.tensor_energy(whole.dtype.value) * tensor
+        + machine.power_cycles_per_alu_cycle * promotion * s.at_once
+        + machine.power_cycles_per_shared_byte * (whole.products * operands) * s.at_once
+        + machine.power_cycles_per_l2_byte * lines
+        + machine.power_cycles_per_gpc_byte * gpc
+    )
+    return Demand(
+        lines=lines,
+        data=sum(ring.slot_bytes for ring in program.rings),
+        gpc=gpc_bytes(program, machine, waited_for=True),
+        tensor=tensor,
+        energy=energy,
+        between=_between(program, machine),
+        alone=s.sharing is Sharing.PING_PONG or s.consumers == 1,
+    )
+
+
+def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Demand:
+    """Demand of a K-block in the tail wave: fewer SMs share the paths, and tiles end with the tensor.
+
+    Copies leave out what lies beyond a tensor's end; the last tiles are often those that reach over it, and in a
+    whole wave the others make up for them.
+    """
+    grid = program.grid
+    active = grid.tiles % machine.sm_count
+    if not active:
+        return demand
+    inside = [grid.inside(tile) for tile in range(grid.tiles - active, grid.tiles)]
+    down, across = (sum(part) / active for part in zip(*inside, strict=True))
+    lines = down * _lines(program, machine, by_rows=True)
+    lines += across * _lines(program, machine, by_rows=False)
+    share = lines / demand.lines
+    return replace(
+        demand,
+        lines=lines,
+        data=demand.data * share,
+        gpc=demand.gpc * share,
+        active=active / machine.sm_count,
+    )
+
+
+def _members(program: TileProgram) -> Iterator[Member]:
+    return (member for ring in program.rings for member in ring.members)
+
+
+def _lines(program: TileProgram, machine: Machine, *, by_rows: bool | None = None) -> float:
+    """Bytes of L2 lines that one K-block of a block touches: of all tensors, or of those along rows, or columns."""
+    asked = (m for m in _members(program) if by_rows in (None, m.by_rows))
+    return sum(copy_lines(member.box(member.shape), machine) * member.copies for member in asked)
+
+
+def _between(program: TileProgram, machine: Machine) -> float:
+    """Cycles outside the loop for each of its K-blocks: starts and ends of blocks, epilogues that others wait for."""
+    s, cost = program.structure, program.epilogue
+    waves = math.ceil(program.grid.tiles / machine.sm_count)
+    first = machine.first_bytes(machine.latency.tma_load_dram)
+    once = machine.block_start_cycles + first + machine.latency.tma_store
+    waits = s.sharing is Sharing.COOPERATIVE and not program.tensor_columns
+    each = cost.together if waits else 0
+    outside = once + waves * each if s.persistent else waves * (once + machine.block_turnover_cycles + each)
+    return outside / (waves * math.ceil(program.whole.extent(Role.STREAM) / s.depth))
+
+
+def ring_slots(program: TileProgram, machine: Machine) -> int:
+    """Slots of a ring that fit a block beside the fewest bytes of epilogue buffers a consumer; at least one."""
+    s, cost = program.structure, program.epilogue
+    apart = cost.staged_bytes + cost.input_bytes
+    lent = cost.staged_bytes - cost.lent_bytes + s.subtiles * cost.input_bytes
+    buffers = s.consumers * (cost.vector_bytes + min(apart, lent)) + machine.shared_memory_reserved_bytes
+    slot = sum(ring.slot_bytes for ring in program.rings)
+    return max(1, (machine.shared_memory_per_block_bytes - buffers) // slot)
+
+
+def rows_at_once(program: TileProgram, machine: Machine) -> int:
+    """Tile rows that the blocks of all SMs are in together: a group, and as many more as they reach into."""
+    grid = program.grid
+    return grid.group * max(1, machine.sm_count // (grid.group * grid.column_tiles))
+
+
+def dram_bytes(program: TileProgram, machine: Machine) -> int:
+    """Bytes from and to device memory, by the rasterization order.
+
+    The tiles of a group of tile rows are taken column by column. What fits in half of L2 is read once; else the
+    operand along the columns is read again for each set of rows that are taken at once, and the other one again for
+    each column of tiles if a whole group does not stay in L2.
+    """
+    grid, whole = program.grid, program.whole
+    total, budget = whole.compulsory_bytes, machine.l2_bytes // 2
+    group = grid.group * grid.tile_rows * whole.extent(Role.STREAM) * (whole.dtype.bits // 8)
+    for member in _members(program):
+        if member.view.nbytes <= budget:
+            continue
+        if not member.by_rows:
+            total += member.view.nbytes * (math.ceil(grid.row_tiles / rows_at_once(program, machine)) - 1)
+        elif group > budget:
+            total += member.view.nbytes * (math.ceil(grid.column_tiles / 4) - 1)
+    return total
+
+
+def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = False) -> int:
+    """Bytes of one K-block that the SMs of a GPC ask for, each tile counted once, an SM.
+
+    Blocks with consecutive numbers go down a group of tile rows, so `group` neighbours share a column's tile.
+    Rows that straddle lines count with those; half a line asks for half of one.
+
+    Where all columns are fewer tiles than the card has SMs, several groups are taken at once, by one GPC each, and
+    their GPCs ask for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
+    (`waited_for`); all of them take power.
+    """
+    grid = program.grid
+    height = min(grid.group, grid.row_tiles, machine.sms_per_gpc)
+    across = machine.sms_per_gpc / height
+    if waited_for:
+        at_once = machine.sm_count / (height * grid.column_tiles)
+        across /= max(1.0, min(at_once, grid.row_tiles / height, machine.sm_count / machine.sms_per_gpc))
+    total = 0.0
+    for member in _members(program):
+        pitch = member.view.strides[-2] * member.view.dtype.bits // 8
+        straddled = copy_lines(member.box(member.shape), machine) if pitch % machine.l2_line_bytes else 0.0
+        tile = max(member.copy_bytes, straddled)
+        total += height * member.copies * tile if member.by_rows else across * tile
+    return math.ceil(total / machine.sms_per_gpc)

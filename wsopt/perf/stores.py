@@ -12,14 +12,32 @@ read its buffer.
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 
+from wsopt.graph.types import DType
 from wsopt.program.program import TileProgram
-from wsopt.program.staging import Kind, input_kinds, output_kinds
+from wsopt.program.types import Structure
 from wsopt.schedule.types import EpilogueBuffers
+from wsopt.tensors.views import Role, View
+
+Kind = tuple[DType, tuple[Role, ...]]
+"""What makes subtiles of two tensors alike: element type and order of axes, and so box, layout and bytes. One can be
+staged where another was read.
+"""
 
 _TILES = 3
 """Tiles after which waits repeat: each finds the stores of the one before it."""
+
+
+def kind(view: View) -> Kind:
+    """The kind of a tensor's subtiles."""
+    return view.dtype, view.roles
+
+
+def kind_bytes(one: Kind, s: Structure) -> int:
+    """Bytes of a subtile of this kind."""
+    return s.rows * s.subtile_columns * one[0].bits // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +87,21 @@ class Stores:
         return tuple((number, count - 1 - number) for number in sorted(found))
 
 
+def staging_buffers(program: TileProgram, buffers: EpilogueBuffers) -> dict[Kind, int]:
+    """Number of a consumer's staging buffers of each kind: one at least where no input lends any."""
+    after, lends = program.after, buffers.inputs == program.structure.subtiles
+    lent = {kind(source.view) for source in after.full if lends}
+    kinds = dict.fromkeys(kind(output.view) for output in after.tile_outputs)
+    return {one: buffers.staging if one in lent else max(1, buffers.staging) for one in kinds}
+
+
 def tile_stores(program: TileProgram, buffers: EpilogueBuffers) -> Stores:
     """The stores of one consumer's tile, in the steady state of a block that has many."""
     after, s = program.after, program.structure
-    return _stores(output_kinds(after), input_kinds(after), s.subtiles, buffers, s.persistent)
+    outputs = tuple((output.name, kind(output.view)) for output in after.tile_outputs)
+    inputs = tuple((source.name, kind(source.view)) for source in after.full if buffers.inputs == s.subtiles)
+    staging = tuple(staging_buffers(program, buffers).items())
+    return _stores(outputs, inputs, staging, s.subtiles, _TILES if s.persistent else 1)
 
 
 @dataclass(slots=True)
@@ -96,45 +125,23 @@ class _Issue:
 def _stores(
     outputs: tuple[tuple[str, Kind], ...],
     inputs: tuple[tuple[str, Kind], ...],
+    staging: tuple[tuple[Kind, int], ...],
     subtiles: int,
-    buffers: EpilogueBuffers,
-    persistent: bool,
+    tiles: int,
 ) -> Stores:
-    lent = [
-        Buffer(kind, source, number)
-        for number in range(subtiles if buffers.inputs == subtiles else 0)
-        for source, kind in inputs
-    ]
-    staging = _staging(outputs, inputs, subtiles, buffers)
+    """The stores of the last of so many tiles; `inputs` are those that lend their buffers."""
+    lent = [Buffer(kind, source, number) for number in range(subtiles) for source, kind in inputs]
     issue, found, refill = _Issue({}), list[Store](), None
-    for tile in range(_TILES if persistent else 1):
+    for tile in range(tiles):
         if tile and lent:
             refill = issue.wait(*lent)
         found.clear()
         used: dict[Buffer, int] = {}
-        for subtile in range(subtiles):
-            for output, kind in outputs:
-                free = [Buffer(kind, "", n) for n in range(staging[kind])]
-                free += [one for one in lent if one.kind == kind and one.number <= subtile]
-                chosen = min(free, key=lambda one: used.get(one, -1))
-                found.append(Store(output, subtile, chosen, issue.wait(chosen)))
-                issue.last[chosen] = used[chosen] = issue.issued
-                issue.issued += 1
+        for subtile, (output, kind) in itertools.product(range(subtiles), outputs):
+            free = [Buffer(kind, "", number) for number in range(dict(staging)[kind])]
+            free += [one for one in lent if one.kind == kind and one.number <= subtile]
+            chosen = min(free, key=lambda one: used.get(one, -1))
+            found.append(Store(output, subtile, chosen, issue.wait(chosen)))
+            issue.last[chosen] = used[chosen] = issue.issued
+            issue.issued += 1
     return Stores(tuple(found), refill)
-
-
-def staging_buffers(program: TileProgram, buffers: EpilogueBuffers) -> dict[Kind, int]:
-    """Number of a consumer's staging buffers of each kind: one at least where no input lends any."""
-    after = program.after
-    return _staging(output_kinds(after), input_kinds(after), program.structure.subtiles, buffers)
-
-
-def _staging(
-    outputs: tuple[tuple[str, Kind], ...],
-    inputs: tuple[tuple[str, Kind], ...],
-    subtiles: int,
-    buffers: EpilogueBuffers,
-) -> dict[Kind, int]:
-    lent = {kind for _, kind in inputs} if buffers.inputs == subtiles else set[Kind]()
-    kinds = dict.fromkeys(kind for _, kind in outputs)
-    return {kind: buffers.staging if kind in lent else max(1, buffers.staging) for kind in kinds}

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from wsopt.machine.types import Machine
-from wsopt.perf.contention import contended_interval, iteration_energy
+from wsopt.perf.contention import busiest, contended_interval, iteration_energy, norm
 from wsopt.perf.costs import load_cycles
+from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.held import held_cycles, issue_cycles, norm
-from wsopt.perf.ramps import Line, Ramps, ramps
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Iteration, TileProgram, Unit
 from wsopt.program.types import Sharing
@@ -72,19 +72,6 @@ class Time:
         return max(parts) if self.knee == math.inf else norm(parts, self.knee)
 
 
-def longest_path(program: TileProgram) -> int:
-    """Cycles from the first load of an iteration to the end of its last operation, at least."""
-    ready: dict[OpId, int] = {}
-    pending = list(program.ops)
-    edges = [edge for edge in program.edges if edge.distance == 0]
-    while pending:
-        op = next(o for o in pending if all(e.source in ready for e in edges if e.target == o.id))
-        before = (ready[edge.source] for edge in edges if edge.target == op.id)
-        ready[op.id] = max(before, default=0) + op.latency
-        pending.remove(op)
-    return max(ready.values(), default=0)
-
-
 def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
     """The parts of the time that every schedule of a tile program has."""
     waves = math.ceil(program.tiles / machine.sm_count)
@@ -112,15 +99,19 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
     )
 
 
+def longest_path(program: TileProgram) -> int:
+    """Cycles from the first load of an iteration to the end of its last operation, at least."""
+    latency, ready = {op.id: op.latency for op in program.ops}, dict[OpId, int]()
+    edges = [edge for edge in program.edges if edge.distance == 0]
+    before = {one: [edge.source for edge in edges if edge.target == one] for one in latency}
+    for one in TopologicalSorter(before).static_order():
+        ready[one] = max((ready[source] for source in before[one]), default=0) + latency[one]
+    return max(ready.values(), default=0)
+
+
 def _chain(program: TileProgram) -> int:
     """Cycles from the first K-block's arrival to the end of its last operation, at least."""
     return longest_path(program) - max(op.latency for op in program.of(OpKind.TMA_LOAD))
-
-
-def sm_interval(program: TileProgram) -> float:
-    """Cycles an iteration for which the SM itself is busy: its units and its consumers, device memory left out."""
-    units = [cycles for unit, cycles in held_cycles(program).items() if unit != Unit.MEMORY]
-    return max(*units, *issue_cycles(program).values())
 
 
 def _energy(program: TileProgram, machine: Machine) -> float:
@@ -144,7 +135,7 @@ def time_of(
         # that two bounds that are alike add up as a norm.
         lines = (
             Line(program.tiles / machine.sm_count, 0.0),
-            Line(0.0, fixed.waves * sm_interval(program)),
+            Line(0.0, fixed.waves * busiest(program, Unit.MEMORY)),
         )
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
     if program.work is not None:
@@ -160,7 +151,7 @@ def time_of(
 def _loops(program: TileProgram, fixed: Waves, ramp: Ramps) -> Line:
     """Cycles of all loops of products of the busiest SM, by the initiation interval."""
     n, further = program.passes, fixed.waves - 1
-    first, last = ramp.loop(n), ramp.last_loop(n)
+    first, last = ramp.loop(n), ramp.loop(n, last=True)
     if not further:
         return last
     if not program.structure.persistent:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class OpKind(StrEnum):
-    """The closed set of tile operations; what is ADDED to it is named by its subject (`lowering/kinds.py`)."""
+    """The closed set of tile operations; what is ADDED to it is named by its subject (`lowering/cut.py`)."""
 
     TMA_LOAD = "tma_load"
     MMA = "mma"

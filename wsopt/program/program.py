@@ -14,14 +14,13 @@ from typing import Any
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.program.conditions import FREE, Conditions
-from wsopt.program.counts import Counts
-from wsopt.program.facts import Member, TileGrid, Whole
+from wsopt.program.facts import Counts, Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.views import FULL, Output, Role, Source
+from wsopt.tensors.views import FULL, Output, Source
 from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
@@ -273,24 +272,16 @@ class TileProgram:
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
-        for op in self.ops:
-            if op.id == one:
-                return op
-        raise KeyError(one)
+        return {op.id: op for op in self.ops}[one]
 
     def named(self, text: str) -> TileOp:
         """The operation whose id has this text, as schedules record it; KeyError if there is none."""
-        for op in self.ops:
-            if str(op.id) == text:
-                return op
-        raise KeyError(text)
+        return {str(op.id): op for op in self.ops}[text]
 
     def value(self, one: ValueId | None) -> Value:
         """The value with this id; KeyError if there is none."""
-        for value in self.values:
-            if value.id == one:
-                return value
-        raise KeyError(one)
+        values: dict[ValueId | None, Value] = {value.id: value for value in self.values}
+        return values[one]
 
     @property
     def loop(self) -> tuple[TileOp, ...]:
@@ -317,11 +308,6 @@ class TileProgram:
         """Iterations of a tile in units of a whole one: a last K-block that ends early is a part of one."""
         s = self.structure
         return self.k_iterations - (1 - s.tail / s.depth if s.tail else 0.0)
-
-    @property
-    def k_blocks(self) -> int:
-        """K-blocks of the streamed axis."""
-        return math.ceil(self.whole.extent(Role.STREAM) / self.structure.depth)
 
     @property
     def adds_partials(self) -> bool:

@@ -1,11 +1,18 @@
-"""Ranges of K-blocks that each tile looks at, by the loop's bounds.
+"""Ranges of K-blocks that each tile looks at, by the loop's bounds, and loops over them that no extents can reach,
+which are not written.
 
 Interval arithmetic on bounds row * i + stream * j + constant >= 0 with stream = 1 or -1; others leave no
 K-block out.
+
+A tile's K-blocks are passed in order: K-blocks before a consumer's own, K-blocks in which a mask is at work, K-blocks
+in which every element counts, again K-blocks with a mask, and the rest of the tile's. Bounds say where each begins
+and ends; far from both ends of the streamed axis that repeats from tile to tile, and near them it is less.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +20,9 @@ from typing import Any
 from wsopt.program.tile_order import k_block_counts
 from wsopt.program.types import Structure
 from wsopt.tensors.views import Bound
+
+_START = Bound(0, 1, 0)
+"""The streamed axis begins at 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +77,14 @@ def k_blocks_between(
     return begin, end
 
 
-def k_iteration_counts(bounds: Bounds, s: Structure) -> tuple[int, ...]:
-    """K-blocks that each tile of rows looks at."""
-    return _counts(bounds, s.tile_rows, s.depth)
-
-
-def _counts(bounds: Bounds, rows: int, depth: int) -> tuple[int, ...]:
-    """K-blocks of each `rows` rows."""
-    narrowed, k_blocks = narrowing(bounds), -(-bounds.stream // depth)
+def k_iteration_counts(bounds: Bounds, s: Structure, rows: int = 0) -> tuple[int, ...]:
+    """K-blocks that each tile of rows looks at, or each so many `rows`."""
+    narrowed, k_blocks = narrowing(bounds), -(-bounds.stream // s.depth)
 
     def between(row: int, last_row: int) -> tuple[int, int]:
-        return k_blocks_between(narrowed, row, last_row, 0, k_blocks, depth)
+        return k_blocks_between(narrowed, row, last_row, 0, k_blocks, s.depth)
 
-    return tuple(k_block_counts(bounds.rows, rows, between))
+    return tuple(k_block_counts(bounds.rows, rows or s.tile_rows, between))
 
 
 def longest_last(counts: Sequence[int]) -> bool:
@@ -94,5 +99,91 @@ def own_k_iterations(bounds: Bounds, s: Structure) -> tuple[float, ...]:
     """
     if not bounds.every:
         return tuple(map(float, k_iteration_counts(bounds, s)))
-    counts, each = _counts(bounds, s.rows, s.depth), s.tile_rows // s.rows
+    counts, each = k_iteration_counts(bounds, s, s.rows), s.tile_rows // s.rows
     return tuple(sum(counts[first : first + each]) / s.consumers for first in range(0, len(counts), each))
+
+
+# --- loops that can run ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLoops:
+    """`most_whole` is an upper bound of the K-blocks of one consumer's tile in which every element counts, without
+    limit infinite; `none_whole` says whether a tile may have none. The others say whether a mask can be at work in
+    K-blocks where a tile `begins` and where it `ends`, and whether a consumer ever `waits` for others' K-blocks
+    before its own.
+    """
+
+    most_whole: float
+    none_whole: bool
+    begins: bool
+    ends: bool
+    waits: bool
+
+
+def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
+    """The loops that can run for some tile, some extents of rows and of the streamed axis."""
+    waits = s.consumers > 1 and any(_comes_later(bound, s) for bound in bounds.every if bound.stream == 1)
+    if not all(map(splits, bounds.every)):
+        return LiveLoops(0, none_whole=True, begins=False, ends=True, waits=waits)
+    # Indices are not negative: other lower bounds never leave anything out.
+    lower = [b for b in bounds.every if b.stream > 0 and (b.row < 0 or b.constant < 0)]
+    upper = [bound for bound in bounds.every if bound.stream < 0]
+    constants = [bound for bound in upper if bound != bounds.end]
+    pairs = itertools.product((_START, *lower), constants)
+    ends = len(constants) < len(upper)
+    # Some end before the first K-block does, for the first rows or for later ones.
+    short = any(bound.row < 0 or bound.constant + 1 < s.depth for bound in constants)
+    return LiveLoops(
+        most_whole=min((_most_whole(one, other, s) for one, other in pairs), default=math.inf),
+        none_whole=s.consumers > 1 or ends or bool(lower) or short,
+        begins=any(_cuts(b, -b.constant, s) for b in lower),
+        ends=ends or any(_cuts(b, b.constant + 1, s) for b in constants),
+        waits=waits,
+    )
+
+
+def _most_whole(lower: Bound, upper: Bound, s: Structure) -> float:
+    """K-blocks between two bounds for a single row, which has the most. Without limit where the bounds diverge; for
+    the first row where one of them moves towards the start of the axis.
+    """
+    if lower == _START and upper.row < 0:
+        return max(0, (upper.constant + 1) // s.depth)
+    if lower.row + upper.row:
+        return math.inf
+    # The first rows of consumers, up to where K-blocks lie to them as at the first again.
+    counts = (
+        (upper.row * row + upper.constant + 1) // s.depth + (lower.row * row + lower.constant) // s.depth
+        for row in range(0, math.lcm(s.rows, s.depth), s.rows)
+    )
+    return max(0, *counts)
+
+
+def _cuts(bound: Bound, place: int, s: Structure) -> bool:
+    """Whether a bound ever cuts a K-block: one that moves with the rows does, another whose `place` is inside one."""
+    return bool(bound.row) or (place > 0 and place % s.depth > 0)
+
+
+def _comes_later(bound: Bound, s: Structure) -> bool:
+    """Whether a bound begins for some consumer in a later K-block than for its tile.
+
+    One that does not move with the rows begins in the same K-block for all. One that moves with them begins at its
+    first row's, and repeats; one that moves against them begins at its last row's, and ends at the streamed axis'
+    start.
+    """
+    if bound.row == 0:
+        return False
+    end = math.lcm(s.tile_rows, s.depth) if bound.row < 0 else -bound.constant
+    own = range(0, s.tile_rows, s.rows) if bound.row < 0 else range(s.rows - 1, s.tile_rows, s.rows)
+    whole = own[0] if bound.row < 0 else own[-1]
+    return any(
+        _begin(bound, tile + row, s) > _begin(bound, tile + whole, s)
+        for tile in range(0, end, s.tile_rows)
+        for row in own
+    )
+
+
+def _begin(bound: Bound, row: int, s: Structure) -> int:
+    """The first K-block in which a row has an element; below 0 where the streamed axis begins later."""
+    place = -(bound.row * row + bound.constant)
+    return (place if bound.row < 0 else max(place, 0)) // s.depth

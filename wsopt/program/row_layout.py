@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
-from wsopt.program.types import Structure
 from wsopt.tensors.views import View
 
 ACCESS_BITS = 128
@@ -46,17 +45,13 @@ def widest_bits(views: Iterable[View]) -> int:
 
 
 def row_layout(bits: int, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
-    """The layout of a tile of `rows` by `columns` over so many warps, whose widest elements have so many `bits`."""
+    """The layout of a tile of `rows` by `columns` over so many warps, whose widest elements have so many `bits`.
+
+    Of whole rows, or of a K-block, whose rows are as many as make each warp's its own.
+    """
     vector = min(ACCESS_BITS // bits, columns)
     threads = machine.threads_per_warp
     along = min(threads, columns // vector)
     down = threads // along
     apart = min(warps, max(1, rows // down))
     return RowLayout(vector, (down, along), (apart, warps // apart))
-
-
-def k_block_layout(bits: int, s: Structure, machine: Machine) -> RowLayout:
-    """Register layout of a K-block's tile: the widest accesses, a row's neighbours in one warp."""
-    vector = ACCESS_BITS // bits
-    along = min(machine.threads_per_warp, s.depth // vector)
-    return RowLayout(vector, (machine.threads_per_warp // along, along), (s.consumer_warps, 1))

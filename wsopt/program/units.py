@@ -47,10 +47,6 @@ def with_units(program: TileProgram, machine: Machine) -> TileProgram:
     counted = [(unit.name, unit.cycles) for unit in UNITS.values() if unit.cycles is not None]
     if not counted:
         return program
-    in_loop = {op.id for op in program.loop}
-
-    def held(op: TileOp) -> TileOp:
-        pipes = tuple((name, cycles(op, program, machine)) for name, cycles in counted)
-        return replace(op, pipes=op.pipes + pipes) if op.id in in_loop else op
-
-    return replace(program, ops=tuple(map(held, program.ops)))
+    held = (tuple((name, cycles(op, program, machine)) for name, cycles in counted) for op in program.ops)
+    ops = (replace(op, pipes=op.pipes + own) for op, own in zip(program.ops, held, strict=True))
+    return replace(program, ops=tuple(ops))

@@ -9,8 +9,8 @@ import dataclasses
 from dataclasses import dataclass
 from enum import Enum
 
+from wsopt.perf.contention import held_cycles, ring_bound, slot_lifetime
 from wsopt.perf.epilogue import epilogue_cycles
-from wsopt.perf.held import held_cycles, ring_bound, slot_lifetime
 from wsopt.program.ids import OpId
 from wsopt.program.program import RingPlan, TileOp
 from wsopt.program.types import Structure

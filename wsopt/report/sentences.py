@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wsopt.perf.stream import bytes_on_the_way, stream_effective_ii
+from wsopt.perf.effective_ii import bytes_on_the_way, stream_effective_ii
 from wsopt.program.conditions import said
 from wsopt.program.program import Iteration, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure

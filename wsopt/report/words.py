@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from wsopt.lowering.kinds import KINDS
+from wsopt.lowering.cut import KINDS
 from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing
 from wsopt.report.layout import clean

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
-from wsopt.perf.contention import contended_interval
-from wsopt.perf.effective_ii import effective_ii
+from wsopt.perf.contention import contended_interval, releases, ring_bound
+from wsopt.perf.effective_ii import effective_ii, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.held import releases, ring_bound
-from wsopt.perf.ramps import ramps
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget
 from wsopt.solve.conditions import k_block_alone, unmet

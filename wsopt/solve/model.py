@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
+from wsopt.perf.contention import slot_lifetime
 from wsopt.perf.effective_ii import effective_ii
-from wsopt.perf.held import slot_lifetime
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import budget

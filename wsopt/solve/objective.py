@@ -12,8 +12,8 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval
+from wsopt.perf.effective_ii import Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.ramps import Ramps, ramps
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import budget
 from wsopt.solve.bound import depths, max_depths

@@ -1,10 +1,74 @@
-"""The targets that there are, and which one a machine's kernels are written for."""
+"""The targets that there are: which implementations their products have, who issues them, and what they need."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
+
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
-from wsopt.targets.target import LoopKind, Sums, Target
+
+
+class Sums(StrEnum):
+    """Memory in which products leave their sums, which also says who issues them.
+
+    In registers a warpgroup issues its own products and waits for them. In tensor memory a warp issues the products
+    of a block, barriers hear of their ends, and another partition's warpgroup reads the sums.
+    """
+
+    REGISTERS = "registers"
+    TENSOR_MEMORY = "tensor memory"
+
+
+class LoopKind(StrEnum):
+    """Kind of streamed loop: products alone, computed values between products, or rows without products."""
+
+    PRODUCTS = "products"
+    VALUES = "computed values"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An architecture that kernels are written for. Capacities and times are the machine's own.
+
+    `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
+    warpgroups of one; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
+    the next. With `swaps` operands may change sides, with `single` a block may have one tile, with `ping_pong`
+    consumers may work in ping-pong, with `tails` a product may end early in its K-block. `loops` are the kinds of
+    loops that it has; `promotes` is whether partial sums are added up, `reduces` whether rows of operands or of
+    outputs are reduced. A kernel imports `names` from Gluon's `module`, and `product_names` if it has products.
+    `validated`: whether predictions of its kernels were held against measurements.
+    """
+
+    architecture: str
+    title: str
+    sums: Sums
+    consumer_rows: tuple[int, ...]
+    consumers: tuple[int, ...]
+    warpgroups: tuple[int, ...]
+    sum_sets: tuple[int, ...]
+    swaps: bool
+    single: bool
+    ping_pong: bool
+    tails: bool
+    promotes: bool
+    reduces: bool
+    loops: frozenset[LoopKind]
+    module: str
+    names: tuple[str, ...]
+    product_names: tuple[str, ...]
+    validated: bool
+
+    def __post_init__(self) -> None:
+        """A set of sums in registers is the consumer's own."""
+        assert self.sums is Sums.TENSOR_MEMORY or self.sum_sets == (1,)
+        assert LoopKind.PRODUCTS in self.loops
+
+    def imports(self, *, products: bool) -> list[str]:
+        """Names that a kernel imports from the module, in the kernel's order."""
+        return sorted(self.names + self.product_names * products, key=lambda name: (name.islower(), name))
+
 
 HOPPER = Target(
     architecture="sm_90",
