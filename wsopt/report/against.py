@@ -50,6 +50,11 @@ class Side:
         return program.work.k_iterations if program.work is not None else waves * program.passes
 
     @property
+    def pace(self) -> float:
+        """Cycles an iteration on the average: II, longer for waits on units and slots, shorter in a tail wave."""
+        return self.verified.schedule.prediction.main / self.iterations
+
+    @property
     def products(self) -> float:
         """Cycles for which the products of the busiest SM hold its tensor core."""
         return self.iterations * unit_load(self.verified, Unit.TENSOR)
@@ -97,7 +102,7 @@ def _roles(side: Side) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for one in side.verified.schedule.partitions:
         found.setdefault(one.role.value, []).append(f"{one.warps} warps, {one.registers} registers")
-    return {f"role {role}": f"{len(every)} of {every[0]}" for role, every in found.items()}
+    return {f"role {role}": f"{len(every)} x {every[0]}" for role, every in found.items()}
 
 
 def _each(ours: Side, theirs: Side, told: Callable[[Side], dict[str, str]]) -> Iterator[Row]:
@@ -112,7 +117,12 @@ def _each(ours: Side, theirs: Side, told: Callable[[Side], dict[str, str]]) -> I
 def _loop(side: Side) -> dict[str, float]:
     schedule = side.verified.schedule
     rings = {f"slots of {name}": float(depth) for name, depth in schedule.rings}
-    return {**rings, "II, cycles": schedule.ii, "iterations of the busiest SM": side.iterations}
+    return {
+        **rings,
+        "II, cycles": schedule.ii,
+        "cycles an iteration, on the average": side.pace,
+        "iterations of the busiest SM": side.iterations,
+    }
 
 
 def _cycles(side: Side) -> dict[str, float]:
@@ -222,7 +232,9 @@ def _main(ours: Side, theirs: Side) -> Iterator[str]:
             f"{percent(ours.products / one)}."
         )
     for side, whose in ((theirs, "Its loop"), (ours, f"The loop of {ours.name}")):
-        yield f"{whose}: {binds(ii_limits(side.verified), side.verified.schedule.ii)}"
+        ii = side.verified.schedule.ii
+        waits = f" With its waits an iteration takes {side.pace:,.0f}." if side.pace > ii + 1 else ""
+        yield f"{whose}: {binds(ii_limits(side.verified), ii)}{waits}"
 
 
 def _epilogue(ours: Side, theirs: Side) -> Iterator[str]:
