@@ -40,7 +40,7 @@ def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
     roles = ", ".join(f"{p['role']} {p['warps']}w/{p['registers']}r" for p in kernel["partitions"])
     rings = ", ".join(f"{name} x{depth}" for name, depth in kernel["rings"].items())
     checks, made = summary["verified"]["interpreter"], kernel["ptxas"]
-    under = f" under {summary['conditions']}" if summary["conditions"] else ""
+    under = f" under {summary['conditions']}" if "conditions" in summary else ""
     return (
         f"{summary['name']} on {summary['machine']}{under}: {summary['status']}, gap {summary['gap']:.1%}, "
         f"predicted {summary['predicted_us']:.1f} us (roofline {summary['roofline_us']:.1f} us), {seconds:.1f} s\n"

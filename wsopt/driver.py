@@ -142,7 +142,9 @@ def _pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, s
 
 
 def summarize(candidate: Candidate, simulation: Simulation) -> dict[str, Any]:
-    """The object that `compile --json` prints, less what is known only when it is printed."""
+    """The object that `compile --json` prints, less what is known only when it is printed; with `conditions` if there
+    were any.
+    """
     from wsopt.report.summary import kernel_summary
 
     verified, certificate, compiled = candidate.verified, candidate.certificate, candidate.compiled
@@ -155,10 +157,11 @@ def summarize(candidate: Candidate, simulation: Simulation) -> dict[str, Any]:
         "tensor_instructions": compiled.tensor_instructions,
         "tensor_columns": compiled.tensor_columns,
     }
+    asked = {"conditions": certificate.conditions} if certificate.conditions else {}
     return {
         "name": verified.schedule.name,
         "machine": verified.machine.name,
-        "conditions": certificate.conditions,
+        **asked,
         "status": certificate.status,
         "predicted_us": verified.schedule.prediction.microseconds,
         "bound_us": certificate.bound_us,
