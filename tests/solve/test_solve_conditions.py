@@ -91,6 +91,18 @@ def test_rings_have_depths_of_their_own(h200: Machine) -> None:
     assert dict(schedule.rings) == {"k_ring": 2, "v_ring": 1}
 
 
+def test_products_that_begin_a_k_block(h200: Machine) -> None:
+    plain, chain = lower(PLAIN, SMALL, h200), lower(attention(), structure(64, 64, 128, 2), h200)
+    assert {(one.kind, other.kind) for one, other in plain.first_products} == {(OpKind.MMA, OpKind.RELEASE)}
+    firsts = {one.id for one, _ in chain.first_products}
+    assert {one.subject for one in firsts} == {"matmul_0"}
+    assert {other.kind for _, other in chain.first_products} == {OpKind.ELEMENTWISE}
+    # Without them every product needs a value of its K-block, and what waits for one hands its slot back.
+    edges = tuple(edge for edge in chain.edges if edge.source not in firsts)
+    rest = replace(chain, edges=edges).first_products
+    assert {(one.id.subject, other.kind) for one, other in rest} == {("matmul_1", OpKind.RELEASE)}
+
+
 # --- the search ---------------------------------------------------------------------------------------
 
 

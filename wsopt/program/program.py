@@ -322,10 +322,11 @@ class TileProgram:
 
     @property
     def first_products(self) -> tuple[tuple[TileOp, TileOp], ...]:
-        """Products that need no value of their K-block, each with an operation that waits for its result: one that
-        computes a value from it or, where a loop computes none from products, any.
+        """Products that need no value of their K-block, or all where each needs one, and an operation that waits for
+        the result: one that computes a value from it or, where a loop computes none from products, any.
         """
         own = [(self.op(edge.source), self.op(edge.target)) for edge in self.edges if not edge.distance]
         later = {target.id for source, target in own if source.kind is OpKind.ELEMENTWISE}
-        found = [pair for pair in own if pair[0].kind is OpKind.MMA and pair[0].id not in later]
+        every = [pair for pair in own if pair[0].kind is OpKind.MMA]
+        found = [pair for pair in every if pair[0].id not in later] or every
         return tuple(pair for pair in found if pair[1].kind is OpKind.ELEMENTWISE) or tuple(found)

@@ -22,7 +22,7 @@ def unmet(program: TileProgram, machine: Machine) -> str:
     if strange:
         return f"rings: there is no {strange[0]}; the loop's rings are {', '.join(rings)}"
     if asked.overlap is not Overlap.ANY and not program.first_products:
-        return "overlap: no product of the loop begins a K-block, or nothing waits for one"
+        return "overlap: the loop has no product that anything waits for"
     return _too_deep(program, machine, {name: asked.slots_of(name) for name in rings})
 
 
