@@ -182,7 +182,7 @@ def _verified(
 def _conditions(where: Path, certificate: Certificate) -> Conditions:
     """The conditions under which a build was made. InputError for a text that no search has written."""
     text = certificate.conditions
-    return parse_conditions(text, f"{where}: /certificate/conditions") if text else FREE
+    return parse_conditions(text, str(where), "/certificate/conditions") if text else FREE
 
 
 def read_folder(path: Path) -> BuildFolder:

@@ -30,7 +30,10 @@ def _remedy(contest: Contest) -> str:
     """Words for conditions that can be met: those left without one, the last one first, or none at all."""
     for left_out, conditions in _fewer(contest.conditions):
         with suppress(InfeasibleError, CheckError):
-            (found,) = Contest(contest.region, contest.machine, conditions=conditions).run()
+            fewer = Contest(
+                contest.region, contest.machine, 1, conditions, contest.deadline, contest.progress
+            )
+            (found,) = fewer.run()
             said = (
                 f"under {conditions.text} there is one" if conditions else "without conditions there is one"
             )

@@ -40,8 +40,10 @@ FIELDS = (*STRUCTURE, *BUFFERS, EVERY_RING, _OVERLAP)
 """Names of the fields that conditions may name, besides those of single rings."""
 
 
-def parse_conditions(text: str, source: str) -> Conditions:
-    """The conditions that a text asks for. InputError, which names `source`, tells of all that is wrong with it."""
+def parse_conditions(text: str, source: str, pointer: str = "") -> Conditions:
+    """The conditions that a text asks for. InputError, which names `source` and the place of the text in it, tells
+    of all that is wrong with it.
+    """
     problems: list[Problem] = []
     found: dict[str, Setting] = {}
     for part in text.split(","):
@@ -51,7 +53,7 @@ def parse_conditions(text: str, source: str) -> Conditions:
                 raise _WrongError(f"{name} is given twice; give it once")
             found[name] = value
         except _WrongError as error:
-            problems.append(Problem("", str(error)))
+            problems.append(Problem(pointer, str(error)))
     if problems:
         raise InputError(source, problems)
     return _conditions(found)
