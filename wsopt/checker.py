@@ -34,16 +34,16 @@ def _placement(schedule: Schedule, program: TileProgram, machine: Machine, margi
     for placed in schedule.placed:
         if not (0 <= placed.cycle < schedule.ii and placed.stage >= 0):
             yield f"{placed.op} at stage {placed.stage} cycle {placed.cycle} is outside an II of {schedule.ii}"
-        own = budget.issuer(program, program.named(placed.op).consumer)
+        own = budget.issuer(program, program.named(placed.op))
         if placed.partition != own:
             yield f"emitter.v1: {placed.op} is issued by {placed.partition}, not by {own}"
 
 
 def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """start(v) + distance * II >= start(u) + latency, with the barrier's hand-over after a copy."""
+    """start(v) + distance * II >= start(u) + latency, with a barrier's hand-over from partition to partition."""
     for edge in program.edges:
         source = program.op(edge.source)
-        wait = math.ceil(machine.latency.mbarrier_wake) if source.kind is OpKind.TMA_LOAD else 0
+        wait = math.ceil(machine.latency.mbarrier_wake) if budget.crosses(program, edge) else 0
         ready = schedule.start(edge.source) + source.latency + wait
         begins = schedule.start(edge.target) + edge.distance * schedule.ii
         if begins < ready:
@@ -124,6 +124,7 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
     if schedule.structure != s:
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
     asked = [(PartitionRole.CONSUMER, i, s.consumer_warps) for i in range(s.consumers)]
+    asked += [(PartitionRole.TRANSFORM, i, machine.warps_per_warpgroup) for i in range(s.transforms)]
     helpers = [(PartitionRole.LOADER, 0)] + [(PartitionRole.MMA_WARP, 0)] * bool(program.tensor_columns)
     helpers += [(PartitionRole.STORE_WARP, i) for i in range(s.consumers * schedule.buffers.store_warp)]
     asked += [(role, i, budget.HELPER_WARPS) for role, i in helpers]
@@ -170,15 +171,18 @@ def _slots_in_order(schedule: Schedule, program: TileProgram, machine: Machine, 
 def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """emitter.v1: a pass for every stage of a consumer; what has to be over in a pass is."""
     spare = program.k_iterations - bool(program.structure.tail)
+    values = program.computes_with_products or program.feeds_products
     limits = (
         (True, spare, f"has more stages before its last than a tile has passes, {spare}"),
         (program.iteration is Iteration.TILE, 0, "begins a tile of rows before it has ended the one before"),
         (program.adds_partials, 0, "carries partial sums into the next pass"),
-        (program.computes_with_products, 1, "overlaps more than two iterations of a loop with values"),
+        (values, 1, "overlaps more than two iterations of a loop with values"),
     )
     for partition in schedule.partitions:
+        before = max((p.stage for p in schedule.of(partition.name)), default=0)
+        if partition.role is PartitionRole.TRANSFORM and before:
+            yield f"emitter.v1: {partition.name} begins a K-block before it has ended the one before"
         if partition.role is PartitionRole.CONSUMER:
-            before = max((p.stage for p in schedule.of(partition.name)), default=0)
             for holds, most, told in limits:
                 if holds and before > most:
                     yield f"emitter.v1: {partition.name} {told}: its last stage is {before}"
@@ -186,7 +190,7 @@ def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin
 
 def _one_program(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """emitter.v1: in loops that compute values the consumers do the same, each some time after the first."""
-    for consumer, own in program.by_consumer.items() if program.of(OpKind.ELEMENTWISE) else ():
+    for consumer, own in program.by_consumer.items() if program.computes else ():
         found = {schedule.start(op.id) - schedule.start(replace(op.id, instance=0)) for op in own}
         if len(found) > 1:
             yield f"emitter.v1: operations of consumer {consumer} come {sorted(found)} after the first's"

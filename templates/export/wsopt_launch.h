@@ -22,7 +22,8 @@ typedef enum wsopt_dtype {
   WSOPT_BF16 = 2,
   WSOPT_F8E4M3 = 3,
   WSOPT_F8E5M2 = 4,
-  WSOPT_I32 = 5
+  WSOPT_I32 = 5,
+  WSOPT_I8 = 6
 } wsopt_dtype;
 
 /* A tensor in device memory: outermost dimension first, strides in elements. */

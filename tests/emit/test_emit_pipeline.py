@@ -12,8 +12,8 @@ from row_graphs import normed_product
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.source import emit, expected_instructions
-from wsopt.emit.unroll import k_block_parts
 from wsopt.program.program import OpKind
+from wsopt.schedule.program_order import k_block_parts
 
 SEEDS = 20
 

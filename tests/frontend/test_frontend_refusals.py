@@ -23,7 +23,6 @@ def operand(op: str) -> Body:
     def body(g: GraphBuilder) -> Symbol:
         x = g.input("x", (256, 128), "bf16")
         made = {
-            "relu": lambda: g.relu(x, name="h"),
             "rms_norm": lambda: g.rms_norm(x, g.input("g", (128,), "f32"), name="h"),
             "reshape": lambda: g.reshape(g.input("r", (128, 256), "bf16"), shape=(256, 128), name="h"),
             "softmax": lambda: g.softmax(x, axis=1, name="h"),
@@ -100,11 +99,10 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         chained,
         "node q: dimension 1 of v (extent 320) is a column axis, which a block holds whole: at most 256",
     ),
-    "relu": (operand("relu"), "node p: operand 0 of the matmul is computed by cast node c"),
     "rms_norm": (operand("rms_norm"), "node p: operand 0 of the matmul is computed by cast node c"),
     "softmax before": (operand("softmax"), "node p: operand 0 of the matmul is computed by cast node c"),
     "reshape before": (operand("reshape"), "node p: operand 0 of the matmul is computed by reshape node h"),
-    "dequantize": (dequantized, "node p: operand 1 of the matmul is computed by cast node c"),
+    "dequantize": (dequantized, "node d: dequantize is not lowered"),
     "exchange": (exchanged, "node q: operand 0 of the matmul is computed by cast node h"),
     "softmax of columns": (
         lambda g: g.softmax(product(g), axis=0, name="s"),

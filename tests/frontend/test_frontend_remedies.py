@@ -76,8 +76,8 @@ def softmax(shape: tuple[int, ...], axis: int, *, moved: bool = False) -> Body:
 
 def cast_operand(dtype: str) -> Body:
     def body(g: GraphBuilder) -> Symbol:
-        x, w = g.input("x", (256, 128), dtype), g.input("w", (512, 128), "bf16")
-        return g.matmul(x if dtype == "bf16" else g.cast(x, "bf16"), w, transpose_b=True)
+        x, w = g.input("x", (256, 128), dtype), g.input("w", (512, 128), "i8")
+        return g.matmul(x if dtype == "bf16" else g.cast(x, "bf16"), g.cast(w, "bf16"), transpose_b=True)
 
     return body
 
@@ -195,7 +195,7 @@ ROWS_LAST = "declare every input and output with the reduced axis last, and tran
 
 REMEDIES: dict[str, Remedy] = {
     "f32 operands": Remedy(F32, "declare inputs as one of f16, bf16, f8e4m3, f8e5m2, and cast them", BF16),
-    "an operand that is cast": Remedy(
+    "operands that are both cast": Remedy(
         cast_operand("f32"), "declare x as bf16, and cast it before the call", cast_operand("bf16")
     ),
     "an operand that is reshaped": Remedy(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from trace_builds import NAMES, traced
 from trace_records import records
 
 from wsopt.trace.analysis import analyse, median_difference, summary
 from wsopt.trace.document import document
+from wsopt.trace.files import PredictedOp
 from wsopt.trace.table import text
 
 FACTS = {"card": {"device": "Fake 9000", "driver": "1.2"}, "versions": {"triton": "3.6.0"}}
@@ -23,8 +26,11 @@ def test_records_as_predicted_give_the_prediction(name: str) -> None:
     assert consumers
     for one in consumers:
         assert one.interval is not None
-        assert one.interval.median == one.interval.lower == one.interval.upper == stamped.ii
+        assert one.interval.median == one.interval.lower == one.interval.upper == stamped.runs
         for op in one.ops:
+            if op.predicted.started is None:
+                assert (op.start, op.issue, op.waited) == (None, None, None)
+                continue
             assert op.start is not None
             assert op.start.median == op.predicted.start
             assert op.start.count > 2 * stamped.blocks * stamped.tiles
@@ -43,9 +49,9 @@ def test_lengths_are_to_the_next_operation_and_to_the_wait() -> None:
     assert product.predicted.awaited == release.predicted.op
     assert product.result.median == release.predicted.start
     # Between a product and the next one stands the return of the slot before.
-    between = release.predicted.start - stamped.ii
+    between = release.predicted.start - stamped.runs
     assert product.issue.median == between
-    assert release.issue.median == stamped.ii - between
+    assert release.issue.median == stamped.runs - between
     assert release.result is None
 
 
@@ -61,6 +67,28 @@ def test_an_operation_that_is_late_shows(late: int) -> None:
         assert product.start.median == 0
         assert release.start.median == release.predicted.start + late
     assert median_difference(found, stamped.ii) == pytest.approx(late / stamped.ii)
+
+
+def test_an_operation_without_a_stamp_has_no_figures_and_others_have_theirs() -> None:
+    stamped = traced("causal").stamped
+
+    def unstamped(op: PredictedOp) -> PredictedOp:
+        return replace(op, started=None, reached=None) if op.op.startswith("mma:s") else op
+
+    partitions = tuple(
+        replace(one, ops=tuple(map(unstamped, one.ops))) if one.role == "consumer" else one
+        for one in stamped.partitions
+    )
+    found = analyse([records(stamped, 8)], replace(stamped, partitions=partitions))
+    for one in (one for one in found if one.partition.role == "consumer"):
+        product, reference = one.ops[0], one.partition.stamped[0]
+        assert (product.start, product.issue, product.result, product.waited) == (None, None, None, None)
+        assert reference.op != product.predicted.op
+        assert one.interval is not None
+        assert one.interval.median == stamped.runs
+        for op in one.ops[1:]:
+            assert op.start is not None
+            assert op.start.median == op.predicted.start - reference.start
 
 
 def test_tiles_are_told_by_their_parts() -> None:
@@ -93,10 +121,12 @@ def test_the_document_says_what_was_measured_and_the_table_shows_it() -> None:
     shown = text(found)
     assert "plain on Fake 9000, driver 1.2, Triton 3.6.0, 2026-01-02T03:04:05Z" in shown
     assert "plain 10.10 us, traced 10.40 us: the stamps cost +3.0%" in shown
-    assert f"consumer0: II {stamped.ii:,}, effective {stamped.interval:,}, measured {stamped.ii:,}" in shown
+    assert f"consumer0: II {stamped.ii:,}, effective {stamped.interval:,}, as it runs" in shown
+    assert f"as it runs {stamped.runs:,}, measured {stamped.runs:,}" in shown
     release = next(line for line in shown.splitlines() if line.startswith("release@0"))
-    start = f"{stamped.partitions[0].ops[1].start:,}"
-    assert release.split()[1:4] == [start, start, "+0.0%"]
+    op = stamped.partitions[0].ops[1]
+    assert op.start > op.scheduled
+    assert release.split()[1:5] == [f"{op.scheduled:,}", f"{op.start:,}", f"{op.start:,}", "+0.0%"]
     assert "spills" not in shown
     found["kernel"]["spills"] = 3
     assert "The traced kernel spills (3 accesses)" in text(found)

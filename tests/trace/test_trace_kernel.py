@@ -46,6 +46,27 @@ def test_without_its_stamps_it_is_the_plain_kernel(name: str) -> None:
     assert "stamp" not in one.made.source
 
 
+def test_arithmetic_that_ptxas_mixes_is_not_kept_apart() -> None:
+    one = traced("causal")
+    consumer = one.stamped.partitions[0]
+    starts = [moment for moment in consumer.passes if moment.point == "start"]
+    arithmetic = {
+        masked: [moment.op for moment in starts if moment.masked is masked and "mma" not in moment.op]
+        for masked in (False, True)
+    }
+    # In the overlapped loop each waits for a product or stands behind one; in the other they follow each other.
+    assert arithmetic[False] == ["rescale:pv@0", "release:k@0", "phase1@0", "phase2@0", "release:v@0"]
+    assert arithmetic[True] == ["release:k@0", "phase1@0", "release:v@0"]
+    masked = one.source[one.source.index("for _ in range(whole_end, end)") :]
+    rescaled = masked.index(" pv = pv * ")
+    assert "stamp(" not in masked[masked.index("gl.exp2") : rescaled]
+
+
+def test_loops_without_products_have_all_stamps() -> None:
+    for partition in traced("streamed_rows").stamped.partitions:
+        assert all(op.started is not None for op in partition.ops)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_computes_the_same(name: str) -> None:
     one = traced(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wsopt.emit.plan import STATIONARY, KernelPlan
+from wsopt.emit.plan import STATIONARY, KernelPlan, Ring
 from wsopt.emit.tensors import GLUON, Box
 from wsopt.graph.types import DType
 from wsopt.schedule.types import PartitionRole
@@ -72,8 +72,9 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
     for ring in plan.rings:
         buffers = (_buffer(f"{x.name}_ring", x, _times(ring.depth, one.copies)) for one, x in ring.members)
         readers = 1 if plan.sums_apart else s.at_once
-        barriers = (Barrier(f"{ring.name}_full", 1), Barrier(f"{ring.name}_empty", readers))
-        yield Channel(ring.depth, loaded, tuple(buffers), barriers)
+        filled = 1 if ring.plan.copied else s.at_once
+        barriers = (Barrier(f"{ring.name}_full", filled), Barrier(f"{ring.name}_empty", readers))
+        yield Channel(ring.depth, _ends(plan, ring) if s.transforms else loaded, tuple(buffers), barriers)
     if plan.ping_pong:  # the order in which consumers go round the ring
         yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
     if plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
@@ -85,6 +86,13 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
         barriers = (Barrier("sums_full", 1), Barrier("sums_empty", s.consumers))
         yield Channel("SUM_SETS", _SUMS, tuple(sums), barriers)
     yield from _own(plan)
+
+
+def _ends(plan: KernelPlan, ring: Ring) -> frozenset[PartitionRole]:
+    """The roles that fill a ring's slots and hand them back, where a role computes operands."""
+    apart = any(plan.program.op(one).apart for one in ring.plan.releases)
+    filler = PartitionRole.LOADER if ring.plan.copied else PartitionRole.TRANSFORM
+    return frozenset({filler, PartitionRole.TRANSFORM if apart else PartitionRole.CONSUMER})
 
 
 def _own(plan: KernelPlan) -> Iterator[Channel]:

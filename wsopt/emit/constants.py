@@ -61,9 +61,12 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         bits = widest_bits([*streamed, *(output.view for output in program.after.outputs)])
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
-    elif streamed and not plan.ranged:
-        layout = row_layout(widest_bits(streamed), s.rows, s.depth, s.consumer_warps, machine).text()
-        yield plan.loop_layout, layout, "how a K-block lies in a consumer's registers, beside the products"
+    elif streamed and not plan.computes:
+        warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
+        layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()
+        where = "a transform warpgroup's" if s.transforms else "a consumer's"
+        beside = "" if s.transforms else ", beside the products"
+        yield plan.loop_layout, layout, f"how a K-block lies in {where} registers{beside}"
     if plan.sums_apart:
         yield from tensor_sums.layouts(plan)
     if any(one.along_columns for one in plan.prefetched.values()):
@@ -80,5 +83,5 @@ def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
         ("SUM_LAYOUT", s.columns),
         ("SUBTILE_LAYOUT", s.subtile_columns),
         *((f"LAYOUT_{columns}", columns) for columns in halves),
-        *([(plan.loop_layout, s.depth)] if plan.ranged else []),
+        *([(plan.loop_layout, s.depth)] if plan.computes else []),
     ]

@@ -18,7 +18,10 @@ first = gl.load(order_ptr + gl.program_id(0))
 last = gl.load(order_ptr + gl.program_id(0) + 1)
 for place in range(first, last):"""
 
-_OF_ALL = frozenset({PartitionRole.LOADER, PartitionRole.MMA_WARP})
+_PLACELESS = frozenset({PartitionRole.MMA_WARP, PartitionRole.TRANSFORM})
+"""Roles that need not know where a tile lies."""
+
+_OF_ALL = _PLACELESS | {PartitionRole.LOADER}
 """Roles that stand for no one consumer."""
 
 
@@ -97,4 +100,4 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
     stride = ("CONSUMERS * " if ping_pong else "") + "gl.num_programs(0)"
     header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in range({first}, tiles, {stride}):"
-    return [header, text.block(body if role is PartitionRole.MMA_WARP else located("tile"))]
+    return [header, text.block(body if role in _PLACELESS else located("tile"))]

@@ -43,6 +43,7 @@ _KERNEL_WORDS = frozenset(
             "loader",
             "store_warp",
             "mma_warp",
+            "transform",
             "sums_full",
             "sums_empty",
             "SUM_SETS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
@@ -17,7 +17,7 @@ from wsopt.program.facts import Member
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
-from wsopt.tensors.views import FULL, K_BLOCK, Role, Source, View
+from wsopt.tensors.views import FULL, K_BLOCK, Item, Role, Source, View
 
 
 def operand_of(source: Source, name: str) -> Operand:
@@ -56,7 +56,7 @@ class Operations:
         members = ((ring, member, box) for ring in self.plan.rings for member, box in ring.members)
         return next(found for found in members if found[1].name == tile.subject)
 
-    def _slot(self, tile: ValueId, step: str) -> str:
+    def slot(self, tile: ValueId, step: str) -> str:
         """The expression of a streamed tile as a matrix in its slot: rows, or what its product contracts, first."""
         ring, member, box = self.place(tile)
         contracted = Role.INNER if Role.INNER in member.view.roles else Role.STREAM
@@ -73,7 +73,7 @@ class Operations:
                 given = "TAIL" if length == self.plan.s.tail else length
                 streamed = int(self.place(operand)[1].by_rows)
                 part = f".slice({first}, {given}, dim={streamed})" if length else ""
-                yield self._slot(operand, step) + part
+                yield self.slot(operand, step) + part
             elif operand.kind is ValueKind.VALUE:
                 yield self.writer.fed_name(operand.subject, age(operand.subject))
             else:
@@ -135,14 +135,24 @@ class Operations:
         tiles = {self.place(tile)[1].view: tile for tile in op.inputs}
         read = (s for s in self.plan.program.streamed if s.name in names and s.view in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
-            layout, slot = self.writer.layout, self._slot(tiles[source.view], step)
+            layout, slot = self.writer.layout, self.slot(tiles[source.view], step)
             layout = layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
             yield f"{name} = {slot}.load({layout}){widened(source.view)}"
 
     def added(self, op: TileOp, step: str) -> str:
         """An operation of a kind that was added."""
         template = environment().from_string(KINDS[op.id.subject].text)
-        return template.render(tiles=[self._slot(tile, step) for tile in op.inputs])
+        return template.render(tiles=[self.slot(tile, step) for tile in op.inputs])
+
+
+def sources(plan: KernelPlan, items: Iterable[Item]) -> dict[str, Operand]:
+    """The tensors that values of the loop read, as a role knows them in registers."""
+    read, found = {name for item in items for name in item.reads}, dict[str, Operand]()
+    for source in (*plan.program.after.vectors, *plan.program.streamed):
+        if source.name in read:
+            name = plan.names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
+            found[source.name] = operand_of(source, name)
+    return found
 
 
 def operations_of(plan: KernelPlan) -> Operations:
@@ -151,18 +161,14 @@ def operations_of(plan: KernelPlan) -> Operations:
     products = tuple(op for op in program.of(OpKind.MMA) if op.consumer == 0)
     fed = frozenset(op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE)
     factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
-    read, sources = {name for item in plan.items for name in item.reads}, dict[str, Operand]()
-    for source in (one for one in (*program.after.vectors, *program.streamed) if one.name in read):
-        name = plan.names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
-        sources[source.name] = operand_of(source, name)
     writer = Arithmetic(
         items=plan.items,
         s=plan.s,
         name=plan.value,
-        sources=sources,
+        sources=sources(plan, plan.items),
         tile=FULL if plan.loops_over_tiles else K_BLOCK,
         layout=plan.loop_layout,
-        asynchronous=plan.ranged,
+        asynchronous=plan.computes,
         wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
         results=frozenset(
             op.id.subject for op in products if op.output and op.output.kind is ValueKind.VALUE

@@ -100,9 +100,20 @@ class KernelPlan:
     trace: Trace | None
 
     @property
+    def computes(self) -> bool:
+        """Whether a loop's values lie as tensor instructions leave sums, and take operands from registers."""
+        return self.ranged or self.program.feeds_products
+
+    @property
     def moved(self) -> tuple[Box, ...]:
         """The tensors that TMA brings for the loop: those that stay, then the streamed ones."""
-        return (*self.stationary, *(box for ring in self.rings for _, box in ring.members))
+        copied = (ring for ring in self.rings if ring.plan.copied)
+        return (*self.stationary, *(box for ring in copied for _, box in ring.members))
+
+    @property
+    def computed(self) -> tuple[Box, ...]:
+        """What a role leaves in rings for products."""
+        return tuple(box for ring in self.rings if not ring.plan.copied for _, box in ring.members)
 
     @property
     def loop_layout(self) -> str:
@@ -180,7 +191,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
 
     def held(kind: str, member: Member) -> Box:
         """The box of a tensor that a ring or the block holds."""
-        return box(kind, member.name, member.view, {role: member.extent(role) for role in member.view.roles})
+        wish = member.name if member.name.isidentifier() else member.view.tensor  # one that a role computes
+        return box(kind, wish, member.view, {role: member.extent(role) for role in member.view.roles})
 
     subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
     stationary = tuple(held("stationary", member) for member in program.stationary)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from wsopt.emit.plan import KernelPlan, Ring
 from wsopt.emit.recipe import PointerArgument, TensorSpec
 from wsopt.emit.stamps import Event, Point, Trace, loop_stamp, tile_stamp
-from wsopt.emit.unroll import pass_order
+from wsopt.emit.unroll import pass_points
 from wsopt.graph.types import DType
 from wsopt.schedule.types import PartitionRole
 
@@ -100,15 +100,16 @@ def pass_events(plan: KernelPlan, role: PartitionRole) -> Iterator[Event]:
                 yield from (Event(str(load), Point.START) for load in ring.loads_of(member))
     elif role is PartitionRole.CONSUMER:
         for masked in (False, True) if plan.program.bounds.every else (False,):
-            for op in pass_order(plan.verified, overlapped=not masked):
-                yield from (Event(str(op.id), point, masked) for point in Point)
+            for op, point in pass_points(plan.verified, overlapped=not masked):
+                yield Event(str(op), point, masked)
 
 
 def loaded_rings(plan: KernelPlan) -> list[Ring]:
     """The rings in the order in which the loading warp fills them: that of the schedule."""
     placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
     loads = [plan.program.named(one.op).id for one in placed]
-    return sorted(plan.rings, key=lambda ring: min(map(loads.index, ring.plan.loads)))
+    copied = (ring for ring in plan.rings if ring.plan.copied)
+    return sorted(copied, key=lambda ring: min(map(loads.index, ring.plan.loads)))
 
 
 # --- text -----------------------------------------------------------------------------------------------
@@ -122,7 +123,8 @@ def begin(plan: KernelPlan, role: PartitionRole) -> list[str]:
     if plan.trace is None:
         return []
     name = role.upper()
-    index = "" if role is PartitionRole.LOADER else f" + index * {name}_RECORDS"
+    alone = role in (PartitionRole.LOADER, PartitionRole.TRANSFORM)
+    index = "" if alone else f" + index * {name}_RECORDS"
     pointer = _pointer(plan)
     lines = ["gdc_wait()", f"records = {pointer} + (gl.program_id(0) * BLOCK_RECORDS + {name}_FIRST{index})"]
     if not plan.loops_over_tiles:

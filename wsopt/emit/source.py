@@ -21,6 +21,7 @@ from wsopt.emit.recipe_of import recipe_of
 from wsopt.emit.stamps import Trace
 from wsopt.emit.store_warp import store_warp
 from wsopt.emit.tensor_sums import mma_warp
+from wsopt.emit.transform import transform
 from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
@@ -56,6 +57,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         loader(plan),
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
         *([mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
+        *([transform(plan)] if s.transforms else []),
         consumer.function(),
         *([store_warp(plan)] if plan.stores_apart else []),
     ]
@@ -75,9 +77,9 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         **called(names),
         "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
         "traced": plan.trace is not None,
-        "boxes": [*plan.moved, *plan.inputs.values(), *plan.outputs.values()],
+        "boxes": [*plan.moved, *plan.computed, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
-        "operand_layout": plan.ranged,
+        "operand_layout": plan.computes,
         "module": target.module,
         "imports": target.imports(products=not plan.loops_over_tiles),
         "consumer_warps": s.consumer_warps,

@@ -16,6 +16,7 @@ TORCH = {
     DType.F8E4M3: "torch.float8_e4m3fn",
     DType.F8E5M2: "torch.float8_e5m2",
     DType.I32: "torch.int32",
+    DType.I8: "torch.int8",
 }
 GLUON = {
     DType.F32: "gl.float32",
@@ -24,6 +25,7 @@ GLUON = {
     DType.F8E4M3: "gl.float8e4nv",
     DType.F8E5M2: "gl.float8e5",
     DType.I32: "gl.int32",
+    DType.I8: "gl.int8",
 }
 SIGNATURE = {
     DType.F32: "fp32",
@@ -32,6 +34,7 @@ SIGNATURE = {
     DType.F8E4M3: "fp8e4nv",
     DType.F8E5M2: "fp8e5",
     DType.I32: "i32",
+    DType.I8: "i8",
 }
 
 _SWIZZLES = (128, 64, 32)

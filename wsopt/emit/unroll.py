@@ -23,50 +23,27 @@ from wsopt.emit.operations import Operations
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
 from wsopt.emit.stores import stores
 from wsopt.errors import CheckError
-from wsopt.program.ids import OpKind, ValueId, ValueKind
+from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
-from wsopt.schedule.passes import in_pass
+from wsopt.schedule.program_order import Step, begins_before_return, consumer_order, goes_on, k_block_parts
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 
 _UNROLLED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """One operation in program order, with its stage relative to the partition's first."""
+def pass_points(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[tuple[OpId, Point], ...]:
+    """The moments of a consumer's pass that a traced kernel stamps, in program order.
 
-    op: TileOp
-    stage: int
-
-
-def pass_order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[TileOp, ...]:
-    """The operations of a consumer's pass in program order."""
-    return tuple(slot.op for slot in _order(verified, overlapped=overlapped))
-
-
-def _order(verified: VerifiedSchedule, *, overlapped: bool) -> tuple[_Slot, ...]:
-    """The operations of the first consumer in program order; all consumers do the same.
-
-    Slots that only a synchronous read uses are handed back right behind that read: nothing waits for what the
-    schedule puts between the two.
+    Beside products, arithmetic that goes on with arithmetic has none: a stamp would keep apart what ptxas mixes, and
+    costs more than all other stamps. Loops without products wait for memory, and have all.
     """
-    placed, ii = in_pass(verified, f"{PartitionRole.CONSUMER}0"), verified.schedule.ii
-    if not overlapped:
-        alone = sorted(placed, key=lambda p: (p.stage * ii + p.cycle, p.op))
-        placed = tuple(replace(p, stage=0) for p in alone)
-    found, behind = list[_Slot](), 0
-    for slot in (_Slot(verified.program.named(p.op), p.stage) for p in placed):
-        if slot.op.kind is OpKind.RELEASE and not slot.op.inputs and behind:
-            found.insert(behind, slot)
-            continue
-        found.append(slot)
-        if slot.op.kind is OpKind.ELEMENTWISE and not slot.op.items:
-            behind = len(found)
-    return tuple(found)
+    order, products = consumer_order(verified, overlapped=overlapped), verified.program.of(OpKind.MMA)
+    mixed = [step for step in order if products and goes_on(order, step, verified.program.edges)]
+    return tuple((step.op.id, point) for step in order if step not in mixed for point in Point)
 
 
-def _reach(operations: Operations, order: tuple[_Slot, ...], name: str) -> int:
+def _reach(operations: Operations, order: tuple[Step, ...], name: str) -> int:
     """Number of times that a value is made again before its last reader."""
     place = next(at for at, slot in enumerate(order) if name in operations.makes(slot.op))
     readers = ((at, slot) for at, slot in enumerate(order) if name in operations.reads(slot.op))
@@ -76,17 +53,6 @@ def _reach(operations: Operations, order: tuple[_Slot, ...], name: str) -> int:
 def _step(offset: int) -> str:
     """The counter of K-blocks, so many on."""
     return f"(step {'+' if offset > 0 else '-'} {abs(offset)})" if offset else "step"
-
-
-def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
-    """The parts of a K-block of `depth` elements, by first element and length: one instruction's `least`, and the
-    rest in powers of two.
-    """
-    found, first = [(0, least)], least
-    while first < depth:
-        found.append((first, first))
-        first *= 2
-    return tuple(found)
 
 
 @dataclass(slots=True)
@@ -99,7 +65,7 @@ class _Unroller:
     still to be issued. Products are `loose` that this pass has issued and that no wait of it has named since.
     """
 
-    order: tuple[_Slot, ...]
+    order: tuple[Step, ...]
     operations: Operations
     masked: bool
     depth: int
@@ -128,19 +94,21 @@ class _Unroller:
             found.append(f"step += {self.operations.plan.s.copies}")
         return tuple(found)
 
-    def _stamped(
-        self, slot: _Slot, number: int, instructions: Iterable[Instruction]
-    ) -> Iterable[Instruction]:
-        """The instructions of an operation, with stamps if the kernel is traced. Passes of the drain count on."""
+    def _stamped(self, slot: Step, number: int, instructions: Iterable[Instruction]) -> Iterable[Instruction]:
+        """The instructions of an operation, with its stamps if the kernel is traced. Passes of the drain count on."""
         plan = self.operations.plan
         if plan.trace is None:
             return instructions
-        first = len(Point) * (self.order.index(slot) + self.masked * len(self.order))
+        own = pass_points(plan.verified, overlapped=not self.masked)
+        if (slot.op.id, Point.START) not in own:
+            return instructions
+        first = own.index((slot.op.id, Point.REACHED))
+        first += len(pass_points(plan.verified, overlapped=True)) if self.masked else 0
         step = _step(max(0, number - self.k_iterations) * plan.s.copies)
         reached, start = (loop_stamp(PartitionRole.CONSUMER, step, first + n) for n in range(len(Point)))
         return between(instructions, reached, start)
 
-    def _operation(self, slot: _Slot, after: _Slot | None, number: int) -> Iterator[Instruction]:
+    def _operation(self, slot: Step, after: Step | None, number: int) -> Iterator[Instruction]:
         op, iteration, plan, writer = (
             slot.op,
             number - slot.stage,
@@ -186,7 +154,7 @@ class _Unroller:
                 self.met.add((ring.name, step))
                 yield Wait(ring.wait_full(step))
 
-    def _product(self, slot: _Slot, after: _Slot | None, number: int, step: str) -> Iterator[Instruction]:
+    def _product(self, slot: Step, after: Step | None, number: int, step: str) -> Iterator[Instruction]:
         """A product whole, or where it only begins before a slot is handed back its first part."""
         op, iteration, s = slot.op, number - slot.stage, self.operations.plan.s
         assert op.output is not None, f"{op.id} has a result"
@@ -195,7 +163,7 @@ class _Unroller:
         yield from self._keep(overwrites)
         use = "False" if overwrites else self._use(slot, number)
         short = bool(s.tail) and iteration == self.k_iterations - 1
-        parts = self._parts() if self._returns_earlier(slot, after) and not short else ()
+        parts = self._parts() if begins_before_return(self.order, slot, after) and not short else ()
         for first, length in parts if len(parts) > 1 else ((0, s.tail if short else 0),):
             left, right = self.operations.operands(op, step, self._age(iteration), first, length)
             adds, count = "" if first else use, op.instructions * (length or s.depth) // s.depth
@@ -203,17 +171,6 @@ class _Unroller:
             self.begun.append(Mma(target, left, right, adds, count, counts=adds == self._counting))
         yield self._issue(op.output, iteration)
         self.made.update(overwrites)
-
-    def _returns_earlier(self, slot: _Slot, after: _Slot | None) -> bool:
-        """Whether `after` a product a slot of the iteration before is handed back, in a loop of products alone.
-
-        For one of an earlier iteration products between would be counted, which the prologue has whole and later
-        passes in parts: no steady state.
-        """
-        alone = all(one.op.kind in (OpKind.MMA, OpKind.RELEASE) for one in self.order)
-        if not alone or after is None or after.op.kind is not OpKind.RELEASE:
-            return False
-        return after.stage == slot.stage + 1
 
     def _parts(self) -> tuple[tuple[int, int], ...]:
         """The parts in which a product may be begun and ended."""
@@ -227,7 +184,7 @@ class _Unroller:
         self.loose = True
         return self.begun.pop(0)
 
-    def _use(self, slot: _Slot, number: int) -> str:
+    def _use(self, slot: Step, number: int) -> str:
         """Whether a product adds to what there is: where sums are not cleared before, the first iteration's does not.
         They are where a tile may have no K-block, or they are rescaled first.
 
@@ -253,9 +210,11 @@ class _Unroller:
         for product in self.operations.products:
             if read & {product.id.subject}:
                 yield from self._wait((product.output,), iteration)
+        edges = self.operations.plan.program.edges
         for product in self.operations.products:  # one reads its operand's registers until it ends
             if self.operations.reads(product) & set(op.makes):
-                yield from self._wait((product.output,), iteration - 1)
+                sets = next(e.distance for e in edges if (e.source, e.target) == (product.id, op.id))
+                yield from self._wait((product.output,), iteration - sets)
         yield from self._keep(self.operations.writer.left_over(op.makes))
         yield from self._meet(op, step)
         yield from self.operations.arithmetic(op, self._age(iteration), step, masked=self.masked)
@@ -297,7 +256,7 @@ def unrolled(operations: Operations, *, masked: bool = False, overlapped: bool =
     Raises CheckError if the steady passes of the unrolled run are not all the same.
     """
     verified, tail = operations.plan.verified, bool(operations.plan.s.tail)
-    order = _order(verified, overlapped=overlapped)
+    order = consumer_order(verified, overlapped=overlapped)
     depth = max(slot.stage for slot in order)
     least, k_iterations = depth + 1 if tail else max(1, depth), depth + _UNROLLED
     last = k_iterations - tail  # the first pass after the steady ones: the drain, or the pass with the tail
@@ -321,6 +280,6 @@ def unrolled(operations: Operations, *, masked: bool = False, overlapped: bool =
 
 def older_values(operations: Operations) -> tuple[str, ...]:
     """The values that the scheduled loop keeps under an older name, and that are there before it begins."""
-    order = _order(operations.plan.verified, overlapped=True)
+    order = consumer_order(operations.plan.verified, overlapped=True)
     made = dict.fromkeys(name for slot in order for name in operations.makes(slot.op))
     return tuple(name for name in made if _reach(operations, order, name) > 0)

@@ -128,7 +128,7 @@ def _merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim
     element that memory allows to be merged may have any extent at run time. Where values are reduced or feed
     products, a second batch axis may be left, which becomes the group. LoweringError where more are left.
     """
-    roles, groups = axes.roles, axes.kind is not Kind.PRODUCTS
+    roles, groups = axes.roles, not axes.kind.plain
     singles = [axis for axis in axes.singles if axis not in counted]
 
     def carries(dim: RawDim) -> bool:
@@ -138,7 +138,8 @@ def _merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim
 
     views = [raw.along(carries).dims for raw in raws.values()]
     sizes = dict(axes.extents)
-    row = next(axis for axis, role in roles.items() if role is Role.ROW)
+    rows = Role.COLUMN if axes.exchanged else Role.ROW
+    row = next(axis for axis, role in roles.items() if role is rows)
     left = list(axes.batches)
     inner: Dim = row
     for outer in reversed(axes.batches):
@@ -197,13 +198,9 @@ def _output_view(draft: Draft, name: str, value: Term) -> RawView:
             "be reduced or contracted along it"
         )
     raw = axes.raw_view(name)
-    if (
-        spans != FULL
-        and axes.kind is Kind.PRODUCTS
-        and not {axes.roles.get(dim.axis) for dim in raw.dims} >= FULL
-    ):
+    if spans != FULL and axes.kind.plain and not {axes.roles.get(dim.axis) for dim in raw.dims} >= FULL:
         raise LoweringError(f"output {name} has not the rows and columns of a product; compute it outside")
-    if spans not in ((FULL,) if axes.kind is Kind.PRODUCTS else (FULL, {Role.ROW})):
+    if spans not in ((FULL,) if axes.kind.plain else (FULL, {Role.ROW})):
         raise LoweringError(
             f"output {name} is the same along the rows or columns of the product; compute it outside"
         )
@@ -336,7 +333,7 @@ def assemble(draft: Draft) -> Region:
     )
     loop, names = assembly.loop(), dict(assembly.names)  # the epilogue gives new ones
     statements = assembly.epilogue()
-    chained = draft.axes.kind is Kind.CHAIN
+    chained = draft.axes.kind in (Kind.CHAIN, Kind.COMPUTED)
     beside = tuple(item for item in loop if not isinstance(item, Contraction) and not chained)
     tiles = tuple(source for source in sources if Role.STREAM in source.spans and not chained)
     return Region(

@@ -60,8 +60,9 @@ class RawView:
 class Axes:
     """The axes of a graph. `paths` are the uses of inputs, `shapes` of all tensors.
 
-    `sums` are the matmuls that are summed over the streamed axis, in order. `same` has the dimensions that are one
-    axis, and `cuts` the outer and the inner part of each that a reshape cuts.
+    `sums` are the matmuls that are summed over the streamed axis, in order. If they are `exchanged`, the columns of
+    their right operands are the kernel's rows. `same` has the dimensions that are one axis, and `cuts` the outer and
+    the inner part of each that a reshape cuts.
     """
 
     graph: Graph
@@ -74,6 +75,7 @@ class Axes:
     extents: dict[Dim, int] = field(default_factory=dict)
     roles: dict[Dim, Role] = field(default_factory=dict)
     singles: list[Dim] = field(default_factory=list)
+    exchanged: bool = False
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""

@@ -22,6 +22,8 @@ class Kind(Enum):
 
     PRODUCTS = "products"
     """Products over one streamed axis, with elementwise operations after them."""
+    COMPUTED = "computed"
+    """An operand of the products is computed, element by element, from tensors that stream through the loop."""
     CHAIN = "chain"
     """Products feed products: the loop computes values between the two."""
     SCALED = "scaled"
@@ -30,6 +32,11 @@ class Kind(Enum):
     """The rows of products are reduced after the loop."""
     ROWS = "rows"
     """Rows are reduced, and there is no product: tiles of whole rows stream."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is reduced but by products that no other product feeds."""
+        return self in (Kind.PRODUCTS, Kind.COMPUTED)
 
     @property
     def along(self) -> Role:
@@ -105,6 +112,12 @@ def chained_products(graph: Graph) -> tuple[str, ...]:
     )
 
 
+def computed_side(graph: Graph, matmuls: Iterable[Node]) -> int | None:
+    """The operand, 0 or 1, of each of these matmuls that is computed; None if that is none, both, or not the same."""
+    sides = {tuple(n for n in (0, 1) if input_path(graph, node.tensors[n]) is None) for node in matmuls}
+    return next(iter(sides))[0] if sides in ({(0,)}, {(1,)}) else None
+
+
 def kind_of(graph: Graph) -> Kind:
     """The kind of a graph of which every node is needed. LoweringError without a product and a reduction."""
     reductions = {node.name for node in graph.nodes if reduces_rows(node)}
@@ -120,4 +133,6 @@ def kind_of(graph: Graph) -> Kind:
     scales = depending(graph.nodes, lambda node: node.op.startswith("reduce_") or node.op in NORMS)
     if any(node.inputs[0] in scales for node in matmuls):
         return Kind.SCALED
-    return Kind.REDUCED if reductions & depending(graph.nodes, is_matmul) else Kind.PRODUCTS
+    if reductions:
+        return Kind.REDUCED if reductions & depending(graph.nodes, is_matmul) else Kind.PRODUCTS
+    return Kind.PRODUCTS if computed_side(graph, matmuls) is None else Kind.COMPUTED

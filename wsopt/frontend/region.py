@@ -20,7 +20,7 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (factors.BareOperands.of, frozenset({Kind.SCALED})),
     (online.OnlineSums.of, frozenset({Kind.CHAIN})),
     (masks.bound_loop, frozenset({Kind.CHAIN})),
-    (padding.pad_stream, frozenset({Kind.CHAIN, Kind.SCALED})),
+    (padding.pad_stream, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
     (factors.check_reductions, frozenset({Kind.SCALED})),
     (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS})),
     (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS})),

@@ -17,6 +17,7 @@ from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
     chained_products,
+    computed_side,
     feeding,
     input_path,
     is_matmul,
@@ -34,6 +35,7 @@ MAX_HEAD = 256
 
 _PLACES = {
     Kind.PRODUCTS: "",
+    Kind.COMPUTED: " where others are computed",
     Kind.CHAIN: " in a chain of products",
     Kind.SCALED: " where their rows are reduced",
     Kind.REDUCED: " where the product's rows are reduced",
@@ -44,11 +46,14 @@ _PLACES = {
 
 
 def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[str, ...]) -> None:
-    """Refuse operands of other types than the tensor cores', and computed ones; the left ones of `fed` may be."""
+    """Refuse operands of other types than the tensor cores', and computed ones; the left ones of `fed` may be, and
+    all of one side.
+    """
     plain = kind is Kind.PRODUCTS
-    views = ("transpose",) if plain else VIEWS
+    views = ("transpose",) if kind.plain else VIEWS
+    computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     for node in matmuls:
-        for operand in range(node.name in fed, 2):
+        for operand in (one for one in range(node.name in fed, 2) if one != computed):
             name = node.tensors[operand]
             if input_path(graph, name, views) is None:
                 raise LoweringError(
@@ -69,8 +74,10 @@ def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[st
 
 def _check_elementwise(graph: Graph) -> None:
     """Refuse what products without reductions have no place for after them."""
+    operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
     for node in graph.nodes:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
+        known |= node.op == "transpose" and node.name in operands
         if not known and input_path(graph, node.name, ("transpose",)) is None:
             remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
             raise LoweringError(
@@ -109,8 +116,8 @@ def _assign_sum(axes: Axes, node: Node) -> None:
     """Roles of the axes of a product that is summed over the streamed axis."""
     _assign_batches(axes, node)
     _assign_role(axes, node, axes.use(node, 1), matmul_dims(node)[1][1], Role.STREAM)
-    _assign_role(axes, node, node.name, -2, Role.ROW)
-    _assign_role(axes, node, node.name, -1, Role.COLUMN)
+    _assign_role(axes, node, node.name, -2, Role.COLUMN if axes.exchanged else Role.ROW)
+    _assign_role(axes, node, node.name, -1, Role.ROW if axes.exchanged else Role.COLUMN)
 
 
 def _check_held(axes: Axes, node: Node, use: str, dim: int, what: str) -> None:
@@ -200,7 +207,7 @@ def _assign_chain(axes: Axes, matmuls: list[Node]) -> None:
 
 def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
     """Roles of the axes of products that no product feeds."""
-    if axes.kind is Kind.PRODUCTS and len({axes.graph.type_of(n.tensors[0]).dtype for n in matmuls}) > 1:
+    if axes.kind.plain and len({axes.graph.type_of(n.tensors[0]).dtype for n in matmuls}) > 1:
         raise LoweringError(
             f"matmuls {', '.join(axes.sums)} have operands of different types; one kernel takes one: "
             f"{remedies.OWN_GRAPH}"
@@ -208,7 +215,7 @@ def _assign_products(axes: Axes, matmuls: list[Node]) -> None:
     _join(axes, matmuls, _apart(axes, matmuls, "streamed"))
     for node in matmuls:
         _assign_sum(axes, node)
-    if axes.kind is Kind.PRODUCTS:
+    if axes.kind.plain:
         for what, dim in (("row", -2), ("column", -1)):
             if len({axes.atoms(node.name, dim) for node in matmuls}) > 1:
                 raise LoweringError(_apart(axes, matmuls, what))
@@ -317,9 +324,10 @@ def graph_axes(graph: Graph) -> Axes:
     matmuls = [node for node in graph.nodes if is_matmul(node)]
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else ())
-    if kind is Kind.PRODUCTS:
+    if kind.plain:
         _check_elementwise(graph)
     axes = relate_axes(graph, kind, sums)
+    axes.exchanged = kind is Kind.COMPUTED and computed_side(graph, matmuls) == 1
     if kind is Kind.ROWS:
         _assign_rows(axes)
     elif kind is Kind.CHAIN:

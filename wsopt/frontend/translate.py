@@ -44,8 +44,9 @@ def _source(reader: _Reader, node: Node, operand: int) -> Term:
     well: those may have more at run time.
     """
     axes, use = reader.axes, f"{node.name}:{operand}"
-    view, plain = axes.raw_view(use), axes.kind is Kind.PRODUCTS
-    if view.dtype not in SOURCES:
+    view, plain = axes.raw_view(use), axes.kind.plain
+    streams = Role.STREAM in {axes.roles.get(dim.axis) for dim in view.dims}
+    if view.dtype not in SOURCES and not (view.dtype is DType.I8 and axes.kind is Kind.COMPUTED and streams):
         raise LoweringError(
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
             + remedies.SOURCE_TYPE.format(", ".join(dtype.value for dtype in SOURCES))
@@ -77,10 +78,10 @@ def _term(reader: _Reader, node: Node, operand: int) -> Term:
 
 def _product(reader: _Reader, node: Node) -> Term:
     """A product: one that is summed over the stream reads a value, one that feeds it reads tensors alone."""
-    summed = node.name in reader.axes.sums
-    args = [_term(reader, node, 0)] if summed else []
+    summed, exchanged = node.name in reader.axes.sums, reader.axes.exchanged
+    args = [_term(reader, node, int(exchanged))] if summed else []
     for operand in range(summed, 2):
-        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand}")
+        reader.raw[f"{node.name}:{operand}"] = reader.axes.raw_view(f"{node.name}:{operand - exchanged}")
     if summed and reader.pool.spans(args[0]) != K_BLOCK:
         raise LoweringError(f"node {node.name}: its left operand is the same along the rows or the stream")
     return reader.pool.make(
@@ -94,7 +95,7 @@ def _iota(reader: _Reader, node: Node) -> Term:
     Along an axis of one element it is zero, unless the kernel has that axis: there may be more at run time.
     """
     index: Term = 0
-    dim, plain = node.attr("axis", int), reader.axes.kind is Kind.PRODUCTS
+    dim, plain = node.attr("axis", int), reader.axes.kind.plain
     for atom in reader.axes.atoms(node.name, dim):
         role, extent = reader.axes.roles.get(atom), reader.axes.extents[atom]
         if extent == 1 and role not in _KERNEL_AXES and not plain:
@@ -214,13 +215,17 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _reduction(reader, node)
     if is_pointwise(node):
         args = tuple(_term(reader, node, operand) for operand in range(len(node.inputs)))
+        whole = [t for t in args if isinstance(t, str) and reader.pool[t].dtype is DType.I8]
+        if whole and node.op != "cast":
+            told = f"cast {node.inputs[args.index(whole[0])]} to f32 first"
+            raise LoweringError(f"node {node.name}: {node.op} of i8 is not lowered; {told}")
         return pointwise(reader.pool, node, args, approximate=node.name in reader.narrow)
     raise LoweringError(f"node {node.name}: {node.op} is not lowered beside a chain of products")
 
 
 def translate(axes: Axes) -> Draft:
     """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
-    plain, along = axes.kind is Kind.PRODUCTS, axes.kind.along
+    plain, along = axes.kind.plain, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
     rules: Mapping[tuple[str, DType], Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
     reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=plain))

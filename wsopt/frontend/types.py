@@ -81,6 +81,11 @@ class Region:
         return dict(self.extents).get(role, 1)
 
     @property
+    def chained(self) -> bool:
+        """Whether products of the loop feed others: a block then holds rows of one tensor, and whole columns."""
+        return any(contraction.spans != FULL for contraction in self.contractions)
+
+    @property
     def whole_rows(self) -> bool:
         """Whether rows of a tile are reduced, so that a tile has to have all columns."""
         return any(isinstance(item, Reduction) for item in self.statements)

@@ -7,7 +7,7 @@ of operations that are added to the loop say where their steps stand, what they 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -22,11 +22,12 @@ from wsopt.program.types import Space, Structure
 
 
 class When(Enum):
-    """The K-block whose step is waited for: the same, the one before, or the same number an iteration before."""
+    """The K-block whose step is waited for: the same, the one before, the same number an iteration before, or two."""
 
     SAME = "same"
     BEFORE = "before"
     AGAIN = "again"
+    TWICE = "twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Step:
     """A consumer's step: `inputs` and `output` by kind and subject, `shape` of what a product makes, the `space`
-    that it is in, and the steps `after` which it comes, by kind, subject and K-block.
+    that it is in, and the steps `after` which it comes, by kind, subject and K-block. A step `apart` is done for the
+    consumer by a role of its own.
     """
 
     kind: OpKind
@@ -57,6 +59,7 @@ class Step:
     items: tuple[Item, ...] = ()
     holds: tuple[Held, ...] = ()
     space: Space = Space.REGISTERS
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +74,19 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Tensors whose tiles share slots: those with the same readers. `loads` are a K-block's, in order; `subject` is
-    that of the steps that hand slots back.
+    """Tensors whose tiles share slots: those with the same readers. `loads` are a K-block's, in order; tiles that are
+    `made` are what steps leave there. `subject` is that of the steps that hand slots back.
     """
 
     name: str
     subject: str
-    loads: tuple[Load, ...]
+    loads: tuple[Load, ...] = ()
+    made: tuple[Member, ...] = ()
 
     @property
     def members(self) -> tuple[Member, ...]:
         """The tensors, each once."""
-        return tuple(dict.fromkeys(load.member for load in self.loads))
+        return (*dict.fromkeys(load.member for load in self.loads), *self.made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,8 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
     With consumers in ping-pong they are those of one consumer: another's stand in the same places, later.
     """
     loads = [load for ring in rings for load in ring.loads]
-    own = {load.member.name for load in loads if load.consumer is not None}
+    made = {member.name: member for ring in rings for member in ring.made}
+    own = {load.member.name for load in loads if load.consumer is not None} | made.keys()
     names = {ring.subject: {member.name for member in ring.members} for ring in rings}
     values, ops, edges, back = list[Value](), list[TileOp](), list[Edge](), list[Edge]()
     for copy, load in itertools.product(range(s.copies), loads):
@@ -115,10 +120,10 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
         values.append(Value(tile, load.shape, load.member.view.dtype, Space.SHARED))
         ops.append(TileOp(_load_of(tile), (), tile, load.counts))
     for consumer, copy in itertools.product(range(s.at_once), range(s.copies)):
-        made = [_of_step(step, consumer, copy, own) for step in steps]
-        for step, op in zip(steps, made, strict=True):
+        own_ops = [_of_step(step, consumer, copy, own) for step in steps]
+        for step, op in zip(steps, own_ops, strict=True):
             if op.kind is OpKind.RELEASE:
-                readers = [other for other in made if _reads(other, names[op.id.subject])]
+                readers = [other for other in own_ops if _reads(other, names[op.id.subject])]
                 back += [Edge(reader.id, op.id, 0) for reader in readers]
                 results = tuple(reader.output for reader in readers if reader.output is not None)
                 ops.append(replace(op, inputs=results))
@@ -126,8 +131,9 @@ def cut(rings: Sequence[Ring], steps: Sequence[Step], s: Structure) -> Cut:
                 ops.append(op)
             if step.shape is not None and all(value.id != op.output for value in values):
                 assert op.output is not None, "what has a shape is a value"
-                values.append(Value(op.output, step.shape, DType.F32, step.space))
-            edges += _edges(op, step, s.copies)
+                dtype = made[step.subject].view.dtype if step.subject in made else DType.F32
+                values.append(Value(op.output, step.shape, dtype, step.space))
+            edges += _edges(op, step, s, made)
     plans = (_plan(ring, ops) for ring in rings)
     live = (one for consumer in range(s.at_once) for step in steps for one in _live(step, consumer))
     return Cut(tuple(values), tuple(ops), tuple(edges + back), tuple(plans), tuple(live))
@@ -143,7 +149,8 @@ def _of_step(step: Step, consumer: int, copy: int, own: set[str]) -> TileOp:
 
     inputs = tuple(value(*one) for one in step.inputs)
     output = None if step.output is None else value(*step.output)
-    return TileOp(OpId(step.kind, step.subject, consumer, copy), inputs, output, step.counts, step.items)
+    identity = OpId(step.kind, step.subject, consumer, copy)
+    return TileOp(identity, inputs, output, step.counts, step.items, apart=step.apart)
 
 
 def _reads(op: TileOp, names: set[str]) -> bool:
@@ -151,19 +158,29 @@ def _reads(op: TileOp, names: set[str]) -> bool:
     return any(value.kind is ValueKind.TILE and value.subject in names for value in op.inputs)
 
 
-def _edges(op: TileOp, step: Step, copies: int) -> Iterator[Edge]:
-    """Dependences of a step: on the copies of its tiles, and on other steps."""
-    yield from (Edge(_load_of(value), op.id, 0) for value in op.inputs if value.kind is ValueKind.TILE)
+def _edges(op: TileOp, step: Step, s: Structure, made: Container[str]) -> Iterator[Edge]:
+    """Dependences of a step: on what fills its tiles' slots, and on other steps.
+
+    A slot of tiles that are `made` is full when those of all consumers are.
+    """
+    for value in (value for value in op.inputs if value.kind is ValueKind.TILE):
+        if value.subject not in made:
+            yield Edge(_load_of(value), op.id, 0)
+            continue
+        for consumer in range(s.at_once):
+            yield Edge(OpId(OpKind.ELEMENTWISE, value.subject, consumer, value.k_block), op.id, 0)
     for kind, subject, when in step.after:
-        k_block = (op.copy - 1) % copies if when is When.BEFORE else op.copy
+        k_block = (op.copy - 1) % s.copies if when is When.BEFORE else op.copy
         earlier = when is When.AGAIN or (when is When.BEFORE and op.copy == 0)
-        yield Edge(replace(op.id, kind=kind, subject=subject, k_block=k_block), op.id, int(earlier))
+        distance = 2 if when is When.TWICE else int(earlier)
+        yield Edge(replace(op.id, kind=kind, subject=subject, k_block=k_block), op.id, distance)
 
 
 def _plan(ring: Ring, ops: Sequence[TileOp]) -> RingPlan:
     """A ring with the operations that fill its slots and hand them back."""
     names = {member.name for member in ring.members}
-    loads = tuple(op.id for op in ops if op.kind is OpKind.TMA_LOAD and op.id.subject in names)
+    fills = (op for op in ops if op.output is not None and op.output.kind is ValueKind.TILE)
+    loads = tuple(op.id for op in fills if op.id.subject in names)
     back = tuple(op.id for op in ops if op.kind is OpKind.RELEASE and op.id.subject == ring.subject)
     return RingPlan(ring.name, loads, back, sum(member.nbytes for member in ring.members), ring.members)
 

@@ -69,12 +69,12 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
         items=() if in_loop else region.statements,
         sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
         outputs=region.outputs,
-        prefetched=bool(region.contractions) and not region.body,
+        prefetched=bool(region.contractions) and not region.chained,
         mix=InstructionMix()
         if in_loop
         else element_mix(region.statements, FULL)
         + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
-        late=bool(region.body) and any(source.spans != FULL for source in region.sources),
+        late=region.chained and any(source.spans != FULL for source in region.sources),
         sum_bytes=sum(value.nbytes for value in sums),
     )
 
@@ -158,7 +158,7 @@ def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
         live=loop.live,
         stationary=held,
         stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
-        work=_work(bounds, s, machine, grid.tiles) if region.body else None,
+        work=_work(bounds, s, machine, grid.tiles) if region.chained else None,
         lane_sums=lane_sums(region.body, s, machine),
         bounds=bounds,
         unmasked=region.unmasked,
@@ -171,8 +171,8 @@ def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
     """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
     if not region.contractions:
         return 0
-    slot = sum(ring.slot_bytes for ring in loop.rings)
-    if region.body:
+    slot = sum(ring.slot_bytes for ring in loop.rings if ring.copied)
+    if region.chained:
         counts = k_iteration_counts(bounds, s)
         return slot * round(sum(counts) / len(counts))
     k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from wsopt.frontend.types import Contraction
+from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.primitives import PRIMITIVES, Family, family_of
@@ -129,6 +130,12 @@ def read_by(items: Iterable[Item], sources: Iterable[Source]) -> list[Source]:
     return [source for source in sources if source.name in names]
 
 
+_SPREAD = 2
+"""Instructions an element in which Triton spreads 8-bit whole numbers to the words that a conversion takes, as the
+machine code for sm_90 has them: a PRMT and a LOP3.
+"""
+
+
 def k_block_phase(
     items: Sequence[Item],
     every: Sequence[BodyItem],
@@ -140,8 +147,10 @@ def k_block_phase(
     read = read_by(items, streamed)
     tiles = tuple(source.view.dtype.bits for source in read if source.spans == K_BLOCK)
     mix = element_mix(items, K_BLOCK, lambda item: _fused(item, every, sums=False))
+    floats = sum(x.view.dtype.is_float and x.view.dtype.bits < 32 for x in read if x.spans == K_BLOCK)
+    whole = sum(x.view.dtype is DType.I8 for x in read if x.spans == K_BLOCK)
     return Arithmetic(
-        mix + InstructionMix({"convert": 0.5 * sum(bits < 32 for bits in tiles)}),
+        mix + InstructionMix({"convert": 0.5 * floats, "logic": _SPREAD * whole}),
         s.rows * s.depth,
         sum(isinstance(item, Statement) for item in items),
         sum(isinstance(item, Statement) and "exp" in item.primitive for item in items),

@@ -20,7 +20,7 @@ from wsopt.lowering.phases import (
     row_phases,
 )
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Member, Product, Promotion, Read, Release, Rescale, Store
+from wsopt.program.facts import Member, Product, Promotion, Read, Release, Rescale, Store, Transform
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import row_layout, widest_bits
@@ -146,6 +146,70 @@ class _Maker:
         held = tuple(map(self.member, self.region.stationary_operands))
         return tuple(rings), (*self._linked(list(self._value_parts())), *back), held
 
+    def computed_apart(self) -> Steps:
+        """A loop of products whose left operands a role of its own computes, from rings into rings."""
+        region, s = self.region, self.s
+        rings, steps = list[Ring](), list[Step]()
+        for member in map(self.member, region.streams):
+            shape = self.shape(member.view, s.tile_rows)
+            rings.append(
+                Ring(f"{member.name}_ring", member.name, (Load(member, None, shape, member.box(shape)),))
+            )
+        read = {source.view for source in region.streamed_sources}
+        for product in region.contractions:
+            made = Member(
+                self._made_view(product), _made_name(product), (s.rows, s.depth), s.at_once, by_rows=True
+            )
+            rings.append(Ring(made.name, made.name, made=(made,)))
+            steps += [self._apart(made, str(product.left)), self._plain_product(product)]
+        for ring in rings:
+            apart = any(member.view in read for member in ring.members)
+            steps.append(Step(OpKind.RELEASE, ring.subject, Release(meets=False), apart=apart))
+        return tuple(rings), tuple(steps), ()
+
+    def _made_view(self, product: Contraction) -> View:
+        """A product's left operand as if it were a tensor, contiguous along the streamed axis."""
+        item = next(item for item in self.region.body if item.name == product.left)
+        assert isinstance(item, Statement), "a product's operand is an element's value"
+        roles = (Role.ROW, Role.STREAM)
+        rows, deep = map(self.region.extent, roles)
+        return View(
+            f"{product.name}_left",
+            item.dtype,
+            roles,
+            (rows, deep),
+            (deep, 1),
+            ((0,), (1,)),
+            2,
+            constant=False,
+        )
+
+    def _apart(self, made: Member, value: str) -> Step:
+        """What computes a consumer's rows of an operand, and leaves them in shared memory."""
+        body, name, wanted = self.region.body, made.name, {value}
+        for item in reversed(body):
+            wanted |= set(item.reads) if item.name in wanted else set()
+        items = tuple(item for item in body if item.name in wanted and not isinstance(item, Contraction))
+        read = read_by(items, self.region.streamed_sources)
+        nbytes = sum(self.member(source.view).copy_bytes for source in read)
+        work = k_block_phase(items, body, self.region.streamed_sources, self.s)
+        counts = Transform(replace(work, tiles=()), nbytes, made.copy_bytes)
+        inputs, shape = self.read(source.view for source in read), (self.s.rows, self.s.depth)
+        return Step(
+            OpKind.ELEMENTWISE, name, counts, inputs, (ValueKind.TILE, name), shape, items=items,
+            space=Space.SHARED, apart=True,
+        )  # fmt: skip
+
+    def _plain_product(self, product: Contraction) -> Step:
+        """A product of what a role of its own has left in shared memory."""
+        s, region = self.s, self.region
+        sharers = s.at_once * len(region.contractions)
+        counts = Product(s.rows, s.columns, s.depth, region.operand_dtype, s.consumer_warps, sharers)
+        inputs = ((ValueKind.TILE, _made_name(product)), *self.read([product.right]))
+        return Step(
+            OpKind.MMA, product.name, counts, inputs, (ValueKind.SUM, product.name), (s.rows, s.columns)
+        )
+
     def _value_parts(self) -> Iterator[_Part]:
         """Phases with the products that read them, then the sums over the streamed axis."""
         body, s = self.region.body, self.s
@@ -191,9 +255,11 @@ class _Maker:
             step = part.step
             needed = dict.fromkeys(makers[name] for name in part.needs if name in makers)
             after = [(*one, When.SAME) for one in needed if one != (step.kind, step.subject)]
-            # A product reads its left operand's registers until it ends: they are not made again before.
+            # A product reads its left operand's registers until it ends: they are not made again before. An operand
+            # that is made of tensors alone has two sets of them, and one is made under the other's product.
             fed = (p.step for p in parts if p.step.kind is OpKind.MMA and {*p.needs} & {*part.makes})
-            after += [(reader.kind, reader.subject, When.BEFORE) for reader in fed]
+            when = When.BEFORE if self.region.chained else When.TWICE
+            after += [(reader.kind, reader.subject, when) for reader in fed]
             yield replace(step, after=(*after, *step.after), holds=tuple(self._holds(part, parts)))
 
     def _holds(self, part: _Part, parts: Sequence[_Part]) -> Iterator[Held]:
@@ -248,13 +314,18 @@ class _Maker:
         yield _Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in region.outputs))
 
 
+def _made_name(product: Contraction) -> str:
+    """The name of a product's left operand that another role computes: no tensor's, for it has blanks."""
+    return f"left operand of {product.name}"
+
+
 def steps_of(region: Region, s: Structure, machine: Machine, tiles: int) -> Steps:
     """The loop of a region cut to a structure, whose grid has so many `tiles`; kinds that were added are among the
     steps.
     """
     maker = _Maker(region, s, machine, tiles)
     made = maker.values if region.body else maker.products if region.contractions else maker.rows
-    rings, steps, held = made()
+    rings, steps, held = (maker.computed_apart if s.transforms else made)()
     for entry in KINDS.values():
         steps = tuple(entry.insert(steps, region, s, machine))
     return rings, steps, held

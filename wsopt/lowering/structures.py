@@ -39,7 +39,7 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     problem = next(_problems(region, machine), None)
     if problem is not None:
         raise LoweringError(problem)
-    if region.body:
+    if region.chained:
         yield from _k_block_structures(region, machine)
     elif region.contractions:
         yield from _product_structures(region, machine)
@@ -70,7 +70,7 @@ def _problems(region: Region, machine: Machine) -> Iterator[str]:
         for view in region.operands
         if region.contractions and view.dtype.bits != 16 and view.roles[-1] is not Role.STREAM
     )
-    if region.body and _whole_columns(region) > machine.mma_columns_max:
+    if region.chained and _whole_columns(region) > machine.mma_columns_max:
         yield (
             f"graph {region.name}: the products' columns have {region.extent(Role.COLUMN)} elements, held whole; "
             f"one tensor instruction takes {machine.mma_columns_max}"
@@ -104,7 +104,12 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
     for source in apart if region.body else ():
         axes = " and ".join(sorted(source.spans))
         yield f"tensor {source.view.tensor}: tiles along {axes} are not lowered in a loop"
-    if region.body and len(region.stationary_operands) != 1:
+    if region.bounds and not region.chained:
+        yield (
+            f"graph {region.name}: an operand of the product is computed by what is not finite where its tensors are "
+            "zero, as they are beyond the end of the contracted axis; compute it before, and make it an input"
+        )
+    if region.chained and len(region.stationary_operands) != 1:
         names = ", ".join(view.tensor for view in region.stationary_operands) or "none"
         yield f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
     values = [output.name for output in region.outputs if not output.is_tile]
@@ -205,7 +210,6 @@ def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]
     emitter.v1: consumers of such a loop are cooperative.
     """
     target, columns = target_of(machine), _whole_columns(region)
-    vectors = [x.view.dtype.bits // 8 for x in region.streamed_sources if x.spans != K_BLOCK]
     for rows, depth, consumers, warps, persistent, subtiles in itertools.product(
         target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), (True, False), _SUBTILES
     ):
@@ -213,9 +217,24 @@ def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]
             rows, columns, depth, consumers, warps, Sharing.COOPERATIVE, persistent, swap=False,
             subtiles=subtiles, group=1,
         )  # fmt: skip
-        aligned = all(depth * nbytes % _SLOT_BYTES == 0 for nbytes in vectors)
-        if _is_legal(region, machine, s) and aligned and not _spare(region, s):
+        if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
             yield s
+
+
+def _aligned(region: Region, depth: int) -> bool:
+    """Whether every slot of a streamed vector begins where TMA may write."""
+    vectors = (x.view.dtype.bits // 8 for x in region.streamed_sources if x.spans != K_BLOCK)
+    return all(depth * nbytes % _SLOT_BYTES == 0 for nbytes in vectors)
+
+
+def _transforms(region: Region, machine: Machine) -> tuple[int, ...]:
+    """Warpgroups that compute operands for consumers.
+
+    emitter.v1: from tensors that stream alone, which they find in shared memory.
+    """
+    known = {one.name for one in (*region.streamed_sources, *region.body)}
+    own = all(name in known for item in region.body for name in item.reads)
+    return (0, *target_of(machine).transforms) if region.body and own else (0,)
 
 
 def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
@@ -236,7 +255,7 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
 
 
 def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Structures of a loop of products alone.
+    """Structures of a loop of products whose operands come from memory, or are computed as they come.
 
     Operands may change sides where the graph has few rows. With two tensor instructions' rows or more the graph's
     rows fill the tensor core, and exchanging the sides only transposes the stores; with fewer, its columns (by
@@ -247,37 +266,27 @@ def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]
     their order.
     """
     target, warps = target_of(machine), _warps(machine)
-    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside
+    few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside and not region.body
     row = 128 * 8 // region.operand_dtype.bits
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
     copies = (1, 2) if region.promote and all(one.promote for one in region.contractions) else (1,)
     for swap in (False, True) if few and target.swaps else (False,):
         # Powers of two up to what one instruction takes, and no more than the extent needs.
-        extent, least = region.extent(column_role(swap)), 16 if swap else 64
+        extent, least = region.extent(column_role(swap)), 16 if swap or region.body else 64
         sizes = [least << n for n in range((machine.mma_columns_max // least).bit_length())]
-        for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group, k_blocks in itertools.product(
+        for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
             target.consumer_rows, [size for size in sizes if size == least or size < 2 * extent], depths,
             target.consumers, warps, sharings, (True, False) if target.single else (True,), _SUBTILES, _GROUPS,
-            copies,
         ):  # fmt: skip
-            tail = _tail(region, machine, depth, k_blocks)
-            s = Structure(
-                rows,
-                columns,
-                depth,
-                consumers,
-                own,
-                sharing,
-                persistent,
-                swap,
-                subtiles,
-                group,
-                k_blocks,
-                tail,
-            )
-            if _is_legal(region, machine, s):
-                yield s
+            for k_blocks, transforms in itertools.product(copies, _transforms(region, machine)):
+                tail = _tail(region, machine, depth, k_blocks)
+                s = Structure(
+                    rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, group, k_blocks,
+                    tail, transforms,
+                )  # fmt: skip
+                if _is_legal(region, machine, s) and _aligned(region, depth):
+                    yield s
 
 
 def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
@@ -287,4 +296,6 @@ def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
     """
     rest = region.extent(Role.STREAM) % depth
     size = max(machine.mma_k_bytes * 8 // region.operand_dtype.bits, pow2(rest))
-    return size if rest and copies == 1 and target_of(machine).tails and size < depth else 0
+    return (
+        size if rest and copies == 1 and not region.body and target_of(machine).tails and size < depth else 0
+    )

@@ -104,7 +104,8 @@ class Latency:
     `mbarrier_wake` is from the arrival that completes a phase to the wake-up of a sleeping waiter,
     `mbarrier_wait` a wait that succeeds at once; `mma_issue` is what one tensor instruction holds its
     warpgroup for, `mma_latency` what a result takes beyond the time in the tensor core; `barrier` is a
-    named barrier, `fence` the fence between ordinary and asynchronous accesses to shared memory.
+    named barrier, `fence` the fence between ordinary and asynchronous accesses to shared memory, and
+    `fence_behind_stores` one that a tile's stores are still on their way before.
     `mbarrier_arrive` is what an arrival holds its partition for, the barrier of its warps included;
     `mma_latency_registers` is `mma_latency` with the left operand in registers; `special` is a dependent
     instruction of the MUFU pipe, exp2 for instance.
@@ -126,6 +127,7 @@ class Latency:
     special: Cycles
     barrier: Cycles
     fence: Cycles
+    fence_behind_stores: Cycles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)

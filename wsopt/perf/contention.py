@@ -72,23 +72,23 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
 
     `slots` are those of each ring; a ring of 0, or all where they are left out, keeps nobody waiting.
 
-    Loops that compute values, and those that add up partial sums, have consumers with work of their own. A
+    Loops that compute values or operands, and those that add up partial sums, have roles with work of their own. A
     schedule has everyone on time, and the tightest of them is the order to keep. On the machine consumers
     drift, and who comes while a unit is held waits: what each unit takes by itself (the tensor core is handed
-    over besides), and each consumer's own thread, add up as a norm. So does the ring that is waited for the
+    over besides), and the busiest role's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
     """
-    computes = program.computes_with_products
-    if not computes and not program.adds_partials:
+    computes, apart = program.computes_with_products, sum(op.issue for op in program.ops if op.apart)
+    if not (computes or apart or program.feeds_products or program.adds_partials):
         return 0
     held, thread = held_cycles(program), max(issue_cycles(program).values(), default=0)
     depths = zip(program.rings, slots, strict=True) if computes and slots else ()
     ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
-    if computes and program.structure.consumers > 1:
+    if (computes or program.feeds_products) and program.structure.consumers > 1:
         # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
         # sums are added up under the products of the same consumer.
         held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.of(OpKind.MMA))
-    return math.ceil(norm((*held.values(), thread, ring), machine.consumer_knee))
+    return math.ceil(norm((*held.values(), max(thread, apart), ring), machine.consumer_knee))
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:

@@ -25,6 +25,7 @@ from wsopt.program.facts import (
     Rescale,
     RowReduction,
     Store,
+    Transform,
 )
 from wsopt.program.ids import Unit
 
@@ -262,6 +263,18 @@ def _read(read: Read, machine: Machine) -> Cost:
     widening = math.ceil(read.widened / machine.scalar_alone["logic"])
     issue = math.ceil(machine.latency.mbarrier_wait + machine.latency.smem_load + max(cycles, widening))
     return Cost(issue, issue, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
+
+
+@cost.register
+def _transform(transform: Transform, machine: Machine) -> Cost:
+    """A read of shared memory, arithmetic, and a write to it, which a fence and a barrier tell products of: one after
+    the other, for every thread has all of its tile in registers between.
+    """
+    alone, latency = _arithmetic(transform.work, machine), machine.latency
+    shared = _shared_cycles(transform.read + transform.written, machine)
+    trip = latency.mbarrier_wait + latency.smem_load + latency.fence_behind_stores + latency.mbarrier_arrive
+    cycles = math.ceil(alone.issue + shared + trip)
+    return Cost(cycles, cycles, pipes=(*alone.pipes, (Unit.SHARED, shared)))
 
 
 @cost.register

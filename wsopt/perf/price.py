@@ -88,7 +88,7 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
     )
     return Demand(
         lines=lines,
-        data=sum(ring.slot_bytes for ring in program.rings),
+        data=sum(member.nbytes for member in _members(program)),
         gpc=gpc_bytes(program, machine, waited_for=True),
         tensor=tensor,
         energy=energy,
@@ -122,7 +122,7 @@ def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Deman
 
 
 def _members(program: TileProgram) -> Iterator[Member]:
-    return (member for ring in program.rings for member in ring.members)
+    return (member for ring in program.rings if ring.copied for member in ring.members)
 
 
 def _lines(program: TileProgram, machine: Machine, *, by_rows: bool | None = None) -> float:
@@ -197,7 +197,7 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
         across /= max(1.0, min(at_once, grid.row_tiles / height, machine.sm_count / machine.sms_per_gpc))
     total = 0.0
     for member in _members(program):
-        pitch = member.view.strides[-2] * member.view.dtype.bits // 8
+        pitch = member.box(member.shape).pitch_bytes
         straddled = copy_lines(member.box(member.shape), machine) if pitch % machine.l2_line_bytes else 0.0
         tile = max(member.copy_bytes, straddled)
         total += height * member.copies * tile if member.by_rows else across * tile

@@ -147,7 +147,20 @@ class Cost:
     instructions: int = 0
 
 
-Counts = Copy | Release | Store | Product | Promotion | Rescale | Read | Arithmetic | Beside | Cost
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """Arithmetic on a consumer's rows of a K-block by another role, which reads so many bytes of shared memory and
+    leaves so many there for products.
+    """
+
+    work: Arithmetic
+    read: int
+    written: int
+
+
+Counts = (
+    Copy | Release | Store | Product | Promotion | Rescale | Read | Arithmetic | Beside | Transform | Cost
+)
 
 # --- the computation, its grid and its tensors ----------------------------------------------------------
 

@@ -15,7 +15,7 @@ from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.program.conditions import FREE, Conditions
 from wsopt.program.facts import Counts, Member, TileGrid, Whole
-from wsopt.program.ids import OpId, ValueId
+from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
 from wsopt.program.ranges import Bounds
@@ -64,7 +64,8 @@ class TileOp:
 
     `issue` cycles hold the partition; `busy` cycles hold `unit`; the result is there `latency` cycles after
     the operation starts. `pipes` are further units with the cycles that they are held; `items` what an operation
-    of arithmetic computes, in order; `instructions` a product's of the tensor core, a warpgroup.
+    of arithmetic computes, in order; `instructions` a product's of the tensor core, a warpgroup. What is done `apart`
+    is no consumer's: a role of its own does it for them.
     """
 
     id: OpId
@@ -78,6 +79,7 @@ class TileOp:
     latency: int = 0
     pipes: tuple[tuple[str, int], ...] = ()
     instructions: int = 0
+    apart: bool = False
 
     @property
     def kind(self) -> OpKind:
@@ -86,8 +88,8 @@ class TileOp:
 
     @property
     def consumer(self) -> int | None:
-        """The consumer it belongs to, None for copies."""
-        return None if self.kind is OpKind.TMA_LOAD else self.id.instance
+        """The consumer it belongs to, None for copies and for what is done apart."""
+        return None if self.kind is OpKind.TMA_LOAD or self.apart else self.id.instance
 
     @property
     def copy(self) -> int:
@@ -129,6 +131,11 @@ class RingPlan:
     releases: tuple[OpId, ...]
     slot_bytes: int
     members: tuple[Member, ...] = ()
+
+    @property
+    def copied(self) -> bool:
+        """Whether copies fill it, not a role that computes."""
+        return all(load.kind is OpKind.TMA_LOAD for load in self.loads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +320,16 @@ class TileProgram:
     def adds_partials(self) -> bool:
         """Whether consumers add up partial sums, which products leave them."""
         return bool(self.of(OpKind.ACCUMULATE))
+
+    @property
+    def computes(self) -> bool:
+        """Whether consumers have arithmetic in the loop."""
+        return any(not op.apart for op in self.of(OpKind.ELEMENTWISE))
+
+    @property
+    def feeds_products(self) -> bool:
+        """Whether products of the loop take values from registers, which arithmetic of the same iteration makes."""
+        return any(value.kind is ValueKind.VALUE for op in self.of(OpKind.MMA) for value in op.inputs)
 
     @property
     def computes_with_products(self) -> bool:

@@ -47,7 +47,9 @@ class Structure:
     `depth` is one where no axis streams but the rows.
     `copies` is how many K-blocks, and slots of the ring, one iteration takes: a promoted product has a set of
     partial sums for each, so that one is added up while the next is being computed. `tail` is how many
-    elements of the last K-block products take, where the streamed axis ends early in it; 0 for all.
+    elements of the last K-block products take, where the streamed axis ends early in it; 0 for all. `transforms` is
+    how many warpgroups compute operands for the consumers' products, which take them from shared memory; 0 where
+    consumers compute their own, in registers.
     """
 
     rows: int
@@ -62,6 +64,7 @@ class Structure:
     group: int
     copies: int = 1
     tail: int = 0
+    transforms: int = 0
 
     @property
     def at_once(self) -> int:
@@ -91,6 +94,7 @@ class Structure:
         copies += f", the last K-block's first {self.tail}" if self.tail else ""
         depth = f"x{self.depth}" if self.depth > 1 else ""
         blocks = "persistent" if self.persistent else "one tile a block"
+        blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "

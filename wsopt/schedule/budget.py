@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.program.program import Iteration, TileOp, TileProgram
+from wsopt.program.program import Edge, Iteration, OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import UNITS
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
@@ -22,6 +22,9 @@ MOST_SLOTS = 32
 
 BARRIER_BYTES = 8
 _MOST_STAGING = 4
+TRANSFORM_REGISTERS = 96
+"""Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
+
 HELPER_WARPS = 1
 HELPER_REGISTERS = 24
 """Of a warp that counts tiles and slots and starts copies, products or stores: ptxas fits it in the least it may."""
@@ -39,7 +42,8 @@ def warpgroup_warps(warps: int, machine: Machine) -> int:
 def launched_warps(structure: Structure, machine: Machine) -> int:
     """Warps of the launch, each partition's rounded up to whole warpgroups."""
     consumers = structure.consumers * warpgroup_warps(structure.consumer_warps, machine)
-    return consumers + warpgroup_warps(HELPER_WARPS, machine)
+    transforms = structure.transforms * machine.warps_per_warpgroup
+    return consumers + transforms + warpgroup_warps(HELPER_WARPS, machine)
 
 
 def base_registers(structure: Structure, machine: Machine) -> int:
@@ -53,26 +57,37 @@ def base_registers(structure: Structure, machine: Machine) -> int:
 
 
 def consumer_registers(structure: Structure, machine: Machine) -> int:
-    """Registers a thread that every consumer can have when the loader keeps the least.
+    """Registers a thread that every consumer can have when the others keep what they need.
 
     The partitions share what the kernel was launched with: setmaxnreg moves registers between warpgroups of a
     block and adds none, however many the SM has left over. The default partition gets what the others leave.
     """
     loader = warpgroup_warps(HELPER_WARPS, machine)
     warps = launched_warps(structure, machine)
+    transforms = structure.transforms * machine.warps_per_warpgroup
     left = base_registers(structure, machine) * warps - HELPER_REGISTERS * loader
+    left -= TRANSFORM_REGISTERS * transforms
     granularity = machine.register_granularity
-    fair = left // (warps - loader) // granularity * granularity
+    fair = left // (warps - loader - transforms) // granularity * granularity
     return min(fair, machine.setmaxnreg_max_registers)
 
 
-def issuer(program: TileProgram, consumer: int | None) -> str:
-    """emitter.v1: the partition that issues a consumer's operations of the loop, itself or the warp that issues
-    products; copies, which are no consumer's, are issued by a partition without tensor-core work.
+def issuer(program: TileProgram, op: TileOp) -> str:
+    """emitter.v1: the partition that issues an operation of the loop: a consumer's own itself or the warp that issues
+    products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
     """
-    if consumer is None:
+    if op.kind is OpKind.TMA_LOAD:
         return f"{PartitionRole.LOADER}0"
-    return f"{PartitionRole.MMA_WARP}0" if program.tensor_columns else f"{PartitionRole.CONSUMER}{consumer}"
+    if op.apart:
+        return f"{PartitionRole.TRANSFORM}0"
+    return (
+        f"{PartitionRole.MMA_WARP}0" if program.tensor_columns else f"{PartitionRole.CONSUMER}{op.consumer}"
+    )
+
+
+def crosses(program: TileProgram, edge: Edge) -> bool:
+    """Whether a barrier stands between the ends of a dependence: other partitions issue them."""
+    return issuer(program, program.op(edge.source)) != issuer(program, program.op(edge.target))
 
 
 def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
@@ -82,7 +97,7 @@ def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
     """
     found: dict[str, list[tuple[TileOp, int]]] = {unit: [] for unit in UNITS}
     for op in program.loop:
-        for name, cycles in (*op.held, (issuer(program, op.consumer), op.issue)):
+        for name, cycles in (*op.held, (issuer(program, op), op.issue)):
             found.setdefault(name, []).append((op, cycles))
     return found
 
@@ -97,6 +112,10 @@ def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine)
     return (
         *(Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)),
         *(
+            Partition(PartitionRole.TRANSFORM, i, machine.warps_per_warpgroup, TRANSFORM_REGISTERS)
+            for i in range(s.transforms)
+        ),
+        *(
             Partition(role, i, HELPER_WARPS, HELPER_REGISTERS)
             for role, count in helpers
             for i in range(count)
@@ -105,9 +124,9 @@ def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine)
 
 
 def taken_registers(partitions: Sequence[Partition], machine: Machine) -> int:
-    """Registers that a block's partitions take: a consumer has warpgroups of its own, the others share theirs."""
-    consumers = [p for p in partitions if p.role is PartitionRole.CONSUMER]
-    helpers = [p for p in partitions if p.role is not PartitionRole.CONSUMER]
+    """Registers that a block's partitions take: large ones have warpgroups of their own, the others share theirs."""
+    consumers = [p for p in partitions if p.warps >= machine.warps_per_warpgroup]
+    helpers = [p for p in partitions if p not in consumers]
     shared = max((p.registers for p in helpers), default=0), sum(p.warps for p in helpers)
     each = [(p.registers, p.warps) for p in consumers]
     taken = sum(registers * warpgroup_warps(warps, machine) for registers, warps in (*each, shared))

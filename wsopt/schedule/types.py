@@ -16,6 +16,7 @@ class PartitionRole(StrEnum):
     LOADER = "loader"
     MMA_WARP = "mma_warp"
     STORE_WARP = "store_warp"
+    TRANSFORM = "transform"
 
 
 @dataclass(frozen=True, slots=True)

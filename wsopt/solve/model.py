@@ -36,7 +36,7 @@ def _dependences(m: Model) -> None:
     handover = math.ceil(m.machine.latency.mbarrier_wake)
     for edge in m.program.edges:
         source = m.program.op(edge.source)
-        wait = handover if source.kind is OpKind.TMA_LOAD else 0
+        wait = handover if budget.crosses(m.program, edge) else 0
         ready = m.start[edge.source] + m.t(source.latency + wait)
         m.cp.add(m.start[edge.target] + edge.distance * m.ii >= ready)
 
@@ -176,14 +176,14 @@ def few_overlaps(m: Model) -> None:
     """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last K-block: the
     loop's ends are peeled off by stages, which may not take more passes than there are.
 
-    A loop whose arithmetic waits for products overlaps one iteration with the next, and no more. Then a value is made
-    again at most once before its last reader, and one older name of it is enough. Where a commit hands a slot back,
-    nobody waits for its product, and there is nothing to peel off.
+    A loop whose arithmetic waits for products, or feeds them, overlaps one iteration with the next, and no more.
+    Then a value is made again at most once before its last reader, and one older name of it is enough. Where a
+    commit hands a slot back, nobody waits for its product, and there is nothing to peel off.
     """
     if m.program.tensor_columns:
         return
     most = m.program.k_iterations - bool(m.program.structure.tail) + 1
-    most = min(most, 2) if m.program.computes_with_products else most
+    most = min(most, 2) if m.program.computes_with_products or m.program.feeds_products else most
     for own in m.program.by_consumer.values():
         for one, other in itertools.permutations(own, 2):
             m.cp.add(m.start[other.id] < m.start[one.id] + most * m.ii)
@@ -196,7 +196,7 @@ def stretches(program: TileProgram) -> bool:
     differences that it asks for are still there with more time at the end of every stage. What breaks this
     is a time from one consumer to another that has to be the same for all of their operations.
     """
-    return not program.of(OpKind.ELEMENTWISE) or len(program.by_consumer) == 1
+    return not program.computes or len(program.by_consumer) == 1
 
 
 def one_program(m: Model) -> None:
@@ -211,17 +211,18 @@ def one_program(m: Model) -> None:
 
 
 def within_a_pass(m: Model) -> None:
-    """emitter.v1: a consumer's operations on a tile, or on partial sums, begin and end in one pass.
+    """emitter.v1: a consumer's operations on a tile, or on partial sums, begin and end in one pass; so do those of a
+    role that computes for consumers.
 
     Partial sums that are carried round the loop would be read while a later product is under way, and ptxas then runs
     the products one by one (its warning C7514).
     """
-    if m.program.iteration is not Iteration.TILE and not m.program.adds_partials:
-        return
-    for own in m.program.by_consumer.values():
+    within = m.program.iteration is Iteration.TILE or m.program.adds_partials
+    apart = tuple(op for op in m.program.loop if op.apart)
+    for own in (*(m.program.by_consumer.values() if within else ()), apart):
         for op in own:
             m.cp.add(m.start[op.id] >= m.start[own[0].id])
-            m.cp.add(m.start[op.id] + m.t(op.issue) <= m.start[own[0].id] + m.ii)
+            m.cp.add(m.start[op.id] + max(1, m.t(op.issue)) <= m.start[own[0].id] + m.ii)
 
 
 # --- all of them

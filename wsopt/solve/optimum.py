@@ -100,7 +100,7 @@ class _Attempt:
         placed = tuple(
             PlacedOp(
                 op=str(op.id),
-                partition=budget.issuer(m.program, op.consumer),
+                partition=budget.issuer(m.program, op),
                 stage=value(m.stage[op.id]),
                 cycle=value(m.cycle[op.id]) * m.unit,
             )

@@ -33,11 +33,12 @@ class Target:
     """An architecture that kernels are written for. Capacities and times are the machine's own.
 
     `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
-    warpgroups of one; `sum_sets` how many sets of sums a block may keep, so that one is read under the products of
-    the next. With `swaps` operands may change sides, with `single` a block may have one tile, with `ping_pong`
-    consumers may work in ping-pong, with `tails` a product may end early in its K-block. `loops` are the kinds of
-    loops that it has; `promotes` is whether partial sums are added up, `reduces` whether rows of operands or of
-    outputs are reduced. A kernel imports `names` from Gluon's `module`, and `product_names` if it has products.
+    warpgroups of one; `transforms` how many warpgroups may compute operands for consumers; `sum_sets` how many sets
+    of sums a block may keep, so that one is read under the products of the next. With `swaps` operands change sides,
+    with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
+    may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
+    added up, `reduces` whether rows of operands or of outputs are reduced. A kernel imports `names` from Gluon's
+    `module`, and `product_names` if it has products.
     `validated`: whether predictions of its kernels were held against measurements.
     """
 
@@ -47,6 +48,7 @@ class Target:
     consumer_rows: tuple[int, ...]
     consumers: tuple[int, ...]
     warpgroups: tuple[int, ...]
+    transforms: tuple[int, ...]
     sum_sets: tuple[int, ...]
     swaps: bool
     single: bool
@@ -77,6 +79,7 @@ HOPPER = Target(
     consumer_rows=(64, 128),
     consumers=(1, 2, 3),
     warpgroups=(1, 2),
+    transforms=(1,),
     sum_sets=(1,),
     swaps=True,
     single=True,
@@ -98,6 +101,7 @@ BLACKWELL = Target(
     consumer_rows=(128,),
     consumers=(1, 2),
     warpgroups=(1,),
+    transforms=(),
     sum_sets=(1, 2),
     swaps=False,
     single=False,

@@ -63,8 +63,8 @@ def median_difference(traced: Iterable[Traced], ii: int) -> float | None:
         abs(one.start.median - one.predicted.start) / ii
         for partition in traced
         if partition.partition.role == "consumer"
-        for one in partition.ops[1:]
-        if one.start is not None
+        for one in partition.ops
+        if one.start is not None and one.predicted != partition.partition.stamped[0]
     ]
     return statistics.median(found) if found else None
 
@@ -97,6 +97,8 @@ class _Iteration:
 
     def left(self, op: PredictedOp) -> int | None:
         """When the thread came to what follows an operation, since the first operation."""
+        if op.started is None:
+            return None
         row = (self.number + op.stage) * self.copies + op.k_block
         found = self.tile.after.get((row, op.started))
         return None if found is None else found - self.begin
@@ -112,19 +114,20 @@ def _partition(launches: Sequence[Sequence[int]], stamped: Stamped, partition: P
 
 def _steady(tile: TileReadings, stamped: Stamped, partition: Partition) -> Iterator[_Iteration]:
     """The iterations of a tile of which every operation is in a pass that is whole: not peeled off at an end."""
-    if not partition.ops:
+    marks = [(op.k_block, op.started) for op in partition.ops if op.started is not None]
+    if not marks:
         return
     last = max(op.stage for op in partition.ops)
     count = stamped.k_blocks // stamped.copies
     whole = [
-        all((number * stamped.copies + op.k_block, op.started) in tile.passes for op in partition.ops)
+        all((number * stamped.copies + k_block, started) in tile.passes for k_block, started in marks)
         for number in range(count)
     ]
-    first = partition.ops[0]
+    first, (k_block, started) = partition.stamped[0], marks[0]
     for number in range(count - last):
         if all(whole[number : number + last + 1]):
-            row = (number + first.stage) * stamped.copies + first.k_block
-            yield _Iteration(number, tile, stamped.copies, tile.passes[row, first.started])
+            row = (number + first.stage) * stamped.copies + k_block
+            yield _Iteration(number, tile, stamped.copies, tile.passes[row, started])
 
 
 def _intervals(steady: Sequence[_Iteration]) -> Iterator[int]:

@@ -11,7 +11,7 @@ from wsopt.trace.analysis import Cycles, Traced, TracedOp, analyse, median_diffe
 from wsopt.trace.files import Stamped
 from wsopt.trace.options import PLAIN, TRACED
 
-FORMAT = "wsopt.trace/1"
+FORMAT = "wsopt.trace/2"
 
 
 def document(
@@ -41,6 +41,7 @@ def document(
             "structure": stamped.structure,
             "ii_cycles": stamped.ii,
             "interval_cycles": stamped.interval,
+            "as_it_runs_cycles": stamped.runs,
             "epilogue_cycles": stamped.epilogue,
         },
         "kernel": {
@@ -73,8 +74,14 @@ def _partition(traced: Traced) -> dict[str, Any]:
 def _op(one: TracedOp) -> dict[str, Any]:
     op = one.predicted
     measured = {name: _cycles(getattr(one, name)) for name in ("start", "issue", "result", "waited")}
-    predicted = {"start": op.start, "issue": op.issue, "result": op.latency}
-    return {"op": op.op, "words": op.words, "predicted": predicted, "measured": measured}
+    predicted = {"scheduled": op.scheduled, "start": op.start, "issue": op.issue, "result": op.latency}
+    return {
+        "op": op.op,
+        "words": op.words,
+        "mixed": op.started is None,
+        "predicted": predicted,
+        "measured": measured,
+    }
 
 
 def _cycles(cycles: Cycles | None) -> dict[str, float] | None:

@@ -16,7 +16,7 @@ from wsopt.errors import InputError, Problem
 
 FOLDER = "trace"
 KERNEL, STAMPS, RESULT, RECORDS = "kernel.py", "stamps.json", "trace.json", "records.json"
-FORMAT = "wsopt.trace.stamps/1"
+FORMAT = "wsopt.trace.stamps/2"
 
 START, REACHED = "start", "reached"
 
@@ -32,22 +32,25 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class PredictedOp:
-    """An operation of a partition's loop, in cycles of the schedule.
+    """An operation of a partition's loop, in cycles.
 
-    `start` counts from the partition's first operation of the same iteration; its instructions hold the partition
-    for `issue` cycles, its result is there `latency` cycles after the start. In the pass of iteration i + `stage`
-    its stamps are those numbered `started` and, where it waits, `reached`; `k_block` is which K-block of an
-    iteration has them. `awaited` is the operation that first waits for its result, `later` iterations on.
+    Both starts count from the partition's first operation with stamps, in the same iteration: `scheduled` is the
+    schedule's, `start` the one in the steady state as it runs. The operation's instructions hold the partition for
+    `issue` cycles, its result is there `latency` cycles after the start. In the pass of iteration i + `stage` its
+    stamps are those numbered `started` and, where it waits, `reached`; `k_block` is which K-block of an iteration has
+    them. One whose instructions are mixed with those of the one before has none. `awaited` is the operation that
+    first waits for its result, `later` iterations on.
     """
 
     op: str
     words: str
+    scheduled: int
     start: int
     issue: int
     latency: int
     stage: int
     k_block: int
-    started: int
+    started: int | None
     reached: int | None
     awaited: str | None
     later: int
@@ -65,13 +68,19 @@ class Partition:
     passes: tuple[Moment, ...]
     ops: tuple[PredictedOp, ...]
 
+    @property
+    def stamped(self) -> tuple[PredictedOp, ...]:
+        """The operations with stamps; starts count from the first of them."""
+        return tuple(op for op in self.ops if op.started is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
     """All that a measurement has to know of a traced kernel.
 
-    `digest` is of the text of kernel.py, `output` the name of the records. `interval` is the effective II and
-    `epilogue` the cycles of a tile's epilogue, as predicted; `copies` are the K-blocks of an iteration.
+    `digest` is of the text of kernel.py, `output` the name of the records. In cycles, as predicted: `interval` is the
+    effective II, `runs` an iteration of the steady state as it runs, `epilogue` a tile's epilogue. `copies` are the
+    K-blocks of an iteration.
     """
 
     name: str
@@ -85,6 +94,7 @@ class Stamped:
     copies: int
     ii: int
     interval: int
+    runs: int
     epilogue: int
     registers: int
     spills: int

@@ -15,6 +15,7 @@ from wsopt.errors import CheckError, LoweringError
 from wsopt.folder import BuildFolder, replace_folder
 from wsopt.perf.contention import contended_interval
 from wsopt.perf.effective_ii import effective_ii
+from wsopt.perf.steady_state import SteadyState, steady_state
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.types import Sharing
 from wsopt.report.words import named_ops
@@ -60,7 +61,7 @@ def stamped_of(verified: VerifiedSchedule, trace: Trace, source: str) -> Stamped
     """Where the stamps of a traced kernel lie, and what the model predicts of their operations."""
     plan = plan_of(verified, trace)
     roles, schedule, program = layout(plan), verified.schedule, verified.program
-    (records,) = outputs(plan)
+    (records,), runs = outputs(plan), steady_state(verified)
     slots = [depth for _, depth in schedule.rings]
     alone = program.structure.consumers == 1 or program.structure.sharing is Sharing.PING_PONG
     return Stamped(
@@ -79,26 +80,31 @@ def stamped_of(verified: VerifiedSchedule, trace: Trace, source: str) -> Stamped
             contended_interval(program, verified.machine, slots),
             effective_ii(program, verified.machine, max(slots)),
         ),
+        runs=round(runs.interval),
         epilogue=program.epilogue.alone if alone else program.epilogue.together,
         registers=0,
         spills=0,
         structure=program.structure.describe(),
-        partitions=tuple(_partitions(verified, roles)),
+        partitions=tuple(_partitions(verified, roles, runs)),
     )
 
 
-def _partitions(verified: VerifiedSchedule, roles: tuple[RoleRecords, ...]) -> Iterator[Partition]:
+def _partitions(
+    verified: VerifiedSchedule, roles: tuple[RoleRecords, ...], runs: SteadyState
+) -> Iterator[Partition]:
     for one in roles:
         moments = tuple(Moment(event.op, event.point.value, event.masked) for event in one.passes)
         for index in range(one.partitions):
             name = f"{one.role}{index}"
             first = one.first + index * one.tiles * one.tile_words
-            ops = tuple(_ops(verified, one, index))
+            ops = tuple(_ops(verified, one, index, runs))
             yield Partition(name, one.role.value, first, one.tile_words, one.tile, moments, ops)
 
 
-def _ops(verified: VerifiedSchedule, records: RoleRecords, index: int) -> Iterator[PredictedOp]:
-    """The operations of a partition's loop, by their start."""
+def _ops(
+    verified: VerifiedSchedule, records: RoleRecords, index: int, runs: SteadyState
+) -> Iterator[PredictedOp]:
+    """The operations of a partition's loop, by their scheduled start."""
     ii, program = verified.schedule.ii, verified.program
     consumes = records.role is PartitionRole.CONSUMER
     words = {str(one.op.id): one.words for one in named_ops(verified)}
@@ -106,25 +112,30 @@ def _ops(verified: VerifiedSchedule, records: RoleRecords, index: int) -> Iterat
     own = in_pass(verified, f"{records.role}{index}") or in_pass(verified, f"{records.role}0")
     placed = {one.op: one for one in own}
     starts = {op: one.stage * ii + one.cycle for op, one in placed.items()}
-    first = min(starts.values(), default=0)
-    for text in sorted(starts, key=lambda op: (starts[op], op)):
-        op = program.named(text)
-        stamped = _stamped_id(op.id) if consumes else replace(op.id, k_block=0)
-        started, reached = (
-            _number(records, verified, stamped, point) for point in (Point.START, Point.REACHED)
-        )
-        assert started is not None, f"{text} has a stamp"
+    ordered = sorted(starts, key=lambda op: (starts[op], op))
+    stamps = {op: _stamps_of(verified, records, program.named(op).id) for op in ordered}
+    first = next((op for op in ordered if stamps[op][0] is not None), "")
+    for text in ordered:
+        op, (started, reached) = program.named(text), stamps[text]
         awaited, later = _awaited(verified, op.id, placed) if op.kind is OpKind.MMA else (None, 0)
         yield PredictedOp(
-            op=text, words=words[text], start=starts[text] - first, issue=op.issue, latency=op.latency,
+            op=text, words=words[text], scheduled=starts[text] - starts[first],
+            start=runs.starts[text] - runs.starts[first], issue=op.issue, latency=op.latency,
             stage=placed[text].stage if consumes else 0, k_block=0 if consumes else op.copy, started=started,
             reached=reached, awaited=awaited, later=later,
         )  # fmt: skip
 
 
-def _stamped_id(op: OpId) -> OpId:
-    """The operation of the first consumer whose text, and stamps, a consumer's operation shares."""
-    return op if op.instance is None else replace(op, instance=0)
+def _stamps_of(verified: VerifiedSchedule, records: RoleRecords, op: OpId) -> tuple[int | None, int | None]:
+    """The numbers of an operation's stamps in a pass: that of its start, and where it waits that of its waits.
+
+    Consumers share the text of the first, K-blocks of an iteration that of the first in a loader.
+    """
+    if records.role is PartitionRole.CONSUMER:
+        shared = op if op.instance is None else replace(op, instance=0)
+    else:
+        shared = replace(op, k_block=0)
+    return _number(records, verified, shared, Point.START), _number(records, verified, shared, Point.REACHED)
 
 
 def _number(records: RoleRecords, verified: VerifiedSchedule, op: OpId, point: Point) -> int | None:

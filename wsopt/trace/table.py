@@ -9,6 +9,7 @@ from wsopt.report.layout import clean, table
 
 _HEAD = (
     "operation",
+    "scheduled",
     "start",
     "measured",
     "of II",
@@ -19,7 +20,7 @@ _HEAD = (
     "waited",
     "what it is",
 )
-_ALIGN = "<>>>>>>>><"
+_ALIGN = "<>>>>>>>>><"
 
 
 def text(document: Mapping[str, Any], width: int = 140) -> str:
@@ -55,7 +56,7 @@ def _partition(
     schedule, interval = document["schedule"], partition["interval"]
     yield (
         f"{partition['name']}: II {ii:,}, effective {schedule['interval_cycles']:,}, "
-        f"measured {_median(interval)}{_spread(interval)}"
+        f"as it runs {schedule['as_it_runs_cycles']:,}, measured {_median(interval)}{_spread(interval)}"
         if partition["ops"]
         else f"{partition['name']}"
     )
@@ -71,6 +72,7 @@ def _row(one: Mapping[str, Any], ii: int) -> tuple[str, ...]:
     result = measured["result"]
     return (
         clean(one["op"]),
+        f"{predicted['scheduled']:,}",
         f"{predicted['start']:,}",
         _median(start),
         off,
@@ -96,14 +98,19 @@ def _tile(partition: Mapping[str, Any], schedule: Mapping[str, Any]) -> Iterator
 def _notes(document: Mapping[str, Any]) -> Iterator[str]:
     traced, kernel = document["traced"], document["kernel"]
     yield (
-        "Cycles of the SM, medians over the steady iterations of "
-        f"{traced['launches']} launches, {traced['blocks']} blocks, {traced['tiles']} tiles, "
-        f"{traced['k_blocks']} K-blocks. A start counts from the partition's first operation of the iteration;"
+        f"Cycles of the SM, medians over the steady iterations of {traced['launches']} launches, "
+        f"{traced['blocks']} blocks, {traced['tiles']} tiles, {traced['k_blocks']} K-blocks."
+    )
+    yield (
+        "Starts count from the partition's first operation of the iteration: scheduled is the schedule's, start what "
+        "comes of it as it runs;"
     )
     yield (
         "issue is until the thread comes to the next operation, a result until the wait for it ends, waited what the "
         "thread stood before the operation."
     )
+    if any(op["mixed"] for partition in document["partitions"] for op in partition["ops"]):
+        yield "Without measured figures: arithmetic that ptxas mixes with the operation before; there it counts."
     if kernel["spills"]:
         yield f"The traced kernel spills ({kernel['spills']} accesses): lengths of arithmetic are too long."
 
