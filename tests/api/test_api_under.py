@@ -20,6 +20,13 @@ def product() -> wsopt.Graph:
     return g
 
 
+def weights() -> wsopt.Graph:
+    g = wsopt.Graph("weights")
+    x, w = g.input("x", (512, 512), "bf16"), g.input("w", (512, 512), "i8", constant=True)
+    g.output(g.cast(g.matmul(x, g.cast(w, "bf16"), transpose_b=True, name="p"), "bf16", name="y"))
+    return g
+
+
 def attention() -> wsopt.Graph:
     g = wsopt.Graph("attention")
     q, k, v = (g.input(name, (1, 4, 768, 64), "bf16") for name in "qkv")
@@ -40,6 +47,7 @@ def consumers(schedule: Schedule) -> int:
         (product, "store_warp=yes,ring=2"),
         (product, "consumers=2,sharing=ping_pong,store_warp=no"),
         (product, "consumers=3,overlap=none"),
+        (weights, "consumers=1,transforms=1"),
         (attention, "consumers=2,overlap=next"),
         (attention, "consumers=3,overlap=none"),
     ],
@@ -57,6 +65,8 @@ def test_asked_for_found_proved_emitted_and_run(
     assert summary["verified"]["interpreter"]["seeds"] == 20
     assert consumers(schedule) == int(asked.get("consumers", consumers(schedule)))
     assert all(depth == int(asked.get("ring", depth)) for _, depth in schedule.rings)
+    transforms = sum(one.role is PartitionRole.TRANSFORM for one in schedule.partitions)
+    assert transforms == int(asked.get("transforms", 0))
     if "store_warp" in asked:
         has = any(one.role is PartitionRole.STORE_WARP for one in schedule.partitions)
         assert has is (asked["store_warp"] == "yes")
