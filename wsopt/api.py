@@ -17,6 +17,8 @@ from wsopt.graph.parse import load_graph, parse_graph
 from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
+from wsopt.program.conditions import FREE
+from wsopt.schedule.spec import parse_conditions
 
 AnyGraph = Graph | GraphBuilder | str | os.PathLike[str] | Mapping[str, Any]
 Progress = Callable[[str, int, int], None]
@@ -27,6 +29,7 @@ def compile(
     *,
     machine: str | os.PathLike[str] | Machine = DEFAULT_MACHINE,
     directory: str | os.PathLike[str] | None = None,
+    under: str | None = None,
     time_limit: float | None = None,
     tuned: bool = False,
     card: str | None = None,
@@ -38,17 +41,19 @@ def compile(
     graph: a `wsopt.Graph`, finished or not, the path of a graph.json, or the values of one as a dict.
     machine: a card's name (`wsopt machines` lists them), the path of a machine file, or a record.
     directory: where to write the build folder; a build that is there is replaced. None writes nothing.
+    under: conditions such as "consumers=2,ring=3", of which the schedule is the best; docs/against.md has the fields.
     time_limit: seconds for the search; None searches until the best schedule is proved.
     tuned: choose by what `wsopt tune` has measured; `card` says on which GPU, if there are several.
     use_cache: read and write the cache of finished builds.
     progress: called with a stage's name, the steps done and their number.
 
-    Raises InputError for a wrong graph, machine, option or directory; LoweringError or InfeasibleError, with the
-    reason, for a graph that no kernel is made of; RequirementError without Triton; CheckError if a check fails;
-    TypeError for an argument of another kind. Nothing is written then.
+    Raises InputError for a wrong graph, machine, option, condition or directory; LoweringError or InfeasibleError,
+    with the reason, for a graph or conditions that no kernel is made of; RequirementError without Triton; CheckError
+    if a check fails; TypeError for an argument of another kind. Nothing is written then.
     """
     read, record = as_graph(graph), _as_machine(machine)
-    _check_options(time_limit, tuned, card)
+    _check_options(time_limit, tuned, card, under)
+    conditions = FREE if under is None else parse_conditions(under, "under")
     if directory is not None:
         check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
@@ -57,7 +62,7 @@ def compile(
 
         found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
     else:
-        found = build(read, record, seconds=time_limit, use_cache=use_cache, progress=show)
+        found = build(read, record, under=conditions, seconds=time_limit, use_cache=use_cache, progress=show)
     if directory is not None:
         found.save(directory)
     return found
@@ -107,13 +112,17 @@ def _as_machine(machine: str | os.PathLike[str] | Machine) -> Machine:
     )
 
 
-def _check_options(time_limit: float | None, tuned: bool, card: str | None) -> None:
+def _check_options(time_limit: float | None, tuned: bool, card: str | None, under: str | None) -> None:
     """Raise InputError for options that are out of range or do not go together."""
     if time_limit is not None and not time_limit > 0:
         raise InputError("time_limit", [Problem("", f"{time_limit!r}; give seconds, more than 0, or None")])
     if tuned and time_limit is not None:
         raise InputError(
             "time_limit", [Problem("", "does not go with tuned: a search cut short has no fixed candidates")]
+        )
+    if tuned and under is not None:
+        raise InputError(
+            "under", [Problem("", "does not go with tuned: what was measured was made without conditions")]
         )
     if card is not None and not tuned:
         raise InputError(

@@ -53,14 +53,15 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wsopt"
 
 
-def build_key(graph: Graph, machine: str, keep: int = 1) -> str:
-    """The key of the `keep` best builds: the graph, the machine's record as text, and the versions that decide
-    the result.
+def build_key(graph: Graph, machine: str, keep: int = 1, under: str = "") -> str:
+    """The key of the `keep` best builds: the graph, the machine's record and the conditions as texts, and the
+    versions that decide the result.
     """
     digest = hashlib.sha256()
     versions = [f"{name}={importlib.metadata.version(name)}" for name in ("ortools", "triton")]
     versions.append(f"keep={keep}")
-    for part in (canonical_bytes(graph), machine.encode(), __version__.encode(), ";".join(versions).encode()):
+    texts = (machine, under, __version__, ";".join(versions))
+    for part in (canonical_bytes(graph), *(text.encode() for text in texts)):
         digest.update(len(part).to_bytes(8, "big") + part)
     digest.update(_sources_digest())
     return digest.hexdigest()

@@ -19,6 +19,7 @@ from wsopt.emit.source import emit, expectation
 from wsopt.errors import CheckError, InfeasibleError, WsoptError
 from wsopt.lowering.lower import Cuttable
 from wsopt.machine.types import Machine
+from wsopt.program.conditions import FREE, Conditions
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, Rejected
@@ -76,13 +77,14 @@ class Asked:
 class Contest:
     """A search that goes on until the compiler rejects none of its `keep` best schedules.
 
-    `rejected` says why each structure was dropped that the compiler rejected; `asked` is every kernel that it
-    saw, by source, and `rounds` how often the search was run.
+    With `conditions` all of it is among schedules that meet them. `rejected` says why each structure was dropped that
+    the compiler rejected; `asked` is every kernel that it saw, by source, and `rounds` how often the search was run.
     """
 
     region: Cuttable
     machine: Machine
     keep: int = 1
+    conditions: Conditions = FREE
     deadline: float = math.inf
     progress: Progress = lambda stage, done, total: None
     rejected: dict[Structure, str] = field(default_factory=dict)
@@ -119,10 +121,13 @@ class Contest:
     def _all_rejected(self) -> WsoptError:
         """The error for a search all of whose schedules the compiler rejected."""
         last, why = list(self.rejected.items())[-1]
+        under = f" under {self.conditions.text}" if self.conditions else ""
         text = (
-            f"graph {self.region.name}: the compiler rejects each of the {len(self.rejected)} best schedules; "
+            f"graph {self.region.name}{under}: the compiler rejects each of the {len(self.rejected)} best schedules; "
             f"the last one, {last.describe()}: {why}"
         )
+        if self.conditions:
+            return InfeasibleError(text)
         if self._only_spills:
             return InfeasibleError(
                 f"{text}; too many values live at once for a thread's registers, so make the graph two: "
@@ -175,6 +180,7 @@ class Contest:
     ) -> tuple[Ranked, ...]:
         """The best schedules without these structures, and without those that live in as many registers."""
         search = Search(self.region, self.machine, rejected=rejected, spilled=spilled, progress=progress)
+        search.conditions = self.conditions
         search.deadline, search.programs, search.solutions = self.deadline, self._programs, self._solutions
         search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
         return search.run_all()

@@ -15,6 +15,7 @@ from wsopt.errors import CheckError
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.effective_ii import effective_ii
+from wsopt.program.conditions import Overlap
 from wsopt.program.program import Iteration, Live, OpKind, RingPlan, TileProgram
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole, Schedule
@@ -216,6 +217,24 @@ def _life(schedule: Schedule, program: TileProgram, tile: Live) -> tuple[int, in
     return schedule.start(tile.maker), max(ends)
 
 
+def _conditions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """What the program's conditions ask for: fields of the structure and of the buffers, depths, the overlap."""
+    asked = program.conditions
+    if not (asked.admit(schedule.structure) and asked.allow(schedule.buffers)):
+        yield f"{asked.text} is asked for; there are {schedule.structure} and {schedule.buffers}"
+    for name, depth in schedule.rings:
+        if asked.slots_of(name) not in (0, depth):
+            yield f"{name} has {depth} slots, {asked.slots_of(name)} are asked for"
+    for product, reader in program.first_products if asked.overlap is not Overlap.ANY else ():
+        again = schedule.start(product.id) + schedule.ii
+        own = (op for op in program.loop if op.consumer == product.consumer)
+        ends = max(schedule.start(op.id) + (op.latency if op.kind is OpKind.MMA else op.issue) for op in own)
+        if asked.overlap is Overlap.NEXT_FIRST and again > schedule.start(reader.id):
+            yield f"{product.id} is issued again at {again}, after {reader.id} of the K-block before"
+        if asked.overlap is Overlap.NONE and again < ends:
+            yield f"{product.id} is issued again at {again}, the K-block before ends at {ends}"
+
+
 def _prediction(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """The prediction is what the formula gives."""
     slots = [depth for _, depth in schedule.rings]
@@ -238,6 +257,7 @@ CHECKS: tuple[Check, ...] = (
     _buffers,
     _registers,
     _live_tiles,
+    _conditions,
     _prediction,
 )
 """Every check of a schedule whose operations are all placed: till then there is nothing to look at."""

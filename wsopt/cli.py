@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from wsopt.cli_export import export
+from wsopt.cli_inspect import inspect
 from wsopt.cli_lists import machines, ops, schema
 from wsopt.cli_trace import trace
 from wsopt.cli_tune import tune
@@ -18,10 +19,6 @@ from wsopt.terminal import print_json as _print_json
 from wsopt.terminal import print_text as _print
 from wsopt.terminal import progress as _progress
 from wsopt.terminal import tell
-
-if TYPE_CHECKING:
-    from wsopt.schedule.certificate import Certificate
-    from wsopt.schedule.verified import VerifiedSchedule
 
 app = typer.Typer(
     add_completion=False,
@@ -43,8 +40,9 @@ def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
     roles = ", ".join(f"{p['role']} {p['warps']}w/{p['registers']}r" for p in kernel["partitions"])
     rings = ", ".join(f"{name} x{depth}" for name, depth in kernel["rings"].items())
     checks, made = summary["verified"]["interpreter"], kernel["ptxas"]
+    under = f" under {summary['conditions']}" if "conditions" in summary else ""
     return (
-        f"{summary['name']} on {summary['machine']}: {summary['status']}, gap {summary['gap']:.1%}, "
+        f"{summary['name']} on {summary['machine']}{under}: {summary['status']}, gap {summary['gap']:.1%}, "
         f"predicted {summary['predicted_us']:.1f} us (roofline {summary['roofline_us']:.1f} us), {seconds:.1f} s\n"
         f"  II {kernel['ii_cycles']} cycles; {roles}; {rings}; {kernel['shared_memory_bytes']} bytes shared\n"
         f"  checked: schedule, {checks['seeds']} interleavings (error {checks['max_relative_error']:.1e}, "
@@ -60,6 +58,10 @@ def compile_(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="the folder to write")] = None,
     machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
     time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the search")] = None,
+    under: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="conditions, such as consumers=2,ring=3: the best under them"),
+    ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
     tuned: Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")] = False,
     card: Annotated[str | None, typer.Option(help="with --tuned: the GPU, if several were measured")] = None,
@@ -70,6 +72,8 @@ def compile_(
     from wsopt.folder import check_target, write_folder
     from wsopt.graph.parse import load_graph
     from wsopt.machine.load import load_machine
+    from wsopt.program.conditions import FREE
+    from wsopt.schedule.spec import parse_conditions
 
     if tuned and time_limit is not None:
         raise typer.BadParameter(
@@ -79,6 +83,9 @@ def compile_(
         raise typer.BadParameter(
             "says whose measurements count, and wants --tuned beside it", param_hint="--card"
         )
+    if tuned and under is not None:
+        raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
+    conditions = FREE if under is None else parse_conditions(under, "--under")
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_graph(graph)
     record = load_machine(machine)
@@ -90,7 +97,9 @@ def compile_(
 
             found = tuned_build(read, record, card=card, use_cache=not no_cache, progress=show, tell=tell)
         else:
-            found = build(read, record, seconds=time_limit, use_cache=not no_cache, progress=show)
+            found = build(
+                read, record, under=conditions, seconds=time_limit, use_cache=not no_cache, progress=show
+            )
     finally:
         stop()
     write_folder(target, found.files)
@@ -100,62 +109,7 @@ def compile_(
         _print(_summary_text(found.summary, found.seconds, target))
 
 
-@app.command()
-def inspect(
-    folder: Folder,
-    what_if: Annotated[
-        bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
-    ] = False,
-    runner_up: Annotated[
-        bool, typer.Option("--runner-up", help="solve the best of the others, and say what it does")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show a build's schedule, and why it is what it is."""
-    from wsopt.folder import read_folder
-    from wsopt.report.simulated import simulated_text
-    from wsopt.report.text import inspect_text
-    from wsopt.report.tuned import tuned_text
-
-    found = read_folder(folder)
-    if what_if and runner_up:
-        raise typer.BadParameter("give one of --what-if and --runner-up", param_hint="--runner-up")
-    if what_if:
-        _what_if(found.verified, found.certificate, as_json)
-    elif runner_up:
-        _runner_up(found.verified, found.certificate, as_json)
-    elif as_json:
-        _print_json(found.summary)
-    else:
-        tuned = found.summary.get("tuned")
-        text = inspect_text(found.verified, found.certificate) + simulated_text(found.summary)
-        _print(text + (tuned_text(tuned) if tuned else ""))
-
-
-def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
-    from wsopt.report.sentences import runner_up_data, runner_up_text
-    from wsopt.solve.search import runner_up
-
-    other = runner_up(verified, certificate)
-    if as_json:
-        _print_json(runner_up_data(verified, other))
-    else:
-        _print(runner_up_text(verified, other))
-
-
-def _what_if(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
-    from wsopt.report.whatif import whatif_data, whatif_text
-    from wsopt.solve.sensitivity import sensitivity
-
-    show, stop = _progress()
-    try:
-        found = sensitivity(verified, certificate, show)
-    finally:
-        stop()
-    if as_json:
-        _print_json(whatif_data(verified, found))
-    else:
-        _print(whatif_text(verified, found))
+app.command()(inspect)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
+from wsopt.program.conditions import FREE, Conditions
 from wsopt.requirements import require_triton
 
 if TYPE_CHECKING:
@@ -37,16 +38,18 @@ def build(
     graph: Graph,
     machine: Machine,
     *,
+    under: Conditions = FREE,
     seconds: float | None = None,
     use_cache: bool = True,
     progress: Progress = _silent,
 ) -> Build:
     """Compile a graph for a machine: lower, solve, check, emit, compile ahead of time, simulate, pack.
 
-    `seconds` limits the search; with a limit the result may be feasible and not proved optimal. Raises
-    LoweringError, InfeasibleError or CheckError; nothing is written.
+    The schedule is the best of those that meet the conditions that it is asked to be `under`. `seconds` limits the
+    search; with a limit the result may be feasible and not proved optimal. Raises LoweringError, InfeasibleError or
+    CheckError; nothing is written.
     """
-    return builds(graph, machine, 1, seconds=seconds, use_cache=use_cache, progress=progress)[0]
+    return builds(graph, machine, 1, under=under, seconds=seconds, use_cache=use_cache, progress=progress)[0]
 
 
 def builds(
@@ -54,6 +57,7 @@ def builds(
     machine: Machine,
     keep: int,
     *,
+    under: Conditions = FREE,
     seconds: float | None = None,
     use_cache: bool = True,
     progress: Progress = _silent,
@@ -69,10 +73,10 @@ def builds(
     region = find_region(graph)
     require_triton("compiling a kernel")
     use_cache = use_cache and not extended()
-    cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), keep)
+    cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), keep, under.text)
     found = cache.get(key) if use_cache else None
     if found is None:
-        made = _builds(graph, region, machine, keep, seconds, progress)
+        made = _builds(graph, region, machine, keep, under, seconds, progress)
         found = {f"{rank:02}/{name}": text for rank, one in enumerate(made, 1) for name, text in one.items()}
         if use_cache and _is_whole(made[0]):
             cache.put(key, found)
@@ -101,14 +105,21 @@ def _by_rank(found: dict[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _builds(
-    graph: Graph, region: Cuttable, machine: Machine, keep: int, seconds: float | None, progress: Progress
+    graph: Graph,
+    region: Cuttable,
+    machine: Machine,
+    keep: int,
+    under: Conditions,
+    seconds: float | None,
+    progress: Progress,
 ) -> list[dict[str, str]]:
     """The files of builds, made anew."""
     from wsopt.candidates import Contest
+    from wsopt.relaxed import candidates
 
     deadline = float("inf") if seconds is None else time.monotonic() + seconds
-    contest = Contest(region, machine, keep, deadline, progress)
-    return [_pack(graph, candidate, progress) for candidate in contest.run()]
+    contest = Contest(region, machine, keep, under, deadline, progress)
+    return [_pack(graph, candidate, progress) for candidate in candidates(contest)]
 
 
 def _pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, str]:
@@ -131,7 +142,9 @@ def _pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, s
 
 
 def summarize(candidate: Candidate, simulation: Simulation) -> dict[str, Any]:
-    """The object that `compile --json` prints, less what is known only when it is printed."""
+    """The object that `compile --json` prints, less what is known only when it is printed; with `conditions` if there
+    were any.
+    """
     from wsopt.report.summary import kernel_summary
 
     verified, certificate, compiled = candidate.verified, candidate.certificate, candidate.compiled
@@ -144,9 +157,11 @@ def summarize(candidate: Candidate, simulation: Simulation) -> dict[str, Any]:
         "tensor_instructions": compiled.tensor_instructions,
         "tensor_columns": compiled.tensor_columns,
     }
+    asked = {"conditions": certificate.conditions} if certificate.conditions else {}
     return {
         "name": verified.schedule.name,
         "machine": verified.machine.name,
+        **asked,
         "status": certificate.status,
         "predicted_us": verified.schedule.prediction.microseconds,
         "bound_us": certificate.bound_us,

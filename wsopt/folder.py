@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from wsopt.lowering.structures import structures
 from wsopt.machine.check import cross_faults
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
+from wsopt.program.conditions import FREE, Conditions
 from wsopt.report.simulated import Verified
 from wsopt.report.tuned import Tuned
 from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.spec import parse_conditions
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 
@@ -164,7 +166,7 @@ def _validated(path: Path, adapter: TypeAdapter[Any], data: Any, key: str) -> An
 
 
 def _verified(
-    where: Path, graph: Graph, schedule: Schedule, machine: Machine, margin: int
+    where: Path, graph: Graph, schedule: Schedule, machine: Machine, certificate: Certificate
 ) -> VerifiedSchedule:
     """The schedule, checked again; InputError if the graph cannot be cut to its structure."""
     region = find_region(graph)
@@ -172,7 +174,15 @@ def _verified(
     if schedule.structure not in structures(region, machine):
         message = f"the graph cannot be cut to this structure: {schedule.structure}"
         raise InputError(str(where), [Problem("/schedule/structure", message)])
-    return verify(schedule, lower(region, schedule.structure, machine), machine, margin)
+    conditions = _conditions(where, certificate)
+    program = replace(lower(region, schedule.structure, machine), conditions=conditions)
+    return verify(schedule, program, machine, certificate.margin)
+
+
+def _conditions(where: Path, certificate: Certificate) -> Conditions:
+    """The conditions under which a build was made. InputError for a text that no search has written."""
+    text = certificate.conditions
+    return parse_conditions(text, str(where), "/certificate/conditions") if text else FREE
 
 
 def read_folder(path: Path) -> BuildFolder:
@@ -200,6 +210,6 @@ def read_folder(path: Path) -> BuildFolder:
         _validated(where, _TUNED, summary, "tuned")
     if "verified" in summary:
         _validated(where, _VERIFIED, summary, "verified")
-    verified = _verified(where, graph, schedule, machine, certificate.margin)
+    verified = _verified(where, graph, schedule, machine, certificate)
     kernel = _read_text(path / "kernel.py")
     return BuildFolder(path, graph, verified, certificate, kernel, summary)

@@ -60,7 +60,7 @@ def test_inspect_runner_up(compiled: Compiled) -> None:
         assert line in " ".join(report.split())
     both = wsopt(compiled.folder, "inspect", "small.wsopt", "--runner-up", "--what-if")
     assert both.returncode == 2
-    assert "give one of --what-if and --runner-up" in both.stderr
+    assert "give one of --what-if, --runner-up and --against" in both.stderr
 
 
 def test_inspect_what_if(compiled: Compiled) -> None:

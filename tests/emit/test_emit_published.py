@@ -20,13 +20,13 @@ from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.source import emit
 from wsopt.frontend.region import find_region
 from wsopt.perf.price import lower
+from wsopt.program.conditions import Conditions, Overlap
 from wsopt.report.sentences import sentences, tensor_shares, unders
 from wsopt.schedule import program_order
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
 from wsopt.solve.optimum import Outcome, solve
-from wsopt.solve.orders import Overlap
 
 SEEDS = 3
 WIDE = 128
@@ -40,7 +40,8 @@ def made(consumers: int, depth: int, overlap: Overlap) -> Emitted:
     """The best schedule of a structure with this overlap, checked as any other."""
     graph = graph_of(lambda g: attention(g, "causal", wide=WIDE))
     program = lower(find_region(graph), structure(WIDE, depth, consumers), h200())
-    solved = solve(program, h200(), MARGIN, overlap=overlap)
+    program = replace(program, conditions=Conditions(overlap=overlap))
+    solved = solve(program, h200(), MARGIN)
     assert solved.outcome is Outcome.OPTIMAL
     assert solved.schedule is not None
     verified = verify(solved.schedule, program, h200(), MARGIN)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from wsopt.candidates import Contest
+from wsopt.report.against import Side, against_text
 from wsopt.report.text import inspect_text
 from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.spec import parse_conditions
 from wsopt.schedule.verified import VerifiedSchedule
 
 ROOT = Path(__file__).parents[2]
@@ -35,3 +38,14 @@ def test_the_example_that_is_followed_through(
     blocks, told = shown(f"docs/{page}.md", "inspect"), inspect_text(*solved)
     assert len(blocks) == count
     assert [block for block in blocks if block not in told] == []
+
+
+@pytest.mark.parametrize("solved", ["gemm_small_k"], indirect=True)
+def test_the_comparison_that_is_shown(solved: tuple[VerifiedSchedule, Certificate]) -> None:
+    (block,) = shown("docs/against.md", "against")
+    verified, certificate = solved
+    conditions = parse_conditions("consumers=2,sharing=ping_pong", "here")
+    (other,) = Contest(verified.program.region, verified.machine, conditions=conditions).run()
+    ours = Side("this build", verified, certificate)
+    theirs = Side(f"the build under {conditions.text}", other.verified, other.certificate)
+    assert block in against_text(ours, theirs)

@@ -12,9 +12,9 @@ from wsopt.frontend.types import Region
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
+from wsopt.program.conditions import Overlap
 from wsopt.solve.bound import max_depth
 from wsopt.solve.optimum import solve
-from wsopt.solve.orders import Overlap
 from wsopt.validate.select import (
     NEXT_BEST,
     PUBLISHED,
@@ -126,7 +126,7 @@ def test_published_schedules_are_candidates_of_loops_that_compute() -> None:
         for _ in range(3):  # as candidates are made: a loop that has no such schedule is left out
             found = choose(left, [], wish)
             assert found is not None
-            asked = solve(found.program, MACHINE, MARGIN, overlap=overlap)
+            asked = solve(found.program, MACHINE, MARGIN)
             if asked.schedule is not None:
                 break
             left = [one for one in left if one.loop != found.loop]

@@ -13,6 +13,7 @@ from typing import Any
 
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
+from wsopt.program.conditions import FREE, Conditions
 from wsopt.program.facts import Counts, Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
@@ -243,7 +244,7 @@ class TileProgram:
     differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
     where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
-    sums a block may keep.
+    sums a block may keep. `conditions` are what its schedule is asked to meet.
     """
 
     region: Any
@@ -274,6 +275,7 @@ class TileProgram:
     unmasked: tuple[tuple[str, str], ...] = ()
     streamed: tuple[Source, ...] = ()
     sum_sets: tuple[int, ...] = (1,)
+    conditions: Conditions = FREE
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
@@ -334,3 +336,14 @@ class TileProgram:
         """Whether arithmetic of the loop reads what a product of the same iteration has made."""
         pair = OpKind.MMA, OpKind.ELEMENTWISE
         return any((edge.source.kind, edge.target.kind) == pair for edge in self.edges if not edge.distance)
+
+    @property
+    def first_products(self) -> tuple[tuple[TileOp, TileOp], ...]:
+        """Products that need no value of their K-block, or all where each needs one, and an operation that waits for
+        the result: one that computes a value from it or, where a loop computes none from products, any.
+        """
+        own = [(self.op(edge.source), self.op(edge.target)) for edge in self.edges if not edge.distance]
+        later = {target.id for source, target in own if source.kind is OpKind.ELEMENTWISE}
+        every = [pair for pair in own if pair[0].kind is OpKind.MMA]
+        found = [pair for pair in every if pair[0].id not in later] or every
+        return tuple(pair for pair in found if pair[1].kind is OpKind.ELEMENTWISE) or tuple(found)

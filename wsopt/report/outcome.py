@@ -67,7 +67,7 @@ def binding_section(verified: VerifiedSchedule, certificate: Certificate, width:
     rows = [(part.name, f"{part.amount:,.0f}", percent(part.amount / schedule.ii, 0)) for part in limits]
     floors = ", ".join(f"{part.name} {microseconds(part.amount)} us" for part in kernel)
     lines = [
-        *wrapped(f"The loop: {_binds(limits, schedule.ii)}", width),
+        *wrapped(f"The loop: {binds(limits, schedule.ii)}", width),
         "",
         *table(("limit of II", "cycles", "of II"), rows, "<>>", width),
         "",
@@ -82,7 +82,7 @@ def binding_section(verified: VerifiedSchedule, certificate: Certificate, width:
     return lines + [line for sentence in sentences for line in wrapped(sentence, width)]
 
 
-def _binds(limits: tuple[Part, ...], ii: int) -> str:
+def binds(limits: tuple[Part, ...], ii: int) -> str:
     """Which limits II meets exactly, or that none alone gives it."""
     met = [part.name for part in limits if part.amount >= ii]
     if met:
@@ -104,14 +104,20 @@ def _tensor_share(verified: VerifiedSchedule) -> str:
 
 
 def _epilogues(verified: VerifiedSchedule) -> str:
-    s, cycles = verified.program.structure, tile_epilogue(verified)
     if verified.program.iteration is Iteration.TILE:
-        return "Epilogue: none; every tile of rows is stored in the loop."
-    if s.sharing is Sharing.PING_PONG:
-        return f"Epilogue: {cycles:,} cycles a tile, under the loop of another consumer."
+        return f"Epilogue: none; {hidden(verified)}."
+    return f"Epilogue: {tile_epilogue(verified):,} cycles a tile, {hidden(verified)}."
+
+
+def hidden(verified: VerifiedSchedule) -> str:
+    """What an epilogue runs under, if it is hidden under anything."""
+    if verified.program.iteration is Iteration.TILE:
+        return "every tile of rows is stored in the loop"
+    if verified.program.structure.sharing is Sharing.PING_PONG:
+        return "under the loop of another consumer"
     if verified.schedule.buffers.sums > 1:
-        return f"Epilogue: {cycles:,} cycles a tile, under the products of the next one."
-    return f"Epilogue: {cycles:,} cycles a tile, all consumers at once, the tensor core idle."
+        return "under the products of the next one"
+    return "all consumers at once, the tensor core idle"
 
 
 def _quantization(verified: VerifiedSchedule) -> str:
@@ -150,6 +156,9 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
         f"{sum(count for _, count in c.infeasible):,} infeasible ({budgets}); {c.solved:,} solved; "
         f"{c.unfinished:,} left open."
     )
+    asked = (
+        f"Conditions: {c.conditions}. What follows is of schedules that meet them." if c.conditions else ""
+    )
     bound = f"Status: {c.status}. Bound {microseconds(c.bound_us)} us, gap {percent(c.gap, 2)}."
     header = ("tile", "consumer", "subtiles", "group", "blocks", "us", "")
     best_us = verified.schedule.prediction.microseconds
@@ -160,7 +169,7 @@ def certificate_section(verified: VerifiedSchedule, certificate: Certificate, wi
     if c.rank > 1:
         least = microseconds(c.rank_bound_us)
         bound += f" All schedules but the {c.rank - 1} before it take {least} us at least."
-    told = [line for text in (counts, bound, *_validity(verified)) for line in wrapped(text, width)]
+    told = [line for text in (asked, counts, bound, *_validity(verified)) for line in wrapped(text, width)]
     shown = [*told, "", *table(header, rows, "<<>><><", width)]
     return [*shown, *_rejected_lines(c.rejected, width)]
 

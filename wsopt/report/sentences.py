@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsopt.perf.effective_ii import bytes_on_the_way, stream_effective_ii
+from wsopt.program.conditions import said
 from wsopt.program.program import Iteration, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import structure_fields, tile_epilogue, unit_load
@@ -274,14 +275,10 @@ def differences(ours: Structure, theirs: Structure) -> list[str]:
     """Fields in which another structure differs from ours, in words."""
     own, others = structure_fields(ours), structure_fields(theirs)
     return [
-        f"{name.replace('_', ' ')} {_said(others[name])} instead of {_said(own[name])}"
+        f"{name.replace('_', ' ')} {said(others[name])} instead of {said(own[name])}"
         for name in own
         if own[name] != others[name]
     ]
-
-
-def _said(value: int | str | bool) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def runner_up_data(verified: VerifiedSchedule, other: VerifiedSchedule | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wsopt.program.conditions import said
 from wsopt.program.facts import Whole
 from wsopt.program.program import TileProgram
 from wsopt.report.budgets import memory_section, register_section
@@ -69,12 +70,8 @@ def _outputs(program: TileProgram) -> str:
 def structure_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
     """The structure in words and field by field."""
     structure = verified.schedule.structure
-    fields = ", ".join(f"{name}{KEEP}{_field(value)}" for name, value in structure_fields(structure).items())
+    fields = ", ".join(f"{name}{KEEP}{said(value)}" for name, value in structure_fields(structure).items())
     return [*wrapped(structure.describe(), width), *wrapped(fields, width)]
-
-
-def _field(value: int | str | bool) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 SECTIONS: tuple[tuple[str, Section], ...] = (

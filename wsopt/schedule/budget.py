@@ -158,7 +158,8 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
 
     With inputs of a subtile each, outputs are staged where an input was read, and need no buffers besides. Where
     rows stream, staging is by output: one buffer, or two in turns. Each choice is there with and without a store
-    warp, which takes no warps that a block has not, and with as many sets of sums as tensor memory may hold.
+    warp, which takes no warps that a block has not, and with as many sets of sums as tensor memory may hold. Those
+    alone count that the program's conditions allow.
 
     emitter.v1: loops of products have store warps, for outputs of whole tiles. Not where partial sums are added up:
     what keeps such consumers out of step, so that one computes while another's products run, is that each waits for
@@ -173,7 +174,8 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     fit = s.consumers <= _MOST_STORE_WARPS and cost.stores > 0
     store_warps = (False, True) if products and fit and not program.adds_partials else (False,)
     chosen = itertools.product(counts, store_warps, program.sum_sets)
-    return tuple(EpilogueBuffers(*count, store_warp, sums) for count, store_warp, sums in chosen)
+    every = (EpilogueBuffers(*count, store_warp, sums) for count, store_warp, sums in chosen)
+    return tuple(option for option in every if program.conditions.allow(option))
 
 
 def least_buffers(program: TileProgram) -> EpilogueBuffers:

@@ -36,6 +36,8 @@ class Certificate:
     before it takes `rank_bound_us` at least, within the model. `gap` is always to `bound_us`.
 
     `rejected` are structures that count as infeasible because the compiler was asked about them.
+
+    All of it is of schedules that meet the `conditions`, as `schedule/spec.py` reads them; none are empty.
     """
 
     considered: int
@@ -50,6 +52,7 @@ class Certificate:
     rank: int = 1
     rank_bound_us: float = 0.0
     rejected: tuple[Rejected, ...] = ()
+    conditions: str = ""
 
     @property
     def status(self) -> str:

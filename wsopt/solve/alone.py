@@ -74,6 +74,7 @@ def consumers_alone(program: TileProgram) -> TileProgram:
     return replace(
         _only(program, [op for op in program.ops if op.consumer is not None]),
         structure=replace(program.structure, subtiles=1),
+        conditions=program.conditions.of_loop,
         values=(),
         rings=(),
         epilogue=EpilogueCost(0, 0, 0, 0, 0, 0),

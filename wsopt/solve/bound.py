@@ -12,6 +12,7 @@ from wsopt.perf.effective_ii import effective_ii, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget
+from wsopt.solve.conditions import k_block_alone, unmet
 
 II_SLACK = 4
 """A schedule whose II is more than this many times its bound is of no use: another structure is better."""
@@ -63,7 +64,14 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
     slots = [int(number != ring) for number in range(len(program.rings))]
     empty = budget.shared_memory(program, slots, least)
     slot = budget.shared_memory(program, 1, least) - empty
-    return max(0, min(budget.MOST_SLOTS, (machine.shared_memory_per_block_bytes - empty) // slot))
+    most = program.conditions.slots_of(program.rings[ring].name) or budget.MOST_SLOTS
+    return max(0, min(most, (machine.shared_memory_per_block_bytes - empty) // slot))
+
+
+def depths(program: TileProgram, machine: Machine, ring: int) -> range:
+    """The depths that a ring may have: the one that is asked for, or all up to the deepest."""
+    deepest = max_depth(program, machine, ring)
+    return range(deepest if program.conditions.slots_of(program.rings[ring].name) else 1, deepest + 1)
 
 
 def max_depths(program: TileProgram, machine: Machine) -> list[int]:
@@ -80,7 +88,8 @@ def ii_lower_bound(program: TileProgram, machine: Machine) -> int:
     slots = [ring_bound(program, machine, *one) for one in zip(program.rings, deepest, strict=True)]
     depths = range(1, deepest[0] + 1) if program.iteration is Iteration.TILE else deepest[:1]
     effective = min((effective_ii(program, machine, depth) for depth in depths), default=0)
-    least = max(unit_load(program), recurrence(program), promotion(program), effective, *slots)
+    own = unit_load(program), recurrence(program), promotion(program), k_block_alone(program)
+    least = max(*own, effective, *slots)
     return math.ceil(least / program.grain) * program.grain
 
 
@@ -91,7 +100,10 @@ def ii_bounds(program: TileProgram, machine: Machine) -> tuple[int, int]:
 
 
 def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
-    """The budget that rules the structure out, with its numbers; empty if none does."""
+    """The budget or the condition that rules the structure out, with its numbers; empty if none does."""
+    told = unmet(program, machine)
+    if told:
+        return told
     s = program.structure
     limits = (
         (

@@ -18,7 +18,8 @@ from wsopt.program.ids import OpKind
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import budget
 from wsopt.solve import families
-from wsopt.solve.bound import ii_bounds, max_depth
+from wsopt.solve.bound import depths, ii_bounds
+from wsopt.solve.conditions import overlap
 from wsopt.solve.objective import time
 from wsopt.solve.variables import Model, variables
 
@@ -91,9 +92,9 @@ def _rings(m: Model) -> None:
     life of at most depth * II. Copies come early and late: a ring just deep enough is slower than that.
     """
     for number, plan in enumerate(m.program.rings):
-        most = max_depth(m.program, m.machine, number)
-        depth = m.depth[plan.name] = m.cp.new_int_var(1, most, f"depth[{plan.name}]")
-        for d in range(1, most + 1):
+        allowed = depths(m.program, m.machine, number)
+        depth = m.depth[plan.name] = m.cp.new_int_var(allowed[0], allowed[-1], f"depth[{plan.name}]")
+        for d in allowed:
             is_d = m.slots[plan.name, d] = m.cp.new_bool_var(f"depth[{plan.name}]={d}")
             m.cp.add(depth == d).only_enforce_if(is_d)
             m.cp.add(depth != d).only_enforce_if(~is_d)
@@ -233,6 +234,7 @@ FAMILIES: tuple[Callable[[Model], None], ...] = (
     few_overlaps,
     one_program,
     within_a_pass,
+    overlap,
     _dependences,
     _symmetry,
     _exclusive,
@@ -248,6 +250,7 @@ CONSUMER_FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
     few_overlaps,
     one_program,
+    overlap,
     _dependences,
     consumers_in_turn,
     _exclusive,

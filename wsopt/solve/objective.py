@@ -16,7 +16,7 @@ from wsopt.perf.effective_ii import Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import budget
-from wsopt.solve.bound import max_depths
+from wsopt.solve.bound import depths, max_depths
 from wsopt.solve.variables import Model
 
 _LONGEST = 2**56
@@ -75,10 +75,11 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     unit, fixed, best = program.grain, timing.fixed_parts(program, machine), Floor(math.inf, 0)
     options = {b: epilogues(program, machine, b) for b in budget.buffer_options(program)}
     lines = {b: _lines(program, machine, fixed, ends, None) for b, ends in options.items()}
-    for depths in itertools.product(*(range(1, deepest + 1) for deepest in max_depths(program, machine))):
-        contended = contended_interval(program, machine, depths)
+    allowed = (depths(program, machine, number) for number in range(len(program.rings)))
+    for slots in itertools.product(*allowed):
+        contended = contended_interval(program, machine, slots)
         for buffers, own in lines.items():
-            if budget.shared_memory(program, depths, buffers) <= machine.shared_memory_per_block_bytes:
+            if budget.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes:
                 time = max(slope * math.ceil(contended / unit) + base for slope, base in own)
                 found = Floor(time, contended // unit * unit)
                 best = min(best, found, key=lambda floor: floor.time)

@@ -25,7 +25,7 @@ from wsopt.solve.bound import II_SLACK, ii_bounds, infeasible
 from wsopt.solve.families import FAMILIES
 from wsopt.solve.model import build, stretches
 from wsopt.solve.objective import floor_of_time, ties
-from wsopt.solve.orders import Overlap, ask_for, ask_for_another
+from wsopt.solve.orders import ask_for_another
 from wsopt.solve.variables import Model
 from wsopt.solve.worker import solved
 
@@ -135,7 +135,6 @@ class _Optimum:
     machine: Machine
     margin: int
     others: tuple[Schedule, ...]
-    overlap: Overlap
     best: _Attempt | None = None
     last: _Attempt | None = None
     proved: bool = True
@@ -211,7 +210,6 @@ class _Optimum:
     ) -> _Attempt:
         """Minimize with an II of a range and a time of at most so much, without the orders of the others."""
         model = build(self.program, self.machine, self.margin, (least, most))
-        ask_for(model, self.overlap)
         for schedule in self.others:
             ask_for_another(model, schedule)
         if at_most is not None:
@@ -225,22 +223,15 @@ class _Optimum:
         return _Attempt(model, solver, status)
 
 
-def solve(
-    program: TileProgram,
-    machine: Machine,
-    margin: int,
-    *found: Schedule,
-    overlap: Overlap = Overlap.ANY,
-) -> Solved:
+def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule) -> Solved:
     """Solve one tile program's model; a schedule that does in another order what those `found` do.
 
-    With an `overlap` the best among those that have it.
-    A budget that rules the structure out proves it infeasible at once.
+    A budget, or a condition, that rules the structure out proves it infeasible at once.
     """
     ruled_out = infeasible(program, machine, margin)
     if ruled_out:
         return Solved(Outcome.INFEASIBLE, reason=ruled_out)
-    optimum = _Optimum(program, machine, margin, found, overlap)
+    optimum = _Optimum(program, machine, margin, found)
     optimum.run()
     best = optimum.best
     if best is not None:

@@ -15,6 +15,7 @@ from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
+from wsopt.program.conditions import FREE, Conditions, lacking
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
@@ -56,6 +57,7 @@ class Search:
 
     It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
     structure. What the compiler rejected is `rejected`; of `spilled` also what lives in as many registers.
+    With `conditions` it searches among schedules that meet them, and proves what it says of those alone.
     `programs` are those that earlier searches of the same region on the same machine have lowered, `solutions` what
     they have solved.
     """
@@ -63,6 +65,7 @@ class Search:
     region: Cuttable
     machine: Machine
     margin: int = DEFAULT_MARGIN
+    conditions: Conditions = FREE
     deadline: float = math.inf
     rejected: frozenset[Structure] = frozenset()
     spilled: frozenset[Structure] = frozenset()
@@ -73,6 +76,7 @@ class Search:
     solutions: Solutions = field(default_factory=dict)
     considered: int = 0
     infeasible: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
     solved: int = 0
     pruned: int = 0
     unfinished: int = 0
@@ -84,20 +88,26 @@ class Search:
     def _candidates(self) -> list[Candidate]:
         """All structures that no budget rules out, best bound first; ties in the structures' own order."""
         found = []
-        for structure in structures(self.region, self.machine):
+        for structure in filter(self.conditions.admit, structures(self.region, self.machine)):
             self.considered += 1
             check()
             if structure not in self.programs:
-                self.programs[structure] = lower(self.region, structure, self.machine)
+                program = lower(self.region, structure, self.machine)
+                self.programs[structure] = replace(program, conditions=self.conditions)
             program = self.programs[structure]
             reason = infeasible(program, self.machine, self.margin)
             if structure in self.rejected or live_set(program) in self.spilled:
                 reason = "ptxas: spilled, or did not compile to the instructions asked for"
             if reason:
-                self.infeasible[reason.partition(":")[0]] += 1
+                self._count(reason)
             else:
                 found.append(Candidate(structure, program, lower_bound_us(program, self.machine)))
         return sorted(found, key=_preference)
+
+    def _count(self, reason: str) -> None:
+        budget, _, numbers = reason.partition(": ")
+        self.infeasible[budget] += 1
+        self.reasons.setdefault(budget, numbers)
 
     def _worst_us(self) -> float:
         """Time in microseconds below which a schedule is kept."""
@@ -116,7 +126,8 @@ class Search:
             self.solutions[key] = solve(program, self.machine, self.margin, *candidate.found)
         found = self.solutions[key]
         if found.outcome is Outcome.INFEASIBLE:
-            self.infeasible.update(["schedule"] * new)
+            if new:
+                self._count(f"schedule: {found.reason}")
             return None
         self.solved += new
         if found.outcome is not Outcome.OPTIMAL:
@@ -169,8 +180,12 @@ class Search:
     def _nothing_found(self) -> InfeasibleError:
         counts = sorted(self.infeasible.items(), key=lambda item: (-item[1], item[0]))
         graph, reasons = f"graph {self.region.name}", ", ".join(f"{n} by {budget}" for budget, n in counts)
+        if self.conditions:
+            graph += f" under {self.conditions.text}"
+            reasons += f" (the first: {self.reasons[counts[0][0]]})" if counts else ""
         if not self.unfinished:
-            return InfeasibleError(f"{graph}: no structure fits; {reasons or 'none is legal'}")
+            why = reasons or lacking(self.conditions, structures(self.region, self.machine))
+            return InfeasibleError(f"{graph}: no structure fits; {why}")
         rest = f"; the others do not fit: {reasons}" if reasons else ""
         return UndecidedError(
             f"{graph}: no schedule was found, but the work limit left {self.unfinished} of {self.considered} "
@@ -193,6 +208,7 @@ class Search:
             runners_up=self._losers(queue, one.schedule.structure),
             rank=1 + self.kept.index(one),
             rank_bound_us=min(time_us, self.open_bound),
+            conditions=self.conditions.text,
         )
 
     def _losers(self, queue: list[Candidate], winner: Structure) -> tuple[RunnerUp, ...]:
@@ -223,7 +239,8 @@ def runner_up(verified: VerifiedSchedule, certificate: Certificate) -> VerifiedS
         return None
     structure, machine = certificate.runners_up[0].structure, verified.machine
     same = structure == verified.schedule.structure
-    program = verified.program if same else lower(verified.program.region, structure, machine)
+    ours = verified.program
+    program = ours if same else replace(lower(ours.region, structure, machine), conditions=ours.conditions)
     found = solve(program, machine, certificate.margin, *([verified.schedule] if same else []))
     return None if found.schedule is None else verify(found.schedule, program, machine, certificate.margin)
 

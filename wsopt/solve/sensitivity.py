@@ -119,11 +119,14 @@ def sensitivity(
     certificate: Certificate,
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Sensitivity:
-    """Solve again on the card as it is and on every variant. `progress` is told the variant's name."""
+    """Solve again on the card as it is and on every variant, under the same conditions. `progress` is told the
+    variant's name.
+    """
     every, rejected = variants(verified), frozenset[Structure]()
+    program, margin = verified.program, certificate.margin
 
     def best_on(machine: Machine) -> VerifiedSchedule:
-        return Search(verified.program.region, machine, certificate.margin, rejected=rejected).run()[0]
+        return Search(program.region, machine, margin, program.conditions, rejected=rejected).run()[0]
 
     progress("as it is", 0, len(every) + 1)
     # Which structures the compiler rejected is not in the certificate, but that they would have been better, and how

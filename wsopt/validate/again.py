@@ -12,12 +12,12 @@ from wsopt.lowering.lower import Cuttable
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.price import lower
+from wsopt.program.conditions import Conditions, Overlap
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule import budget
 from wsopt.schedule.types import Schedule
 from wsopt.solve.optimum import solve
-from wsopt.solve.orders import Overlap
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.validate.files import Candidate
 from wsopt.validate.make import candidate
@@ -50,8 +50,8 @@ def _predicted(region: Cuttable, one: Candidate, machine: Machine, graph: str) -
     structure = Structure(**{**fields, "sharing": Sharing(fields["sharing"])})
     limited = held_to(lower(region, structure, machine), machine, one.slots)
     overlap = Overlap(one.overlap)
-    program = lower(region, structure, limited)
-    solved = solve(program, limited, DEFAULT_MARGIN, overlap=overlap)
+    program = replace(lower(region, structure, limited), conditions=Conditions(overlap=overlap))
+    solved = solve(program, limited, DEFAULT_MARGIN)
     if solved.schedule is None:
         raise CheckError(
             f"graph {graph}, {one.name}: the present model has no schedule for it: {solved.reason}"

@@ -26,11 +26,11 @@ from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
+from wsopt.program.conditions import Overlap
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.simulation import simulate
 from wsopt.solve.optimum import solve
-from wsopt.solve.orders import Overlap
 from wsopt.solve.search import DEFAULT_MARGIN
 from wsopt.validate.files import (
     FIRST,
@@ -134,7 +134,7 @@ def _first_choice(graph: Graph, machine: Machine, folder: Path, progress: Progre
 def _make(graph: Graph, entry: Entry, machine: Machine) -> Kernel | str:
     """The kernel of an entry, or why there is none."""
     limited = held_to(entry.program, machine, entry.slots)
-    found = solve(entry.program, limited, DEFAULT_MARGIN, overlap=entry.overlap)
+    found = solve(entry.program, limited, DEFAULT_MARGIN)
     if found.schedule is None:
         return f"schedule: {found.reason}"
     verified = verify(found.schedule, entry.program, limited, DEFAULT_MARGIN)

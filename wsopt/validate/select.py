@@ -16,11 +16,11 @@ from wsopt.lowering.lower import Cuttable
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
+from wsopt.program.conditions import Conditions, Overlap
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule import budget
 from wsopt.solve.bound import infeasible, lower_bound_us, max_depth
-from wsopt.solve.orders import Overlap
 
 REACH = 3.0
 """Structures whose bound is more than this many times the best are no choice that a search would waver at."""
@@ -110,7 +110,8 @@ def _entries(region: Cuttable, s: Structure, machine: Machine, margin: int) -> I
         PUBLISHED if program.computes_with_products and s.rows == machine.mma_rows else ()
     ):
         if s.consumers == consumers:
-            yield Entry(s, 0, program, lower_bound_us(program, machine), overlap)
+            asked = replace(program, conditions=Conditions(overlap=overlap))
+            yield Entry(s, 0, asked, lower_bound_us(asked, machine), overlap)
 
 
 def wishes(count: int, best_us: float, *, computes: bool = False) -> tuple[Wish, ...]:

@@ -1,0 +1,158 @@
+"""`wsopt inspect`: a build's report, what it would gain from more of a budget, and what it is held against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wsopt.errors import InputError, Problem
+from wsopt.terminal import print_json, print_text, progress
+
+if TYPE_CHECKING:
+    from wsopt.folder import BuildFolder
+    from wsopt.schedule.certificate import Certificate
+    from wsopt.schedule.verified import VerifiedSchedule
+
+
+def inspect(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")],
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="solve again with more of each budget: what it would buy")
+    ] = False,
+    runner_up: Annotated[
+        bool, typer.Option("--runner-up", help="solve the best of the others, and say what it does")
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="conditions such as consumers=2,ring=3, or another build: compare"),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT", help="with --against: where to write the build compared with"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+) -> None:
+    """Show a build's schedule, and why it is what it is."""
+    from wsopt.folder import read_folder
+
+    if what_if + runner_up + (against is not None) > 1:
+        raise typer.BadParameter(
+            "give one of --what-if, --runner-up and --against",
+            param_hint="--against" if against is not None else "--runner-up",
+        )
+    if keep is not None and against is None:
+        raise typer.BadParameter("says where to write what --against solves", param_hint="--keep")
+    found = read_folder(folder)
+    if what_if:
+        _what_if(found.verified, found.certificate, as_json)
+    elif runner_up:
+        _runner_up(found.verified, found.certificate, as_json)
+    elif against is not None:
+        _against(found, against, keep, as_json)
+    else:
+        _report(found, as_json)
+
+
+def _report(found: BuildFolder, as_json: bool) -> None:
+    from wsopt.report.simulated import simulated_text
+    from wsopt.report.text import inspect_text
+    from wsopt.report.tuned import tuned_text
+
+    if as_json:
+        print_json(found.summary)
+        return
+    tuned = found.summary.get("tuned")
+    text = inspect_text(found.verified, found.certificate) + simulated_text(found.summary)
+    print_text(text + (tuned_text(tuned) if tuned else ""))
+
+
+def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
+    from wsopt.report.sentences import runner_up_data, runner_up_text
+    from wsopt.solve.search import runner_up
+
+    other = runner_up(verified, certificate)
+    if as_json:
+        print_json(runner_up_data(verified, other))
+    else:
+        print_text(runner_up_text(verified, other))
+
+
+def _what_if(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
+    from wsopt.report.whatif import whatif_data, whatif_text
+    from wsopt.solve.sensitivity import sensitivity
+
+    show, stop = progress()
+    try:
+        found = sensitivity(verified, certificate, show)
+    finally:
+        stop()
+    if as_json:
+        print_json(whatif_data(verified, found))
+    else:
+        print_text(whatif_text(verified, found))
+
+
+def _against(found: BuildFolder, spec: str, keep: Path | None, as_json: bool) -> None:
+    from wsopt.report.against import Side, against_data, against_text
+
+    other, name = _other(found, spec, keep)
+    ours = Side(_named("this build", found), found.verified, found.certificate)
+    theirs = Side(_named(name, other), other.verified, other.certificate)
+    if as_json:
+        print_json({**against_data(ours, theirs), "directory": str(keep) if keep else None})
+    else:
+        print_text(against_text(ours, theirs))
+
+
+def _named(name: str, found: BuildFolder) -> str:
+    """A build's name with its conditions, if it was made under any."""
+    return f"{name} under {found.certificate.conditions}" if found.certificate.conditions else name
+
+
+def _other(found: BuildFolder, spec: str, keep: Path | None) -> tuple[BuildFolder, str]:
+    """The build that a SPEC stands for, and the name that sentences give it. One that is solved for is written to
+    `keep`. InputError for a SPEC that is neither conditions nor another build of the same graph.
+    """
+    from wsopt.folder import read_folder
+    from wsopt.graph.serialize import canonical_bytes
+
+    if not Path(spec).is_dir():
+        return _solved(found, spec, keep), "the build"
+    if keep is not None:
+        raise typer.BadParameter(f"{spec} is a build already: nothing is solved", param_hint="--keep")
+    other = read_folder(Path(spec))
+    if canonical_bytes(other.graph) != canonical_bytes(found.graph):
+        told = (
+            f"is a build of another graph, {other.graph.name}; give one of the same graph, {found.graph.name}"
+        )
+        raise InputError(spec, [Problem("", told)])
+    return other, spec
+
+
+def _solved(found: BuildFolder, spec: str, keep: Path | None) -> BuildFolder:
+    """The build of the best schedule under the conditions of a SPEC, made as `wsopt compile` makes it, or from the
+    cache.
+    """
+    import tempfile
+
+    from wsopt.driver import build
+    from wsopt.folder import check_target, read_folder
+    from wsopt.schedule.spec import parse_conditions
+
+    if "=" not in spec:
+        told = "is neither a folder that compile wrote nor conditions: field=value, as in consumers=2,ring=3"
+        raise InputError(f"--against {spec}", [Problem("", told)])
+    conditions = parse_conditions(spec, "--against")
+    if keep is not None:
+        check_target(keep)
+    show, stop = progress()
+    try:
+        made = build(found.graph, found.verified.machine, under=conditions, progress=show)
+    finally:
+        stop()
+    if keep is not None:
+        return read_folder(made.save(keep))
+    with tempfile.TemporaryDirectory() as scratch:
+        return read_folder(made.save(Path(scratch) / "build"))
