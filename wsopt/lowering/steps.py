@@ -160,7 +160,7 @@ class _Maker:
             made = Member(
                 self._made_view(product), _made_name(product), (s.rows, s.depth), s.at_once, by_rows=True
             )
-            rings.append(Ring(made.name, made.name, made=(made,)))
+            rings.append(Ring(f"{product.name}_left_ring", made.name, made=(made,)))
             steps += [self._apart(made, str(product.left)), self._plain_product(product)]
         for ring in rings:
             apart = any(member.view in read for member in ring.members)

@@ -19,13 +19,17 @@ def held_cycles(program: TileProgram) -> dict[str, int]:
     return {unit: sum(c for op in program.loop for held, c in op.held if held == unit) for unit in UNITS}
 
 
-def issue_cycles(program: TileProgram) -> dict[int, int]:
-    """Cycles an iteration for which each consumer's own thread is held."""
-    return {consumer: sum(op.issue for op in own) for consumer, own in program.by_consumer.items()}
+def issue_cycles(program: TileProgram) -> dict[int | None, int]:
+    """Cycles an iteration for which each consumer's own thread is held, and that of a role that computes for all."""
+    found: dict[int | None, int] = {
+        consumer: sum(op.issue for op in own) for consumer, own in program.by_consumer.items()
+    }
+    apart = sum(op.issue for op in program.ops if op.apart)
+    return found | {None: apart} if apart else found
 
 
 def busiest(program: TileProgram, without: Unit) -> int:
-    """Cycles an iteration for which the busiest unit, one left out, or the busiest consumer is held."""
+    """Cycles an iteration for which the busiest unit, one left out, or the busiest thread is held."""
     units = [cycles for unit, cycles in held_cycles(program).items() if unit != without]
     return max(*units, *issue_cycles(program).values())
 
@@ -78,17 +82,17 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     over besides), and the busiest role's own thread, add up as a norm. So does the ring that is waited for the
     longest, where the loop computes values; that of products has an effective II of its own (`perf/effective_ii.py`).
     """
-    computes, apart = program.computes_with_products, sum(op.issue for op in program.ops if op.apart)
-    if not (computes or apart or program.feeds_products or program.adds_partials):
+    computes, threads = program.computes_with_products, issue_cycles(program)
+    if not (computes or None in threads or program.feeds_products or program.adds_partials):
         return 0
-    held, thread = held_cycles(program), max(issue_cycles(program).values(), default=0)
+    held, thread = held_cycles(program), max(threads.values(), default=0)
     depths = zip(program.rings, slots, strict=True) if computes and slots else ()
     ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
     if (computes or program.feeds_products) and program.structure.consumers > 1:
         # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
         # sums are added up under the products of the same consumer.
         held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.of(OpKind.MMA))
-    return math.ceil(norm((*held.values(), max(thread, apart), ring), machine.consumer_knee))
+    return math.ceil(norm((*held.values(), thread, ring), machine.consumer_knee))
 
 
 def iteration_energy(program: TileProgram, machine: Machine) -> float:
