@@ -142,6 +142,7 @@ def test_what_a_target_does_not_have_yet(tmp_path: Path) -> None:
     assert_says(done, 3, "Blackwell (sm_100)", "rows that stream without products", "--machine h200")
 
 
+@pytest.mark.slow
 def test_no_structure_fits(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
     done = compile_refused(tmp_path, product(), "--machine", "./tiny.toml")

@@ -97,6 +97,7 @@ def test_longer_k_blocks_and_one_consumer() -> None:
     assert case(made.graph).fault(made.source, 5) is None
 
 
+@pytest.mark.slow
 def test_other_lengths_run_too() -> None:
     made = emitted("tile and keys")
     for queries, keys in ((40, 104), (264, 328)):

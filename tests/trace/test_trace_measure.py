@@ -34,6 +34,7 @@ def test_the_document_is_written_beside_the_build(folder: Path) -> None:
     assert [len(words) for words in launches] == [traced("plain").stamped.words] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fate", "kind", "told"),
     [
