@@ -210,11 +210,9 @@ class _Unroller:
         for product in self.operations.products:
             if read & {product.id.subject}:
                 yield from self._wait((product.output,), iteration)
-        edges = self.operations.plan.program.edges
         for product in self.operations.products:  # one reads its operand's registers until it ends
             if self.operations.reads(product) & set(op.makes):
-                sets = next(e.distance for e in edges if (e.source, e.target) == (product.id, op.id))
-                yield from self._wait((product.output,), iteration - sets)
+                yield from self._wait((product.output,), iteration - 1)
         yield from self._keep(self.operations.writer.left_over(op.makes))
         yield from self._meet(op, step)
         yield from self.operations.arithmetic(op, self._age(iteration), step, masked=self.masked)

@@ -22,12 +22,11 @@ from wsopt.program.types import Space, Structure
 
 
 class When(Enum):
-    """The K-block whose step is waited for: the same, the one before, the same number an iteration before, or two."""
+    """The K-block whose step is waited for: the same, the one before, or the same number an iteration before."""
 
     SAME = "same"
     BEFORE = "before"
     AGAIN = "again"
-    TWICE = "twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +171,7 @@ def _edges(op: TileOp, step: Step, s: Structure, made: Container[str]) -> Iterat
     for kind, subject, when in step.after:
         k_block = (op.copy - 1) % s.copies if when is When.BEFORE else op.copy
         earlier = when is When.AGAIN or (when is When.BEFORE and op.copy == 0)
-        distance = 2 if when is When.TWICE else int(earlier)
-        yield Edge(replace(op.id, kind=kind, subject=subject, k_block=k_block), op.id, distance)
+        yield Edge(replace(op.id, kind=kind, subject=subject, k_block=k_block), op.id, int(earlier))
 
 
 def _plan(ring: Ring, ops: Sequence[TileOp]) -> RingPlan:

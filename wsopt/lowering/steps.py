@@ -255,11 +255,10 @@ class _Maker:
             step = part.step
             needed = dict.fromkeys(makers[name] for name in part.needs if name in makers)
             after = [(*one, When.SAME) for one in needed if one != (step.kind, step.subject)]
-            # A product reads its left operand's registers until it ends: they are not made again before. An operand
-            # that is made of tensors alone has two sets of them, and one is made under the other's product.
+            # A product reads its left operand's registers until it ends: they are not made again before, not even
+            # others in their place, for ptxas before 13.3 takes the same ones (`codegen/async_reads.py`).
             fed = (p.step for p in parts if p.step.kind is OpKind.MMA and {*p.needs} & {*part.makes})
-            when = When.BEFORE if self.region.chained else When.TWICE
-            after += [(reader.kind, reader.subject, when) for reader in fed]
+            after += [(reader.kind, reader.subject, When.BEFORE) for reader in fed]
             yield replace(step, after=(*after, *step.after), holds=tuple(self._holds(part, parts)))
 
     def _holds(self, part: _Part, parts: Sequence[_Part]) -> Iterator[Held]:
