@@ -21,9 +21,6 @@ for place in range(first, last):"""
 _PLACELESS = frozenset({PartitionRole.MMA_WARP, PartitionRole.TRANSFORM})
 """Roles that need not know where a tile lies."""
 
-_OF_ALL = _PLACELESS | {PartitionRole.LOADER}
-"""Roles that stand for no one consumer."""
-
 
 @dataclass(frozen=True, slots=True)
 class Function:
@@ -42,7 +39,7 @@ def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str,
     found = []
     for partition in plan.verified.schedule.partitions:
         names = list(parameters[partition.role.value])
-        if partition.role not in _OF_ALL:
+        if partition.role.of_one_consumer:
             names = [instance(name, partition.index) if name in own else name for name in names[:-1]]
             names.append(str(partition.index))
         found.append((partition.role.value, names))
@@ -96,7 +93,7 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
         return [located("gl.program_id(0)")]
     if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
-    ping_pong = plan.ping_pong and role not in _OF_ALL
+    ping_pong = plan.ping_pong and role.of_one_consumer
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
     stride = ("CONSUMERS * " if ping_pong else "") + "gl.num_programs(0)"
     header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in range({first}, tiles, {stride}):"

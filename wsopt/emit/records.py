@@ -127,8 +127,7 @@ def begin(plan: KernelPlan, role: PartitionRole) -> list[str]:
     if plan.trace is None:
         return []
     name = role.upper()
-    alone = role in (PartitionRole.LOADER, PartitionRole.TRANSFORM)
-    index = "" if alone else f" + index * {name}_RECORDS"
+    index = f" + index * {name}_RECORDS" if role.of_one_consumer else ""
     pointer = _pointer(plan)
     lines = ["gdc_wait()", f"records = {pointer} + (gl.program_id(0) * BLOCK_RECORDS + {name}_FIRST{index})"]
     if not plan.loops_over_tiles:

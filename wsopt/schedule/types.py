@@ -18,6 +18,11 @@ class PartitionRole(StrEnum):
     STORE_WARP = "store_warp"
     TRANSFORM = "transform"
 
+    @property
+    def of_one_consumer(self) -> bool:
+        """Whether each partition of the role belongs to one consumer, whose index it has."""
+        return self in (PartitionRole.CONSUMER, PartitionRole.STORE_WARP)
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -77,7 +82,7 @@ class EpilogueBuffers:
 
     `staging` of each kind of output; `inputs` of each full tile that it reads, a subtile each. With fewer than
     there are subtiles a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
-    staged in those that were read (`schedule.stores`), and there may be no staging buffers of that kind. Those are in
+    staged in those that were read (`perf.stores`), and there may be no staging buffers of that kind. Those are in
     shared memory; `sums` are sets of sums, of which tensor memory may hold two: one is read under the products of the
     next.
     """
