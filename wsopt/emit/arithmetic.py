@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from wsopt.emit.called import ROUNDINGS
 from wsopt.emit.expressions import Operand, broadcast, expression, helpers, in_type, number
+from wsopt.emit.sums import accumulator_names, accumulators, operand_layouts
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES
@@ -163,8 +164,10 @@ class Arithmetic:
             elif isinstance(item, Statement) and item.name not in alias:
                 yield f"{self.name(item.name, 0)} = {self._statement(item, operand)}"
                 if item.name in self.fed:
-                    converted = f"gl.convert_layout({self.name(item.name, 0)}, OPERAND_LAYOUT)"
-                    yield f"{self.fed_name(item.name)} = {converted}"
+                    for name, (layout, _) in zip(
+                        self.fed_names(item.name), operand_layouts(self.s), strict=True
+                    ):
+                        yield f"{name} = gl.convert_layout({self.name(item.name, 0)}, {layout})"
             own.update((item.name, item.name + BEFORE))
         for name in self.left_over(items):
             if name in alias:
@@ -209,9 +212,12 @@ class Arithmetic:
             chosen = f"where_{name}({sides}, {chosen}, {other})"
         return chosen
 
-    def fed_name(self, value: str, age: int = 0) -> str:
-        """The identifier of a value in the registers that feed a product."""
-        return self.name(f"{value}$operand", age)
+    def fed_names(self, value: str, age: int = 0) -> tuple[str, ...]:
+        """The identifiers of a value in the registers that feed a product: one for each accumulator, whose layouts
+        differ, not what lies in registers.
+        """
+        name = self.name(f"{value}$operand", age)
+        return tuple(f"{name}_{n}" if n else name for n, _ in enumerate(operand_layouts(self.s)))
 
     def _reduction(self, item: Reduction, operand: Callable[[str], Operand]) -> Iterator[str]:
         name, reduced = self.name(item.name, 0), operand(item.value)
@@ -232,11 +238,13 @@ class Arithmetic:
             kept = name if factor is None else f"{name} * {factor}"
             yield f"{name} = {kept} + gl.sum({value}, axis=1)"
 
-    def rescale(self, sums: str, rescale: str, age: Age) -> str:
+    def rescale(self, sums: str, rescale: str, age: Age) -> Iterator[str]:
         """Multiply a product's sums by the factor of each row."""
-        factor, name = self.operand(rescale, age(rescale)).name, self.name(sums, 0)
-        rows = f"gl.convert_layout({factor}, gl.SliceLayout(1, SUM_LAYOUT))"
-        return f"{name} = {name} * gl.expand_dims({rows}, 1)"
+        factor = self.operand(rescale, age(rescale)).name
+        names = accumulator_names(self.s, self.name(sums, 0))
+        for name, one in zip(names, accumulators(self.s), strict=True):
+            rows = f"gl.convert_layout({factor}, gl.SliceLayout(1, {one.layout}))"
+            yield f"{name} = {name} * gl.expand_dims({rows}, 1)"
 
     # --- what the loop carries --------------------------------------------------------------------------
 

@@ -64,13 +64,15 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
     s = plan.s
     reader = PartitionRole.MMA_WARP if plan.sums_apart else PartitionRole.CONSUMER
     loaded = frozenset({PartitionRole.LOADER, reader})
-    for box in plan.stationary:  # which persistent blocks hand back
+    if plan.stationary:  # which persistent blocks hand back
         sets = "STATIONARY_SETS * CONSUMERS" if s.persistent else "CONSUMERS"
         back = (Barrier("stationary_empty", s.consumers),) if s.persistent else ()
         barriers = (Barrier("stationary_full", 1), *back)
-        yield Channel(STATIONARY.depth, loaded, (_buffer(f"{box.name}_held", box, sets),), barriers)
+        buffers = [_buffer(f"{box.name}_held", box, sets) for box in plan.stationary]
+        yield Channel(STATIONARY.depth, loaded, tuple(buffers), barriers)
     for ring in plan.rings:
-        buffers = (_buffer(f"{x.name}_ring", x, _times(ring.depth, one.copies)) for one, x in ring.members)
+        slots = ((box, _times(ring.depth, one.copies)) for one, boxes in ring.members for box in boxes)
+        buffers = [_buffer(f"{box.name}_ring", box, count) for box, count in slots]
         readers = 1 if plan.sums_apart else s.at_once
         filled = 1 if ring.plan.copied else s.at_once
         barriers = (Barrier(f"{ring.name}_full", filled), Barrier(f"{ring.name}_empty", readers))

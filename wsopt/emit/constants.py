@@ -8,6 +8,7 @@ from wsopt.emit import tensor_sums
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
+from wsopt.emit.sums import sum_layouts
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.tensors.views import Role
 
@@ -44,8 +45,9 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
 
 def _channels(plan: KernelPlan) -> Iterator[tuple[str, int, str]]:
     s = plan.s
-    for box in plan.stationary:
-        yield "STATIONARY_BYTES", box.nbytes * s.consumers, "bytes of the tiles that the loop holds"
+    if plan.stationary:
+        held = sum(box.nbytes for box in plan.stationary)
+        yield "STATIONARY_BYTES", held * s.consumers, "bytes of the tiles that the loop holds"
         yield "STATIONARY_SETS", s.stationary_sets, "sets of them: the next tile's come while the loop runs"
     for ring, (_, depth) in zip(plan.rings, plan.verified.schedule.rings, strict=True):
         yield ring.depth, depth, f"slots of {ring.name}"
@@ -75,13 +77,6 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
 
 def accumulator_layouts(plan: KernelPlan) -> list[tuple[str, int]]:
     """The layouts of what tensor instructions leave in registers, by name, with their columns."""
-    s = plan.s
     if plan.loops_over_tiles or plan.sums_apart:
         return []
-    halves = (s.columns >> times for times in range(1, s.subtiles.bit_length() - 1))
-    return [
-        ("SUM_LAYOUT", s.columns),
-        ("SUBTILE_LAYOUT", s.subtile_columns),
-        *((f"LAYOUT_{columns}", columns) for columns in halves),
-        *([(plan.loop_layout, s.depth)] if plan.computes else []),
-    ]
+    return [*sum_layouts(plan.s), *([(plan.loop_layout, plan.s.depth)] if plan.computes else [])]

@@ -7,7 +7,7 @@ their K-blocks there is a loop for those in which masks are at work and one for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.emit import inputs, records, tensor_sums, text
@@ -18,6 +18,7 @@ from wsopt.emit.operations import Operations, operations_of
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
+from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values, unrolled
 from wsopt.program.ids import ValueKind
 from wsopt.program.ranges import LiveLoops, live_loops
@@ -102,7 +103,12 @@ class Consumer:
         if plan.loops_over_tiles:
             return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
-        return [zero(self.operations.register(value), "TILE_COLUMNS", "SUM_LAYOUT") for value in values]
+        return [line for value in values for line in self._cleared(self.operations.registers(value))]
+
+    def _cleared(self, names: Sequence[str]) -> Iterator[str]:
+        """Lines that clear sums, accumulator by accumulator."""
+        for name, one in zip(names, accumulators(self.plan.s), strict=True):
+            yield zero(name, one.columns, one.layout)
 
     # --- a tile -----------------------------------------------------------------------------------------
 
@@ -143,7 +149,8 @@ class Consumer:
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]
         lines += operations.writer.starts(older_values(operations) if plan.ranged else ())
         if plan.ranged or plan.program.adds_partials:
-            lines += [zero(name, "TILE_COLUMNS", "SUM_LAYOUT") for name in plan.sums]
+            for name in plan.sums:
+                lines += self._cleared(accumulator_names(plan.s, name))
         return [*lines, *operations.vectors()]
 
     def _loops(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import records, tensor_sums, text
+from wsopt.emit import records, tensor_sums
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
@@ -13,6 +13,7 @@ from wsopt.emit.names import Names
 from wsopt.emit.operations import load_text, operand_of, widened
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import row_store, stores
+from wsopt.emit.sums import cut_to_subtiles, subtile_name
 from wsopt.emit.tensors import Box, coordinates, tile_view
 from wsopt.graph.types import DType
 from wsopt.program.types import column_role, row_role
@@ -46,13 +47,13 @@ def calls(plan: KernelPlan) -> list[str]:
     if plan.loops_over_tiles:
         return []
     whole = () if plan.sums_apart else plan.sums
-    lines = [line for name in whole for line in text.split_subtiles(plan, name, 0, plan.s.subtiles)]
+    lines = [line for name in whole for line in cut_to_subtiles(plan.s, name)]
     for item in plan.rows:
         name = plan.value(item.name)
         row = f"gl.sum({name}, axis=1)" if item.name in plan.program.lane_sums else name
         lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
     for number in range(plan.s.subtiles):
-        sums = [text.subtile_name(plan, name, number, number + 1) for name in plan.sums]
+        sums = [subtile_name(plan.s, name, number, number + 1) for name in plan.sums]
         lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
         given = {"column": plan.column(number), "subtile": str(number), **plan.staged.given(number)}
         rest = (given.get(one, one) for one in _parameters(plan)[len(sums) :])

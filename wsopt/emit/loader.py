@@ -43,10 +43,11 @@ def _stationary_loads(plan: KernelPlan) -> list[str]:
     full = STATIONARY.full("visit")
     found = [STATIONARY.wait_empty("visit")] if plan.s.persistent else []
     found.append(expect(full, "STATIONARY_BYTES"))
-    for box in plan.stationary:
-        for consumer in range(plan.s.consumers):
-            buffer = f"{box.name}_held.index({plan.stationary_place(str(consumer))})"
-            found.append(_copy(plan, box, consumer, full, buffer))
+    for consumer in range(plan.s.consumers):
+        place = plan.stationary_place(str(consumer))
+        found += [
+            _copy(plan, box, consumer, full, f"{box.name}_held.index({place})") for box in plan.stationary
+        ]
     return found
 
 
@@ -61,10 +62,12 @@ def _fills(plan: KernelPlan) -> list[str]:
         full, slot = ring.full("step"), f"step % {ring.depth}"
         found += records.loader_stamp(plan, Event(ring.name, Point.REACHED))
         found += [ring.wait_empty("step"), expect(full, ring.nbytes)]
-        for member, box in ring.members:
+        for member, boxes in ring.members:
             for load in ring.loads_of(member):
                 found += records.loader_stamp(plan, Event(str(load), Point.START))
                 for consumer in range(member.copies) if load.instance is None else [load.instance]:
-                    buffer = f"{box.name}_ring.index({text.of_slot(slot, member.copies, str(consumer))})"
-                    found.append(_copy(plan, box, consumer, full, buffer))
+                    place = text.of_slot(slot, member.copies, str(consumer))
+                    found += [
+                        _copy(plan, box, consumer, full, f"{box.name}_ring.index({place})") for box in boxes
+                    ]
     return found

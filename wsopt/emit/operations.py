@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
+from wsopt.emit.instructions import Mma
 from wsopt.emit.plan import KernelPlan, Ring
+from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import GLUON, Box, tile_view, zero
 from wsopt.emit.text import environment, of_slot
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS
-from wsopt.program.facts import Member
+from wsopt.program.facts import Member, Product
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
+from wsopt.tensors.parts import Part, parts
 from wsopt.tensors.views import FULL, K_BLOCK, Item, Role, Source, View
 
 
@@ -51,44 +54,74 @@ class Operations:
 
     # --- tiles ------------------------------------------------------------------------------------------
 
-    def place(self, tile: ValueId) -> tuple[Ring, Member, Box]:
-        """The ring that a tile comes through, as which of its members, in which box."""
-        members = ((ring, member, box) for ring in self.plan.rings for member, box in ring.members)
+    def place(self, tile: ValueId) -> tuple[Ring, Member, tuple[Box, ...]]:
+        """The ring that a tile comes through, as which of its members, in which boxes."""
+        members = ((ring, member, boxes) for ring in self.plan.rings for member, boxes in ring.members)
         return next(found for found in members if found[1].name == tile.subject)
 
     def slot(self, tile: ValueId, step: str) -> str:
-        """The expression of a streamed tile as a matrix in its slot: rows, or what its product contracts, first."""
-        ring, member, box = self.place(tile)
+        """The expression of a streamed tile of one part."""
+        (matrix,) = self.slots(tile, step)
+        return matrix
+
+    def slots(self, tile: ValueId, step: str) -> list[str]:
+        """The expressions of a streamed tile's parts as matrices in its slot: rows, or what its product contracts,
+        first.
+        """
+        ring, member, boxes = self.place(tile)
         contracted = Role.INNER if Role.INNER in member.view.roles else Role.STREAM
         place = of_slot(f"{step} % {ring.depth}", member.copies, self.index)
         first = row_role(self.plan.s.swap) if member.by_rows else contracted
-        return tile_view(f"{box.name}_ring.index({place})", box, first)
+        return [tile_view(f"{box.name}_ring.index({place})", box, first) for box in boxes]
 
-    def operands(self, op: TileOp, step: str, age: Age, first: int, length: int) -> Iterator[str]:
-        """The two sides of a product, or of a part of it: `length` elements along the streamed axis from the `first`;
-        all if it is 0.
+    def operands(self, op: TileOp, step: str, age: Age, first: int, length: int) -> Iterator[list[str]]:
+        """The two sides of a product, each in its parts, or of a stretch of it: `length` elements along the streamed
+        axis from the `first`; all if it is 0.
         """
         for operand in op.inputs:
             if operand.kind is ValueKind.TILE:
                 given = "TAIL" if length == self.plan.s.tail else length
                 streamed = int(self.place(operand)[1].by_rows)
                 part = f".slice({first}, {given}, dim={streamed})" if length else ""
-                yield self.slot(operand, step) + part
+                yield [matrix + part for matrix in self.slots(operand, step)]
             elif operand.kind is ValueKind.VALUE:
-                yield self.writer.fed_name(operand.subject, age(operand.subject))
+                yield [*self.writer.fed_names(operand.subject, age(operand.subject))]
             else:
-                (box,) = self.plan.stationary
-                held = f"{box.name}_held.index({self.plan.stationary_place('index')})"
-                yield tile_view(held, box, row_role(self.plan.s.swap))
+                place = self.plan.stationary_place("index")
+                held = ((f"{box.name}_held.index({place})", box) for box in self.plan.stationary)
+                yield [tile_view(tile, box, row_role(self.plan.s.swap)) for tile, box in held]
+
+    def product(
+        self, op: TileOp, step: str, age: Age, use: str, first: int = 0, length: int = 0
+    ) -> Iterator[Mma]:
+        """A product, or a stretch of it, as tensor instructions take it: part by part of what it contracts, one
+        adding to the other, or accumulator by accumulator. What is under way already it adds to, and to the first
+        stretch as `use` says.
+        """
+        assert isinstance(op.counts, Product), f"{op.id} is a product"
+        assert op.output is not None, f"{op.id} has a result"
+        targets, (lefts, rights) = self.registers(op.output), self.operands(op, step, age, first, length)
+        instructions = op.instructions * (length or self.plan.s.depth) // self.plan.s.depth
+        if len(targets) > 1:
+            lefts = lefts * (len(targets) // len(lefts))
+            for target, left, right in zip(targets, lefts, rights, strict=True):
+                yield Mma(target, left, right, "" if first else use, instructions // len(targets))
+            return
+        contracted = parts(op.counts.deep) if len(rights) > 1 else (Part(0, op.counts.deep),)
+        for part, left, right in zip(contracted, lefts, rights, strict=True):
+            count = instructions * part.length // op.counts.deep
+            yield Mma(targets[0], left, right, "" if first or part.first else use, count)
 
     # --- values -----------------------------------------------------------------------------------------
 
-    def register(self, value: ValueId, age: int = 0) -> str:
-        """The identifier of a product's result."""
+    def registers(self, value: ValueId, age: int = 0) -> tuple[str, ...]:
+        """The identifiers of a product's result: values of a K-block, or its sums, one for each accumulator."""
         if value.kind is ValueKind.PARTIAL:
             number = f"_{value.k_block}" if value.k_block else ""
-            return self.plan.value(f"{value.subject}_partial{number}")
-        return self.plan.value(value.subject, 0 if value.kind is ValueKind.SUM else age)
+            return accumulator_names(self.plan.s, self.plan.value(f"{value.subject}_partial{number}"))
+        if value.kind is ValueKind.SUM:
+            return accumulator_names(self.plan.s, self.plan.value(value.subject))
+        return (self.plan.value(value.subject, age),)
 
     def makes(self, op: TileOp) -> tuple[str, ...]:
         """The loop's values that an operation makes anew, by name."""

@@ -14,7 +14,7 @@ from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staging
 from wsopt.emit.stamps import WORDS, Trace
-from wsopt.emit.tensors import Box, make_box, row_box
+from wsopt.emit.tensors import Box, make_box, part_boxes, row_box
 from wsopt.perf.epilogue import Refill, refill
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpId, ValueKind
@@ -30,13 +30,18 @@ STATIONARY = Slots("stationary", "STATIONARY_SETS")
 
 @dataclass(frozen=True, slots=True)
 class Ring(Slots):
-    """A ring of slots, with the box of each tensor of which a slot holds tiles; `nbytes` is what the text calls the
-    bytes of a slot.
+    """A ring of slots, with the boxes of each tensor of which a slot holds tiles, one for each part of a tile;
+    `nbytes` is what the text calls the bytes of a slot.
     """
 
     nbytes: str
     plan: RingPlan
-    members: tuple[tuple[Member, Box], ...]
+    members: tuple[tuple[Member, tuple[Box, ...]], ...]
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """All boxes, tensor by tensor."""
+        return tuple(box for _, boxes in self.members for box in boxes)
 
     def loads_of(self, member: Member) -> list[OpId]:
         """The loads of one of its tensors, for the first K-block of an iteration."""
@@ -53,9 +58,10 @@ class KernelPlan:
     With `sums_apart` a warp of its own issues products, whose sums are in tensor memory; with `stores_apart` store
     warps start the stores.
 
-    `stationary` are the boxes of tiles that a block holds, one for each consumer. Of the epilogue's sources `inputs`
-    are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by each subtile. TMA writes
-    `outputs`; `row_outputs` have one value a row. `refill` is when a tile's inputs are copied.
+    `stationary` are the boxes of the tile that a block holds for each consumer, one for each of its parts. Of the
+    epilogue's sources `inputs` are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by
+    each subtile. TMA writes `outputs`; `row_outputs` have one value a row. `refill` is when a tile's inputs are
+    copied.
 
     `items` are the statements that a consumer computes in its loop. The epilogue reads the sums of the products
     `summed`, and of the items the reductions `rows`.
@@ -108,12 +114,12 @@ class KernelPlan:
     def moved(self) -> tuple[Box, ...]:
         """The tensors that TMA brings for the loop: those that stay, then the streamed ones."""
         copied = (ring for ring in self.rings if ring.plan.copied)
-        return (*self.stationary, *(box for ring in copied for _, box in ring.members))
+        return (*self.stationary, *(box for ring in copied for box in ring.boxes))
 
     @property
     def computed(self) -> tuple[Box, ...]:
         """What a role leaves in rings for products."""
-        return tuple(box for ring in self.rings if not ring.plan.copied for _, box in ring.members)
+        return tuple(box for ring in self.rings if not ring.plan.copied for box in ring.boxes)
 
     @property
     def loop_layout(self) -> str:
@@ -189,16 +195,29 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
             return row_box(name, view, extents, verified.machine.tma_box_extent_max)
         return make_box(name, view, extents)
 
-    def held(kind: str, member: Member) -> Box:
-        """The box of a tensor that a ring or the block holds."""
+    def called(kind: str, member: Member) -> str:
+        """What the text calls a tensor that a ring or the block holds."""
         wish = member.name if member.name.isidentifier() else member.view.tensor  # one that a role computes
-        return box(kind, wish, member.view, {role: member.extent(role) for role in member.view.roles})
+        return names(f"{kind}:{wish}", wish)
+
+    def held(kind: str, member: Member) -> tuple[Box, ...]:
+        """The boxes of a tensor that a ring or the block holds."""
+        name, view = called(kind, member), member.view
+        extents = {role: member.extent(role) for role in view.roles}
+        if by_tile:
+            return (row_box(name, view, extents, verified.machine.tma_box_extent_max),)
+        return part_boxes(name, view, extents)
+
+    def ring(plan: RingPlan) -> Ring:
+        members = tuple((one, held("streamed", one)) for one in plan.members)
+        if len(program.rings) == 1:
+            return Ring("ring", "RING_DEPTH", "RING_BYTES", plan, members)
+        (name,) = (called("streamed", one) for one in plan.members)
+        return Ring(f"{name}_ring", f"{name}_DEPTH", str(plan.slot_bytes), plan, members)
 
     subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
-    stationary = tuple(held("stationary", member) for member in program.stationary)
-    rings = tuple(
-        _ring(plan, [held("streamed", one) for one in plan.members], program) for plan in program.rings
-    )
+    stationary = tuple(box for member in program.stationary for box in held("stationary", member))
+    rings = tuple(map(ring, program.rings))
     vectors = {x.name: ByAddress(x, names(f"read:{x.name}", x.view.tensor)) for x in after.vectors}
     inputs = {x.name: box(f"read:{x.name}", x.view.tensor, x.view, subtile) for x in after.full}
     outputs = {o.name: box("written", o.name, o.view, subtile) for o in after.tile_outputs}
@@ -232,14 +251,6 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
         order_table=("order_ptr",) if ranged and s.persistent else (), trace=trace,
     )  # fmt: skip
-
-
-def _ring(plan: RingPlan, boxes: list[Box], program: TileProgram) -> Ring:
-    members = tuple(zip(plan.members, boxes, strict=True))
-    if len(program.rings) == 1:
-        return Ring("ring", "RING_DEPTH", "RING_BYTES", plan, members)
-    (box,) = boxes
-    return Ring(f"{box.name}_ring", f"{box.name}_DEPTH", str(plan.slot_bytes), plan, members)
 
 
 def _counts(axes: tuple[Role, ...], *, ranged: bool, by_tile: bool) -> Iterator[str]:

@@ -20,6 +20,7 @@ from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
 from wsopt.emit.stamps import Trace
 from wsopt.emit.store_warp import store_warp
+from wsopt.emit.sums import operand_layouts
 from wsopt.emit.tensor_sums import mma_warp
 from wsopt.emit.transform import transform
 from wsopt.program.ids import OpKind
@@ -80,7 +81,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "traced": plan.trace is not None,
         "boxes": [*plan.moved, *plan.computed, *plan.inputs.values(), *plan.outputs.values()],
         "register_layouts": accumulator_layouts(plan),
-        "operand_layout": plan.computes,
+        "operand_layouts": operand_layouts(s) if plan.computes else (),
         "module": target.module,
         "imports": target.imports(products=not plan.loops_over_tiles),
         "consumer_warps": s.consumer_warps,

@@ -35,7 +35,7 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     issued = sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
     for op in (op for op in (plan.program.named(one.op) for one in issued) if op.kind is OpKind.MMA):
         own = replace(operations, index=str(op.consumer))
-        left, right = own.operands(op, "step", lambda _: 0, 0, 0)
+        (left,), (right,) = own.operands(op, "step", lambda _: 0, 0, 0)
         sums = _sums(plan, plan.value(op.id.subject), own.index)
         passed.append(f"tcgen05_mma({left}, {right}, {sums}, use_acc=k_block > 0)")
     passed += [_commit(ring.empty("step")) for ring in plan.rings]

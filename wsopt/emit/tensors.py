@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wsopt.graph.types import DType
+from wsopt.tensors.parts import parts
 from wsopt.tensors.views import OUTER, Role, View
 
 TORCH = {
@@ -51,7 +53,8 @@ def zero(dtype: DType) -> str:
 class Box:
     """A tensor moved by TMA: the box of one copy, and how it lies in shared memory.
 
-    With `fold` the tensor's last dimension is seen in parts of so many elements, as two dimensions.
+    With `fold` the tensor's last dimension is seen in parts of so many elements, as two dimensions. A tile of several
+    parts is a box each; `first` has the axes along which one of them does not begin with the tile, and where it does.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Box:
     shape: tuple[int, ...]
     swizzle: int
     fold: int = 0
+    first: tuple[tuple[Role, int], ...] = ()
 
     @property
     def descriptor(self) -> str:
@@ -90,6 +94,20 @@ def make_box(name: str, view: View, extents: Mapping[Role, int]) -> Box:
     return Box(name, view, shape, swizzle)
 
 
+def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box, ...]:
+    """The boxes of a view's tile: one for each choice of parts of its extents, named by where that begins."""
+    roles = [role for role in view.roles if role not in OUTER]
+    cut = [role for role in roles if len(parts(extents[role])) > 1]
+    found = list[Box]()
+    for chosen in itertools.product(*(parts(extents[role]) for role in roles)):
+        own = dict(zip(roles, chosen, strict=True))
+        ending = "".join(f"_{own[role].first}" for role in cut)
+        box = make_box(name + ending, view, {role: part.length for role, part in own.items()})
+        begins = tuple((role, part.first) for role, part in own.items() if part.first)
+        found.append(replace(box, first=begins))
+    return tuple(found)
+
+
 def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Box:
     """Box of whole rows, not swizzled. Where that makes them one copy, rows are folded into parts of `most`."""
     *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
@@ -110,5 +128,11 @@ def tile_view(buffer: str, box: Box, first: Role) -> str:
 
 
 def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
-    """The coordinates of a box: for each dimension the expression of its axis."""
-    return (*(place[role] for role in box.view.roles), *(("0",) if box.fold else ()))
+    """The coordinates of a box: for each dimension the expression of its axis, at a tile's `place`."""
+    first = dict(box.first)
+
+    def begins(role: Role) -> str:
+        terms = [place[role]] if place[role] != "0" or role not in first else []
+        return " + ".join([*terms, *([str(first[role])] if role in first else [])])
+
+    return (*map(begins, box.view.roles), *(("0",) if box.fold else ()))

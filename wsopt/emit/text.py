@@ -1,4 +1,4 @@
-"""Pieces of source text that every kernel is written with: templates, blocks, subtiles' names."""
+"""Pieces of source text that every kernel is written with: templates, blocks, places in slots."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import jinja2
-
-from wsopt.emit.plan import KernelPlan
 
 
 def _template_folder() -> Path:
@@ -33,28 +31,6 @@ def environment() -> jinja2.Environment:
 def block(text: str) -> str:
     """Lines moved to the right."""
     return textwrap.indent(text, "    ")
-
-
-def split_subtiles(plan: KernelPlan, name: str, low: int, high: int) -> list[str]:
-    """Lines that cut a tile of subtiles [low, high) into halves down to single subtiles."""
-    if high - low == 1:
-        return []
-    middle = (low + high) // 2
-    layout = "SUBTILE_LAYOUT" if high - low == 2 else f"LAYOUT_{plan.s.subtile_columns * (high - low) // 2}"
-    left, right = (subtile_name(plan, name, a, b) for a, b in ((low, middle), (middle, high)))
-    whole = subtile_name(plan, name, low, high)
-    return [
-        f"{left}, {right} = halves({whole}, {layout})",
-        *split_subtiles(plan, name, low, middle),
-        *split_subtiles(plan, name, middle, high),
-    ]
-
-
-def subtile_name(plan: KernelPlan, name: str, low: int, high: int) -> str:
-    """The name of the subtiles [low, high) of a tile of sums."""
-    if high - low == plan.s.subtiles:
-        return name
-    return f"{name}_{low}" if high - low == 1 else f"{name}_{low}_to_{high - 1}"
 
 
 def of_slot(slot: str, per_slot: int, box: str) -> str:

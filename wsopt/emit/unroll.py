@@ -88,8 +88,9 @@ class _Unroller:
         for slot, after in zip_longest(at_work, at_work[1:]):
             found.extend(self._stamped(slot, number, self._operation(slot, after, number)))
         if self.loose:  # a loop carries plain tiles, not products under way
-            running = [self.operations.register(value) for value, _ in self.issued[self.waited :]]
-            found.append(mma_wait(len(running), dict.fromkeys(running)))
+            running = self.issued[self.waited :]
+            names = (name for value, _ in running for name in self.operations.registers(value))
+            found.append(mma_wait(len(running), dict.fromkeys(names)))
         if number < self.k_iterations:
             found.append(f"step += {self.operations.plan.s.copies}")
         return tuple(found)
@@ -123,8 +124,8 @@ class _Unroller:
                 yield from self._product(slot, after, number, step)
             case OpKind.ACCUMULATE:
                 yield from self._wait(op.inputs, iteration)
-                partial, sums = map(self.operations.register, op.inputs)
-                yield f"{sums} = {sums} + {partial}"
+                for partial, sums in zip(*map(self.operations.registers, op.inputs), strict=True):
+                    yield f"{sums} = {sums} + {partial}"
             case OpKind.RELEASE:
                 yield from self._wait(op.inputs, iteration)
                 yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release(step)
@@ -134,7 +135,7 @@ class _Unroller:
                 yield from self._arithmetic(op, iteration, step)
             case OpKind.RESCALE:
                 yield from self._wait((op.output,), iteration - 1)
-                yield writer.rescale(op.id.subject, op.inputs[0].subject, self._age(iteration))
+                yield from writer.rescale(op.id.subject, op.inputs[0].subject, self._age(iteration))
             case OpKind.TMA_STORE:
                 for output in plan.program.after.outputs:
                     yield from stores(plan, output, writer.operand(output.value), "0")
@@ -155,7 +156,7 @@ class _Unroller:
                 yield Wait(ring.wait_full(step))
 
     def _product(self, slot: Step, after: Step | None, number: int, step: str) -> Iterator[Instruction]:
-        """A product whole, or where it only begins before a slot is handed back its first part."""
+        """A product whole, or where it only begins before a slot is handed back its first stretch."""
         op, iteration, s = slot.op, number - slot.stage, self.operations.plan.s
         assert op.output is not None, f"{op.id} has a result"
         yield from self._meet(op, step)
@@ -163,17 +164,17 @@ class _Unroller:
         yield from self._keep(overwrites)
         use = "False" if overwrites else self._use(slot, number)
         short = bool(s.tail) and iteration == self.k_iterations - 1
-        parts = self._parts() if begins_before_return(self.order, slot, after) and not short else ()
-        for first, length in parts if len(parts) > 1 else ((0, s.tail if short else 0),):
-            left, right = self.operations.operands(op, step, self._age(iteration), first, length)
-            adds, count = "" if first else use, op.instructions * (length or s.depth) // s.depth
-            target = self.operations.register(op.output)
-            self.begun.append(Mma(target, left, right, adds, count, counts=adds == self._counting))
-        yield self._issue(op.output, iteration)
+        stretches = self._stretches() if begins_before_return(self.order, slot, after) and not short else ()
+        stretches = stretches if len(stretches) > 1 else ((0, s.tail if short else 0),)
+        for first, length in stretches:
+            for one in self.operations.product(op, step, self._age(iteration), use, first, length):
+                self.begun.append(replace(one, counts=one.use == self._counting))
+        for _ in range(len(self.begun) // len(stretches)):
+            yield self._issue(op.output, iteration)
         self.made.update(overwrites)
 
-    def _parts(self) -> tuple[tuple[int, int], ...]:
-        """The parts in which a product may be begun and ended."""
+    def _stretches(self) -> tuple[tuple[int, int], ...]:
+        """The stretches of the streamed axis in which a product may be begun and ended."""
         plan = self.operations.plan
         least = plan.verified.machine.mma_k_bytes * 8 // plan.program.whole.dtype.bits
         return k_block_parts(plan.s.depth, least)
@@ -244,7 +245,11 @@ class _Unroller:
         ended = max((at for at, one in enumerate(self.issued, 1) if one in asked), default=0)
         if ended > self.waited:
             under_way, self.waited, self.loose = self.issued[self.waited : ended], ended, False
-            names = [self.operations.register(one, self._age(at)(one.subject)) for one, at in under_way]
+            names = [
+                name
+                for one, at in under_way
+                for name in self.operations.registers(one, self._age(at)(one.subject))
+            ]
             yield Wait(mma_wait(len(self.issued) - ended, dict.fromkeys(names)))
 
 

@@ -7,10 +7,10 @@ import math
 
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.phases import body_levels, is_scores, k_block_mix
+from wsopt.lowering.steps import inner_extent
 from wsopt.machine.cost import alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.targets import target_of
-from wsopt.tensors.views import Role, pow2
 
 
 def exp2_eighths(region: Region, columns: int, machine: Machine) -> tuple[int, ...]:
@@ -25,9 +25,7 @@ def exp2_eighths(region: Region, columns: int, machine: Machine) -> tuple[int, .
         [item for item in items if levels[item.name] == number] for number in sorted({*levels.values()})
     ]
     deep = [
-        pow2(region.extent(Role.INNER)) if is_scores(c) else columns
-        for c in body
-        if isinstance(c, Contraction)
+        inner_extent(region, machine) if is_scores(c) else columns for c in body if isinstance(c, Contraction)
     ]
     products = sum(deep) / machine.tensor[region.operand_dtype.value]
 

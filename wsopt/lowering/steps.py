@@ -26,10 +26,16 @@ from wsopt.program.program import Item
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.views import FULL, K_BLOCK, Reduction, Role, Statement, View, pow2
+from wsopt.tensors.parts import summed
+from wsopt.tensors.views import FULL, K_BLOCK, Reduction, Role, Statement, View
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 """Rings, steps, and the tensors that a block holds through its loop."""
+
+
+def inner_extent(region: Region, machine: Machine) -> int:
+    """Elements of the inner axis as tiles hold it: each part is what one tensor instruction contracts, or more."""
+    return summed(region.extent(Role.INNER), machine.mma_k_bytes * 8 // region.operand_dtype.bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +69,8 @@ class _Maker:
 
     @property
     def inner(self) -> int:
-        """Elements of the inner axis as tiles hold it: a power of two, and what one tensor instruction takes."""
-        least = self.machine.mma_k_bytes * 8 // self.region.operand_dtype.bits
-        return max(least, pow2(self.region.extent(Role.INNER)))
+        """Elements of the inner axis as tiles hold it."""
+        return inner_extent(self.region, self.machine)
 
     def shape(self, view: View, rows: int) -> tuple[int, ...]:
         """The shape of a tensor's tile with so many of the accumulator's rows."""

@@ -17,6 +17,7 @@ from wsopt.machine.types import Machine
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import LoopKind, target_of
+from wsopt.tensors.parts import parts, summed
 from wsopt.tensors.views import FULL, K_BLOCK, Role, View, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
@@ -71,7 +72,7 @@ def _problems(region: Region, machine: Machine) -> Iterator[str]:
         for view in region.operands
         if region.contractions and view.dtype.bits != 16 and view.roles[-1] is not Role.STREAM
     )
-    if region.chained and _whole_columns(region) > machine.mma_columns_max:
+    if region.chained and region.extent(Role.COLUMN) > machine.mma_columns_max:
         yield (
             f"graph {region.name}: the products' columns have {region.extent(Role.COLUMN)} elements, held whole; "
             f"one tensor instruction takes {machine.mma_columns_max}"
@@ -200,9 +201,17 @@ def _spare(region: Region, s: Structure) -> bool:
     return s.consumers > 1 and s.tile_rows - s.rows >= region.extent(Role.ROW)
 
 
-def _whole_columns(region: Region) -> int:
-    """Columns of a loop that computes values, which are held whole."""
-    return max(_MIN_SUBTILE_COLUMNS, pow2(region.extent(Role.COLUMN)))
+def _whole_columns(region: Region) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Columns of a loop that computes values, which are held whole, with the epilogue subtiles that they may be cut
+    to: a power of two, or what is less, the sum of some. No subtile lies in two parts.
+    """
+    whole = pow2(summed(region.extent(Role.COLUMN), _MIN_SUBTILE_COLUMNS))
+    yield whole, _SUBTILES
+    less = summed(region.extent(Role.COLUMN), _MIN_SUBTILE_COLUMNS)
+    if less < whole:
+        smallest = parts(less)[-1].length
+        widths = (smallest >> times for times in range((smallest // _MIN_SUBTILE_COLUMNS).bit_length()))
+        yield less, tuple(less // width for width in widths)
 
 
 def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]:
@@ -210,17 +219,18 @@ def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]
 
     emitter.v1: consumers of such a loop are cooperative.
     """
-    target, columns = target_of(machine), _whole_columns(region)
-    shares = exp2_eighths(region, columns, machine)
-    for rows, depth, consumers, warps, persistent, subtiles, eighths in itertools.product(
-        target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), (True, False), _SUBTILES, shares
-    ):
-        s = Structure(
-            rows, columns, depth, consumers, warps, Sharing.COOPERATIVE, persistent, swap=False,
-            subtiles=subtiles, group=1, exp2_eighths=eighths,
-        )  # fmt: skip
-        if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
-            yield s
+    target = target_of(machine)
+    for columns, subtiles in _whole_columns(region):
+        shares = exp2_eighths(region, columns, machine)
+        for rows, depth, consumers, warps, persistent, cut, eighths in itertools.product(
+            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), (True, False), subtiles, shares
+        ):
+            s = Structure(
+                rows, columns, depth, consumers, warps, Sharing.COOPERATIVE, persistent, swap=False,
+                subtiles=cut, group=1, exp2_eighths=eighths,
+            )  # fmt: skip
+            if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
+                yield s
 
 
 def _aligned(region: Region, depth: int) -> bool:

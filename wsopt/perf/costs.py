@@ -28,6 +28,7 @@ from wsopt.program.facts import (
     Transform,
 )
 from wsopt.program.ids import Unit
+from wsopt.tensors.parts import parts
 
 _SWIZZLE_BYTES = 128
 _MEASURED_EXCHANGES = 2
@@ -77,12 +78,13 @@ def copy_lines(copy: Copy, machine: Machine) -> float:
     """
     line = machine.l2_line_bytes
     step = math.gcd(copy.pitch_bytes, line)
-    pieces = math.ceil(copy.row_bytes / _SWIZZLE_BYTES)
-    width = copy.row_bytes / pieces
-    lines = max(1.0, width / line + 1 - step / line)
+    lines = 0.0
+    for part in parts(copy.row_bytes):
+        pieces = math.ceil(part.length / _SWIZZLE_BYTES)
+        lines += pieces * max(1.0, part.length / pieces / line + 1 - step / line)
     if step < machine.l2_sector_bytes:
         lines *= machine.sector_split_factor
-    return copy.rows * pieces * lines * line
+    return copy.rows * lines * line
 
 
 @functools.singledispatch
@@ -145,9 +147,11 @@ def mma_cycles(product: Product, machine: Machine) -> int:
 
 
 def instructions(product: Product, machine: Machine) -> int:
-    """Tensor instructions of a product, all warpgroups of the partition together."""
+    """Tensor instructions of a product, all warpgroups of the partition together; each part of its columns has its
+    own.
+    """
     deep = product.deep * product.dtype.bits // 8 // machine.mma_k_bytes
-    return (product.rows // machine.mma_rows) * deep
+    return (product.rows // machine.mma_rows) * deep * len(parts(product.columns))
 
 
 @cost.register
@@ -162,17 +166,23 @@ def _product(product: Product, machine: Machine) -> Cost:
         issue = count * latency.mma_issue
         result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.mma_latency
     else:
-        rate = machine.tensor[product.dtype.value]
-        full = machine.mma_rows * product.columns * (machine.mma_k_bytes * 8 // product.dtype.bits) / rate
-        least = machine.mma_least_cycles + product.columns * machine.mma_least_cycles_per_column
-        least = machine.mma_least_cycles_registers if product.registers else least
-        busy = math.ceil(max(full, least) * every)
+        lengths = [part.length for part in parts(product.columns)]
+        each = math.fsum(_instruction_cycles(product, columns, machine) for columns in lengths)
+        busy = math.ceil(each * (every // len(lengths)))
         # What the queue does not take has to wait, and its consumer with it.
         waiting = max(0.0, every - machine.mma_queue) * busy / every
         issue = math.ceil(max(every * latency.mma_issue, waiting))
         result = busy + (latency.mma_latency_registers if product.registers else latency.mma_latency)
     ends = math.ceil(issue + latency.mbarrier_wait), math.ceil(result)
     return Cost(*ends, Unit.TENSOR, busy, instructions=count)
+
+
+def _instruction_cycles(product: Product, columns: int, machine: Machine) -> float:
+    """Cycles of one tensor instruction of so many columns, where arithmetic waits for the product or feeds it."""
+    rate = machine.tensor[product.dtype.value]
+    full = machine.mma_rows * columns * (machine.mma_k_bytes * 8 // product.dtype.bits) / rate
+    least = machine.mma_least_cycles + columns * machine.mma_least_cycles_per_column
+    return max(full, machine.mma_least_cycles_registers if product.registers else least)
 
 
 @cost.register

@@ -167,7 +167,7 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     """
     cost, s = program.epilogue, program.structure
     most = 2 if program.iteration is Iteration.TILE else min(cost.stores, _MOST_STAGING)
-    inputs = [n for n in (1, 2, 4, 8) if n <= s.subtiles] if program.after.full else [0]
+    inputs = [n for n in range(1, s.subtiles + 1) if s.subtiles % n == 0] if program.after.full else [0]
     counts = [(0, s.subtiles)] if cost.lent_bytes else []
     counts += itertools.product(range(1, most + 1), inputs)
     products = program.iteration is Iteration.K_BLOCKS and not program.computes_with_products
