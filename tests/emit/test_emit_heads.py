@@ -71,7 +71,7 @@ def test_machine_code_is_what_was_asked_for(name: str) -> None:
 
 def test_a_wider_head_than_the_kernel_holds_is_refused_at_run_time() -> None:
     made = emitted("80")
-    message = "the inner axis has 144 elements: this schedule holds up to 128"
+    message = "the inner axis has 144 elements: this schedule holds up to 80"
     assert message in (case(a.attention(a.causal, sizes(144, 80))).fault(made.source, 1) or "")
 
 
