@@ -12,7 +12,6 @@ from emit_builds import Emitted, build, case, small_case
 from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_instructions
 from wsopt.emit.sums import accumulator_names, accumulators, cut_to_subtiles, sum_layouts
-from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.types import Graph
 from wsopt.program.types import Sharing, Structure
 
@@ -32,16 +31,6 @@ def cut(
     )
 
 
-def with_residual(s: Sizes) -> Graph:
-    """Attention whose output is gated by a tensor, which the epilogue reads subtile by subtile."""
-    g = GraphBuilder("gated")
-    p = a.parts(g, s)
-    weights = g.cast(g.softmax(a.causal(p, a.scores(p)), name="p"), dtype=s.dtype)
-    gate = g.input("gate", (s.batch, s.heads, s.queries, s.column), s.dtype)
-    g.output(g.cast(g.matmul(weights, p.v, name="pv") * gate, dtype=s.dtype, name="o"))
-    return g.build()
-
-
 CASES: dict[str, tuple[Graph, Structure]] = {
     "96": (a.attention(lambda _, x: x, sizes(96, 96)), cut(96, 3)),
     "96 causal": (a.attention(a.causal, sizes(96, 96)), cut(96, 3, depth=128)),
@@ -51,7 +40,7 @@ CASES: dict[str, tuple[Graph, Structure]] = {
     "96, f16, lse": (a.with_lse(a.causal, sizes(96, 96, dtype="f16")), cut(96, 3)),
     "96, two values": (a.two_values(sizes(96, 96)), cut(96, 3, depth=32)),
     "96, retention": (a.linear(a.rescaled, sizes(96, 96)), cut(96, 3)),
-    "96, gated": (with_residual(sizes(96, 96)), cut(96, 3, depth=32)),
+    "96, gated": (a.gated_output(sizes(96, 96)), cut(96, 3, depth=32)),
     "80": (a.attention(a.causal, sizes(80, 80)), cut(96, 3)),
     "80, grouped, ragged": (a.grouped("reshape", a.causal, sizes(80, 80, keys=300)), cut(96, 3)),
     "112 and 160": (a.attention(a.soft_cap, sizes(112, 160, keys=136)), cut(160, 5, depth=32)),
@@ -106,6 +95,30 @@ def test_parts_are_copied_to_one_barrier_each_from_its_own_place() -> None:
         f"tma_load(v_0_desc, [batch, k_block * TILE_DEPTH, 0], {barrier}, v_0_ring.index(step % v_DEPTH))",
         f"tma_load(v_64_desc, [batch, k_block * TILE_DEPTH, 64], {barrier}, v_64_ring.index(step % v_DEPTH))",
     ]
+
+
+NEXT = "k_block * TILE_DEPTH"
+FAULTS = {
+    "the second part is copied from where the first begins": (f"{NEXT}, 64]", f"{NEXT}, 0]"),
+    "the second part of the queries is the first": ("row_tile * TILE_ROWS, 64]", "row_tile * TILE_ROWS, 0]"),
+    "the second part of a chain overwrites": (", s, is_async=True)", ", s, use_acc=False, is_async=True)"),
+    "one accumulator is not rescaled": ("pv_2 = pv_2 * ", "unused = pv_2 * "),
+    "one accumulator is not waited for": (
+        "pv_0_to_1, pv_2 = warpgroup_mma_wait(0, deps=(pv_0_to_1, pv_2,))",
+        "pv_0_to_1 = warpgroup_mma_wait(0, deps=(pv_0_to_1,))",
+    ),
+    "a product is left under way": ("pv_2 = warpgroup_mma_wait(0, ", "pv_2 = warpgroup_mma_wait(1, "),
+    "a part's bytes are not announced": (f"k__DEPTH), {64 * 96 * 2})", f"k__DEPTH), {64 * 64 * 2})"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_a_part_is_found(fault: str) -> None:
+    made, (right, wrong) = emitted("96"), FAULTS[fault]
+    assert right in made.source
+    checked = small_case(made)
+    assert checked.fault(made.source, 3) is None
+    assert checked.fault(made.source.replace(right, wrong), 8) is not None
 
 
 def test_an_extent_that_is_a_power_of_two_stays_whole() -> None:

@@ -265,6 +265,16 @@ def two_values(sizes: Sizes = Sizes()) -> Graph:
     return g.build()
 
 
+def gated_output(sizes: Sizes = Sizes()) -> Graph:
+    """Causal attention whose output is multiplied by a tensor of its extents."""
+    g = GraphBuilder("gated_output")
+    p = parts(g, sizes)
+    weights = g.cast(g.softmax(causal(p, scores(p)), name="p"), dtype=sizes.dtype)
+    gate = g.input("gate", (sizes.batch, sizes.heads, sizes.queries, sizes.column), sizes.dtype)
+    g.output(g.cast(g.matmul(weights, p.v, name="pv") * gate, dtype=sizes.dtype, name="o"))
+    return g.build()
+
+
 def packed(score: Score | None = None, sizes: Sizes = Sizes()) -> Graph:
     """Heads packed behind the sequence, (batch, sequence, heads x head), taken apart by views."""
     g, s = GraphBuilder("packed"), sizes

@@ -1,0 +1,23 @@
+"""The solver chooses a tile in parts over a padded one by costs alone."""
+
+from __future__ import annotations
+
+import pytest
+from solve_examples import MARGIN, attention
+
+from wsopt.checker import verify
+from wsopt.machine import Machine
+from wsopt.program.conditions import Conditions
+from wsopt.solve.search import Search
+
+
+@pytest.mark.solver
+def test_heads_of_96_are_not_padded(h200: Machine) -> None:
+    region = attention(96)
+    best, _ = Search(region, h200, MARGIN).run()
+    verify(best.schedule, best.program, h200, MARGIN)
+    assert (best.schedule.structure.columns, best.schedule.structure.subtiles) == (96, 3)
+    assert f"x96x{best.schedule.structure.depth}, " in best.schedule.structure.describe()
+    padded, _ = Search(region, h200, MARGIN, conditions=Conditions(structure=(("columns", 128),))).run()
+    assert padded.schedule.structure.columns == 128
+    assert best.schedule.prediction.microseconds < 0.96 * padded.schedule.prediction.microseconds
