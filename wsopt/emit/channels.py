@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wsopt.emit.plan import STATIONARY, KernelPlan, Ring
+from wsopt.emit.prefetched import vector_columns
 from wsopt.emit.tensors import GLUON, Box
 from wsopt.graph.types import DType
 from wsopt.schedule.types import PartitionRole
@@ -99,9 +100,10 @@ def _ends(plan: KernelPlan, ring: Ring) -> frozenset[PartitionRole]:
 
 def _own(plan: KernelPlan) -> Iterator[Channel]:
     """Channels of one consumer: prefetched vectors, full inputs, staging, its store warp's barriers."""
+    s = plan.s
     for one in (one for one in plan.prefetched.values() if one.along_columns):
         dtype = GLUON[one.vector.of.view.dtype]
-        buffer = Buffer(one.name, dtype, ("TILE_COLUMNS",), "PREFETCHED_LAYOUT")
+        buffer = Buffer(one.name, dtype, (vector_columns(s),), "PREFETCHED_LAYOUT")
         yield Channel("", _CONSUMER, (buffer,), own=True)
     for box in plan.inputs.values():
         buffer = _buffer(f"{box.name}_input", box, "INPUT_BUFFERS")

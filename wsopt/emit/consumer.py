@@ -156,7 +156,7 @@ class Consumer:
     def _loops(self) -> list[str]:
         """The loops, with what goes on before, under and after them."""
         plan, vectors = self.plan, self.plan.prefetched.values()
-        under = load_lines(vectors, plan.place("rows", "columns"))
+        under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
         under += [] if plan.refill.first or plan.refill.apart else [inputs.input_loads(plan)]
         if plan.sums_apart:
             return [*under, tensor_sums.wait(), *store_lines(vectors)]

@@ -17,7 +17,6 @@ from wsopt.program.types import Structure
 from wsopt.tensors.views import Role, Source
 
 ROWS = "row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, SUBTILE_LAYOUT))"
-COLUMNS = "column + gl.arange(0, TILE_COLUMNS, layout=COLUMNS_LAYOUT)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,13 @@ class Prefetched:
         return f"{self.vector.name}_loaded" if self.along_columns else self.name
 
 
-def load_lines(prefetched: Collection[Prefetched], places: Mapping[Role, str]) -> list[str]:
+def load_lines(prefetched: Collection[Prefetched], places: Mapping[Role, str], s: Structure) -> list[str]:
     """The loads of a tile, with the places of its rows and columns where they are used. Nothing is computed with what
     is loaded, so that nothing waits for it.
     """
     lines = [f"rows = {ROWS}"] if any(one.along_rows for one in prefetched) else []
-    lines += [f"columns = {COLUMNS}"] if any(one.along_columns for one in prefetched) else []
+    columns = f"column + gl.arange(0, {vector_columns(s)}, layout=COLUMNS_LAYOUT)"
+    lines += [f"columns = {columns}"] if any(one.along_columns for one in prefetched) else []
     for one in prefetched:
         side = "columns < column_extent" if one.along_columns else "rows < row_extent"
         mask = f", mask={side}, other={zero(one.vector.of.view.dtype)}"
@@ -60,9 +60,14 @@ def store_lines(prefetched: Iterable[Prefetched]) -> list[str]:
     return [f"{one.name}.store({one.loaded})" for one in prefetched if one.along_columns]
 
 
+def vector_columns(s: Structure) -> str:
+    """Elements of a vector along the columns as the text says them."""
+    return "TILE_COLUMNS" if s.vector_columns == s.columns else str(s.vector_columns)
+
+
 def layout_constants(s: Structure, machine: Machine) -> list[tuple[str, str, str]]:
     """Constants of the columns' layout in registers while they are loaded, and in shared memory."""
-    each = max(1, s.columns // (s.consumer_warps * machine.threads_per_warp))
+    each = max(1, s.vector_columns // (s.consumer_warps * machine.threads_per_warp))
     blocked = f"gl.BlockedLayout([{each}], [{machine.threads_per_warp}], [{s.consumer_warps}], [0])"
     return [
         ("COLUMNS_LAYOUT", blocked, "how columns are loaded"),

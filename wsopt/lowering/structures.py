@@ -16,7 +16,7 @@ from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
-from wsopt.targets import LoopKind, target_of
+from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.parts import parts, summed
 from wsopt.tensors.views import FULL, K_BLOCK, Role, View, pow2
 
@@ -26,6 +26,8 @@ _DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
 _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
 """Of tiles of whole rows."""
+_SUMMED_COLUMNS = (128, 64)
+"""Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
 _SLOT_BYTES = 128
@@ -201,17 +203,19 @@ def _spare(region: Region, s: Structure) -> bool:
     return s.consumers > 1 and s.tile_rows - s.rows >= region.extent(Role.ROW)
 
 
-def _whole_columns(region: Region) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Columns of a loop that computes values, which are held whole, with the epilogue subtiles that they may be cut
-    to: a power of two, or what is less, the sum of some. No subtile lies in two parts.
-    """
-    whole = pow2(summed(region.extent(Role.COLUMN), _MIN_SUBTILE_COLUMNS))
-    yield whole, _SUBTILES
-    less = summed(region.extent(Role.COLUMN), _MIN_SUBTILE_COLUMNS)
-    if less < whole:
-        smallest = parts(less)[-1].length
-        widths = (smallest >> times for times in range((smallest // _MIN_SUBTILE_COLUMNS).bit_length()))
-        yield less, tuple(less // width for width in widths)
+def _whole_columns(region: Region) -> Iterator[int]:
+    """Columns of a loop that computes values, which are held whole: a power of two, or fewer in parts."""
+    least = summed(region.extent(Role.COLUMN), _MIN_SUBTILE_COLUMNS)
+    yield from dict.fromkeys((pow2(least), least))
+
+
+def _subtiles(columns: int) -> tuple[int, ...]:
+    """Epilogue subtiles that so many columns may be cut to. Those of columns in parts lie in one part each."""
+    *rest, last = parts(columns)
+    if not rest:
+        return _SUBTILES
+    widths = (last.length >> times for times in range((last.length // _MIN_SUBTILE_COLUMNS).bit_length()))
+    return tuple(columns // width for width in widths)
 
 
 def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]:
@@ -220,11 +224,12 @@ def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]
     emitter.v1: consumers of such a loop are cooperative.
     """
     target = target_of(machine)
-    for columns, subtiles in _whole_columns(region):
+    for columns in _whole_columns(region):
         shares = exp2_eighths(region, columns, machine)
         for rows, depth, consumers, warps, persistent, cut, eighths in itertools.product(
-            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), (True, False), subtiles, shares
-        ):
+            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), (True, False), _subtiles(columns),
+            shares,
+        ):  # fmt: skip
             s = Structure(
                 rows, columns, depth, consumers, warps, Sharing.COOPERATIVE, persistent, swap=False,
                 subtiles=cut, group=1, exp2_eighths=eighths,
@@ -284,13 +289,14 @@ def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
     copies = (1, 2) if region.promote and all(one.promote for one in region.contractions) else (1,)
     for swap in (False, True) if few and target.swaps else (False,):
-        # Powers of two up to what one instruction takes, and no more than the extent needs.
-        extent, least = region.extent(column_role(swap)), 16 if swap or region.body else 64
-        sizes = [least << n for n in range((machine.mma_columns_max // least).bit_length())]
+        sizes = [*_columns(region.extent(column_role(swap)), 16 if swap or region.body else 64, machine)]
+        counts = sorted({count for size in sizes for count in _subtiles(size)})
         for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
-            target.consumer_rows, [size for size in sizes if size == least or size < 2 * extent], depths,
-            target.consumers, warps, sharings, (True, False) if target.single else (True,), _SUBTILES, _GROUPS,
+            target.consumer_rows, sizes, depths, target.consumers, warps, sharings,
+            (True, False) if target.single else (True,), counts, _GROUPS,
         ):  # fmt: skip
+            if subtiles not in _subtiles(columns):
+                continue
             for k_blocks, transforms in itertools.product(copies, _transforms(region, machine)):
                 tail = _tail(region, machine, depth, k_blocks)
                 s = Structure(
@@ -299,6 +305,18 @@ def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]
                 )  # fmt: skip
                 if _is_legal(region, machine, s) and _aligned(region, depth):
                     yield s
+
+
+def _columns(extent: int, least: int, machine: Machine) -> Iterator[int]:
+    """Columns of a product's tile, of so many in all: powers of two from the `least` up to what one instruction
+    takes, no more than the extent needs; last, where sums are in registers, 192 = 128 + 64.
+
+    Other sums have a part of which an instruction takes as long as one of twice its columns.
+    """
+    sizes = (least << n for n in range((machine.mma_columns_max // least).bit_length()))
+    yield from (size for size in sizes if size == least or size < 2 * extent)
+    if target_of(machine).sums is Sums.REGISTERS and extent > _SUMMED_COLUMNS[0]:
+        yield sum(_SUMMED_COLUMNS)
 
 
 def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:

@@ -50,7 +50,7 @@ def _column_vectors(after: Epilogue, s: Structure) -> list[View]:
 def _prefetched_registers(after: Epilogue, s: Structure, machine: Machine) -> int:
     """Registers a thread that rows, columns and scalars take, from the start of the loop on."""
     row, column, threads = row_role(s.swap), column_role(s.swap), s.consumer_warps * machine.threads_per_warp
-    by_row, by_column = s.rows // s.consumer_warps // _ROWS_OF_A_MATRIX, max(1, s.columns // threads)
+    by_row, by_column = s.rows // s.consumer_warps // _ROWS_OF_A_MATRIX, max(1, s.vector_columns // threads)
     spans = (source.spans for source in (after.vectors if after.prefetched else ()))
     return sum(by_column if column in one else by_row if row in one else 1 for one in spans)
 
@@ -99,7 +99,7 @@ def epilogue_cost(after: Epilogue, s: Structure, machine: Machine) -> EpilogueCo
         registers=min(live, 64) + _prefetched_registers(after, s, machine),
         stores=s.subtiles * len(after.tile_outputs),
         lent_bytes=sum(kind_bytes(one, s) for one in outputs & {*inputs}),
-        vector_bytes=sum(s.columns * view.dtype.bits // 8 for view in _column_vectors(after, s)),
+        vector_bytes=sum(s.vector_columns * view.dtype.bits // 8 for view in _column_vectors(after, s)),
     )
 
 

@@ -21,6 +21,7 @@ from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, EpilogueCost, Iteration, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import with_units
+from wsopt.tensors.parts import parts
 from wsopt.tensors.views import Role
 
 _VALUE_GRAIN = 16
@@ -73,10 +74,9 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
     lines, gpc = _lines(program, machine), gpc_bytes(program, machine)
     product = Product(s.rows, s.columns, s.depth, whole.dtype, s.consumer_warps)
     tensor = mma_cycles(product, machine) * s.at_once * whole.products
-    # A product's instructions read their rows and their columns of shared memory each anew.
-    operands = (
-        (s.rows // machine.mma_rows) * (machine.mma_rows + s.columns) * (s.depth * whole.dtype.bits // 8)
-    )
+    # A product's instructions read their rows and their columns of shared memory each anew, part by part.
+    read = len(parts(s.columns)) * machine.mma_rows + s.columns
+    operands = (s.rows // machine.mma_rows) * read * (s.depth * whole.dtype.bits // 8)
     added = sum((op.consumer, op.copy) == (0, 0) for op in program.of(OpKind.ACCUMULATE))
     promotion = added * alu_cycles(machine, PROMOTION, s.rows * s.columns)
     energy = (

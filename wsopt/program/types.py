@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import Role, pow2
 
 
 def row_role(swap: bool) -> Role:
@@ -82,6 +82,11 @@ class Structure:
     def stationary_sets(self) -> int:
         """Sets of the tiles that a loop holds: with persistent blocks the next tile's come while it runs."""
         return 2 if self.persistent else 1
+
+    @property
+    def vector_columns(self) -> int:
+        """Elements of a vector along the columns that is loaded for a tile: a power of two, masked at the end."""
+        return pow2(self.columns)
 
     @property
     def subtile_columns(self) -> int:
