@@ -18,12 +18,15 @@ from wsopt.emit.operations import Operations, operations_of
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, tile_range
+from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values, unrolled
+from wsopt.emit.windows import counters
 from wsopt.program.ids import ValueKind
 from wsopt.program.ranges import LiveLoops, live_loops
 from wsopt.program.types import Space
 from wsopt.schedule.passes import in_pass
+from wsopt.schedule.program_order import consumer_order
 from wsopt.schedule.types import PartitionRole
 
 
@@ -84,8 +87,8 @@ class Consumer:
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
             *plan.stored, *plan.order_table, *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
-        step = f"step = {'index * k_iterations' if plan.ping_pong else 0}"
-        begin = [] if plan.sums_apart else [step]
+        step = ["step = index * k_iterations"] if plan.ping_pong else first_step(plan.counts_steps)
+        begin = [] if plan.sums_apart else [*step, *self._first_slots()]
         if not plan.loops_over_tiles:
             begin.append("visit = 0")
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
@@ -94,6 +97,11 @@ class Consumer:
         body, end = self._body(), "" if plan.stores_apart else "tma.store_wait(0)"
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
         return function(plan, role, parameters, begin + self._carried(), body, end, called)
+
+    def _first_slots(self) -> Iterator[str]:
+        """Lines that begin at the slots of the consumer's first K-block: one of its own where tiles go in turns."""
+        order = consumer_order(self.plan.verified)
+        return first_slots(counters(self.operations, order), self.plan.s.copies, step=self.plan.ping_pong)
 
     def _carried(self) -> list[str]:
         """Sums and partial sums that are made before the first tile, where a tile does not clear them."""
@@ -116,7 +124,8 @@ class Consumer:
         """All that a consumer does for a tile."""
         lines = [*self._places(), *self._starts(), *self._loops(), *calls(self.plan)]
         lines += [] if self.plan.loops_over_tiles else ["visit += 1"]
-        lines += ["step += (CONSUMERS - 1) * k_iterations"] if self.plan.ping_pong else []
+        others = ["step += (CONSUMERS - 1) * k_iterations", *self._first_slots()]
+        lines += others if self.plan.ping_pong else []
         return "\n".join(line for line in lines if line)
 
     def _places(self) -> list[str]:
@@ -217,8 +226,9 @@ class Consumer:
 
         Not before: where a K-block counts for nobody's rows, its slot would be filled again under the copy.
         """
-        passed = [do("step") for ring in self.plan.rings for do in (ring.wait_full, ring.release)]
-        return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, "step += 1"]))
+        passed = [do() for ring in self.plan.rings for do in (ring.wait_full, ring.release)]
+        behind = ["step += 1", *next_slots(windows(ring.counter for ring in self.plan.rings))]
+        return f"for _ in range({first}, {last}):\n" + text.block(write([*passed, *behind]))
 
 
 def consumer_of(plan: KernelPlan) -> Consumer:

@@ -7,6 +7,7 @@ from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.ranges import tile_range
+from wsopt.emit.slots import first_slots, first_step, next_slots, next_step, windows
 from wsopt.emit.stamps import Event, Point
 from wsopt.emit.tensors import Box, coordinates
 from wsopt.schedule.types import PartitionRole
@@ -22,13 +23,16 @@ def loader(plan: KernelPlan) -> Function:
     descriptors = [box.descriptor for box in plan.moved]
     sizes = plan.sizes if plan.ranged else plan.counts
     parameters = [*descriptors, *seen(plan, PartitionRole.LOADER, own=False), *plan.order_table, *sizes]
-    fills = write([*_fills(plan), "step += 1"])
+    traced = plan.trace is not None
+    counters = windows(ring.counter for ring in records.loaded_rings(plan))
+    fills = write([*_fills(plan), *next_step(traced), *next_slots(counters)])
     if not plan.loops_over_tiles:
         k_blocks = "begin, end" if plan.ranged else "k_iterations"
         fills = f"for k_block in range({k_blocks}):\n" + text.block(fills)
     first = [tile_range(), *_stationary_loads(plan)] if plan.ranged else []
     begin, end = (["visit = 0"], ["visit += 1"]) if plan.stationary else ([], [])
-    begin, body = ["step = 0", *begin, "gdc_wait()"], write([*first, fills, *end])
+    begin = [*first_step(traced), *first_slots(one.counter for one in counters), *begin, "gdc_wait()"]
+    body = write([*first, fills, *end])
     return function(plan, PartitionRole.LOADER, parameters, begin, body, _LET_NEXT_IN)
 
 
@@ -59,9 +63,9 @@ def _fills(plan: KernelPlan) -> list[str]:
     """
     found: list[str] = []
     for ring in records.loaded_rings(plan):
-        full, slot = ring.full("step"), f"step % {ring.depth}"
+        full, slot = ring.full(), ring.counter.slot(0)
         found += records.loader_stamp(plan, Event(ring.name, Point.REACHED))
-        found += [ring.wait_empty("step"), expect(full, ring.nbytes)]
+        found += [ring.wait_empty(), expect(full, ring.nbytes)]
         for member, boxes in ring.members:
             for load in ring.loads_of(member):
                 found += records.loader_stamp(plan, Event(str(load), Point.START))

@@ -77,6 +77,12 @@ _KERNEL_WORDS = frozenset(
             "tile",
             "tiles",
             "slot",
+            "slot_before",
+            "slot_after",
+            "phase",
+            "phase_before",
+            "phase_after",
+            "next_slot",
             "step",
             "visit",
             "k",
@@ -107,7 +113,7 @@ _KERNEL_WORDS = frozenset(
 
 
 _DERIVED = re.compile(
-    r".*_(desc|ptr|ring|held|depth|full|empty|input|staging|buffer|pending|loaded|stride|strides|extents|layout)",
+    r".*_(desc|ptr|ring|held|depth|full|empty|input|staging|buffer|pending|loaded|stride|strides|extents|layout|slot|phase|before|after)",
     re.IGNORECASE,
 )
 _SUBTILE = re.compile(r".*_\d+")

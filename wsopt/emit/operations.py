@@ -10,6 +10,7 @@ from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
 from wsopt.emit.plan import KernelPlan, Ring
+from wsopt.emit.slots import step_at
 from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import GLUON, Box, tile_view, zero
 from wsopt.emit.text import environment, of_slot
@@ -59,22 +60,22 @@ class Operations:
         members = ((ring, member, boxes) for ring in self.plan.rings for member, boxes in ring.members)
         return next(found for found in members if found[1].name == tile.subject)
 
-    def slot(self, tile: ValueId, step: str) -> str:
+    def slot(self, tile: ValueId, place: int) -> str:
         """The expression of a streamed tile of one part."""
-        (matrix,) = self.slots(tile, step)
+        (matrix,) = self.slots(tile, place)
         return matrix
 
-    def slots(self, tile: ValueId, step: str) -> list[str]:
-        """The expressions of a streamed tile's parts as matrices in its slot: rows, or what its product contracts,
-        first.
+    def slots(self, tile: ValueId, place: int) -> list[str]:
+        """The expressions of a streamed tile's parts as matrices in the slot of the K-block at this place: rows, or
+        what its product contracts, first.
         """
         ring, member, boxes = self.place(tile)
         contracted = Role.INNER if Role.INNER in member.view.roles else Role.STREAM
-        place = of_slot(f"{step} % {ring.depth}", member.copies, self.index)
+        slot = of_slot(ring.counter.slot(place), member.copies, self.index)
         first = row_role(self.plan.s.swap) if member.by_rows else contracted
-        return [tile_view(f"{box.name}_ring.index({place})", box, first) for box in boxes]
+        return [tile_view(f"{box.name}_ring.index({slot})", box, first) for box in boxes]
 
-    def operands(self, op: TileOp, step: str, age: Age, first: int, length: int) -> Iterator[list[str]]:
+    def operands(self, op: TileOp, place: int, age: Age, first: int, length: int) -> Iterator[list[str]]:
         """The two sides of a product, each in its parts, or of a stretch of it: `length` elements along the streamed
         axis from the `first`; all if it is 0.
         """
@@ -83,16 +84,16 @@ class Operations:
                 given = "TAIL" if length == self.plan.s.tail else length
                 streamed = int(self.place(operand)[1].by_rows)
                 part = f".slice({first}, {given}, dim={streamed})" if length else ""
-                yield [matrix + part for matrix in self.slots(operand, step)]
+                yield [matrix + part for matrix in self.slots(operand, place)]
             elif operand.kind is ValueKind.VALUE:
                 yield [*self.writer.fed_names(operand.subject, age(operand.subject))]
             else:
-                place = self.plan.stationary_place("index")
-                held = ((f"{box.name}_held.index({place})", box) for box in self.plan.stationary)
+                stays = self.plan.stationary_place("index")
+                held = ((f"{box.name}_held.index({stays})", box) for box in self.plan.stationary)
                 yield [tile_view(tile, box, row_role(self.plan.s.swap)) for tile, box in held]
 
     def product(
-        self, op: TileOp, step: str, age: Age, use: str, first: int = 0, length: int = 0
+        self, op: TileOp, place: int, age: Age, use: str, first: int = 0, length: int = 0
     ) -> Iterator[Mma]:
         """A product, or a stretch of it, as tensor instructions take it: part by part of what it contracts, one
         adding to the other, or accumulator by accumulator. What is under way already it adds to, and to the first
@@ -100,7 +101,7 @@ class Operations:
         """
         assert isinstance(op.counts, Product), f"{op.id} is a product"
         assert op.output is not None, f"{op.id} has a result"
-        targets, (lefts, rights) = self.registers(op.output), self.operands(op, step, age, first, length)
+        targets, (lefts, rights) = self.registers(op.output), self.operands(op, place, age, first, length)
         instructions = op.instructions * (length or self.plan.s.depth) // self.plan.s.depth
         if len(targets) > 1:
             lefts = lefts * (len(targets) // len(lefts))
@@ -137,10 +138,10 @@ class Operations:
 
     # --- text -------------------------------------------------------------------------------------------
 
-    def arithmetic(self, op: TileOp, age: Age, step: str, *, masked: bool) -> Iterator[str]:
+    def arithmetic(self, op: TileOp, age: Age, place: int, *, masked: bool) -> Iterator[str]:
         """Tiles brought into registers, and what is computed of them."""
         if not op.items:
-            yield from self._reads(op, {source.name for source in self.plan.program.streamed}, step)
+            yield from self._reads(op, {source.name for source in self.plan.program.streamed}, place)
             return
         phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
         if self.plan.loops_over_tiles and op is next(phases):
@@ -149,8 +150,8 @@ class Operations:
         chosen = [item for item in op.items if item.name in needed]
         if any(map(self.writer.names_places, chosen)):
             index = f"gl.arange(0, TILE_DEPTH, layout=gl.SliceLayout(0, {self.writer.layout}))"
-            yield f"places = (origin + {step}) * TILE_DEPTH + {index}"
-        yield from self._reads(op, {name for item in chosen for name in self.writer.read(item)}, step)
+            yield f"places = (origin + {step_at(place)}) * TILE_DEPTH + {index}"
+        yield from self._reads(op, {name for item in chosen for name in self.writer.read(item)}, place)
         yield from self.writer.phase(op.makes, age, masked=masked)
 
     def vectors(self) -> Iterator[str]:
@@ -163,19 +164,19 @@ class Operations:
             load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
             yield f"{sources[name].name} = {load}"
 
-    def _reads(self, op: TileOp, names: set[str], step: str) -> Iterator[str]:
+    def _reads(self, op: TileOp, names: set[str], place: int) -> Iterator[str]:
         """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""
         tiles = {self.place(tile)[1].view: tile for tile in op.inputs}
         read = (s for s in self.plan.program.streamed if s.name in names and s.view in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
-            layout, slot = self.writer.layout, self.slot(tiles[source.view], step)
+            layout, slot = self.writer.layout, self.slot(tiles[source.view], place)
             layout = layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
             yield f"{name} = {slot}.load({layout}){widened(source.view)}"
 
-    def added(self, op: TileOp, step: str) -> str:
+    def added(self, op: TileOp, place: int) -> str:
         """An operation of a kind that was added."""
         template = environment().from_string(KINDS[op.id.subject].text)
-        return template.render(tiles=[self.slot(tile, step) for tile in op.inputs])
+        return template.render(tiles=[self.slot(tile, place) for tile in op.inputs])
 
 
 def sources(plan: KernelPlan, items: Iterable[Item]) -> dict[str, Operand]:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.instructions import Slots
+from wsopt.emit.instructions import Slots, arrive, wait
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
+from wsopt.emit.slots import SlotCounter
 from wsopt.emit.staging import Staging, staging
 from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box, make_box, part_boxes, row_box
@@ -29,14 +30,42 @@ STATIONARY = Slots("stationary", "STATIONARY_SETS")
 
 
 @dataclass(frozen=True, slots=True)
-class Ring(Slots):
+class Ring:
     """A ring of slots, with the boxes of each tensor of which a slot holds tiles, one for each part of a tile;
-    `nbytes` is what the text calls the bytes of a slot.
+    `nbytes` is what the text calls the bytes of a slot. Its slots are told by the place of their K-block
+    (`slots.py`).
     """
 
+    name: str
+    counter: SlotCounter
     nbytes: str
     plan: RingPlan
     members: tuple[tuple[Member, tuple[Box, ...]], ...]
+
+    @property
+    def depth(self) -> str:
+        """The constant of the number of slots."""
+        return self.counter.depth
+
+    def full(self, place: int = 0) -> str:
+        """The barrier that says that the slot of a K-block is full."""
+        return f"{self.name}_full.index({self.counter.slot(place)})"
+
+    def empty(self, place: int = 0) -> str:
+        """The barrier that says that every reader has handed it back."""
+        return f"{self.name}_empty.index({self.counter.slot(place)})"
+
+    def wait_full(self, place: int = 0) -> str:
+        """Wait until what fills a slot has landed."""
+        return wait(self.full(place), self.counter.phase(place))
+
+    def wait_empty(self, place: int = 0) -> str:
+        """Wait until every reader has handed a slot back."""
+        return wait(self.empty(place), f"{self.counter.phase(place)} ^ 1")
+
+    def release(self, place: int = 0) -> str:
+        """Hand a slot back."""
+        return arrive(self.empty(place))
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -137,6 +166,13 @@ class KernelPlan:
         return tuple(map(self.value, self.summed))
 
     @property
+    def counts_steps(self) -> bool:
+        """Whether a consumer needs the number of its K-block, and not its slots alone: for places along the streamed
+        axis, for tiles in turns, for staging by turns.
+        """
+        return self.ranged or self.ping_pong or self.loops_over_tiles or self.trace is not None
+
+    @property
     def stored(self) -> list[str]:
         """Arguments for a consumer's stores: addresses of row outputs, and descriptors where it starts the copies."""
         boxes = () if self.stores_apart else self.outputs.values()
@@ -187,6 +223,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     names = Names(subtiles=True, taken=set(WORDS) if trace else set())
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
+    depths, counters = dict(verified.schedule.rings), dict[int, SlotCounter]()
 
     def box(kind: str, wish: str, view: View, extents: Mapping[Role, int]) -> Box:
         """The box of a tensor that takes so many elements along its axes; one name for each way it is used."""
@@ -211,9 +248,11 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     def ring(plan: RingPlan) -> Ring:
         members = tuple((one, held("streamed", one)) for one in plan.members)
         if len(program.rings) == 1:
-            return Ring("ring", "RING_DEPTH", "RING_BYTES", plan, members)
+            return Ring("ring", SlotCounter("", "RING_DEPTH"), "RING_BYTES", plan, members)
         (name,) = (called("streamed", one) for one in plan.members)
-        return Ring(f"{name}_ring", f"{name}_DEPTH", str(plan.slot_bytes), plan, members)
+        counter = SlotCounter("" if len({*depths.values()}) == 1 else f"{name}_", f"{name}_DEPTH")
+        counter = counters.setdefault(depths[plan.name], counter)
+        return Ring(f"{name}_ring", counter, str(plan.slot_bytes), plan, members)
 
     subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
     stationary = tuple(box for member in program.stationary for box in held("stationary", member))

@@ -15,6 +15,7 @@ from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Slots
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.slots import first_slots, next_slots, windows
 from wsopt.program.ids import OpKind
 from wsopt.schedule.types import PartitionRole
 
@@ -30,25 +31,26 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     """The function of the warp: for a tile it waits for a set of sums, goes from K-block to K-block, and tells of the
     whole.
     """
-    passed = [ring.wait_full("step") for ring in plan.rings]
+    counters = windows(ring.counter for ring in plan.rings)
+    passed = [ring.wait_full() for ring in plan.rings]
     placed = plan.verified.schedule.of(f"{PartitionRole.MMA_WARP}0")
     issued = sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
     for op in (op for op in (plan.program.named(one.op) for one in issued) if op.kind is OpKind.MMA):
         own = replace(operations, index=str(op.consumer))
-        (left,), (right,) = own.operands(op, "step", lambda _: 0, 0, 0)
+        (left,), (right,) = own.operands(op, 0, lambda _: 0, 0, 0)
         sums = _sums(plan, plan.value(op.id.subject), own.index)
         passed.append(f"tcgen05_mma({left}, {right}, {sums}, use_acc=k_block > 0)")
-    passed += [_commit(ring.empty("step")) for ring in plan.rings]
+    passed += [_commit(ring.empty()) for ring in plan.rings]
     body = [
         _SETS.wait_empty("visit"),
         "for k_block in range(k_iterations):",
-        text.block("\n".join([*passed, "step += 1"])),
+        text.block("\n".join([*passed, *next_slots(counters)])),
         _commit(_SETS.full("visit")),
         "visit += 1",
     ]
     what = "# Issues the products of all tiles; commits tell the loader and the consumer of their ends."
     parameters = [*seen(plan, PartitionRole.MMA_WARP, own=False), *plan.counts]
-    begin = ["step = 0", "visit = 0", what]
+    begin = [*first_slots(one.counter for one in counters), "visit = 0", what]
     return function(plan, PartitionRole.MMA_WARP, parameters, begin, "\n".join(body))
 
 

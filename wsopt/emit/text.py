@@ -37,4 +37,5 @@ def of_slot(slot: str, per_slot: int, box: str) -> str:
     """Index of a box of a ring's tensor, where a slot has several."""
     if per_slot == 1:
         return slot
-    return f"({slot}) * {per_slot}" + ("" if box == "0" else f" + {box}")
+    whole = slot if slot.isidentifier() else f"({slot})"
+    return f"{whole} * {per_slot}" + ("" if box == "0" else f" + {box}")

@@ -15,6 +15,7 @@ from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, arrive, stage, write
 from wsopt.emit.operations import Operations, sources
 from wsopt.emit.plan import KernelPlan
+from wsopt.emit.slots import first_slots, first_step, next_slots, next_step, windows
 from wsopt.emit.stamps import Event, Point, Wait, between
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileOp
@@ -26,9 +27,14 @@ from wsopt.tensors.views import K_BLOCK
 def transform(plan: KernelPlan) -> Function:
     """The function of the role."""
     operations = [_operations(plan, op) for op in one_by_one(plan.verified, f"{PartitionRole.TRANSFORM}0")]
-    body = "for _ in range(k_iterations):\n" + text.block(write([*_k_block(plan, operations), "step += 1"]))
+    traced = plan.trace is not None
+    counters = windows(ring.counter for ring in plan.rings)
+    body = "for _ in range(k_iterations):\n" + text.block(
+        write([*_k_block(plan, operations), *next_step(traced), *next_slots(counters)])
+    )
     begin = [
-        "step = 0",
+        *first_step(traced),
+        *first_slots(one.counter for one in counters),
         "# Computes operands of all tiles, which the consumers' products take from shared memory.",
     ]
     parameters = [*seen(plan, PartitionRole.TRANSFORM, own=False), *plan.counts]
@@ -49,20 +55,20 @@ def _k_block(plan: KernelPlan, operations: list[tuple[Operations, TileOp]]) -> I
 def _operation(plan: KernelPlan, own: Operations, op: TileOp, met: set[str]) -> Iterator[Instruction]:
     """An operation; `met` are the rings whose slots the K-block has waited for."""
     if op.kind is OpKind.RELEASE:
-        yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release("step")
+        yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release()
         return
     for ring in (own.place(tile)[0] for tile in op.inputs):
         if ring.name not in met:
-            yield Wait(ring.wait_full("step"))
+            yield Wait(ring.wait_full())
         met.add(ring.name)
-    yield from own.arithmetic(op, lambda _: 0, "step", masked=False)
+    yield from own.arithmetic(op, lambda _: 0, 0, masked=False)
     assert op.output is not None, "what is computed apart is left in a slot"
     filled, _, _ = own.place(op.output)
     if filled.name not in met:
-        yield filled.wait_empty("step")
+        yield filled.wait_empty()
     met.add(filled.name)
-    yield stage(own.slot(op.output, "step"), plan.value(op.items[-1].name))
-    yield arrive(filled.full("step"))
+    yield stage(own.slot(op.output, 0), plan.value(op.items[-1].name))
+    yield arrive(filled.full())
 
 
 def _operations(plan: KernelPlan, op: TileOp) -> tuple[Operations, TileOp]:

@@ -20,8 +20,10 @@ from itertools import chain, zip_longest
 from wsopt.emit.arithmetic import Age
 from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
+from wsopt.emit.slots import next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
 from wsopt.emit.stores import stores
+from wsopt.emit.windows import windows_of
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
@@ -50,11 +52,6 @@ def _reach(operations: Operations, order: tuple[Step, ...], name: str) -> int:
     return max([0, *(slot.stage - order[place].stage - (at <= place) for at, slot in readers)])
 
 
-def _step(offset: int) -> str:
-    """The counter of K-blocks, so many on."""
-    return f"(step {'+' if offset > 0 else '-'} {abs(offset)})" if offset else "step"
-
-
 @dataclass(slots=True)
 class _Unroller:
     """Writes the passes of a run of `k_iterations` iterations, of which the last stage is `depth` behind the first.
@@ -75,7 +72,7 @@ class _Unroller:
     issued: list[tuple[ValueId, int]] = field(default_factory=list)
     waited: int = 0
     made: Counter[str] = field(default_factory=Counter)
-    met: set[tuple[str, str]] = field(default_factory=set)
+    met: set[tuple[str, int]] = field(default_factory=set)
     begun: list[Mma] = field(default_factory=list)
     loose: bool = False
 
@@ -92,7 +89,11 @@ class _Unroller:
             names = (name for value, _ in running for name in self.operations.registers(value))
             found.append(mma_wait(len(running), dict.fromkeys(names)))
         if number < self.k_iterations:
-            found.append(f"step += {self.operations.plan.s.copies}")
+            copies, counted = self.operations.plan.s.copies, self.operations.plan.counts_steps
+            found += [
+                *next_step(counted, copies),
+                *next_slots(windows_of(self.operations, self.order), copies),
+            ]
         return tuple(found)
 
     def _stamped(self, slot: Step, number: int, instructions: Iterable[Instruction]) -> Iterable[Instruction]:
@@ -105,7 +106,7 @@ class _Unroller:
             return instructions
         first = own.index((slot.op.id, Point.REACHED))
         first += len(pass_points(plan.verified, overlapped=True)) if self.masked else 0
-        step = _step(max(0, number - self.k_iterations) * plan.s.copies)
+        step = step_at(max(0, number - self.k_iterations) * plan.s.copies)
         reached, start = (loop_stamp(PartitionRole.CONSUMER, step, first + n) for n in range(len(Point)))
         return between(instructions, reached, start)
 
@@ -117,22 +118,21 @@ class _Unroller:
             self.operations.writer,
         )
         # The counter stops at the last iteration, so in the drain operations are nearer to it.
-        offset = (iteration - min(number, self.k_iterations)) * plan.s.copies + op.copy
-        step = _step(offset)
+        place = (iteration - min(number, self.k_iterations)) * plan.s.copies + op.copy
         match op.kind:
             case OpKind.MMA:
-                yield from self._product(slot, after, number, step)
+                yield from self._product(slot, after, number, place)
             case OpKind.ACCUMULATE:
                 yield from self._wait(op.inputs, iteration)
                 for partial, sums in zip(*map(self.operations.registers, op.inputs), strict=True):
                     yield f"{sums} = {sums} + {partial}"
             case OpKind.RELEASE:
                 yield from self._wait(op.inputs, iteration)
-                yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release(step)
+                yield next(ring for ring in plan.rings if op.id in ring.plan.releases).release(place)
                 while self.begun:
                     yield self._issue(*self.issued[-1])
             case OpKind.ELEMENTWISE:
-                yield from self._arithmetic(op, iteration, step)
+                yield from self._arithmetic(op, iteration, place)
             case OpKind.RESCALE:
                 yield from self._wait((op.output,), iteration - 1)
                 yield from writer.rescale(op.id.subject, op.inputs[0].subject, self._age(iteration))
@@ -140,26 +140,26 @@ class _Unroller:
                 for output in plan.program.after.outputs:
                     yield from stores(plan, output, writer.operand(output.value), "0")
             case OpKind.ADDED:
-                yield from self._meet(op, step)
-                yield self.operations.added(op, step)
+                yield from self._meet(op, place)
+                yield self.operations.added(op, place)
             case _:
                 raise AssertionError(f"{op.kind} is not a consumer's")
 
     # --- operations -------------------------------------------------------------------------------------
 
-    def _meet(self, op: TileOp, step: str) -> Iterator[Instruction]:
+    def _meet(self, op: TileOp, place: int) -> Iterator[Instruction]:
         """Wait for the slots that an operation reads, once a pass."""
         for tile in (tile for tile in op.inputs if tile.kind is ValueKind.TILE):
             ring, _, _ = self.operations.place(tile)
-            if (ring.name, step) not in self.met:
-                self.met.add((ring.name, step))
-                yield Wait(ring.wait_full(step))
+            if (ring.name, place) not in self.met:
+                self.met.add((ring.name, place))
+                yield Wait(ring.wait_full(place))
 
-    def _product(self, slot: Step, after: Step | None, number: int, step: str) -> Iterator[Instruction]:
+    def _product(self, slot: Step, after: Step | None, number: int, place: int) -> Iterator[Instruction]:
         """A product whole, or where it only begins before a slot is handed back its first stretch."""
         op, iteration, s = slot.op, number - slot.stage, self.operations.plan.s
         assert op.output is not None, f"{op.id} has a result"
-        yield from self._meet(op, step)
+        yield from self._meet(op, place)
         overwrites = self.operations.makes(op)
         yield from self._keep(overwrites)
         use = "False" if overwrites else self._use(slot, number)
@@ -167,7 +167,7 @@ class _Unroller:
         stretches = self._stretches() if begins_before_return(self.order, slot, after) and not short else ()
         stretches = stretches if len(stretches) > 1 else ((0, s.tail if short else 0),)
         for first, length in stretches:
-            for one in self.operations.product(op, step, self._age(iteration), use, first, length):
+            for one in self.operations.product(op, place, self._age(iteration), use, first, length):
                 self.begun.append(replace(one, counts=one.use == self._counting))
         for _ in range(len(self.begun) // len(stretches)):
             yield self._issue(op.output, iteration)
@@ -206,7 +206,7 @@ class _Unroller:
         """Whether a product of the last stage is not of the first iteration."""
         return f"k_block > {self.depth}"
 
-    def _arithmetic(self, op: TileOp, iteration: int, step: str) -> Iterator[Instruction]:
+    def _arithmetic(self, op: TileOp, iteration: int, place: int) -> Iterator[Instruction]:
         read = {name for item in op.items for name in item.reads} & self.operations.writer.results
         for product in self.operations.products:
             if read & {product.id.subject}:
@@ -215,8 +215,8 @@ class _Unroller:
             if self.operations.reads(product) & set(op.makes):
                 yield from self._wait((product.output,), iteration - 1)
         yield from self._keep(self.operations.writer.left_over(op.makes))
-        yield from self._meet(op, step)
-        yield from self.operations.arithmetic(op, self._age(iteration), step, masked=self.masked)
+        yield from self._meet(op, place)
+        yield from self.operations.arithmetic(op, self._age(iteration), place, masked=self.masked)
         self.made.update(self.operations.makes(op))
 
     # --- values that are made again ---------------------------------------------------------------------
