@@ -59,7 +59,8 @@ def check_legal(s: Structure, region: Region, machine: Machine) -> None:
     assert s.columns % machine.mma_columns_step == 0
     assert s.columns <= machine.mma_columns_max
     assert s.depth * width % machine.mma_k_bytes == 0
-    assert all(n & (n - 1) == 0 for n in (s.rows, s.columns, s.depth, s.subtiles))
+    assert all(n.bit_count() == 1 for n in (s.rows, s.depth, s.subtile_columns))
+    assert s.columns.bit_count() == 1 or s.columns == 128 + 64
     assert s.columns % s.subtiles == 0
     assert s.subtiles == 1 or s.subtile_columns >= 32
     assert s.consumer_warps % machine.warps_per_warpgroup == 0

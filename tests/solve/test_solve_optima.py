@@ -230,7 +230,7 @@ def cuts(h200: Machine) -> list[tuple[TileProgram, Machine]]:
     """Programs whose tail wave is small or reaches over an end, with rings that hold few slots, or the most."""
     found = []
     for shape in (region(1000, 4104, 520), region(1536, 1536, 512), region(2048, 2048, 256, "f8e4m3")):
-        for s in itertools.islice(structures(shape, h200), 5, None, 397):
+        for s in itertools.islice(structures(shape, h200), 5, None, 431):
             program = lower(shape, s, h200)
             for slots in (1, 2, 5):
                 room = budget.shared_memory(program, slots, min(budget.buffer_options(program)))
