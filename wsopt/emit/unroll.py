@@ -27,9 +27,10 @@ from wsopt.emit.windows import windows_of
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
-from wsopt.schedule.program_order import Step, begins_before_return, consumer_order, goes_on, k_block_parts
+from wsopt.schedule.program_order import Step, begins_before_return, consumer_order, goes_on
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.parts import Part, stretches
 
 _UNROLLED = 4
 
@@ -164,20 +165,22 @@ class _Unroller:
         yield from self._keep(overwrites)
         use = "False" if overwrites else self._use(slot, number)
         short = bool(s.tail) and iteration == self.k_iterations - 1
-        stretches = self._stretches() if begins_before_return(self.order, slot, after) and not short else ()
-        stretches = stretches if len(stretches) > 1 else ((0, s.tail if short else 0),)
-        for first, length in stretches:
+        whole = Part(0, s.tail if short else 0)
+        begins = begins_before_return(self.order, slot, after, s) and not short
+        issued = self._stretches() if begins else (whole,)
+        issued = issued if len(issued) > 1 else (whole,)
+        for first, length in ((one.first, one.length) for one in issued):
             for one in self.operations.product(op, place, self._age(iteration), use, first, length):
                 self.begun.append(replace(one, counts=one.use == self._counting))
-        for _ in range(len(self.begun) // len(stretches)):
+        for _ in range(len(self.begun) // len(issued)):
             yield self._issue(op.output, iteration)
         self.made.update(overwrites)
 
-    def _stretches(self) -> tuple[tuple[int, int], ...]:
+    def _stretches(self) -> tuple[Part, ...]:
         """The stretches of the streamed axis in which a product may be begun and ended."""
         plan = self.operations.plan
         least = plan.verified.machine.mma_k_bytes * 8 // plan.program.whole.dtype.bits
-        return k_block_parts(plan.s.depth, least)
+        return stretches(plan.s.depth, least)
 
     def _issue(self, value: ValueId, iteration: int) -> Mma:
         """The next part of a product, counted among those under way."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
@@ -129,6 +130,13 @@ def _row_values(region: Region, loop: Cut) -> int:
 
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
+    ungrouped = _ungrouped(region, replace(s, group=1), machine)
+    return replace(ungrouped, structure=s, grid=grid_of(region, s))
+
+
+@functools.lru_cache(maxsize=2048)
+def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
+    """The same without a rasterization order, of which nothing but the grid depends."""
     grid = grid_of(region, s)
     rings, steps, held = steps_of(region, s, machine, grid.tiles)
     loop = cut(rings, steps, s)

@@ -26,8 +26,17 @@ from wsopt.program.program import Item
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
-from wsopt.tensors.parts import summed
+from wsopt.tensors.parts import stretches, summed
 from wsopt.tensors.views import FULL, K_BLOCK, Reduction, Role, Statement, View
+
+
+def releases_early(region: Region, machine: Machine) -> bool:
+    """Whether consumers may hand a slot back behind the begin of the next product: they issue products and do nothing
+    else in the loop. What computes beside its products would come late with the rest of one.
+    """
+    promoted = any(one.promote for one in region.contractions)
+    return target_of(machine).sums is Sums.REGISTERS and not (region.chained or region.beside or promoted)
+
 
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 """Rings, steps, and the tensors that a block holds through its loop."""
@@ -107,6 +116,12 @@ class _Maker:
         back = Step(OpKind.RELEASE, "", Release(not committed, committed))
         return (Ring("ring", "", tuple(loads)),), (*steps, back), ()
 
+    def _stretches(self) -> int:
+        """The stretches in which a product of a loop is issued."""
+        early = self.s.early_release and releases_early(self.region, self.machine)
+        least = self.machine.mma_k_bytes * 8 // self.region.operand_dtype.bits
+        return len(stretches(self.s.depth, least)) if early else 1
+
     def _product(self, product: Contraction) -> list[Step]:
         """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
         region, s, name = self.region, self.s, product.name
@@ -114,7 +129,7 @@ class _Maker:
         partial, total, shape = (ValueKind.PARTIAL, name), (ValueKind.SUM, name), (s.rows, s.columns)
         counts = Product(
             s.rows, s.columns, s.depth, region.operand_dtype, s.consumer_warps,
-            s.at_once * len(region.contractions),
+            s.at_once * len(region.contractions), stretches=self._stretches(),
         )  # fmt: skip
         space = Space.REGISTERS if target_of(self.machine).sums is Sums.REGISTERS else Space.TENSOR
         inputs = self.read(side for side in sides if isinstance(side, View))
@@ -209,7 +224,15 @@ class _Maker:
         """A product of what a role of its own has left in shared memory."""
         s, region = self.s, self.region
         sharers = s.at_once * len(region.contractions)
-        counts = Product(s.rows, s.columns, s.depth, region.operand_dtype, s.consumer_warps, sharers)
+        counts = Product(
+            s.rows,
+            s.columns,
+            s.depth,
+            region.operand_dtype,
+            s.consumer_warps,
+            sharers,
+            stretches=self._stretches(),
+        )
         inputs = ((ValueKind.TILE, _made_name(product)), *self.read([product.right]))
         return Step(
             OpKind.MMA, product.name, counts, inputs, (ValueKind.SUM, product.name), (s.rows, s.columns)

@@ -13,6 +13,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.types import Region
 from wsopt.lowering.exponentials import exp2_eighths
+from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -287,6 +288,7 @@ def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]
     row = 128 * 8 // region.operand_dtype.bits
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
+    early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
     copies = (1, 2) if region.promote and all(one.promote for one in region.contractions) else (1,)
     for swap in (False, True) if few and target.swaps else (False,):
         sizes = [*_columns(region.extent(column_role(swap)), 16 if swap or region.body else 64, machine)]
@@ -297,11 +299,13 @@ def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]
         ):  # fmt: skip
             if subtiles not in _subtiles(columns):
                 continue
-            for k_blocks, transforms in itertools.product(copies, _transforms(region, machine)):
+            for k_blocks, transforms, early in itertools.product(
+                copies, _transforms(region, machine), early_release
+            ):
                 tail = _tail(region, machine, depth, k_blocks)
                 s = Structure(
                     rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, group, k_blocks,
-                    tail, transforms,
+                    tail, transforms, early_release=early,
                 )  # fmt: skip
                 if _is_legal(region, machine, s) and _aligned(region, depth):
                     yield s

@@ -40,6 +40,12 @@ TILE_GRAIN = 4
 _PIPES = {MachineUnit.ALU: Unit.ALU, MachineUnit.FMA: Unit.FMA, MachineUnit.MUFU: Unit.MUFU}
 """The units of the model that are pipes of the arithmetic."""
 
+BARRIER_CHAIN = 3
+"""Dependent instructions from a slot's number to a barrier's address and phase, as machine code has them."""
+
+OPERAND_CHAIN = 3
+"""Dependent instructions from the address of a slot to the descriptors of a product's operands, likewise."""
+
 PROMOTION = InstructionMix({"add": 1})
 """What adding a partial sum takes, an element."""
 
@@ -157,13 +163,15 @@ def instructions(product: Product, machine: Machine) -> int:
 @cost.register
 def _product(product: Product, machine: Machine) -> Cost:
     """In a loop of products alone the tensor core is shared fairly, so that each takes as long as all of its K-block
-    together. Else consumers' arithmetic waits for a product, or feeds it: then its left operand is in registers.
+    together, and each stretch of instructions has a fence and descriptors before it. Else consumers' arithmetic waits
+    for a product, or feeds it: then its left operand is in registers.
     """
     every, latency = instructions(product, machine), machine.latency
     count = every // (product.warps // machine.warps_per_warpgroup)
     if product.sharers:
         busy = mma_cycles(product, machine)
-        issue = count * latency.mma_issue
+        begin = latency.fence + OPERAND_CHAIN * latency.arithmetic
+        issue = BARRIER_CHAIN * latency.arithmetic + product.stretches * begin + count * latency.mma_issue
         result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.mma_latency
     else:
         lengths = [part.length for part in parts(product.columns)]

@@ -65,27 +65,32 @@ def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
         clock = machine.power_clock(k_block + demand.between, demand.energy)
         if path_cycles(demand, machine, clock) == path:
             break
-    return SteadyLoop(clock, k_block, norm((path, demand.tensor), knee))
+    return SteadyLoop(clock, k_block, norm((path, demand.tensor, demand.thread), knee))
 
 
 def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, knee: float) -> float:
     """Cycles from K-block to K-block whose copies hold the way from L2 for `path` cycles.
 
-    Three things bound a loop: the way from L2, the tensor core, and the ring, whose slots each live as long
-    as copy, product and return take. Copies come early and late, so a loop that two of them bound alike is
-    slower than each: the bounds add up as a norm. A copy's bytes come as fast as to one SM alone; its first
+    Four things bound a loop: a consumer's own thread, the way from L2, the tensor core, and the ring, whose slots
+    each live as long as copy, product and return take. Copies come early and late, so a loop that two of them bound
+    alike is slower than each: the bounds add up as a norm. A copy's bytes come as fast as to one SM alone; its first
     ones come later the more of the time the path is busy.
     """
     latency = machine.latency
-    back = latency.mma_latency + latency.barrier + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
+    back = (
+        latency.mma_latency
+        + latency.barrier
+        + 2 * (latency.mbarrier_wake + latency.mbarrier_wait)
+        + demand.late
+    )
     first = machine.first_bytes(latency.tma_load_l2)
     bytes_alone = demand.data / machine.tma_bytes_per_cycle
 
-    cycles: float = max(path, demand.tensor)
+    cycles: float = max(path, demand.tensor, demand.thread)
     for _ in range(_EFFECTIVE_II_STEPS):
         copy = first * (1 + machine.copy_queue * path / cycles) + bytes_alone
         ring = (copy + demand.tensor + back) / slots
-        cycles = norm((path, demand.tensor, ring), knee)
+        cycles = norm((path, demand.tensor, ring, demand.thread), knee)
     return cycles
 
 

@@ -5,6 +5,7 @@ The demand of a K-block of a loop of products on the shared paths is in the stea
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -16,7 +17,7 @@ from wsopt.machine.types import Machine
 from wsopt.perf.costs import PROMOTION, TILE_GRAIN, copy_cost, copy_lines, cost, mma_cycles
 from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue import epilogue_cost
-from wsopt.program.facts import Copy, Cost, Member, Product
+from wsopt.program.facts import Copy, Cost, Member, Product, TileGrid
 from wsopt.program.ids import OpKind
 from wsopt.program.program import Demand, EpilogueCost, Iteration, TileProgram
 from wsopt.program.types import Sharing, Structure
@@ -94,7 +95,27 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
         energy=energy,
         between=_between(program, machine),
         alone=s.sharing is Sharing.PING_PONG or s.consumers == 1,
+        thread=_thread(program, machine),
+        late=_late(program, machine),
     )
+
+
+def _thread(program: TileProgram, machine: Machine) -> float:
+    """Cycles of one K-block for which a consumer's own thread is held, or that of the warp that issues products."""
+    issuers = (None, *program.by_consumer) if program.tensor_columns else (0,)
+    own = (op for op in program.ops if op.consumer in issuers and not op.apart and not op.copy)
+    return sum(cost(op.counts, machine).issue for op in own if op.kind is not OpKind.TMA_LOAD)
+
+
+def _late(program: TileProgram, machine: Machine) -> float:
+    """Cycles for which a slot's return waits while the next K-block's products are issued whole: their instructions,
+    and what the queue of the tensor core does not take of them.
+    """
+    if program.structure.early_release:
+        return 0.0
+    own = [cost(op.counts, machine) for op in program.of(OpKind.MMA) if (op.consumer, op.copy) == (0, 0)]
+    count, busy = sum(one.instructions for one in own), sum(one.busy for one in own)
+    return (count - 1) * machine.latency.mma_issue + max(0.0, count - machine.mma_queue) * busy / count
 
 
 def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Demand:
@@ -107,8 +128,7 @@ def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Deman
     active = grid.tiles % machine.sm_count
     if not active:
         return demand
-    inside = [grid.inside(tile) for tile in range(grid.tiles - active, grid.tiles)]
-    down, across = (sum(part) / active for part in zip(*inside, strict=True))
+    down, across = _inside(grid, active)
     lines = down * _lines(program, machine, by_rows=True)
     lines += across * _lines(program, machine, by_rows=False)
     share = lines / demand.lines
@@ -119,6 +139,14 @@ def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Deman
         gpc=demand.gpc * share,
         active=active / machine.sm_count,
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _inside(grid: TileGrid, last: int) -> tuple[float, float]:
+    """The shares of the rows and columns of the last so many tiles that the tensors have, on the average."""
+    shares = [grid.inside(tile) for tile in range(grid.tiles - last, grid.tiles)]
+    down, across = (sum(part) / last for part in zip(*shares, strict=True))
+    return down, across
 
 
 def _members(program: TileProgram) -> Iterator[Member]:

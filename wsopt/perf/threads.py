@@ -14,19 +14,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 
+from wsopt.perf.costs import BARRIER_CHAIN, OPERAND_CHAIN
 from wsopt.perf.events import Events, Fifo, Thread, Until
 from wsopt.program.facts import Product
 from wsopt.program.ids import OpId, OpKind, Unit
 from wsopt.program.program import Edge, RingPlan, TileOp
-from wsopt.schedule.program_order import Step, begins_before_return, consumer_order, k_block_parts, one_by_one
+from wsopt.schedule.program_order import Step, begins_before_return, consumer_order, one_by_one
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-
-_BARRIER_CHAIN = 6
-"""Dependent instructions from the counter of K-blocks to a barrier's address and phase, as machine code has them."""
-
-_OPERAND_CHAIN = 3
-"""Dependent instructions from the address of a slot to the descriptors of a product's operands, likewise."""
+from wsopt.tensors.parts import stretches
 
 _BEHIND = frozenset((Unit.TMA, Unit.MEMORY))
 """Units that work behind the back of the thread that asks them."""
@@ -58,7 +54,7 @@ class Block:
         """The instructions of each part of a product that only begins before a slot is handed back."""
         depth = self.program.structure.depth
         least = self.machine.mma_k_bytes * 8 // self.program.whole.dtype.bits
-        return [product.instructions * length // depth for _, length in k_block_parts(depth, least)]
+        return [product.instructions * one.length // depth for one in stretches(depth, least)]
 
     def consumer_steps(self, index: int) -> list[Step]:
         """A consumer's operations in program order."""
@@ -121,12 +117,12 @@ class Run:
 
     def _consumer(self, index: int) -> Thread:
         """A consumer's passes: an operation of stage s is at work on the iteration s before."""
-        own, thread = self.block.consumer_steps(index), _Thread()
+        own, thread, s = self.block.consumer_steps(index), _Thread(), self.block.program.structure
         for number in range(self.iterations + max(step.stage for step in own)):
             thread.met.clear()
             at_work = [step for step in own if 0 <= number - step.stage < self.iterations]
             for step, after in zip_longest(at_work, at_work[1:]):
-                in_parts = begins_before_return(own, step, after)
+                in_parts = begins_before_return(own, step, after, s)
                 thread.left = self.block.parts(step.op) if in_parts else thread.left
                 yield from self._operation(step.op, number - step.stage, thread)
 
@@ -180,7 +176,7 @@ class Run:
             elif (plan.name, edge.source.k_block) not in thread.met:
                 thread.met.add((plan.name, edge.source.k_block))
                 waited = latency.mbarrier_wait
-                thread.time = yield thread.time + waited + _BARRIER_CHAIN * latency.arithmetic
+                thread.time = yield thread.time + waited + BARRIER_CHAIN * latency.arithmetic
                 for load in (one for one in plan.loads if one.k_block == edge.source.k_block):
                     yield from self._until(load, before, thread, latency.mbarrier_wake)
         yield from self._slot(op, iteration, thread)
@@ -204,7 +200,7 @@ class Run:
         op, iteration = thread.product
         latency, core = self.block.machine.latency, self.units.setdefault(Unit.TENSOR, Fifo())
         cycles, ended = op.busy / op.instructions, thread.time
-        thread.time = yield thread.time + latency.fence + _OPERAND_CHAIN * latency.arithmetic
+        thread.time = yield thread.time + latency.fence + OPERAND_CHAIN * latency.arithmetic
         for _ in range(thread.left.pop(0)):
             thread.time = yield max(thread.time + latency.mma_issue, self._room(thread))
             ended = core.take(thread.time, cycles)

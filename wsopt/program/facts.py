@@ -56,6 +56,7 @@ class Store:
 class Product:
     """A product of `rows` by `columns`, `deep` elements, of a consumer's `warps`, which takes its left operand from
     shared memory or from `registers`. In a loop of products alone `sharers` run at once; 0 where arithmetic waits.
+    It is issued in so many `stretches`: behind the first the slot of the K-block before is handed back.
     """
 
     rows: int
@@ -65,6 +66,7 @@ class Product:
     warps: int
     sharers: int = 0
     registers: bool = False
+    stretches: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ class Structure:
     how many warpgroups compute operands for the consumers' products, which take them from shared memory; 0 where
     consumers compute their own, in registers. `exp2_eighths` is how many of a thread's every
     eight elements of a K-block take exp2 by a polynomial on the FMA pipe; the others take it on the MUFU pipe.
+    With `early_release` a loop of products alone only begins a product before it hands back the slot of the one
+    before, and issues the rest behind that; without, products are issued whole.
     """
 
     rows: int
@@ -67,6 +69,7 @@ class Structure:
     tail: int = 0
     transforms: int = 0
     exp2_eighths: int = 0
+    early_release: bool = True
 
     @property
     def at_once(self) -> int:
@@ -103,6 +106,7 @@ class Structure:
         blocks = "persistent" if self.persistent else "one tile a block"
         blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
         blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""
+        blocks += "" if self.early_release else ", products issued whole"
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.program.ids import OpId, OpKind, ValueKind
 from wsopt.program.program import Edge, TileOp
+from wsopt.program.types import Structure
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
@@ -49,15 +50,15 @@ def one_by_one(verified: VerifiedSchedule, partition: str) -> tuple[TileOp, ...]
     return tuple(verified.program.named(one.op) for one in placed)
 
 
-def begins_before_return(order: Sequence[Step], step: Step, after: Step | None) -> bool:
+def begins_before_return(order: Sequence[Step], step: Step, after: Step | None, s: Structure) -> bool:
     """Whether a product only begins before its thread comes to `after`, and the rest is issued behind that: the
-    return of a slot of the iteration before, in a loop of products alone.
+    return of a slot of the iteration before, in a loop of products alone whose structure has it so.
 
     For one of an earlier iteration products between would be counted, which the prologue has whole and later
     passes in parts: no steady state.
     """
     alone = all(one.op.kind in (OpKind.MMA, OpKind.RELEASE) for one in order)
-    if not alone or after is None or after.op.kind is not OpKind.RELEASE:
+    if not s.early_release or not alone or after is None or after.op.kind is not OpKind.RELEASE:
         return False
     return after.stage == step.stage + 1
 
@@ -88,14 +89,3 @@ def _met(order: Sequence[Step], place: int, edges: Sequence[Edge], product: OpId
         for at, one in enumerate(order)
         for source, passes in _products(one, edges)
     )
-
-
-def k_block_parts(depth: int, least: int) -> tuple[tuple[int, int], ...]:
-    """The parts of a K-block of `depth` elements, by first element and length: one instruction's `least`, and the
-    rest in powers of two.
-    """
-    found, first = [(0, least)], least
-    while first < depth:
-        found.append((first, first))
-        first *= 2
-    return tuple(found)

@@ -31,6 +31,16 @@ def parts(extent: int) -> tuple[Part, ...]:
     return tuple(found)
 
 
+def stretches(depth: int, least: int) -> tuple[Part, ...]:
+    """The stretches of a K-block of `depth` elements in which a product is issued that only begins before a slot is
+    handed back: one instruction's `least`, and the rest in powers of two.
+    """
+    found = [Part(0, least)]
+    while (first := found[-1].first + found[-1].length) < depth:
+        found.append(Part(first, first))
+    return tuple(found)
+
+
 def summed(extent: int, least: int) -> int:
     """The smallest extent of a tile that holds so many elements: a sum of at most `MOST_PARTS` powers of two, each
     `least`, a power of two, or more.
