@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, OpKind, ValueKind
-from wsopt.program.limits import Limit
 from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Unit
 from wsopt.program.units import UNITS
+from wsopt.schedule.budget import takes_time
 
 
 def held_cycles(program: TileProgram) -> dict[str, int]:
@@ -22,9 +22,9 @@ def held_cycles(program: TileProgram) -> dict[str, int]:
 
 def issue_cycles(program: TileProgram) -> dict[int | None, int]:
     """Cycles an iteration for which each consumer's own thread is held, and that of a role that computes for all."""
-    counted = Limit.OWN_OPERATIONS not in program.lifted
     found: dict[int | None, int] = {
-        consumer: counted * sum(op.issue for op in own) for consumer, own in program.by_consumer.items()
+        consumer: sum(op.issue for op in own if takes_time(program, op))
+        for consumer, own in program.by_consumer.items()
     }
     apart = sum(op.issue for op in program.ops if op.apart)
     return found | {None: apart} if apart else found

@@ -182,9 +182,8 @@ RECORDS = (
         "Where rows stream, consumers start their stores themselves.",
         "A store is an operation of the loop there, and the model has no price for the part that another warp could "
         "do.",
-        How.BYTES,
-        "The model cannot express it. No kernel of rows is faster than its bytes, whoever stores them: the gain is "
-        "at most what the prediction has above them.",
+        How.CEILING,
+        "Stores take no consumer's time, of which a store warp could take a part.",
         ("schedule/budget.py:buffer_options",),
     ),
     Record(
@@ -230,8 +229,8 @@ RECORDS = (
         "tiles.",
         "A loop over the columns of rows that are longer than a tile, and blocks of one tile, are not written.",
         How.BYTES,
-        "The model cannot express it. No kernel of rows is faster than its bytes: the gain is at most what the "
-        "prediction has above them.",
+        "The model cannot express it. No kernel of rows is faster than its first copy, its bytes and its last store: "
+        "the gain is at most what the prediction has above them.",
         ("lowering/structures.py:_row_structures",),
     ),
     Record(

@@ -108,9 +108,10 @@ def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
 
 
 def takes_time(program: TileProgram, op: TileOp) -> bool:
-    """Whether issuing an operation takes its partition's time: unless the limit on who issues it is lifted."""
-    copy = op.kind is OpKind.TMA_LOAD
-    return (Limit.ONE_LOADER if copy else Limit.OWN_OPERATIONS) not in program.lifted
+    """Whether issuing an operation takes its partition's time: unless a limit on who issues it is lifted."""
+    kinds = {OpKind.TMA_LOAD: Limit.ONE_LOADER, OpKind.TMA_STORE: Limit.STORES_OF_ROWS}
+    others = Limit.OWN_OPERATIONS in program.lifted and op.kind is not OpKind.TMA_LOAD
+    return not others and kinds.get(op.kind) not in program.lifted
 
 
 def most_slots(program: TileProgram) -> int:

@@ -31,7 +31,8 @@ class Space:
     """Limits of the emitter, by name, each with how many `structures` it left schedules out of, or left out; choices
     that are `absent`.
 
-    Of the schedule that was taken: `idle_sms` are those without a tile in the last wave, `idle` the share of the SMs'
+    Of the schedule that was taken: `idle_sms` are those without a tile in the last wave (0 where masks make tiles
+    unequal, which do not come in waves), `idle` the share of the SMs'
     time without a tile while others have one, `padding` the share of the products' work beyond the tensors' ends.
     """
 

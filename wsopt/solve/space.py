@@ -12,7 +12,7 @@ from wsopt.program.facts import Product
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.limits import RECORDS, Limit
 from wsopt.program.program import Iteration, TileProgram
-from wsopt.program.ranges import own_k_iterations
+from wsopt.program.ranges import narrowing, own_k_iterations
 from wsopt.program.types import column_role, row_role
 from wsopt.schedule.space import Absent, Padded, Space
 from wsopt.tensors.views import Item, Role, Statement
@@ -26,7 +26,8 @@ def space_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, int]
     return Space(
         limits=tuple((one.limit.value, limits[one.limit]) for one in RECORDS if limits.get(one.limit)),
         absent=tuple(_absent(program)),
-        idle_sms=-program.tiles % machine.sm_count,
+        # Tiles of unequal length do not come in waves.
+        idle_sms=0 if narrowing(program.bounds) else -program.tiles % machine.sm_count,
         idle=_idle(program, machine),
         padded=padded,
         padding=padding,

@@ -28,7 +28,7 @@ from wsopt.solve.optimum import Outcome, solve
 from wsopt.solve.search import DEFAULT_MARGIN, Search
 from wsopt.solve.worker import spent
 
-WORK = 60.0
+WORK = 10.0
 """Deterministic time of one graph's search without one limit, after which what is left is only bounded."""
 
 
@@ -36,7 +36,8 @@ WORK = 60.0
 class Without:
     """The best without a limit, which leaves out so many `structures` or schedules of them. In microseconds:
     `best_us` is of a schedule, or of an argument where there is none, and no schedule takes less than `least_us`.
-    `schedule` is one that is faster than the best with the limit, if there is one.
+    `schedule` is one that is faster than the best with the limit, if there is one. `ii` is the least interval of the
+    best structure with the limit; 0 where it was not decided, or where the limit is about other structures.
     """
 
     limit: Limit
@@ -44,6 +45,7 @@ class Without:
     best_us: float
     least_us: float
     schedule: Schedule | None = None
+    ii: int = 0
 
     @property
     def decided(self) -> bool:
@@ -85,7 +87,7 @@ class Relaxed:
         if RECORD[first].how is How.BYTES:
             least = min(self.base_us, *(self._floor_us(program) for program in touched))
             return Without(first, len(touched), least, least)
-        return self._search(first, touched)
+        return replace(self._search(first, touched), ii=self._interval(touched))
 
     def _touched(self, lifted: Lifted) -> list[TileProgram]:
         """The programs, with limits lifted, of which these leave schedules out, or that they leave out whole."""
@@ -99,9 +101,21 @@ class Relaxed:
                 found.append(replace(program, lifted=lifted))
         return found
 
+    def _interval(self, touched: list[TileProgram]) -> int:
+        """Least interval of the best structure with the limits, without them."""
+        own = [one for one in touched if one.structure == self.base.schedule.structure]
+        for program in own:
+            solved = solve(program, self.machine, self.margin)
+            if solved.outcome is Outcome.OPTIMAL and solved.schedule is not None:
+                return solved.schedule.ii
+        return 0
+
     def _floor_us(self, program: TileProgram) -> float:
-        """Microseconds that a program's bytes and its launch take, whatever else it does."""
-        return max(timing.memory_floors_us(program, self.machine)) + self.machine.kernel_launch_us
+        """Microseconds of a program's bytes, between its start with the first copy and its last store."""
+        machine = self.machine
+        fixed = timing.fixed_parts(program, machine)
+        ends = machine.seconds(fixed.start + machine.latency.tma_load_dram + fixed.tail) * 1e6
+        return max(timing.memory_floors_us(program, machine)) + ends + machine.kernel_launch_us
 
     def _search(self, limit: Limit, touched: list[TileProgram]) -> Without:
         """Best bound first among the programs that a limit touches; what is not better than the base is dropped."""
