@@ -113,7 +113,7 @@ RECORDS = (
         "Where rows stream, a consumer may not begin a tile before it has ended the one before.",
         "The tile's values are variables of one pass of the loop.",
         How.LEFT_OUT,
-        "The constraint is left out for loops over tiles.",
+        "The constraint is left out for loops over tiles: a consumer may be in two tiles at once.",
         ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
     ),
     Record(

@@ -139,6 +139,7 @@ def _live_tiles(m: Model) -> None:
 
 
 def _live_tiles_of(m: Model, tiles: Sequence[Live]) -> None:
+    """The live tiles of one consumer."""
     have = budget.consumer_registers(m.program.structure, m.machine)
     lives, most = [], overlapped(m.program)
     for tile in tiles:

@@ -27,7 +27,7 @@ from wsopt.solve.bound import infeasible, lower_bound_us
 from wsopt.solve.limits import left_out, touching
 from wsopt.solve.margin import learned
 from wsopt.solve.optimum import Outcome, Solved, solve
-from wsopt.solve.space import space_of
+from wsopt.solve.outside import outside_of
 from wsopt.solve.worker import check
 
 DEFAULT_MARGIN = learned().registers
@@ -216,7 +216,7 @@ class Search:
             rank=1 + self.kept.index(one),
             rank_bound_us=min(time_us, self.open_bound),
             conditions=self.conditions.text,
-            space=space_of(one.program, self.machine, self.limits),
+            outside=outside_of(one.program, self.machine, self.limits),
         )
 
     def _losers(self, queue: list[Candidate], winner: Structure) -> tuple[RunnerUp, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from wsopt.program.limits import RECORDS, Record
 from wsopt.report.layout import counted, joined
 from wsopt.space.figures import Figures, Gain, Row, load_figures, mean_ratio
 
+_WIDTH = 118
 _INTRODUCTION = """\
 # What the space does not hold
 
@@ -26,7 +28,7 @@ without a limit is never emitted: the checker refuses it.
 Gains are of the predicted time of the best schedule, before the compiler is asked, on `{machine}`: {graphs},
 {date}, OR-Tools {ortools}, wsopt {wsopt}. Nothing was measured. A limit is tried on the graphs that it leaves
 something out for. A gain below 0.005 % is nothing. *At most* stands where more was freed than the limit forbids, so
-that the gain is no larger than the figure. Each search without a limit had {work:g} units of OR-Tools'
+that the gain is no larger than the figure. Each search without a limit had {work:g} units or so of OR-Tools'
 deterministic time; {decided}.
 
 In loops that compute values a shorter interval is often no gain: units and threads that contend keep the predicted
@@ -82,27 +84,26 @@ def _summary(record: Record, found: Sequence[tuple[Row, Gain]]) -> tuple[str, st
 def _entry(record: Record, figures: Figures) -> list[str]:
     """The entry of a limit."""
     found = figures.of(record.limit)
+    nothing = ["*Gain*: no figure; it leaves nothing out for any of these graphs.", ""]
     return [
         f"## {record.limit.value[0].upper()}{record.limit.value[1:]}",
         "",
-        record.forbids,
-        "",
-        f"*Why*: {record.why}",
-        "",
-        f"*Without it* ({record.how}): {record.without}",
-        "",
-        *(
-            _found(record, found)
-            if found
-            else ["*Gain*: no figure; it leaves nothing out for any of these graphs.", ""]
-        ),
+        *_paragraph(record.forbids),
+        *_paragraph(f"*Why*: {record.why}"),
+        *_paragraph(f"*Without it*: {record.without}"),
+        *(_found(record, found) if found else nothing),
     ]
+
+
+def _paragraph(text: str) -> list[str]:
+    """Lines of a paragraph, and the empty one behind it."""
+    return [*textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False), ""]
 
 
 def _found(record: Record, found: Sequence[tuple[Row, Gain]]) -> Iterator[str]:
     """Lines on what was found for the graphs that a limit is about."""
     gains = [(row, gain) for row, gain in found if row.share(gain)]
-    none = [row.name for row, gain in found if not row.share(gain)]
+    none = len(found) - len(gains)
     bound = "at most " * record.how.at_most
     if gains:
         most = max(row.share(gain) for row, gain in gains)
@@ -118,8 +119,11 @@ def _found(record: Record, found: Sequence[tuple[Row, Gain]]) -> Iterator[str]:
             for row, gain in sorted(gains, key=lambda one: -one[0].share(one[1]))
         )
         yield ""
-    if none:
-        yield f"{'*Gain*: n' if not gains else 'N'}othing on {joined(none)}."
+    if not gains:
+        yield f"*Gain*: nothing on {f'any of {none} graphs' if none > 1 else found[0][0].name}."
+        yield ""
+    elif none:
+        yield f"Nothing on {counted(none, 'other graph')}."
         yield ""
     yield from _intervals(found)
     yield from _open(found)
@@ -133,16 +137,14 @@ def _intervals(found: Sequence[tuple[Row, Gain]]) -> Iterator[str]:
         if 0 < gain.ii < row.ii and not row.share(gain)
     ]
     if shorter:
-        yield f"The interval alone is shorter, in cycles: {', '.join(shorter)}."
-        yield ""
+        yield from _paragraph(f"The interval alone is shorter, in cycles: {', '.join(shorter)}.")
 
 
 def _open(found: Sequence[tuple[Row, Gain]]) -> Iterator[str]:
     """Searches that did not come to their end, each with what lifting the limit gains at most."""
     left = [f"{row.name} (at most {row.most(gain):.2%})" for row, gain in found if not gain.decided]
     if left:
-        yield f"Not decided: {joined(left)}."
-        yield ""
+        yield from _paragraph(f"Not decided: {joined(left)}.")
 
 
 def main(arguments: Sequence[str]) -> int:

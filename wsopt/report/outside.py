@@ -7,28 +7,28 @@ from typing import assert_never
 from wsopt.program.program import TileProgram
 from wsopt.report.layout import counted, joined, percent, wrapped
 from wsopt.schedule.certificate import Certificate
-from wsopt.schedule.space import Absent, Space
+from wsopt.schedule.outside import Absent, Outside
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import Role
 
 _UNKNOWN = "This build is from before it was written down; compile it again."
 
 
-def space_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
+def outside_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:
     """Limits of the emitter with the structures that they apply to, choices that are not there, and what is idle."""
-    space = certificate.space
-    if space is None:
+    outside = certificate.outside
+    if outside is None:
         return wrapped(_UNKNOWN, width)
-    sentences = [_limits(space), *(absent(one, verified) for one in space.absent)]
-    sentences += [_idle(space, verified), _padding(space)]
+    sentences = [_limits(outside), *(absent(one, verified) for one in outside.absent)]
+    sentences += [_idle(outside, verified), _padding(outside)]
     return [line for sentence in sentences if sentence for line in wrapped(sentence, width, hang="  ")]
 
 
-def _limits(space: Space) -> str:
+def _limits(outside: Outside) -> str:
     """Limits, those of the most structures first."""
-    if not space.limits:
+    if not outside.limits:
         return "Limits of the emitter: none applies."
-    ordered = sorted(space.limits, key=lambda one: -one[1])
+    ordered = sorted(outside.limits, key=lambda one: -one[1])
     told = "; ".join(f"{name} ({count:,})" for name, count in ordered)
     return (
         f"Limits of the emitter that leave something out, with how many structures each is about: {told}. "
@@ -50,7 +50,7 @@ def absent(one: Absent, verified: VerifiedSchedule) -> str:
             behind = len(program.after.items)
             parts = [counted(program.whole.products, "product")]
             parts += [f"{counted(behind, 'statement')} behind"] if behind else []
-            return f"No cut of the graph: {joined(parts)} are one kernel."
+            return f"No cut of the graph: one kernel has {joined(parts)}."
         case Absent.CLUSTERS:
             copied = program.tiles * program.tile_l2_bytes
             times = copied / program.whole.compulsory_bytes
@@ -69,19 +69,19 @@ def _room(program: TileProgram, sms: int) -> str:
     return f", and {sms - program.tiles} of {sms} SMs have no tile at all"
 
 
-def _idle(space: Space, verified: VerifiedSchedule) -> str:
+def _idle(outside: Outside, verified: VerifiedSchedule) -> str:
     """SMs without a tile in the last wave, and the share of the SMs' time."""
-    if not space.idle_sms and space.idle < 5e-4:
+    if not outside.idle_sms and outside.idle < 5e-4:
         return "Idle: no SM is without a tile while others have one."
     sms, waves = verified.machine.sm_count, verified.schedule.prediction.waves
     which = "the only wave" if waves == 1 else f"the last of {waves:,} waves"
-    last = f"{space.idle_sms} of {sms} SMs have no tile in {which}; " if space.idle_sms else ""
-    return f"Idle: {last}{percent(space.idle)} of the SMs' time is without a tile while others have one."
+    last = f"{outside.idle_sms} of {sms} SMs have no tile in {which}; " if outside.idle_sms else ""
+    return f"Idle: {last}{percent(outside.idle)} of the SMs' time is without a tile while others have one."
 
 
-def _padding(space: Space) -> str:
+def _padding(outside: Outside) -> str:
     """Axes that tiles reach over, and the share of the products' work."""
-    if not space.padded:
+    if not outside.padded:
         return ""
-    axes = ", ".join(f"{one.axis} {one.extent:,} as {one.computed:,}" for one in space.padded)
-    return f"Padded: {axes}; {percent(space.padding)} of the products' work is beyond the tensors' ends."
+    axes = ", ".join(f"{one.axis} {one.extent:,} as {one.computed:,}" for one in outside.padded)
+    return f"Padded: {axes}; {percent(outside.padding)} of the products' work is beyond the tensors' ends."

@@ -1,6 +1,6 @@
 """What the space of a search did not hold for a graph, and how much of the machine stands idle for it.
 
-Plain data of a certificate: `solve/space.py` computes it, `report/space.py` says it in words.
+Plain data of a certificate: `solve/outside.py` computes it, `report/outside.py` says it in words.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Padded:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class Outside:
     """Limits of the emitter, by name, each with how many `structures` it left schedules out of, or left out; choices
     that are `absent`.
 

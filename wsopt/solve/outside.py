@@ -14,16 +14,16 @@ from wsopt.program.limits import RECORDS, Limit
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import narrowing, own_k_iterations
 from wsopt.program.types import column_role, row_role
-from wsopt.schedule.space import Absent, Padded, Space
+from wsopt.schedule.outside import Absent, Outside, Padded
 from wsopt.tensors.views import Item, Role, Statement
 
 
-def space_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, int]) -> Space:
-    """The space of a search that took a schedule of `program`, whose `limits` each left so many structures out, or
-    schedules of them.
+def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, int]) -> Outside:
+    """What was outside the space of a search that took a schedule of `program`; each of its `limits` left so many
+    structures out, or schedules of them.
     """
     padded, padding = _padded(program)
-    return Space(
+    return Outside(
         limits=tuple((one.limit.value, limits[one.limit]) for one in RECORDS if limits.get(one.limit)),
         absent=tuple(_absent(program)),
         # Tiles of unequal length do not come in waves.
