@@ -40,10 +40,14 @@ lint: $(VENV)/ready  ## run the linter and the formatter's check
 types: $(VENV)/ready  ## run the type checker
 	$(VENV)/bin/mypy
 
-docs: $(VENV)/ready  ## write docs/benchmarks.md, docs/host_cost.md and docs/model.md from the committed measurements
+docs: $(VENV)/ready  ## write the pages of docs/ that are made from the committed measurements and figures
 	$(VENV)/bin/python -m wsopt.bench.docs docs/benchmarks/*.json -o docs/benchmarks.md
 	$(VENV)/bin/python -m wsopt.bench.host_cost_docs docs/host_cost/*.json -o docs/host_cost.md
 	$(VENV)/bin/python -m wsopt.validate.docs docs/model/*.json -o docs/model.md
+	$(VENV)/bin/python -m wsopt.space.docs docs/space/h200.json -o docs/space.md
+
+space: $(VENV)/ready  ## solve the problems without each limit of the emitter, for docs/space.md (minutes)
+	$(VENV)/bin/python -m wsopt.space problems/*.json docs/space/graphs/*.json --json docs/space/h200.json
 
 margin: $(VENV)/ready  ## learn the register margin from what ptxas makes of the problems (minutes)
 	$(VENV)/bin/python -m wsopt.learn problems/*.json
@@ -54,4 +58,4 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test test-fast fuzz mutants lint types docs margin wheel clean
+.PHONY: help setup demo test test-fast fuzz mutants lint types docs space margin wheel clean

@@ -287,7 +287,8 @@ def faults(schedule: Schedule, program: TileProgram, machine: Machine, margin: i
 
 def verify(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> VerifiedSchedule:
     """Accept a schedule, or raise CheckError with everything that is wrong with it."""
-    found = faults(schedule, program, machine, margin)
+    found = [f"the model was solved without: {limit}" for limit in sorted(program.lifted)]
+    found += faults(schedule, program, machine, margin)
     if found:
         raise CheckError(f"schedule of {schedule.name} rejected: " + "; ".join(found))
     return VerifiedSchedule(schedule, program, machine, SEAL)

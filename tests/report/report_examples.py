@@ -26,6 +26,7 @@ from wsopt.program.program import (
 )
 from wsopt.program.types import Sharing, Space, Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
+from wsopt.schedule.outside import Absent, Outside, Padded
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, PlacedOp, Prediction, Schedule
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
 from wsopt.tensors.views import Output, Role, View
@@ -224,5 +225,13 @@ CERTIFICATE = Certificate(
         RunnerUp(dataclasses.replace(STRUCTURE, swap=True), 14.0, 512),
         RunnerUp(dataclasses.replace(STRUCTURE, group=8), 17.1, None),
         RunnerUp(dataclasses.replace(STRUCTURE, persistent=False), 14.0, None),
+    ),
+    outside=Outside(
+        limits=(("slots filled in order", 710), ("base registers of a tensor instruction", 45)),
+        absent=tuple(Absent),
+        idle_sms=100,
+        idle=0.25,
+        padded=(Padded("row", 1000, 1024),),
+        padding=0.0234375,
     ),
 )

@@ -12,8 +12,10 @@ from wsopt.program.types import Sharing
 from wsopt.report.facts import ii_limits, ring_facts, shared_memory_parts, time_parts
 from wsopt.report.loop import pipeline_section
 from wsopt.report.outcome import binding_section, certificate_section, lost
+from wsopt.report.outside import outside_section
 from wsopt.report.text import SECTIONS, inspect_text
 from wsopt.schedule.certificate import RunnerUp
+from wsopt.schedule.outside import Outside
 from wsopt.schedule.verified import SEAL, VerifiedSchedule
 
 
@@ -28,6 +30,17 @@ def with_schedule(**changes: object) -> VerifiedSchedule:
 
 def test_whole_text_is_the_golden() -> None:
     golden("by_hand.txt", inspect_text(verified(), CERTIFICATE))
+
+
+def test_a_build_from_before_the_space_was_written_down_says_so() -> None:
+    old = dataclasses.replace(CERTIFICATE, outside=None)
+    assert "from before it was written down" in text_of(outside_section(verified(), old, 100))
+
+
+def test_nothing_idle_and_no_limit_is_said() -> None:
+    none = Outside(limits=(), absent=(), idle_sms=0, idle=0.0, padded=(), padding=0.0)
+    told = text_of(outside_section(verified(), dataclasses.replace(CERTIFICATE, outside=none), 100))
+    assert told == "Limits of the emitter: none applies. Idle: no SM is without a tile while others have one."
 
 
 def test_doc_cannot_write_to_the_terminal() -> None:

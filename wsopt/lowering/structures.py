@@ -15,6 +15,7 @@ from wsopt.frontend.types import Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
+from wsopt.program.limits import Lifted, Limit
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import LoopKind, Sums, target_of
@@ -35,8 +36,8 @@ _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 
 
-def structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Every legal structure, in a fixed order.
+def structures(region: Region, machine: Machine, lifted: Lifted = frozenset()) -> Iterator[Structure]:
+    """Every legal structure, in a fixed order; more where limits of the emitter are `lifted`.
 
     Raises LoweringError where no structure can be: strides that TMA does not take, f8 operands that would
     need a transposition.
@@ -45,9 +46,9 @@ def structures(region: Region, machine: Machine) -> Iterator[Structure]:
     if problem is not None:
         raise LoweringError(problem)
     if region.chained:
-        yield from _k_block_structures(region, machine)
+        yield from _k_block_structures(region, machine, lifted)
     elif region.contractions:
-        yield from _product_structures(region, machine)
+        yield from _product_structures(region, machine, lifted)
     else:
         yield from _row_structures(region, machine)
 
@@ -219,21 +220,22 @@ def _subtiles(columns: int) -> tuple[int, ...]:
     return tuple(columns // width for width in widths)
 
 
-def _k_block_structures(region: Region, machine: Machine) -> Iterator[Structure]:
+def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:
     """Structures of a loop that computes values. Every slot of a streamed vector begins where TMA may write.
 
     emitter.v1: consumers of such a loop are cooperative.
     """
     target = target_of(machine)
+    sharings = tuple(Sharing) if Limit.COOPERATIVE_VALUES in lifted else (Sharing.COOPERATIVE,)
     for columns in _whole_columns(region):
         shares = exp2_eighths(region, columns, machine)
-        for rows, depth, consumers, warps, persistent, cut, eighths in itertools.product(
-            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), (True, False), _subtiles(columns),
-            shares,
+        for rows, depth, consumers, warps, sharing, persistent, cut, eighths in itertools.product(
+            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, (True, False),
+            _subtiles(columns), shares,
         ):  # fmt: skip
             s = Structure(
-                rows, columns, depth, consumers, warps, Sharing.COOPERATIVE, persistent, swap=False,
-                subtiles=cut, group=1, exp2_eighths=eighths,
+                rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
+                exp2_eighths=eighths,
             )  # fmt: skip
             if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
                 yield s
@@ -245,13 +247,14 @@ def _aligned(region: Region, depth: int) -> bool:
     return all(depth * nbytes % _SLOT_BYTES == 0 for nbytes in vectors)
 
 
-def _transforms(region: Region, machine: Machine) -> tuple[int, ...]:
+def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]:
     """Warpgroups that compute operands for consumers.
 
     emitter.v1: from tensors that stream alone, which they find in shared memory.
     """
     known = {one.name for one in (*region.streamed_sources, *region.body)}
     own = all(name in known for item in region.body for name in item.reads)
+    own = own or Limit.STREAMED_TRANSFORM in lifted
     return (0, *target_of(machine).transforms) if region.body and own else (0,)
 
 
@@ -272,7 +275,7 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             yield s
 
 
-def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]:
+def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:
     """Structures of a loop of products whose operands come from memory, or are computed as they come.
 
     Operands may change sides where the graph has few rows. With two tensor instructions' rows or more the graph's
@@ -289,7 +292,8 @@ def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]
     depths = (row // 2, row, 2 * row)  # 64 or 128 bytes of a row, or twice the swizzle of 128 bytes
     sharings = (Sharing.COOPERATIVE, Sharing.PING_PONG) if target.ping_pong else (Sharing.COOPERATIVE,)
     early_release = (True, False) if releases_early(region, machine) and not region.body else (True,)
-    copies = (1, 2) if region.promote and all(one.promote for one in region.contractions) else (1,)
+    every = Limit.ALL_PROMOTED in lifted or all(one.promote for one in region.contractions)
+    copies = (1, 2) if region.promote and every else (1,)
     for swap in (False, True) if few and target.swaps else (False,):
         sizes = [*_columns(region.extent(column_role(swap)), 16 if swap or region.body else 64, machine)]
         counts = sorted({count for size in sizes for count in _subtiles(size)})
@@ -300,7 +304,7 @@ def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]
             if subtiles not in _subtiles(columns):
                 continue
             for k_blocks, transforms, early in itertools.product(
-                copies, _transforms(region, machine), early_release
+                copies, _transforms(region, machine, lifted), early_release
             ):
                 tail = _tail(region, machine, depth, k_blocks)
                 s = Structure(

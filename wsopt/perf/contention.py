@@ -12,6 +12,7 @@ from wsopt.machine.types import Machine
 from wsopt.program.ids import OpId, OpKind, ValueKind
 from wsopt.program.program import ARITHMETIC, RingPlan, TileOp, TileProgram, Unit
 from wsopt.program.units import UNITS
+from wsopt.schedule.budget import takes_time
 
 
 def held_cycles(program: TileProgram) -> dict[str, int]:
@@ -22,7 +23,8 @@ def held_cycles(program: TileProgram) -> dict[str, int]:
 def issue_cycles(program: TileProgram) -> dict[int | None, int]:
     """Cycles an iteration for which each consumer's own thread is held, and that of a role that computes for all."""
     found: dict[int | None, int] = {
-        consumer: sum(op.issue for op in own) for consumer, own in program.by_consumer.items()
+        consumer: sum(op.issue for op in own if takes_time(program, op))
+        for consumer, own in program.by_consumer.items()
     }
     apart = sum(op.issue for op in program.ops if op.apart)
     return found | {None: apart} if apart else found

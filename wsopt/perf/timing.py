@@ -20,8 +20,8 @@ from wsopt.perf.costs import load_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.ids import OpId, OpKind
-from wsopt.program.program import Iteration, TileProgram, Unit
-from wsopt.program.types import Sharing
+from wsopt.program.program import Iteration, TileProgram, Unit, Work
+from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 
 
@@ -142,6 +142,10 @@ def time_of(
         work, s = program.work, program.structure
         once = fixed.start + fixed.fill - _chain(program) + fixed.tail if s.persistent else 0.0
         line = Line(work.k_iterations - work.tiles, once + work.tiles * (fixed.between + ends.each))
+        if s.sharing is Sharing.PING_PONG:
+            return Time(
+                _in_turns(work, s, fixed, ends, once), Line(work.k_iterations, 0.0), least=fixed.contended
+            )
         return Time((line,), Line(work.k_iterations, 0.0), least=fixed.contended)
     assert ramp is not None, "such a ring has ramps"
     loops = _loops(program, fixed, ramp)
@@ -185,6 +189,16 @@ def _of_products(
     alone = Line(n, fixed.handover)
     shared = Line(alone.slope / s.consumers, (alone.base + ends.each) / s.consumers)
     return least, least.plus(shared.plus(alone, -1.0), waves)
+
+
+def _in_turns(work: Work, s: Structure, fixed: Waves, ends: Epilogues, once: float) -> tuple[Line, Line]:
+    """Cycles of loops that compute values where consumers take tiles in turns, which is never emitted: those of all
+    loops one after the other, and a consumer's share of loops, starts and epilogues.
+    """
+    each = fixed.between + ends.each
+    loops = Line(work.k_iterations, once + work.tiles * fixed.handover + each)
+    share = Line((work.k_iterations - work.tiles) / s.consumers, once + work.tiles * each / s.consumers)
+    return loops, share
 
 
 def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:

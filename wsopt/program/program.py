@@ -18,6 +18,7 @@ from wsopt.program.facts import Counts, Member, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
+from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
 from wsopt.tensors.views import FULL, Output, Source
@@ -247,7 +248,8 @@ class TileProgram:
     differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
     where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
-    sums a block may keep. `conditions` are what its schedule is asked to meet.
+    sums a block may keep. `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
+    model does without, and no schedule is emitted.
     """
 
     region: Any
@@ -279,6 +281,7 @@ class TileProgram:
     streamed: tuple[Source, ...] = ()
     sum_sets: tuple[int, ...] = (1,)
     conditions: Conditions = FREE
+    lifted: Lifted = frozenset()
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""

@@ -100,7 +100,7 @@ def own_k_iterations(bounds: Bounds, s: Structure) -> tuple[float, ...]:
     if not bounds.every:
         return tuple(map(float, k_iteration_counts(bounds, s)))
     counts, each = k_iteration_counts(bounds, s, s.rows), s.tile_rows // s.rows
-    return tuple(sum(counts[first : first + each]) / s.consumers for first in range(0, len(counts), each))
+    return tuple(sum(counts[first : first + each]) / s.at_once for first in range(0, len(counts), each))
 
 
 # --- loops that can run ---------------------------------------------------------------------------------

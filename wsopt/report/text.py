@@ -15,6 +15,7 @@ from wsopt.report.facts import structure_fields
 from wsopt.report.layout import KEEP, clean, counted, first_line, joined, percent, shortened, wrapped
 from wsopt.report.loop import gantt_section, pipeline_section, ring_section
 from wsopt.report.outcome import binding_section, certificate_section, time_section
+from wsopt.report.outside import outside_section
 from wsopt.report.sentences import words_section
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
@@ -86,6 +87,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("Predicted time", time_section),
     ("What binds", binding_section),
     ("Certificate", certificate_section),
+    ("Not in the space", outside_section),
 )
 """The sections in their order."""
 

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
+from wsopt.program.limits import Limit
 from wsopt.program.program import Edge, Iteration, OpKind, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import UNITS
@@ -20,6 +21,9 @@ SHARED_MEMORY_RESERVE = 1024
 MOST_SLOTS = 32
 """emitter.v1: slots of a ring. Each has two barriers that a block sets up; small slots would have hundreds."""
 
+LIFTED_SLOTS = 128
+"""Slots of a ring where that limit is lifted."""
+
 BARRIER_BYTES = 8
 _MOST_STAGING = 4
 TRANSFORM_REGISTERS = 96
@@ -29,7 +33,7 @@ HELPER_WARPS = 1
 HELPER_REGISTERS = 24
 """Of a warp that counts tiles and slots and starts copies, products or stores: ptxas fits it in the least it may."""
 
-_MOST_STORE_WARPS = 3
+MOST_STORE_WARPS = 3
 """emitter.v1: store warps of a block, one a consumer: they are in the loader's warpgroup."""
 
 
@@ -97,9 +101,22 @@ def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
     """
     found: dict[str, list[tuple[TileOp, int]]] = {unit: [] for unit in UNITS}
     for op in program.loop:
-        for name, cycles in (*op.held, (issuer(program, op), op.issue)):
+        thread = ((issuer(program, op), op.issue),) if takes_time(program, op) else ()
+        for name, cycles in (*op.held, *thread):
             found.setdefault(name, []).append((op, cycles))
     return found
+
+
+def takes_time(program: TileProgram, op: TileOp) -> bool:
+    """Whether issuing an operation takes its partition's time: unless a limit on who issues it is lifted."""
+    kinds = {OpKind.TMA_LOAD: Limit.ONE_LOADER, OpKind.TMA_STORE: Limit.STORES_OF_ROWS}
+    others = Limit.OWN_OPERATIONS in program.lifted and op.kind is not OpKind.TMA_LOAD
+    return not others and kinds.get(op.kind) not in program.lifted
+
+
+def most_slots(program: TileProgram) -> int:
+    """Slots that a ring may have, whatever shared memory allows."""
+    return LIFTED_SLOTS if Limit.MOST_SLOTS in program.lifted else MOST_SLOTS
 
 
 def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine) -> tuple[Partition, ...]:
@@ -150,6 +167,8 @@ def needed_registers(program: TileProgram, margin: int) -> int:
 
 def k_block_registers(program: TileProgram) -> int:
     """Registers a thread of the largest tile that one computes from a K-block; the model sees how many meet."""
+    if Limit.OWN_OPERATIONS in program.lifted:
+        return 0
     return max((tile.registers for tile in program.live), default=0)
 
 
@@ -170,12 +189,22 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     inputs = [n for n in range(1, s.subtiles + 1) if s.subtiles % n == 0] if program.after.full else [0]
     counts = [(0, s.subtiles)] if cost.lent_bytes else []
     counts += itertools.product(range(1, most + 1), inputs)
-    products = program.iteration is Iteration.K_BLOCKS and not program.computes_with_products
-    fit = s.consumers <= _MOST_STORE_WARPS and cost.stores > 0
-    store_warps = (False, True) if products and fit and not program.adds_partials else (False,)
+    fit = Limit.STORE_WARPS in program.lifted or s.consumers <= MOST_STORE_WARPS
+    store_warps = (False, True) if cost.stores and fit and not without_store_warps(program) else (False,)
     chosen = itertools.product(counts, store_warps, program.sum_sets)
     every = (EpilogueBuffers(*count, store_warp, sums) for count, store_warp, sums in chosen)
     return tuple(option for option in every if program.conditions.allow(option))
+
+
+def without_store_warps(program: TileProgram) -> Limit | None:
+    """The limit that keeps store warps out of a program's loop; None if none does."""
+    if program.iteration is Iteration.TILE:
+        return Limit.STORES_OF_ROWS
+    holds = (
+        (Limit.STORES_OF_VALUES, program.computes_with_products),
+        (Limit.STORES_OF_PARTIALS, program.adds_partials),
+    )
+    return next((limit for limit, there in holds if there and limit not in program.lifted), None)
 
 
 def least_buffers(program: TileProgram) -> EpilogueBuffers:

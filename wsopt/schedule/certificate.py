@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsopt.program.types import Structure
+from wsopt.schedule.outside import Outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Certificate:
 
     `rejected` are structures that count as infeasible because the compiler was asked about them.
 
-    All of it is of schedules that meet the `conditions`, as `schedule/spec.py` reads them; none are empty.
+    All of it is of schedules that meet the `conditions`, as `schedule/spec.py` reads them; none are empty. `outside`
+    is what the space of the search did not hold; None in a build from before that was written down.
     """
 
     considered: int
@@ -53,6 +55,7 @@ class Certificate:
     rank_bound_us: float = 0.0
     rejected: tuple[Rejected, ...] = ()
     conditions: str = ""
+    outside: Outside | None = None
 
     @property
     def status(self) -> str:

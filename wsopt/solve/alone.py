@@ -20,15 +20,12 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.program.program import EpilogueCost, TileOp, TileProgram
 from wsopt.solve.bound import ii_bounds
-from wsopt.solve.model import CONSUMER_FAMILIES, stretches
+from wsopt.solve.model import CONSUMER_FAMILIES, overlapped, stretches
 from wsopt.solve.variables import Model
 from wsopt.solve.worker import solved
 
 _LIMIT = 4.0
 """Deterministic time for the bound of one loop: what is proved until then holds."""
-
-_ANCHOR = 2
-"""The first operation's stage: no other of its consumer is two II or more before or after it."""
 
 
 _TRIES = 200
@@ -118,10 +115,12 @@ def _least(program: TileProgram, machine: Machine, margin: int, most: int) -> in
 
         def probe(interval: int, part: TileProgram = part) -> bool | None:
             nonlocal left
-            m = Model(part, machine, margin, (interval, interval), 2 * _ANCHOR + 1)
+            # The first operation's stage: no other of its consumer is so many II or more before or after it.
+            anchor = overlapped(part)
+            m = Model(part, machine, margin, (interval, interval), 2 * anchor + 1)
             for family in CONSUMER_FAMILIES:
                 family(m)
-            m.cp.add(m.stage[part.ops[0].id] == _ANCHOR)
+            m.cp.add(m.stage[part.ops[0].id] == anchor)
             m.cp.add(m.cycle[part.ops[0].id] == 0)
             solver, status = solved(m.cp, _LIMIT)
             left -= solver.response_proto.deterministic_time

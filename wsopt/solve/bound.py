@@ -10,6 +10,7 @@ from wsopt.perf import timing
 from wsopt.perf.contention import contended_interval, releases, ring_bound
 from wsopt.perf.effective_ii import effective_ii, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget
 from wsopt.solve.conditions import k_block_alone, unmet
@@ -47,6 +48,8 @@ def promotion(program: TileProgram) -> int:
     """Cycles of a pass that partial sums may not outlive: the products before the last, that one's result,
     adding it up and handing back its slot.
     """
+    if Limit.SUMS_IN_A_PASS in program.lifted:
+        return 0
     products = {op.output: op for op in program.of(OpKind.MMA)}
     pairs = [(products[add.inputs[0]], add) for add in program.of(OpKind.ACCUMULATE)]
     passes = (
@@ -64,7 +67,7 @@ def max_depth(program: TileProgram, machine: Machine, ring: int = 0) -> int:
     slots = [int(number != ring) for number in range(len(program.rings))]
     empty = budget.shared_memory(program, slots, least)
     slot = budget.shared_memory(program, 1, least) - empty
-    most = program.conditions.slots_of(program.rings[ring].name) or budget.MOST_SLOTS
+    most = program.conditions.slots_of(program.rings[ring].name) or budget.most_slots(program)
     return max(0, min(most, (machine.shared_memory_per_block_bytes - empty) // slot))
 
 
@@ -104,7 +107,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     told = unmet(program, machine)
     if told:
         return told
-    s = program.structure
+    s, based = program.structure, program.whole.products and Limit.BASE_REGISTERS not in program.lifted
     limits = (
         (
             budget.shared_memory(program, 1, budget.least_buffers(program)),
@@ -127,7 +130,7 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
             "warps: {}, a block has at most {}",
         ),
         (
-            s.columns // 2 + _BESIDE_ACCUMULATORS if program.whole.products else 0,
+            s.columns // 2 + _BESIDE_ACCUMULATORS if based else 0,
             budget.base_registers(s, machine),
             "emitter.v1: one tensor instruction needs {} registers, ptxas starts from {}",
         ),

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.contention import slot_lifetime
 from wsopt.perf.effective_ii import effective_ii
 from wsopt.program.ids import OpKind
-from wsopt.program.program import Iteration, TileProgram
+from wsopt.program.limits import Limit
+from wsopt.program.program import Iteration, Live, TileProgram
 from wsopt.schedule import budget
 from wsopt.solve import families
 from wsopt.solve.bound import depths, ii_bounds
@@ -45,7 +46,9 @@ def _symmetry(m: Model) -> None:
     """The schedule is the same moved in time, and with consumers renamed: the first load starts at 0, and
     the consumers' first products follow each other.
     """
-    m.cp.add(m.start[m.program.rings[0].loads[0]] == 0)
+    first = m.program.rings[0].loads[0]
+    # Without slots in order another load may come before the first.
+    m.cp.add((m.cycle if Limit.SLOTS_IN_ORDER in m.program.lifted else m.start)[first] == 0)
     consumers_in_turn(m)
 
 
@@ -65,7 +68,7 @@ def consumers_in_turn(m: Model) -> None:
     # Consumers that hold a unit that copies hold cannot be moved against each other.
     copies = {unit for op in p.loop if op.consumer is None for unit, _ in op.held}
     meet = any(unit in copies for own in p.by_consumer.values() for op in own for unit, _ in op.held)
-    if len(names) > 1 and p.computes_with_products and not meet:
+    if len(names) > 1 and p.computes_with_products and not meet and not stretches(p):
         last = m.ii - m.start[names[-1]] + m.start[names[0]]
         m.cp.add(last >= 1)
         for one, other in itertools.pairwise(names):
@@ -122,35 +125,52 @@ def _shared_memory(m: Model) -> None:
 def _live_tiles(m: Model) -> None:
     """At every moment modulo II a consumer's live tiles fit the registers that its sums leave.
 
-    A tile's life and its copies one and two intervals later are all that can meet, for no tile outlives two. A
+    A tile's life and its copies one and two intervals later are all that can meet, for no tile outlives two (as many
+    as iterations may overlap). A
     product's tile that is still to be read when the product is issued again needs other registers then, and ptxas
     does not rotate them: the loop copies the tile.
     """
+    if Limit.OWN_OPERATIONS in m.program.lifted:
+        return
+    # Consumers that run one program do the same as the first, later.
+    apart = Limit.ONE_PROGRAM in m.program.lifted
+    for consumer in m.program.by_consumer if apart else (0,):
+        _live_tiles_of(m, [tile for tile in m.program.live if tile.consumer == consumer])
+
+
+def _live_tiles_of(m: Model, tiles: Sequence[Live]) -> None:
+    """The live tiles of one consumer."""
     have = budget.consumer_registers(m.program.structure, m.machine)
-    tiles = [tile for tile in m.program.live if tile.consumer == 0]  # the others do the same, later
-    lives = []
+    lives, most = [], overlapped(m.program)
     for tile in tiles:
         begin, end = m.start[tile.maker], m.cp.new_int_var(0, m.horizon, f"end[{tile.value}]")
         for op in map(m.program.op, tile.readers):
             m.cp.add(end >= m.start[op.id] + (m.t(op.latency) if op.kind is OpKind.MMA else 0))
         length = m.cp.new_int_var(0, m.horizon, f"life[{tile.value}]")
         m.cp.add(length == end - begin)
-        m.cp.add(length <= 2 * m.ii)
+        m.cp.add(length <= most * m.ii)
         if m.program.op(tile.maker).kind is OpKind.MMA:
             copied = m.copied[tile.value] = m.cp.new_bool_var(f"copied[{tile.value}]")
             m.cp.add(length <= m.ii).only_enforce_if(~copied)
-        for copy in range(3):
+        for copy in range(most + 1):
             name = f"life[{tile.value}]+{copy}"
-            first, last = (m.cp.new_int_var(0, 3 * m.horizon, f"{at} {name}") for at in ("begin", "end"))
+            first, last = (
+                m.cp.new_int_var(0, (most + 1) * m.horizon, f"{at} {name}") for at in ("begin", "end")
+            )
             m.cp.add(first == begin + copy * m.ii)
             m.cp.add(last == end + copy * m.ii)
             lives.append(m.cp.new_interval_var(first, length, last, name))
     if lives:
-        demands = [tile.registers for tile in tiles for _ in range(3)]
+        demands = [tile.registers for tile in tiles for _ in range(most + 1)]
         m.cp.add_cumulative(lives, demands, have - m.program.accumulator_registers - m.margin)
 
 
 # --- what the emitter cannot write yet: emitter.v1
+
+
+def overlapped(program: TileProgram) -> int:
+    """Iterations of a loop with values that a consumer may be in at once."""
+    return 4 if Limit.TWO_ITERATIONS in program.lifted else 2
 
 
 def slot_in_step(m: Model) -> None:
@@ -158,6 +178,8 @@ def slot_in_step(m: Model) -> None:
 
     All of a slot's loads come before the next slot's, and an iteration's before the next iteration's.
     """
+    if Limit.SLOTS_IN_ORDER in m.program.lifted:
+        return
     copies = range(m.program.structure.copies)
     for plan in m.program.rings:
         slots = [[load for load in plan.loads if load.k_block == c] for c in copies]
@@ -172,6 +194,11 @@ def slot_in_step(m: Model) -> None:
                 m.cp.add(m.start[after] + m.ii >= m.start[load])
 
 
+def most_stages(program: TileProgram) -> int:
+    """Stages that the passes of a tile leave room for."""
+    return program.k_iterations - bool(program.structure.tail) + 1
+
+
 def few_overlaps(m: Model) -> None:
     """emitter.v1: a tile has a pass for every stage of its consumers, and one to itself for a short last K-block: the
     loop's ends are peeled off by stages, which may not take more passes than there are.
@@ -182,8 +209,9 @@ def few_overlaps(m: Model) -> None:
     """
     if m.program.tensor_columns:
         return
-    most = m.program.k_iterations - bool(m.program.structure.tail) + 1
-    most = min(most, 2) if m.program.computes_with_products or m.program.feeds_products else most
+    most = most_stages(m.program) if Limit.STAGES not in m.program.lifted else m.stages
+    values = m.program.computes_with_products or m.program.feeds_products
+    most = min(most, overlapped(m.program)) if values else most
     for own in m.program.by_consumer.values():
         for one, other in itertools.permutations(own, 2):
             m.cp.add(m.start[other.id] < m.start[one.id] + most * m.ii)
@@ -196,7 +224,8 @@ def stretches(program: TileProgram) -> bool:
     differences that it asks for are still there with more time at the end of every stage. What breaks this
     is a time from one consumer to another that has to be the same for all of their operations.
     """
-    return not program.computes or len(program.by_consumer) == 1
+    one = len(program.by_consumer) == 1 or Limit.ONE_PROGRAM in program.lifted
+    return one or not program.computes
 
 
 def one_program(m: Model) -> None:
@@ -217,8 +246,11 @@ def within_a_pass(m: Model) -> None:
     Partial sums that are carried round the loop would be read while a later product is under way, and ptxas then runs
     the products one by one (its warning C7514).
     """
-    within = m.program.iteration is Iteration.TILE or m.program.adds_partials
-    apart = tuple(op for op in m.program.loop if op.apart)
+    p = m.program
+    within = p.iteration is Iteration.TILE and Limit.ROWS_IN_A_PASS not in p.lifted
+    within |= p.adds_partials and Limit.SUMS_IN_A_PASS not in p.lifted
+    free = Limit.TRANSFORM_IN_A_PASS in p.lifted
+    apart = tuple(op for op in p.loop if op.apart and not free)
     for own in (*(m.program.by_consumer.values() if within else ()), apart):
         for op in own:
             m.cp.add(m.start[op.id] >= m.start[own[0].id])
@@ -264,7 +296,8 @@ def enough_stages(program: TileProgram, machine: Machine) -> int:
     unit, low = program.grain, ii_bounds(program, machine)[0]
     life = max(slot_lifetime(program, machine, plan) for plan in program.rings)
     longest = math.ceil(max(life, timing.longest_path(program)) / unit)
-    return math.ceil(longest / math.ceil(low / unit)) + 2
+    before = Limit.SLOTS_IN_ORDER in program.lifted  # one more for loads that come before the first
+    return math.ceil(longest / math.ceil(low / unit)) + overlapped(program) + before
 
 
 def build(

@@ -197,6 +197,8 @@ class _Optimum:
     def settle(self, best: _Attempt) -> Schedule:
         """Solve again with II and time fixed at their optimum, for the order among equals."""
         self.spent = 0.0
+        if self.program.lifted:  # it is not emitted: its time is all that is asked
+            return best.schedule()
         settled = self._solve(best.ii, best.ii, ties, best.value, best)
         return (settled if settled.found else best).schedule()
 

@@ -16,6 +16,7 @@ from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
 from wsopt.program.conditions import FREE, Conditions, lacking
+from wsopt.program.limits import Limit
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
@@ -23,8 +24,10 @@ from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.alone import consumers_interval
 from wsopt.solve.bound import infeasible, lower_bound_us
+from wsopt.solve.limits import left_out, touching
 from wsopt.solve.margin import learned
 from wsopt.solve.optimum import Outcome, Solved, solve
+from wsopt.solve.outside import outside_of
 from wsopt.solve.worker import check
 
 DEFAULT_MARGIN = learned().registers
@@ -74,6 +77,7 @@ class Search:
     orders: int = 1
     programs: dict[Structure, TileProgram] = field(default_factory=dict)
     solutions: Solutions = field(default_factory=dict)
+    limits: Counter[Limit] = field(default_factory=Counter)
     considered: int = 0
     infeasible: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -96,12 +100,15 @@ class Search:
                 self.programs[structure] = replace(program, conditions=self.conditions)
             program = self.programs[structure]
             reason = infeasible(program, self.machine, self.margin)
+            self.limits.update(touching(program, self.machine, self.margin, reason))
             if structure in self.rejected or live_set(program) in self.spilled:
                 reason = "ptxas: spilled, or did not compile to the instructions asked for"
             if reason:
                 self._count(reason)
             else:
                 found.append(Candidate(structure, program, lower_bound_us(program, self.machine)))
+        if not self.conditions:
+            self.limits += left_out(self.region, self.machine, self.programs)
         return sorted(found, key=_preference)
 
     def _count(self, reason: str) -> None:
@@ -209,6 +216,7 @@ class Search:
             rank=1 + self.kept.index(one),
             rank_bound_us=min(time_us, self.open_bound),
             conditions=self.conditions.text,
+            outside=outside_of(one.program, self.machine, self.limits),
         )
 
     def _losers(self, queue: list[Candidate], winner: Structure) -> tuple[RunnerUp, ...]:

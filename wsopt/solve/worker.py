@@ -18,10 +18,11 @@ class GivenUpError(Exception):
 
 @dataclass(slots=True)
 class _Work:
-    """The solver at work, and whether it has been told to stop."""
+    """The solver at work, whether it has been told to stop, and the deterministic time of all that was solved."""
 
     solver: cp_model.CpSolver | None = None
     given_up: bool = False
+    spent: float = 0.0
 
 
 _WORK = _Work()
@@ -39,10 +40,16 @@ def solved(model: cp_model.CpModel, limit: float) -> tuple[cp_model.CpSolver, cp
     solver.parameters.max_deterministic_time = max(0.0, limit)
     check()
     status = solver.solve(model)
+    _WORK.spent += solver.response_proto.deterministic_time
     check()
     if status == cp_model.MODEL_INVALID:
         raise RuntimeError(f"invalid model: {model.validate()}")
     return solver, status
+
+
+def spent() -> float:
+    """Deterministic time that this process has spent in solving."""
+    return _WORK.spent
 
 
 def check() -> None:

@@ -1,0 +1,250 @@
+"""Limits of the emitter: what it cannot write yet, one record a limit, each named `emitter.v1` where it is held to.
+
+A model can be solved without one (`solve/without.py`); what comes out shows what lifting it would gain, and is never
+emitted. `docs/space.md` has the figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Limit(StrEnum):
+    """A limit by the name that people read."""
+
+    SLOTS_IN_ORDER = "slots filled in order"
+    STAGES = "stages within a tile"
+    TWO_ITERATIONS = "two iterations at once"
+    ONE_PROGRAM = "one program for all consumers"
+    ROWS_IN_A_PASS = "rows within a pass"
+    SUMS_IN_A_PASS = "partial sums within a pass"
+    TRANSFORM_IN_A_PASS = "computed operands within a pass"
+    BASE_REGISTERS = "base registers of a tensor instruction"
+    MOST_SLOTS = "32 slots a ring"
+    STORE_WARPS = "three store warps a block"
+    STORES_OF_PARTIALS = "no store warps where partial sums are added"
+    STORES_OF_VALUES = "no store warps in loops that compute values"
+    STORES_OF_ROWS = "no store warps where rows stream"
+    ONE_LOADER = "one loading warp"
+    OWN_OPERATIONS = "consumers issue what is theirs"
+    COOPERATIVE_VALUES = "no ping-pong in loops that compute values"
+    STREAMED_TRANSFORM = "computed operands from streamed tensors alone"
+    ROWS_OF_TILES = "rows in persistent cooperative blocks"
+    ALL_PROMOTED = "all products promoted, or none"
+
+
+Lifted = frozenset[Limit]
+"""Limits that a model is solved without."""
+
+
+class How(StrEnum):
+    """How a model does without a limit. All but the last give schedules of the relaxed model with their times.
+
+    A CEILING frees more than any emitter could: what it gains is the most that lifting the limit can. So does what a
+    kernel's BYTES take, where the model cannot express what the limit forbids.
+    """
+
+    LEFT_OUT = "constraint left out"
+    CHOICES = "choices added"
+    RAISED = "bound raised"
+    CEILING = "more is freed than the limit forbids"
+    BYTES = "time of the bytes alone"
+
+    @property
+    def at_most(self) -> bool:
+        """Whether a gain is only known to be no more than the figure."""
+        return self in (How.CEILING, How.BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A limit: what it `forbids`, `why`, and how to solve without it. `places` are the functions and constants that
+    state it, `file:name` below the package.
+    """
+
+    limit: Limit
+    forbids: str
+    why: str
+    how: How
+    without: str
+    places: tuple[str, ...]
+
+
+RECORDS = (
+    Record(
+        Limit.SLOTS_IN_ORDER,
+        "The loading warp may not issue copies of one slot in different stages, nor a copy of a slot before all "
+        "copies of the slot before it.",
+        "The loading warp is one loop over slots: it waits for a slot once, expects all bytes of the slot at one "
+        "barrier, and then issues every copy of it.",
+        How.LEFT_OUT,
+        "The constraint is left out: each copy has a stage and a place of its own.",
+        ("solve/model.py:slot_in_step", "checker.py:_slots_in_order"),
+    ),
+    Record(
+        Limit.STAGES,
+        "A consumer may not have more stages than a tile has passes, one of them for a short last K-block.",
+        "The first and last passes of a loop are peeled off, one for each stage.",
+        How.LEFT_OUT,
+        "The constraint is left out: stages may reach over a tile's end.",
+        ("solve/model.py:few_overlaps", "checker.py:_overlaps"),
+    ),
+    Record(
+        Limit.TWO_ITERATIONS,
+        "Where arithmetic waits for products, or feeds them, a consumer may not have operations of more than two "
+        "iterations in one pass.",
+        "A value is then made again at most once before its last reader, so that one older name of it is enough.",
+        How.RAISED,
+        "Up to four iterations in one pass, and tiles that live in registers through up to four.",
+        ("solve/model.py:few_overlaps", "checker.py:_overlaps"),
+    ),
+    Record(
+        Limit.ONE_PROGRAM,
+        "Where consumers compute in the loop, they may not do things in different orders or at different distances.",
+        "One device function is written for all consumers, and the model has the live registers of one.",
+        How.LEFT_OUT,
+        "The constraint is left out: each consumer's operations are placed by themselves, and each has its live "
+        "registers counted.",
+        ("solve/model.py:one_program", "checker.py:_one_program"),
+    ),
+    Record(
+        Limit.ROWS_IN_A_PASS,
+        "Where rows stream, a consumer may not begin a tile before it has ended the one before.",
+        "The tile's values are variables of one pass of the loop.",
+        How.LEFT_OUT,
+        "The constraint is left out for loops over tiles: a consumer may be in two tiles at once.",
+        ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
+    ),
+    Record(
+        Limit.SUMS_IN_A_PASS,
+        "Partial sums may not be carried from one pass into the next.",
+        "They would be read while a later product is under way, and ptxas then runs the products one by one (its "
+        "warning C7514).",
+        How.LEFT_OUT,
+        "The constraint is left out, and with it the bound of the interval that follows from it.",
+        ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
+    ),
+    Record(
+        Limit.TRANSFORM_IN_A_PASS,
+        "A transform warpgroup may not begin a K-block before it has ended the one before.",
+        "Its loop is written with one K-block a pass, and nothing is peeled off.",
+        How.LEFT_OUT,
+        "The constraint is left out for transform warpgroups.",
+        ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
+    ),
+    Record(
+        Limit.BASE_REGISTERS,
+        "A block may not have so many warps that the registers it is launched with hold no tensor instruction's "
+        "sums.",
+        "ptxas starts from the registers that a kernel is launched with, before roles trade them, and refuses an "
+        "instruction that needs more.",
+        How.RAISED,
+        "The bound is left out: what consumers have after the trade is all that counts.",
+        ("solve/bound.py:infeasible",),
+    ),
+    Record(
+        Limit.MOST_SLOTS,
+        "A ring may not have more than 32 slots.",
+        "Each slot has two barriers that a block sets up one by one before its first copy.",
+        How.RAISED,
+        "Up to 128 slots, as shared memory allows.",
+        ("schedule/budget.py:MOST_SLOTS", "solve/conditions.py:_too_deep", "checker.py:_rings"),
+    ),
+    Record(
+        Limit.STORE_WARPS,
+        "A block of more than three consumers may not have store warps.",
+        "Each consumer has one, and they are in the loading warp's warpgroup, which has three warps left.",
+        How.RAISED,
+        "Store warps for any number of consumers. No target has structures of more than three.",
+        ("schedule/budget.py:MOST_STORE_WARPS",),
+    ),
+    Record(
+        Limit.STORES_OF_PARTIALS,
+        "Where partial sums are added up, consumers start their stores themselves.",
+        "Waits for the others' stores keep such consumers out of step, so that one computes while another's products "
+        "run. The model does not know that: with store warps an f8 product was measured to take 3 % more cycles "
+        "(`docs/calibration/h200_stores.json`).",
+        How.CHOICES,
+        "Store warps are a choice there too.",
+        ("schedule/budget.py:buffer_options",),
+    ),
+    Record(
+        Limit.STORES_OF_VALUES,
+        "In loops that compute values, consumers start their stores themselves.",
+        "The consumer that goes on to its next tile by itself has no barriers with a store warp yet.",
+        How.CHOICES,
+        "Store warps are a choice there too, at their price in loops of products.",
+        ("schedule/budget.py:buffer_options",),
+    ),
+    Record(
+        Limit.STORES_OF_ROWS,
+        "Where rows stream, consumers start their stores themselves.",
+        "A store is an operation of the loop there, and the model has no price for the part that another warp could "
+        "do.",
+        How.CEILING,
+        "Stores take no consumer's time, of which a store warp could take a part.",
+        ("schedule/budget.py:buffer_options",),
+    ),
+    Record(
+        Limit.ONE_LOADER,
+        "Copies of the loop may not be issued by more than one warp.",
+        "The loading warp is one loop that counts slots and tiles.",
+        How.CEILING,
+        "Issuing a copy takes no warp's time: no number of loading warps is faster.",
+        ("schedule/budget.py:issuer", "checker.py:_placement", "checker.py:_partitions"),
+    ),
+    Record(
+        Limit.OWN_OPERATIONS,
+        "A consumer's products and arithmetic may not be issued by another role: there is no role for rescaling or "
+        "softmax alone.",
+        "Tiles in registers are handed from one role to another by transform warpgroups alone.",
+        How.CEILING,
+        "The model cannot express it: it has no channels between other roles. Issuing takes no consumer's time, and "
+        "tiles of a K-block none of its registers; units, latencies, rings and sums stay. No assignment of roles is "
+        "faster.",
+        ("schedule/budget.py:issuer", "checker.py:_placement", "checker.py:_partitions"),
+    ),
+    Record(
+        Limit.COOPERATIVE_VALUES,
+        "In loops that compute values, consumers may not take whole tiles in turns.",
+        "Turns are written for loops of products alone.",
+        How.CHOICES,
+        "Persistent blocks in ping-pong are structures there too: one consumer is in the loop at a time, and "
+        "another's epilogue and start run under it.",
+        ("lowering/structures.py:_k_block_structures",),
+    ),
+    Record(
+        Limit.STREAMED_TRANSFORM,
+        "A transform warpgroup may not compute operands from tensors that do not stream, such as scales of rows.",
+        "It finds its inputs in the slots of rings, and has no loads by address.",
+        How.CHOICES,
+        "Transform warpgroups are a choice there too. Their loads of what does not stream have no price, so the gain "
+        "is at most the figure.",
+        ("lowering/structures.py:_transforms",),
+    ),
+    Record(
+        Limit.ROWS_OF_TILES,
+        "Where rows stream, blocks are persistent, consumers have a part of each tile's rows, and the loop is over "
+        "tiles.",
+        "A loop over the columns of rows that are longer than a tile, and blocks of one tile, are not written.",
+        How.BYTES,
+        "The model cannot express it. No kernel of rows is faster than its first copy, its bytes and its last store: "
+        "the gain is at most what the prediction has above them.",
+        ("lowering/structures.py:_row_structures",),
+    ),
+    Record(
+        Limit.ALL_PROMOTED,
+        "Two K-blocks an iteration may not be taken where some of the loop's products are promoted and others are "
+        "not.",
+        "A plain product's sums would be begun by one K-block and added to by the other, and nothing keeps their "
+        "order.",
+        How.CHOICES,
+        "Two K-blocks an iteration are a choice there too.",
+        ("lowering/structures.py:_product_structures",),
+    ),
+)
+"""Every limit, in the order in which the documentation has them."""
+
+RECORD = {record.limit: record for record in RECORDS}
+"""The record of each limit."""

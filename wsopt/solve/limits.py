@@ -1,0 +1,92 @@
+"""Limits of the emitter that leave something out for a graph: which touch a program, which leave structures out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from wsopt.lowering.lower import Cuttable
+from wsopt.lowering.structures import structures
+from wsopt.machine.types import Machine
+from wsopt.program.limits import Lifted, Limit
+from wsopt.program.program import Iteration, OpKind, TileProgram
+from wsopt.program.types import Structure
+from wsopt.schedule import budget
+from wsopt.solve.bound import infeasible, max_depth
+from wsopt.solve.model import most_stages, stretches
+
+STRUCTURAL = (Limit.COOPERATIVE_VALUES, Limit.STREAMED_TRANSFORM, Limit.ALL_PROMOTED)
+"""Limits that leave structures out, and no schedule of those that there are."""
+
+Touches = Callable[[TileProgram, Machine], bool]
+
+
+def _slots_in_order(program: TileProgram, machine: Machine) -> bool:
+    return any(plan.copied and len(plan.loads) > 1 for plan in program.rings)
+
+
+def _stages(program: TileProgram, machine: Machine) -> bool:
+    """A consumer's operations one after the other are longer than the products of the passes that a tile has."""
+    if program.tensor_columns or program.iteration is Iteration.TILE:
+        return False
+    own = program.by_consumer[0]
+    chain, products = sum(op.latency for op in own), sum(op.busy for op in own if op.kind is OpKind.MMA)
+    return chain > (most_stages(program) - 1) * products
+
+
+def _two_iterations(program: TileProgram, machine: Machine) -> bool:
+    return (program.computes_with_products or program.feeds_products) and most_stages(program) > 2
+
+
+def _most_slots(program: TileProgram, machine: Machine) -> bool:
+    more = replace(program, lifted=program.lifted | {Limit.MOST_SLOTS})
+    return any(max_depth(more, machine, n) > budget.MOST_SLOTS for n in range(len(program.rings)))
+
+
+def _consumers_issue(program: TileProgram, machine: Machine) -> bool:
+    return any(op.consumer is not None and op.issue for op in program.loop)
+
+
+TOUCHES: Mapping[Limit, Touches] = {
+    Limit.SLOTS_IN_ORDER: _slots_in_order,
+    Limit.STAGES: _stages,
+    Limit.TWO_ITERATIONS: _two_iterations,
+    Limit.ONE_PROGRAM: lambda program, machine: not stretches(program),
+    Limit.ROWS_IN_A_PASS: lambda program, machine: program.iteration is Iteration.TILE,
+    Limit.SUMS_IN_A_PASS: lambda program, machine: program.adds_partials,
+    Limit.TRANSFORM_IN_A_PASS: lambda program, machine: any(op.apart for op in program.loop),
+    Limit.MOST_SLOTS: _most_slots,
+    Limit.STORE_WARPS: lambda program, machine: program.structure.consumers > budget.MOST_STORE_WARPS,
+    **{
+        limit: lambda program, machine, limit=limit: (  # type: ignore[misc]
+            program.epilogue.stores > 0 and budget.without_store_warps(program) is limit
+        )
+        for limit in (Limit.STORES_OF_PARTIALS, Limit.STORES_OF_VALUES, Limit.STORES_OF_ROWS)
+    },
+    Limit.ONE_LOADER: lambda program, machine: len(program.of(OpKind.TMA_LOAD)) > 1,
+    Limit.OWN_OPERATIONS: _consumers_issue,
+    Limit.ROWS_OF_TILES: lambda program, machine: program.iteration is Iteration.TILE,
+}
+"""Whether a limit leaves schedules of a program out that fits its budgets."""
+
+
+def touching(program: TileProgram, machine: Machine, margin: int, reason: str) -> Lifted:
+    """Limits that leave schedules of this program out: those that speak of it, or that ruled it out alone;
+    `reason` is what rules it out, empty if nothing does.
+    """
+    if not reason:
+        return frozenset(limit for limit, touches in TOUCHES.items() if touches(program, machine))
+    if not reason.startswith("emitter.v1"):
+        return frozenset()
+    own = frozenset({Limit.BASE_REGISTERS})
+    return own if not infeasible(replace(program, lifted=own), machine, margin) else frozenset()
+
+
+def left_out(region: Cuttable, machine: Machine, known: Collection[Structure]) -> Counter[Limit]:
+    """Structures that each limit leaves out, where it does; `known` are those that there are."""
+    found = Counter[Limit]()
+    for limit in STRUCTURAL:
+        more = set(structures(region, machine, frozenset({limit}))) - set(known)
+        found[limit] = len(more)
+    return +found

@@ -1,0 +1,86 @@
+"""What the space did not hold for a graph: limits of the emitter, choices that nothing enumerates, SMs and work that
+its tiles leave idle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from wsopt.machine.types import Machine
+from wsopt.program.facts import Product
+from wsopt.program.ids import OpKind, ValueKind
+from wsopt.program.limits import RECORDS, Limit
+from wsopt.program.program import Iteration, TileProgram
+from wsopt.program.ranges import narrowing, own_k_iterations
+from wsopt.program.types import column_role, row_role
+from wsopt.schedule.outside import Absent, Outside, Padded
+from wsopt.tensors.views import Item, Role, Statement
+
+
+def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, int]) -> Outside:
+    """What was outside the space of a search that took a schedule of `program`; each of its `limits` left so many
+    structures out, or schedules of them.
+    """
+    padded, padding = _padded(program)
+    return Outside(
+        limits=tuple((one.limit.value, limits[one.limit]) for one in RECORDS if limits.get(one.limit)),
+        absent=tuple(_absent(program)),
+        # Tiles of unequal length do not come in waves.
+        idle_sms=0 if narrowing(program.bounds) else -program.tiles % machine.sm_count,
+        idle=_idle(program, machine),
+        padded=padded,
+        padding=padding,
+    )
+
+
+def _absent(program: TileProgram) -> list[Absent]:
+    """Choices that this graph could be given: its streamed axis is longer than a K-block, its products are several or
+    have something behind them, tiles share what they copy.
+    """
+    loop = program.iteration is Iteration.K_BLOCKS
+    behind = any(not _rounds(item) for item in program.after.items)
+    several = program.whole.products > 1 or behind
+    holds = (
+        (Absent.SPLIT, loop and program.whole.extent(Role.STREAM) > program.structure.depth),
+        (Absent.KERNELS, loop and several),
+        (Absent.CLUSTERS, loop and program.tiles > 1),
+    )
+    return [absent for absent, there in holds if there]
+
+
+def _rounds(item: Item) -> bool:
+    """Whether an item of the epilogue gives an output its type, and nothing else."""
+    return isinstance(item, Statement) and item.primitive.startswith("round_")
+
+
+def _idle(program: TileProgram, machine: Machine) -> float:
+    """Share of the SMs' time in which they have no tile, counted in iterations, while the busiest has."""
+    if program.work is None:
+        waves = math.ceil(program.tiles / machine.sm_count)
+        return 1 - program.tiles / (waves * machine.sm_count)
+    own = own_k_iterations(program.bounds, program.structure)
+    each = math.fsum(own) / len(own)
+    return max(0.0, 1 - program.tiles * each / (machine.sm_count * program.work.k_iterations))
+
+
+def _padded(program: TileProgram) -> tuple[tuple[Padded, ...], float]:
+    """Axes along which products compute more than the tensors have, and the share of all their work that this is;
+    K-blocks that a mask leaves out count as computed.
+    """
+    made = [(op, op.counts) for op in program.of(OpKind.MMA) if isinstance(op.counts, Product)]
+    if not made:
+        return (), 0.0
+    s, grid, whole = program.structure, program.grid, program.whole
+    passes = (
+        math.ceil(whole.extent(Role.STREAM) / s.depth) / s.copies if program.bounds.every else program.passes
+    )
+    axes = [
+        Padded(row_role(s.swap).value, grid.rows, grid.row_tiles * grid.tile_rows),
+        Padded(column_role(s.swap).value, grid.columns, grid.column_tiles * grid.tile_columns),
+        Padded(Role.STREAM.value, whole.extent(Role.STREAM), round(passes * s.copies * s.depth)),
+    ]
+    inner = [one.deep for op, one in made if op.output and op.output.kind is ValueKind.VALUE]
+    axes += [Padded(Role.INNER.value, whole.extent(Role.INNER), deep) for deep in inner[:1]]
+    done = 2 * program.tiles * passes * sum(one.rows * one.columns * one.deep for _, one in made)
+    return tuple(axis for axis in axes if axis.computed > axis.extent), max(0.0, 1 - whole.flops / done)
