@@ -9,19 +9,22 @@ from typing import Any
 
 import attention_graphs
 from attention_graphs import Sizes
-from emit_builds import Emitted, build, graph_of, structure
+from emit_builds import MARGIN, Emitted, build, graph_of, structure
 from golden_kernels import emitted
 
+from wsopt.checker import verify
 from wsopt.emit.source import emit
 from wsopt.emit.stamps import Trace
 from wsopt.folder import BuildFolder
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import execute
+from wsopt.program.conditions import Conditions
+from wsopt.solve.optimum import solve
 from wsopt.trace.files import FOLDER, KERNEL, STAMPS, Stamped, to_text
 from wsopt.trace.make import stamped_of
 
 GOLDENS = ("plain", "residual_ping_pong", "scaled", "streamed_rows", "joint")
-NAMES = (*GOLDENS, "causal", "computed")
+NAMES = (*GOLDENS, "causal", "computed", "two loaders")
 TRACE = Trace(blocks=2, tiles=2, iterations=12)
 
 
@@ -53,8 +56,19 @@ def computed() -> Emitted:
 
 
 @functools.cache
+def two_loaders() -> Emitted:
+    """The same attention with two loading warps."""
+    one = causal().verified
+    asked = replace(one.program, conditions=Conditions(loaders=2))
+    solved = solve(asked, one.machine, MARGIN)
+    assert solved.schedule is not None
+    verified = verify(solved.schedule, asked, one.machine, MARGIN)
+    return Emitted(causal().graph, verified, emit(verified))
+
+
+@functools.cache
 def traced(name: str) -> Traced:
-    others = {"causal": causal, "computed": computed}
+    others = {"causal": causal, "computed": computed, "two loaders": two_loaders}
     made = others[name]() if name in others else emitted(name)
     source = emit(made.verified, TRACE)
     return Traced(made, source, stamped_of(made.verified, TRACE, source))

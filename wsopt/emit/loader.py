@@ -1,4 +1,9 @@
-"""The loading warp: the copies that fill rings, and the tiles that a block holds through its loop."""
+"""The loading warps: the copies that fill rings, and the tiles that a block holds through its loop.
+
+Where there are two, each has a function with the copies of its own rings, and the first brings the tiles that the
+block holds. The schedule says which of them starts an iteration's last copy: that one lets the next kernel in, for
+the first call in a block counts.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +22,32 @@ _LET_NEXT_IN = """\
 gdc_launch_dependents()"""
 
 
-def loader(plan: KernelPlan) -> Function:
-    """The function of the loading warp, which waits for the end of the kernel before."""
-    descriptors = [box.descriptor for box in plan.moved]
+def loader(plan: KernelPlan, index: int) -> Function:
+    """The function of a loading warp, which waits for the end of the kernel before."""
+    role, stationary = PartitionRole.LOADER, plan.stationary if index == 0 else ()
+    own = (ring for ring in plan.rings if ring in plan.loaders[index])
+    descriptors = [box.descriptor for box in (*stationary, *(box for ring in own for _, box in ring.members))]
     sizes = plan.sizes if plan.ranged else plan.counts
-    parameters = [*descriptors, *seen(plan, PartitionRole.LOADER, own=False), *plan.order_table, *sizes]
-    fills = write([*_fills(plan), "step += 1"])
+    parameters = [*descriptors, *seen(plan, role, own=False, index=index), *plan.order_table, *sizes]
+    fills = write([*_fills(plan, index), "step += 1"])
     if not plan.loops_over_tiles:
         k_blocks = "begin, end" if plan.ranged else "k_iterations"
         fills = f"for k_block in range({k_blocks}):\n" + text.block(fills)
-    first = [tile_range(), *_stationary_loads(plan)] if plan.ranged else []
-    begin, end = (["visit = 0"], ["visit += 1"]) if plan.stationary else ([], [])
+    held = _stationary_loads(plan) if stationary else []
+    first = [tile_range(), *held] if plan.ranged else []
+    begin, end = (["visit = 0"], ["visit += 1"]) if stationary else ([], [])
     begin, body = ["step = 0", *begin, "gdc_wait()"], write([*first, fills, *end])
-    return function(plan, PartitionRole.LOADER, parameters, begin, body, _LET_NEXT_IN)
+    after = _LET_NEXT_IN if index == _last(plan) else ""
+    return function(plan, role, parameters, begin, body, after, index=index)
+
+
+def _last(plan: KernelPlan) -> int:
+    """The loading warp that starts an iteration's last copy."""
+    starts = [
+        max(plan.verified.schedule.start(load) for ring in own for load in ring.plan.loads)
+        for own in plan.loaders
+    ]
+    return starts.index(max(starts))
 
 
 def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> str:
@@ -50,20 +68,20 @@ def _stationary_loads(plan: KernelPlan) -> list[str]:
     return found
 
 
-def _fills(plan: KernelPlan) -> list[str]:
-    """The copies that fill each ring's slots: rings in the order of the schedule, a slot's tensors one by one.
+def _fills(plan: KernelPlan, index: int) -> list[str]:
+    """The copies that fill slots: a loading warp's rings in the order of the schedule, a slot's tensors one by one.
 
     All of a slot's copies arrive at one barrier, so their order within it is the emitter's. Tensor by tensor is
     faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
     """
     found: list[str] = []
-    for ring in records.loaded_rings(plan):
+    for ring in plan.loaders[index]:
         full, slot = ring.full("step"), f"step % {ring.depth}"
-        found += records.loader_stamp(plan, Event(ring.name, Point.REACHED))
+        found += records.loader_stamp(plan, Event(ring.name, Point.REACHED), index)
         found += [ring.wait_empty("step"), expect(full, ring.nbytes)]
         for member, box in ring.members:
             for load in ring.loads_of(member):
-                found += records.loader_stamp(plan, Event(str(load), Point.START))
+                found += records.loader_stamp(plan, Event(str(load), Point.START), index)
                 for consumer in range(member.copies) if load.instance is None else [load.instance]:
                     buffer = f"{box.name}_ring.index({text.of_slot(slot, member.copies, str(consumer))})"
                     found.append(_copy(plan, box, consumer, full, buffer))

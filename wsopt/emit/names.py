@@ -41,6 +41,8 @@ _KERNEL_WORDS = frozenset(
             "kernel",
             "consumer",
             "loader",
+            "loader0",
+            "loader1",
             "store_warp",
             "mma_warp",
             "transform",

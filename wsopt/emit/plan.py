@@ -5,7 +5,7 @@ Everything is derived once, from a verified schedule and its tile program; nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
@@ -21,6 +21,7 @@ from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
+from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement, View
 
@@ -53,6 +54,7 @@ class KernelPlan:
     With `sums_apart` a warp of its own issues products, whose sums are in tensor memory; with `stores_apart` store
     warps start the stores.
 
+    `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of tiles that a block holds, one for each consumer. Of the epilogue's sources `inputs`
     are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by each subtile. TMA writes
     `outputs`; `row_outputs` have one value a row. `refill` is when a tile's inputs are copied.
@@ -81,6 +83,7 @@ class KernelPlan:
     stores_apart: bool
     stationary: tuple[Box, ...]
     rings: tuple[Ring, ...]
+    loaders: tuple[tuple[Ring, ...], ...]
     inputs: Mapping[str, Box]
     vectors: Mapping[str, ByAddress[Source]]
     prefetched: Mapping[str, Prefetched]
@@ -146,6 +149,11 @@ class KernelPlan:
             Role.BATCH: "batches",
             Role.GROUP: "groups",
         }
+
+    def function_name(self, role: PartitionRole, index: int = 0) -> str:
+        """The name of a partition's function. Those of a role share one, but loading warps, whose rings differ."""
+        apart = role is PartitionRole.LOADER and len(self.loaders) > 1
+        return f"{role.value}{index}" if apart else role.value
 
     def value(self, name: str, age: int = 0) -> str:
         """The identifier of a value of the loop; of what it was `age` iterations before."""
@@ -218,7 +226,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         axes=axes,
         outer=(("batch",) if Role.BATCH in axes or ranged else ()) + (("group",) if Role.GROUP in axes else ()),
         ping_pong=s.sharing is Sharing.PING_PONG, sums_apart=bool(program.tensor_columns),
-        stores_apart=buffers.store_warp, stationary=stationary, rings=rings, inputs=inputs, vectors=vectors,
+        stores_apart=buffers.store_warp, stationary=stationary, rings=rings,
+        loaders=tuple(_loaders(verified, rings)), inputs=inputs, vectors=vectors,
         prefetched={
             name: Prefetched(v, row_role(s.swap) in v.of.spans, column_role(s.swap) in v.of.spans)
             for name, v in vectors.items() if after.prefetched
@@ -240,6 +249,15 @@ def _ring(plan: RingPlan, boxes: list[Box], program: TileProgram) -> Ring:
         return Ring("ring", "RING_DEPTH", "RING_BYTES", plan, members)
     (box,) = boxes
     return Ring(f"{box.name}_ring", f"{box.name}_DEPTH", str(plan.slot_bytes), plan, members)
+
+
+def _loaders(verified: VerifiedSchedule, rings: Sequence[Ring]) -> Iterator[tuple[Ring, ...]]:
+    """The rings that each loading warp fills, in the order of the schedule."""
+    for partition in (one for one in verified.schedule.partitions if one.role is PartitionRole.LOADER):
+        placed = verified.schedule.of(partition.name)
+        loads = [verified.program.named(one.op).id for one in placed]
+        own = [ring for ring in rings if ring.plan.loads[0] in loads]
+        yield tuple(sorted(own, key=lambda ring: min(map(loads.index, ring.plan.loads))))
 
 
 def _counts(axes: tuple[Role, ...], *, ranged: bool, by_tile: bool) -> Iterator[str]:

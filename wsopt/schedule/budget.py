@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
-from wsopt.program.program import Edge, Iteration, OpKind, TileOp, TileProgram
+from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import UNITS
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
@@ -29,8 +29,13 @@ HELPER_WARPS = 1
 HELPER_REGISTERS = 24
 """Of a warp that counts tiles and slots and starts copies, products or stores: ptxas fits it in the least it may."""
 
-_MOST_STORE_WARPS = 3
-"""emitter.v1: store warps of a block, one a consumer: they are in the loader's warpgroup."""
+MOST_HELPERS = 4
+"""emitter.v1: warps of a block that start copies, products or stores. They share one warpgroup, so that a launch has
+no more warps for a second loading warp, or for store warps.
+"""
+
+_MOST_LOADERS = 2
+"""emitter.v1: loading warps of a block."""
 
 
 def warpgroup_warps(warps: int, machine: Machine) -> int:
@@ -72,42 +77,71 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     return min(fair, machine.setmaxnreg_max_registers)
 
 
-def issuer(program: TileProgram, op: TileOp) -> str:
-    """emitter.v1: the partition that issues an operation of the loop: a consumer's own itself or the warp that issues
-    products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
+def copied_rings(program: TileProgram) -> tuple[RingPlan, ...]:
+    """The rings that loading warps fill."""
+    return tuple(plan for plan in program.rings if plan.copied)
+
+
+def most_loaders(program: TileProgram) -> int:
+    """The most loading warps that a block of this program may have: one for each ring that copies fill, and no more
+    than are asked for.
+    """
+    most = min(_MOST_LOADERS, len(copied_rings(program)), MOST_HELPERS - helper_warps(program))
+    return max(1, min(most, program.conditions.loaders or most))
+
+
+def helper_warps(program: TileProgram, buffers: EpilogueBuffers | None = None) -> int:
+    """Warps beside the loading ones that issue products or, with these buffers, start stores."""
+    stores = buffers is not None and buffers.store_warp
+    return int(program.tensor_columns > 0) + program.structure.consumers * stores
+
+
+def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
+    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself or the warp that
+    issues products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
+
+    Loading warps have rings of their own, for all copies of a slot arrive at one barrier. The first ring is the first
+    warp's: so of divisions that differ in the warps' names alone there is one.
     """
     if op.kind is OpKind.TMA_LOAD:
-        return f"{PartitionRole.LOADER}0"
+        first = op.id in copied_rings(program)[0].loads
+        return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
-        return f"{PartitionRole.TRANSFORM}0"
-    return (
-        f"{PartitionRole.MMA_WARP}0" if program.tensor_columns else f"{PartitionRole.CONSUMER}{op.consumer}"
+        return (f"{PartitionRole.TRANSFORM}0",)
+    role, number = (
+        (PartitionRole.MMA_WARP, 0) if program.tensor_columns else (PartitionRole.CONSUMER, op.consumer)
     )
+    return (f"{role}{number}",)
 
 
 def crosses(program: TileProgram, edge: Edge) -> bool:
     """Whether a barrier stands between the ends of a dependence: other partitions issue them."""
-    return issuer(program, program.op(edge.source)) != issuer(program, program.op(edge.target))
+    source, target = (issuers(program, program.op(one)) for one in (edge.source, edge.target))
+    return set(source).isdisjoint(target)
 
 
 def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
-    """The operations that hold each unit, and each partition's thread, one at a time, with the cycles that each does.
+    """The operations that hold each unit, and that hold or may hold each partition's thread, one at a time, with the
+    cycles that each does.
 
     A partition is one in-order thread of control: issues, and synchronous work, follow each other.
     """
     found: dict[str, list[tuple[TileOp, int]]] = {unit: [] for unit in UNITS}
     for op in program.loop:
-        for name, cycles in (*op.held, (issuer(program, op), op.issue)):
+        threads = ((partition, op.issue) for partition in issuers(program, op))
+        for name, cycles in (*op.held, *threads):
             found.setdefault(name, []).append((op, cycles))
     return found
 
 
-def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine) -> tuple[Partition, ...]:
+def partitions(
+    program: TileProgram, buffers: EpilogueBuffers, machine: Machine, loaders: int = 1
+) -> tuple[Partition, ...]:
     """The block's partitions: all that the launch has is dealt out, to warps that start copies, products or stores
     the least, to consumers the rest.
     """
     s, registers = program.structure, consumer_registers(program.structure, machine)
-    helpers = [(PartitionRole.LOADER, 1), (PartitionRole.MMA_WARP, int(program.tensor_columns > 0))]
+    helpers = [(PartitionRole.LOADER, loaders), (PartitionRole.MMA_WARP, int(program.tensor_columns > 0))]
     helpers += [(PartitionRole.STORE_WARP, s.consumers * buffers.store_warp)]
     return (
         *(Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)),
@@ -171,11 +205,13 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     counts = [(0, s.subtiles)] if cost.lent_bytes else []
     counts += itertools.product(range(1, most + 1), inputs)
     products = program.iteration is Iteration.K_BLOCKS and not program.computes_with_products
-    fit = s.consumers <= _MOST_STORE_WARPS and cost.stores > 0
+    fit = s.consumers < MOST_HELPERS and cost.stores > 0
     store_warps = (False, True) if products and fit and not program.adds_partials else (False,)
     chosen = itertools.product(counts, store_warps, program.sum_sets)
     every = (EpilogueBuffers(*count, store_warp, sums) for count, store_warp, sums in chosen)
-    return tuple(option for option in every if program.conditions.allow(option))
+    most = MOST_HELPERS - max(1, program.conditions.loaders)
+    fitting = (option for option in every if helper_warps(program, option) <= most)
+    return tuple(option for option in fitting if program.conditions.allow(option))
 
 
 def least_buffers(program: TileProgram) -> EpilogueBuffers:

@@ -24,8 +24,15 @@ refused 152 and took 160 (`learn.py`, 2026-11).
 
 
 def unit_load(program: TileProgram) -> int:
-    """Cycles an iteration for which the busiest unit, or the busiest partition's thread, is held."""
-    return max(1, *(sum(cycles for _, cycles in held) for held in budget.holders(program).values()))
+    """Cycles an iteration for which the busiest unit, or the busiest partition's thread, is held, at least.
+
+    Loading warps divide the rings: one of them has at least the copies of the busiest ring, and its share of all.
+    """
+    rings = [sum(program.op(load).issue for load in plan.loads) for plan in budget.copied_rings(program)]
+    loading = max(*rings, math.ceil(sum(rings) / budget.most_loaders(program)), 0) if rings else 0
+    loaders = {name for op in program.of(OpKind.TMA_LOAD) for name in budget.issuers(program, op)}
+    others = (held for name, held in budget.holders(program).items() if name not in loaders)
+    return max(1, loading, *(sum(cycles for _, cycles in held) for held in others))
 
 
 def recurrence(program: TileProgram) -> int:
