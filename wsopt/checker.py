@@ -52,6 +52,8 @@ def _loaders(schedule: Schedule, program: TileProgram, machine: Machine, margin:
     if used != there:
         yield f"loading warps are {', '.join(sorted(there))}; copies are started by {', '.join(sorted(used))}"
     small = sum(p.warps for p in schedule.partitions if p.warps < machine.warps_per_warpgroup)
+    if len(used) > 1 and schedule.buffers.inputs_by_loader:
+        yield f"emitter.v1: the epilogue's inputs are brought by one of {len(used)} loading warps"
     if small > budget.MOST_HELPERS:
         yield f"emitter.v1: {small} warps that start copies, products or stores; they fit {budget.MOST_HELPERS}"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from schedule_examples import MARGIN, Example, attention, structure
+from schedule_examples import MARGIN, Example, attention, region, structure
 
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Region
@@ -14,7 +15,7 @@ from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.conditions import Conditions
 from wsopt.schedule import budget
-from wsopt.schedule.types import Partition, PartitionRole, Schedule
+from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole, Schedule
 from wsopt.solve.optimum import solve
 
 K, V = "load:k", "load:v"
@@ -131,3 +132,30 @@ def test_three_store_warps_leave_room_for_one_loading_warp(consumers: int, h200:
         asked = replace(program, conditions=Conditions(loaders=loaders))
         store_warps = {option.store_warp for option in budget.buffer_options(asked)}
         assert store_warps == ({False} if (consumers, loaders) == (3, 2) else {False, True})
+
+
+def test_one_of_two_loading_warps_brings_no_inputs(h200: Machine) -> None:
+    three = solved(sums(), h200, 2, 1)
+    brought = replace(three.schedule, buffers=replace(three.schedule.buffers, inputs_by_loader=True))
+    told = "emitter.v1: the epilogue's inputs are brought by one of 2 loading warps"
+    assert told in three.faults(brought)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({}, True),
+        ({"inputs": 1}, False),
+        ({"store_warp": False}, False),
+        ({"staging": 2}, True),
+    ],
+)
+def test_inputs_that_the_loading_warp_can_bring(changes: dict[str, Any], fits: bool, h200: Machine) -> None:
+    """Those of products in a buffer for each subtile, of which a store warp tells where outputs are staged there."""
+    s = structure(64, 128, 64, 2, subtiles=2)
+    program = lower(region(2048, 2048, 256, residual=True), s, h200)
+    one = replace(EpilogueBuffers(0, 2, store_warp=True, inputs_by_loader=True), **changes)
+    assert (one in budget.buffer_options(program)) == fits
+    own, brought = replace(one, inputs_by_loader=False), replace(one, inputs_by_loader=True)
+    added = budget.barrier_bytes(program, [4], brought) - budget.barrier_bytes(program, [4], own)
+    assert added == 2 * one.inputs * budget.BARRIER_BYTES

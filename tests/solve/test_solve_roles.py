@@ -15,7 +15,8 @@ from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.conditions import Conditions
 from wsopt.program.program import OpKind, TileProgram
-from wsopt.program.types import Structure
+from wsopt.program.types import Sharing, Structure
+from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole
 from wsopt.solve import search
 from wsopt.solve.bound import lower_bound_us
@@ -117,6 +118,62 @@ def test_a_ring_has_one_loading_warp(h200: Machine) -> None:
     assert set(_loaders(_copying(product, 600), h200).values()) == {"loader0"}
     asked = replace(product, conditions=Conditions(loaders=2))
     told = "emitter.v1: 2 loading warps, a block of this loop has 1 at most"
+    assert solve(asked, h200, MARGIN).reason == told
+
+
+def _brought(program: TileProgram, machine: Machine) -> bool:
+    """Whether the loading warp brings the epilogue's inputs, in the best schedule of a program."""
+    solved = solve(program, machine, MARGIN)
+    assert solved.outcome is Outcome.OPTIMAL
+    assert solved.schedule is not None
+    prediction = verify(solved.schedule, program, machine, MARGIN).schedule.prediction
+    assert lower_bound_us(program, machine) <= prediction.microseconds + 1e-9
+    return solved.schedule.buffers.inputs_by_loader
+
+
+def _busy(program: TileProgram, kind: OpKind, issue: int) -> TileProgram:
+    """The program with operations of a kind that hold their thread for so many cycles."""
+    ops = (replace(op, issue=issue) if op.kind is kind else op for op in program.ops)
+    return replace(program, ops=tuple(ops))
+
+
+@pytest.mark.solver
+@pytest.mark.parametrize("sharing", Sharing)
+def test_who_brings_a_residual_is_chosen_by_whose_thread_has_time(sharing: Sharing, h200: Machine) -> None:
+    s = replace(structure(64, 128, 64, 2, sharing), subtiles=2)
+    program = lower(region(2048, 2048, 512, residual=True), s, h200)
+    assert not _brought(program, h200)
+    loads = len(program.of(OpKind.TMA_LOAD))
+    # A thread that takes as long for a K-block as anything does has no time left for the copies.
+    consumers, loader = _busy(program, OpKind.MMA, 2000), _busy(program, OpKind.TMA_LOAD, 2000 // loads)
+    assert _brought(consumers, h200) == (sharing is Sharing.COOPERATIVE)
+    assert not _brought(loader, h200)
+    assert not _brought(_busy(consumers, OpKind.TMA_LOAD, 2100 // loads), h200)
+
+
+@pytest.mark.solver
+def test_a_loading_warp_waits_for_stores_in_a_consumers_stead(h200: Machine) -> None:
+    """With stores that are read slowly a consumer would stand still before it may copy the next tile's inputs.
+
+    Staging buffers besides those of inputs would do as well: there are none here.
+    """
+    s, staged = replace(structure(64, 256, 64, 2), subtiles=4), Conditions(buffers=(("staging", 0),))
+    slow = replace(h200, tma_store_bytes_per_cycle=h200.tma_store_bytes_per_cycle / 4)
+    for machine, brought in ((h200, False), (slow, True)):
+        program = lower(region(4096, 4096, 512, residual=True), s, machine)
+        assert _brought(replace(program, conditions=staged), machine) == brought
+
+
+@pytest.mark.solver
+def test_what_the_loading_warp_cannot_bring_is_no_choice(h200: Machine) -> None:
+    product = lower(region(2048, 2048, 512), replace(structure(64, 128, 64, 2), subtiles=2), h200)
+    options = budget.buffer_options
+    assert not any(one.inputs_by_loader for one in options(product))
+    added = lower(region(2048, 2048, 512, residual=True), product.structure, h200)
+    brought = [one for one in options(added) if one.inputs_by_loader]
+    assert {(one.inputs, one.store_warp) for one in brought} == {(2, True)}  # y is staged where r was read
+    asked = replace(added, conditions=Conditions(buffers=(("inputs_by_loader", True), ("inputs", 1))))
+    told = "epilogue buffers: no choice of them has inputs_by_loader=yes,inputs=1"
     assert solve(asked, h200, MARGIN).reason == told
 
 

@@ -24,7 +24,7 @@ from wsopt.trace.files import FOLDER, KERNEL, STAMPS, Stamped, to_text
 from wsopt.trace.make import stamped_of
 
 GOLDENS = ("plain", "residual_ping_pong", "scaled", "streamed_rows", "joint")
-NAMES = (*GOLDENS, "causal", "computed", "two loaders")
+NAMES = (*GOLDENS, "causal", "computed", "two loaders", "brought")
 TRACE = Trace(blocks=2, tiles=2, iterations=12)
 
 
@@ -67,8 +67,24 @@ def two_loaders() -> Emitted:
 
 
 @functools.cache
+def brought() -> Emitted:
+    """A product with a residual that the loading warp brings."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (512, 512), "bf16"), g.input("w", (512, 512), "bf16", constant=True)
+        return g.cast(g.add(g.matmul(x, w, name="p"), g.input("r", (512, 512), "f32")), "bf16", name="y")
+
+    plain = build(graph_of(body), structure(128, consumers=2, subtiles=2))
+    asked = replace(plain.verified.program, conditions=Conditions(buffers=(("inputs_by_loader", True),)))
+    solved = solve(asked, plain.verified.machine, MARGIN)
+    assert solved.schedule is not None
+    verified = verify(solved.schedule, asked, plain.verified.machine, MARGIN)
+    return Emitted(plain.graph, verified, emit(verified))
+
+
+@functools.cache
 def traced(name: str) -> Traced:
-    others = {"causal": causal, "computed": computed, "two loaders": two_loaders}
+    others = {"causal": causal, "computed": computed, "two loaders": two_loaders, "brought": brought}
     made = others[name]() if name in others else emitted(name)
     source = emit(made.verified, TRACE)
     return Traced(made, source, stamped_of(made.verified, TRACE, source))

@@ -107,7 +107,9 @@ def _own(plan: KernelPlan) -> Iterator[Channel]:
         yield Channel("", _CONSUMER, (buffer,), own=True)
     for box in plan.inputs.values():
         buffer = _buffer(f"{box.name}_input", box, "INPUT_BUFFERS")
-        yield Channel("INPUT_BUFFERS", _CONSUMER, (buffer,), (Barrier(f"{box.name}_full", 1),), own=True)
+        barriers = [Barrier(f"{box.name}_full", 1)]
+        barriers += [Barrier(f"{box.name}_empty", 1)] if box in plan.handed_back else []
+        yield Channel("INPUT_BUFFERS", _CONSUMER, (buffer,), tuple(barriers), own=True)
     for pool in plan.staged.pools.values():
         yield Channel("", _STORES, (_buffer(pool.name, pool.box, str(pool.count)),), own=True)
     if plan.stores_apart:

@@ -7,7 +7,7 @@ the first call in a block counts.
 
 from __future__ import annotations
 
-from wsopt.emit import records, text
+from wsopt.emit import inputs, records, text
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
@@ -28,17 +28,36 @@ def loader(plan: KernelPlan, index: int) -> Function:
     own = (ring for ring in plan.rings if ring in plan.loaders[index])
     descriptors = [box.descriptor for box in (*stationary, *(box for ring in own for _, box in ring.members))]
     sizes = plan.sizes if plan.ranged else plan.counts
-    parameters = [*descriptors, *seen(plan, role, own=False, index=index), *plan.order_table, *sizes]
-    fills = write([*_fills(plan, index), "step += 1"])
-    if not plan.loops_over_tiles:
-        k_blocks = "begin, end" if plan.ranged else "k_iterations"
-        fills = f"for k_block in range({k_blocks}):\n" + text.block(fills)
+    descriptors += [box.descriptor for box in plan.inputs.values() if plan.inputs_by_loader]
+    channels = [*seen(plan, role, own=False, index=index), *inputs.brought_names(plan)]
+    parameters = [*descriptors, *channels, *plan.order_table, *sizes]
+    fills = _tile_fills(plan, write([*_fills(plan, index), "step += 1"]))
     held = _stationary_loads(plan) if stationary else []
     first = [tile_range(), *held] if plan.ranged else []
-    begin, end = (["visit = 0"], ["visit += 1"]) if stationary else ([], [])
+    counts = stationary or plan.inputs_by_loader
+    begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
     begin, body = ["step = 0", *begin, "gdc_wait()"], write([*first, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     return function(plan, role, parameters, begin, body, after, index=index)
+
+
+def _tile_fills(plan: KernelPlan, fills: str) -> str:
+    """The fills of all K-blocks of a tile, and the copies of the epilogue's inputs if they are the loader's: behind
+    the last K-block, or before so many that they come in time.
+    """
+    if plan.loops_over_tiles:
+        return fills
+    if not plan.inputs_by_loader:
+        return _for_each("begin, end" if plan.ranged else "k_iterations", fills)
+    if not plan.inputs_ahead:
+        return "\n".join([_for_each("k_iterations", fills), inputs.brought(plan)])
+    pause = "pause = gl.maximum(k_iterations - INPUTS_AHEAD, 0)"
+    first, rest = _for_each("pause", fills), _for_each("pause, k_iterations", fills)
+    return "\n".join([pause, first, inputs.brought(plan), rest])
+
+
+def _for_each(k_blocks: str, fills: str) -> str:
+    return f"for k_block in range({k_blocks}):\n" + text.block(fills)
 
 
 def _last(plan: KernelPlan) -> int:

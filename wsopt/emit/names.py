@@ -99,6 +99,7 @@ _KERNEL_WORDS = frozenset(
             "INPUT_BUFFERS",
             "REFILL_PASSES",
             "REFILL_APART",
+            "INPUTS_AHEAD",
             "pause",
             "RASTER_GROUP",
             "TAIL",

@@ -15,7 +15,7 @@ from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.staging import Staging, staging
 from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box, make_box, row_box
-from wsopt.perf.epilogue import Refill, refill
+from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.program import Iteration, RingPlan, TileProgram
@@ -57,7 +57,8 @@ class KernelPlan:
     `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of tiles that a block holds, one for each consumer. Of the epilogue's sources `inputs`
     are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by each subtile. TMA writes
-    `outputs`; `row_outputs` have one value a row. `refill` is when a tile's inputs are copied.
+    `outputs`; `row_outputs` have one value a row. `refill` is when a consumer copies a tile's inputs.
+    With `inputs_by_loader` the loading warp does, before the copies of a tile's last `inputs_ahead` K-blocks.
 
     `items` are the statements that a consumer computes in its loop. The epilogue reads the sums of the products
     `summed`, and of the items the reductions `rows`.
@@ -92,6 +93,8 @@ class KernelPlan:
     row_outputs: tuple[ByAddress[Output], ...]
     staged: Staging
     refill: Refill
+    inputs_by_loader: bool
+    inputs_ahead: int
     items: tuple[Item, ...]
     summed: tuple[str, ...]
     rows: tuple[Reduction, ...]
@@ -117,6 +120,14 @@ class KernelPlan:
     def computed(self) -> tuple[Box, ...]:
         """What a role leaves in rings for products."""
         return tuple(box for ring in self.rings if not ring.plan.copied for _, box in ring.members)
+
+    @property
+    def handed_back(self) -> tuple[Box, ...]:
+        """The inputs whose buffers the consumer hands back to the loading warp, behind its reads: not those in which
+        it stages outputs, of which a store warp tells.
+        """
+        brought = self.inputs.values() if self.inputs_by_loader and self.s.persistent else ()
+        return tuple(box for box in brought if box not in self.staged.lent.values())
 
     @property
     def loop_layout(self) -> str:
@@ -234,7 +245,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         },
         late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
         outputs=outputs, row_outputs=row_outputs, staged=staging(program, buffers, inputs, outputs),
-        refill=refill(program, verified.machine, buffers), items=items,
+        refill=refill(program, verified.machine, buffers), inputs_by_loader=buffers.inputs_by_loader,
+        inputs_ahead=_inputs_ahead(verified), items=items,
         summed=tuple(v.id.subject for v in program.values if v.consumer == 0 and v.id.kind is ValueKind.SUM),
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
         counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
@@ -249,6 +261,15 @@ def _ring(plan: RingPlan, boxes: list[Box], program: TileProgram) -> Ring:
         return Ring("ring", "RING_DEPTH", "RING_BYTES", plan, members)
     (box,) = boxes
     return Ring(f"{box.name}_ring", f"{box.name}_DEPTH", str(plan.slot_bytes), plan, members)
+
+
+def _inputs_ahead(verified: VerifiedSchedule) -> int:
+    """K-blocks of a tile that the loading warp copies behind the epilogue's inputs; 0 where it copies no inputs."""
+    schedule, program = verified.schedule, verified.program
+    if not schedule.buffers.inputs_by_loader:
+        return 0
+    slots = min(schedule.depth(plan.name) for plan in program.rings if plan.copied)
+    return k_blocks_ahead(program, verified.machine, schedule.ii, slots)
 
 
 def _loaders(verified: VerifiedSchedule, rings: Sequence[Ring]) -> Iterator[tuple[Ring, ...]]:

@@ -111,7 +111,12 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
     else:
         busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
         first = machine.first_bytes(latency.tma_load_l2)
-    return Cost(math.ceil(latency.mbarrier_wait), math.ceil(first) + busy, Unit.TMA, busy, pipes)
+    return Cost(copy_issue(machine), math.ceil(first) + busy, Unit.TMA, busy, pipes)
+
+
+def copy_issue(machine: Machine) -> int:
+    """Cycles for which a thread is held by the start of a TMA copy."""
+    return math.ceil(machine.latency.mbarrier_wait)
 
 
 @cost.register

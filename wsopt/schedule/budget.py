@@ -198,6 +198,9 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     emitter.v1: loops of products have store warps, for outputs of whole tiles. Not where partial sums are added up:
     what keeps such consumers out of step, so that one computes while another's products run, is that each waits for
     the others' stores. With store warps an f8 product takes 3 % more cycles (`docs/calibration/h200_stores.json`).
+
+    emitter.v1: a loading warp that is the only one brings the inputs of products in registers, a subtile each. Where
+    outputs are staged in their buffers it is a store warp that tells it of those that were read.
     """
     cost, s = program.epilogue, program.structure
     most = 2 if program.iteration is Iteration.TILE else min(cost.stores, _MOST_STAGING)
@@ -207,8 +210,15 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     products = program.iteration is Iteration.K_BLOCKS and not program.computes_with_products
     fit = s.consumers < MOST_HELPERS and cost.stores > 0
     store_warps = (False, True) if products and fit and not program.adds_partials else (False,)
-    chosen = itertools.product(counts, store_warps, program.sum_sets)
-    every = (EpilogueBuffers(*count, store_warp, sums) for count, store_warp, sums in chosen)
+    plain = program.iteration is Iteration.K_BLOCKS and program.work is None and not program.tensor_columns
+    brings = plain and program.after.full and program.conditions.loaders <= 1
+    by_loader = (False, True) if brings else (False,)
+    chosen = itertools.product(counts, store_warps, program.sum_sets, by_loader)
+    every = (
+        EpilogueBuffers(*count, store_warp, sums, brought)
+        for count, store_warp, sums, brought in chosen
+        if not brought or (count[1] == s.subtiles and (store_warp or not cost.lent_bytes))
+    )
     most = MOST_HELPERS - max(1, program.conditions.loaders)
     fitting = (option for option in every if helper_warps(program, option) <= most)
     return tuple(option for option in fitting if program.conditions.allow(option))
@@ -238,14 +248,15 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
 
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
-    """Bytes of a block's barriers: two a slot of each ring, of inputs and of held tiles, two for each store that a
-    store warp starts, two for each set of sums in tensor memory, and one for each turn.
+    """Bytes of a block's barriers: two a slot of each ring and of held tiles, one for each buffer of inputs, or two
+    where the loading warp fills it, two for each store that a store warp starts, two for each set of sums in tensor
+    memory, and one for each turn.
     """
     s = program.structure
     held = 2 * s.stationary_sets if s.persistent else 1
     barriers = (
         2 * sum(slots)
-        + s.consumers * len(program.after.full) * buffers.inputs
+        + s.consumers * len(program.after.full) * buffers.inputs * (1 + buffers.inputs_by_loader)
         + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
         + 2 * buffers.sums * (program.tensor_columns > 0)
         + held * (program.stationary_bytes > 0)

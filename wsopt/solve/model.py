@@ -19,7 +19,7 @@ from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import budget
 from wsopt.schedule.types import PartitionRole
 from wsopt.solve import families
-from wsopt.solve.bound import depths, ii_bounds
+from wsopt.solve.bound import buffers_with_ends, depths, ii_bounds
 from wsopt.solve.conditions import overlap
 from wsopt.solve.objective import time
 from wsopt.solve.variables import Model, variables
@@ -132,9 +132,10 @@ def _rings(m: Model) -> None:
 
 def _shared_memory(m: Model) -> None:
     """Rings, staging, epilogue inputs and barriers fit what a block can have."""
-    options = budget.buffer_options(m.program)
+    options = tuple(buffers_with_ends(m.program, m.machine))
     for option in options:
         name = f"staging={option.staging},inputs={option.inputs},store_warp={option.store_warp}"
+        name += ",inputs_by_loader" if option.inputs_by_loader else ""
         m.buffers[option] = m.cp.new_bool_var(name)
     m.cp.add_exactly_one(m.buffers.values())
     slots = sum((plan.slot_bytes + 2 * budget.BARRIER_BYTES) * m.depth[plan.name] for plan in m.program.rings)
