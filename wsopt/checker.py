@@ -5,10 +5,10 @@ One small check a property; each yields faults with the numbers that show them.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 from wsopt.entries import Table
 from wsopt.errors import CheckError
@@ -34,9 +34,28 @@ def _placement(schedule: Schedule, program: TileProgram, machine: Machine, margi
     for placed in schedule.placed:
         if not (0 <= placed.cycle < schedule.ii and placed.stage >= 0):
             yield f"{placed.op} at stage {placed.stage} cycle {placed.cycle} is outside an II of {schedule.ii}"
-        own = budget.issuer(program, program.named(placed.op))
-        if placed.partition != own:
-            yield f"emitter.v1: {placed.op} is issued by {placed.partition}, not by {own}"
+        own = budget.issuers(program, program.named(placed.op))
+        if placed.partition not in own:
+            yield f"emitter.v1: {placed.op} is issued by {placed.partition}, not by {' or '.join(own)}"
+
+
+def _loaders(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
+    """emitter.v1: all copies into one ring are started by one loading warp, and each warp has a ring; with the warps
+    that issue products or start stores they fit a warpgroup.
+    """
+    for plan in budget.copied_rings(program):
+        by = sorted({schedule.place(load).partition for load in plan.loads})
+        if len(by) > 1:
+            yield f"emitter.v1: copies into {plan.name} are started by {' and '.join(by)}; they share a barrier"
+    used = {schedule.place(op.id).partition for op in program.of(OpKind.TMA_LOAD)}
+    there = {p.name for p in schedule.partitions if p.role is PartitionRole.LOADER}
+    if used != there:
+        yield f"loading warps are {', '.join(sorted(there))}; copies are started by {', '.join(sorted(used))}"
+    small = sum(p.warps for p in schedule.partitions if p.warps < machine.warps_per_warpgroup)
+    if len(used) > 1 and schedule.buffers.inputs_by_loader:
+        yield f"emitter.v1: the epilogue's inputs are brought by one of {len(used)} loading warps"
+    if small > budget.MOST_HELPERS:
+        yield f"emitter.v1: {small} warps that start copies, products or stores; they fit {budget.MOST_HELPERS}"
 
 
 def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -53,12 +72,15 @@ def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, mar
 def _exclusive(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """No two operations hold a unit, or their partition's thread, at once, modulo II."""
     ii = schedule.ii
-    for name, held in budget.holders(program).items():
+    partitions = {one.name for one in schedule.partitions}
+    for name, every in budget.holders(program).items():
+        own = (schedule.place(op.id).partition == name or name not in partitions for op, _ in every)
+        held = list(itertools.compress(every, own))
         total = sum(cycles for _, cycles in held)
         if total > ii:
             yield f"{name} is asked for {total} cycles of an II of {ii}"
         spans = [(op.id, schedule.place(op.id).cycle, cycles) for op, cycles in held if cycles]
-        for (one, a, first), (other, b, second) in combinations(spans, 2):
+        for (one, a, first), (other, b, second) in itertools.combinations(spans, 2):
             if (b - a) % ii < first or (a - b) % ii < second:
                 yield f"{one} at {a} for {first} and {other} at {b} for {second} share {name}"
 
@@ -117,15 +139,17 @@ def _buffers(schedule: Schedule, program: TileProgram, machine: Machine, margin:
 
 
 def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """As many consumers as the structure says, each of its warps, one loader, a warp that issues products where sums
-    are in tensor memory, and store warps for all or none, in the emitter's order.
+    """As many consumers as the structure says, each of its warps, the loaders that copies are placed on, a warp that
+    issues products where sums are in tensor memory, and store warps for all or none, in the emitter's order.
     """
     s = program.structure
     if schedule.structure != s:
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
     asked = [(PartitionRole.CONSUMER, i, s.consumer_warps) for i in range(s.consumers)]
     asked += [(PartitionRole.TRANSFORM, i, machine.warps_per_warpgroup) for i in range(s.transforms)]
-    helpers = [(PartitionRole.LOADER, 0)] + [(PartitionRole.MMA_WARP, 0)] * bool(program.tensor_columns)
+    loaders = {schedule.place(op.id).partition for op in program.of(OpKind.TMA_LOAD)}
+    helpers = [(PartitionRole.LOADER, i) for i in range(len(loaders))]
+    helpers += [(PartitionRole.MMA_WARP, 0)] * bool(program.tensor_columns)
     helpers += [(PartitionRole.STORE_WARP, i) for i in range(s.consumers * schedule.buffers.store_warp)]
     asked += [(role, i, budget.HELPER_WARPS) for role, i in helpers]
     there = [(p.role, p.index, p.warps) for p in schedule.partitions]
@@ -155,17 +179,29 @@ def _registers(schedule: Schedule, program: TileProgram, machine: Machine, margi
 
 
 def _slots_in_order(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
-    """emitter.v1: the loader fills slot after slot, the next iteration's after this one's, each in one stage."""
+    """emitter.v1: a loader fills slot after slot, the next iteration's after this one's, each in one stage; and the
+    slots of all its rings for a K-block before those for the next.
+    """
     for plan in program.rings:
         k_blocks = _k_block_starts(schedule, program, plan)
-        following = [*k_blocks[1:], [start + schedule.ii for start in k_blocks[0]]]
-        for number, (k_block, after) in enumerate(zip(k_blocks, following, strict=True)):
+        for number, k_block in enumerate(k_blocks):
             own = f"emitter.v1: the loads of K-block {number} of {plan.name}"
             stages = sorted({start // schedule.ii for start in k_block})
             if len(stages) > 1:
                 yield f"{own} are in stages {stages}"
-            if max(k_block) > min(after):
-                yield f"{own} end with {max(k_block)}, those of the next slot begin at {min(after)}"
+            for other in (
+                one for one in program.rings if _filled_by(schedule, one) == _filled_by(schedule, plan)
+            ):
+                others = _k_block_starts(schedule, program, other)
+                after = [*others[1:], [start + schedule.ii for start in others[0]]][number]
+                if max(k_block) > min(after):
+                    slot = "slot" if other is plan else f"slot of {other.name}"
+                    yield f"{own} end with {max(k_block)}, those of the next {slot} begin at {min(after)}"
+
+
+def _filled_by(schedule: Schedule, plan: RingPlan) -> str:
+    """The partition that fills a ring."""
+    return schedule.place(plan.loads[0]).partition
 
 
 def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
@@ -222,6 +258,9 @@ def _conditions(schedule: Schedule, program: TileProgram, machine: Machine, marg
     asked = program.conditions
     if not (asked.admit(schedule.structure) and asked.allow(schedule.buffers)):
         yield f"{asked.text} is asked for; there are {schedule.structure} and {schedule.buffers}"
+    loaders = sum(one.role is PartitionRole.LOADER for one in schedule.partitions)
+    if asked.loaders not in (0, loaders):
+        yield f"{asked.loaders} loading warps are asked for, there are {loaders}"
     for name, depth in schedule.rings:
         if asked.slots_of(name) not in (0, depth):
             yield f"{name} has {depth} slots, {asked.slots_of(name)} are asked for"
@@ -248,6 +287,7 @@ Check = Callable[[Schedule, TileProgram, Machine, int], Faults]
 
 CHECKS: tuple[Check, ...] = (
     _partitions,
+    _loaders,
     _dependences,
     _exclusive,
     _rings,

@@ -66,7 +66,7 @@ BROKEN: dict[str, tuple[Callable[[Example], Schedule], str]] = {
     "memory twice": (unread, "load:x@0 at"),
     "other staging": (
         lambda e: replace(e.schedule, buffers=EpilogueBuffers(3, 0)),
-        "EpilogueBuffers(staging=3, inputs=0, store_warp=False, sums=1) for 1 stores",
+        "EpilogueBuffers(staging=3, inputs=0, store_warp=False, sums=1, inputs_by_loader=False) for 1 stores",
     ),
 }
 

@@ -19,23 +19,25 @@ STRUCTURE = Structure(64, 256, 64, 2, 4, Sharing.PING_PONG, True, False, 2, 4)
 
 def test_every_kind_of_field_is_read() -> None:
     text = " ring=3, store_warp = yes,sharing=ping_pong,rows=64,persistent=no,overlap=next,k_ring=2,staging=1"
+    text += ",loaders=2"
     assert parse_conditions(text, "here") == Conditions(
         structure=(("rows", 64), ("sharing", Sharing.PING_PONG), ("persistent", False)),
         buffers=(("staging", 1), ("store_warp", True)),
         slots=(("k_ring", 2), ("ring", 3)),
         overlap=Overlap.NEXT_FIRST,
+        loaders=2,
     )
 
 
 def test_the_text_is_read_back() -> None:
-    text = "rows=64,sharing=ping_pong,persistent=no,staging=1,store_warp=yes,k_ring=2,ring=3,overlap=none"
+    text = "rows=64,sharing=ping_pong,persistent=no,staging=1,store_warp=yes,k_ring=2,ring=3,loaders=1,overlap=none"
     assert parse_conditions(text, "here").text == text
     assert (FREE.text, bool(FREE), bool(parse_conditions("tail=0", "here"))) == ("", False, True)
 
 
 def test_fields_are_those_of_the_records() -> None:
     records = [field.name for one in (Structure, EpilogueBuffers) for field in dataclasses.fields(one)]
-    assert list(FIELDS) == [*records, "ring", "overlap"]
+    assert list(FIELDS) == [*records, "ring", "loaders", "overlap"]
 
 
 def test_a_field_that_a_structure_gains_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,12 +91,13 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_one_left_out_at_a_time() -> None:
-    asked = parse_conditions("rows=64,sharing=ping_pong,store_warp=no,ring=3,overlap=none", "here")
+    asked = parse_conditions("rows=64,sharing=ping_pong,store_warp=no,ring=3,loaders=2,overlap=none", "here")
     left = [(one, fewer.text) for one, fewer in asked.without_one()]
     assert left == [
-        ("overlap=none", "rows=64,sharing=ping_pong,store_warp=no,ring=3"),
-        ("ring=3", "rows=64,sharing=ping_pong,store_warp=no,overlap=none"),
-        ("store_warp=no", "rows=64,sharing=ping_pong,ring=3,overlap=none"),
-        ("sharing=ping_pong", "rows=64,store_warp=no,ring=3,overlap=none"),
-        ("rows=64", "sharing=ping_pong,store_warp=no,ring=3,overlap=none"),
+        ("overlap=none", "rows=64,sharing=ping_pong,store_warp=no,ring=3,loaders=2"),
+        ("loaders=2", "rows=64,sharing=ping_pong,store_warp=no,ring=3,overlap=none"),
+        ("ring=3", "rows=64,sharing=ping_pong,store_warp=no,loaders=2,overlap=none"),
+        ("store_warp=no", "rows=64,sharing=ping_pong,ring=3,loaders=2,overlap=none"),
+        ("sharing=ping_pong", "rows=64,store_warp=no,ring=3,loaders=2,overlap=none"),
+        ("rows=64", "sharing=ping_pong,store_warp=no,ring=3,loaders=2,overlap=none"),
     ]

@@ -54,7 +54,7 @@ def test_only_limits_that_apply_are_told(h200: Machine) -> None:
     told, certificate = few_tiles(h200)
     assert certificate.outside is not None
     names = dict(certificate.outside.limits)
-    assert names.keys() >= {Limit.SLOTS_IN_ORDER.value, Limit.ONE_LOADER.value}
+    assert names.keys() >= {Limit.SLOTS_IN_ORDER.value, Limit.LOADERS.value}
     assert not names.keys() & {Limit.ONE_PROGRAM.value, Limit.ROWS_IN_A_PASS.value, Limit.MOST_SLOTS.value}
     assert "slots filled in order (1)" in told
     assert "rows" not in told.partition("No split")[0]
@@ -97,4 +97,4 @@ def test_structures_that_a_limit_leaves_out_are_counted(h200: Machine) -> None:
 def test_what_a_budget_rules_out_no_limit_does(h200: Machine) -> None:
     program = lower(region(256, 256, 256), structure(64, 64, 64, 1), h200)
     assert touching(program, h200, MARGIN, "registers: too few") == frozenset()
-    assert Limit.ONE_LOADER in touching(program, h200, MARGIN, "")
+    assert Limit.LOADERS in touching(program, h200, MARGIN, "")

@@ -142,7 +142,7 @@ def test_issue_that_takes_no_time_leaves_units_and_latencies(h200: Machine) -> N
     kept, freed = least(program, h200), least(program, h200, Limit.OWN_OPERATIONS)
     assert (kept.ii, freed.ii) == (1550, 1000)
     copies = hand_made(replace(LONG, load=(900, 200, 400)), h200)
-    assert (least(copies, h200).ii, least(copies, h200, Limit.ONE_LOADER).ii) == (1800, 1000)
+    assert (least(copies, h200).ii, least(copies, h200, Limit.LOADERS).ii) == (1800, 1000)
 
 
 def test_base_registers_rule_a_structure_out_that_lifting_lets_in(h200: Machine) -> None:

@@ -9,19 +9,22 @@ from typing import Any
 
 import attention_graphs
 from attention_graphs import Sizes
-from emit_builds import Emitted, build, graph_of, structure
+from emit_builds import MARGIN, Emitted, build, graph_of, structure
 from golden_kernels import emitted
 
+from wsopt.checker import verify
 from wsopt.emit.source import emit
 from wsopt.emit.stamps import Trace
 from wsopt.folder import BuildFolder
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import execute
+from wsopt.program.conditions import Conditions
+from wsopt.solve.optimum import solve
 from wsopt.trace.files import FOLDER, KERNEL, STAMPS, Stamped, to_text
 from wsopt.trace.make import stamped_of
 
 GOLDENS = ("plain", "residual_ping_pong", "scaled", "streamed_rows", "joint")
-NAMES = (*GOLDENS, "causal", "computed")
+NAMES = (*GOLDENS, "causal", "computed", "two loaders", "brought")
 TRACE = Trace(blocks=2, tiles=2, iterations=12)
 
 
@@ -53,8 +56,35 @@ def computed() -> Emitted:
 
 
 @functools.cache
+def two_loaders() -> Emitted:
+    """The same attention with two loading warps."""
+    one = causal().verified
+    asked = replace(one.program, conditions=Conditions(loaders=2))
+    solved = solve(asked, one.machine, MARGIN)
+    assert solved.schedule is not None
+    verified = verify(solved.schedule, asked, one.machine, MARGIN)
+    return Emitted(causal().graph, verified, emit(verified))
+
+
+@functools.cache
+def brought() -> Emitted:
+    """A product with a residual that the loading warp brings."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (512, 512), "bf16"), g.input("w", (512, 512), "bf16", constant=True)
+        return g.cast(g.add(g.matmul(x, w, name="p"), g.input("r", (512, 512), "f32")), "bf16", name="y")
+
+    plain = build(graph_of(body), structure(128, consumers=2, subtiles=2))
+    asked = replace(plain.verified.program, conditions=Conditions(buffers=(("inputs_by_loader", True),)))
+    solved = solve(asked, plain.verified.machine, MARGIN)
+    assert solved.schedule is not None
+    verified = verify(solved.schedule, asked, plain.verified.machine, MARGIN)
+    return Emitted(plain.graph, verified, emit(verified))
+
+
+@functools.cache
 def traced(name: str) -> Traced:
-    others = {"causal": causal, "computed": computed}
+    others = {"causal": causal, "computed": computed, "two loaders": two_loaders, "brought": brought}
     made = others[name]() if name in others else emitted(name)
     source = emit(made.verified, TRACE)
     return Traced(made, source, stamped_of(made.verified, TRACE, source))

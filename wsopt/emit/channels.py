@@ -43,7 +43,8 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Buffers that are handed over together, `versions` of each barrier. `roles` are those that see it.
+    """Buffers that are handed over together, `versions` of each barrier. `roles` are those that see it; of loading
+    warps the one numbered `loader`.
 
     Each consumer has an instance of its `own`, or all share one.
     """
@@ -53,6 +54,7 @@ class Channel:
     buffers: tuple[Buffer, ...] = ()
     barriers: tuple[Barrier, ...] = ()
     own: bool = False
+    loader: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +79,9 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
         readers = 1 if plan.sums_apart else s.at_once
         filled = 1 if ring.plan.copied else s.at_once
         barriers = (Barrier(f"{ring.name}_full", filled), Barrier(f"{ring.name}_empty", readers))
-        yield Channel(ring.depth, _ends(plan, ring) if s.transforms else loaded, tuple(buffers), barriers)
+        roles = _ends(plan, ring) if s.transforms else loaded
+        number = next((number for number, own in enumerate(plan.loaders) if ring in own), 0)
+        yield Channel(ring.depth, roles, tuple(buffers), barriers, loader=number)
     if plan.ping_pong:  # the order in which consumers go round the ring
         yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
     if plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
@@ -107,7 +111,9 @@ def _own(plan: KernelPlan) -> Iterator[Channel]:
         yield Channel("", _CONSUMER, (buffer,), own=True)
     for box in plan.inputs.values():
         buffer = _buffer(f"{box.name}_input", box, "INPUT_BUFFERS")
-        yield Channel("INPUT_BUFFERS", _CONSUMER, (buffer,), (Barrier(f"{box.name}_full", 1),), own=True)
+        barriers = [Barrier(f"{box.name}_full", 1)]
+        barriers += [Barrier(f"{box.name}_empty", 1)] if box in plan.handed_back else []
+        yield Channel("INPUT_BUFFERS", _CONSUMER, (buffer,), tuple(barriers), own=True)
     for pool in plan.staged.pools.values():
         yield Channel("", _STORES, (_buffer(pool.name, pool.box, str(pool.count)),), own=True)
     if plan.stores_apart:

@@ -33,6 +33,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         *_layouts(plan),
         ("SUBTILES", s.subtiles if copied else None, ""),
         ("INPUT_BUFFERS", buffers.inputs if copied else None, "subtiles of an input at a time"),
+        ("INPUTS_AHEAD", plan.inputs_ahead or None, "K-blocks whose copies come behind those of inputs"),
         ("REFILL_PASSES", when.first if waits else None,
          "passes under which the last tile's stores are read, before inputs are copied to their buffers"),
         ("REFILL_APART", (copied and when.apart) or None, "passes from the copy of a subtile to that of the next"),

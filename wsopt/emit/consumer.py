@@ -81,7 +81,7 @@ class Consumer:
     def function(self) -> Function:
         """The function of a consumer."""
         plan, role = self.plan, PartitionRole.CONSUMER
-        loads = [box.descriptor for box in plan.inputs.values()]
+        loads = [] if plan.inputs_by_loader else [box.descriptor for box in plan.inputs.values()]
         vectors = [name for one in plan.vectors.values() for name in one.arguments]
         parameters = [
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
@@ -92,7 +92,7 @@ class Consumer:
         if not plan.loops_over_tiles:
             begin.append("visit = 0")
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
-            early = (plan.s.persistent and plan.ranged) or plan.vectors or plan.inputs
+            early = (plan.s.persistent and plan.ranged) or plan.vectors or loads
             begin += ["gdc_wait()"] if early else []
         body, end = self._body(), "" if plan.stores_apart else "tma.store_wait(0)"
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))

@@ -8,7 +8,7 @@ from wsopt.emit import records, tensor_sums
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
-from wsopt.emit.instructions import expect, tma_load, wait, when
+from wsopt.emit.instructions import arrive, expect, tma_load, wait, when
 from wsopt.emit.names import Names
 from wsopt.emit.operations import load_text, operand_of, widened
 from wsopt.emit.plan import KernelPlan
@@ -32,6 +32,7 @@ def _parameters(plan: KernelPlan) -> list[str]:
         *(argument for one in plan.late.values() for argument in one.arguments),
         *(box.descriptor for box in boxes if refilled),
         *(f"{box.name}_{what}" for box in boxes for what in ("input", "full")),
+        *(f"{box.name}_empty" for box in plan.handed_back),
         *(["staged", "freed"] if plan.stores_apart else []),
         *plan.stored,
         *(*plan.outer, "row", "column", "row_extent", "column_extent", "visit"),
@@ -130,6 +131,8 @@ def _full_input(plan: KernelPlan, name: str, box: Box) -> Iterator[str]:
     barrier, buffer = f"{box.name}_full.index({place})", f"{box.name}_input.index({place})"
     yield wait(barrier, phase)
     yield f"{name} = {tile_view(buffer, box, row_role(plan.s.swap))}.load(SUBTILE_LAYOUT){widened(box.view)}"
+    if box in plan.handed_back:
+        yield arrive(f"{box.name}_empty.index({place})")
     if uses > 1:
         later = coordinates(box, plan.place("row", "column + INPUT_BUFFERS * SUBTILE_COLUMNS"))
         refill = [expect(barrier, box.nbytes), tma_load(box.descriptor, later, barrier, buffer)]

@@ -38,17 +38,21 @@ def partitions(plan: KernelPlan, written: Iterable[Function]) -> list[tuple[str,
     parameters = {function.name: function.parameters for function in written}
     found = []
     for partition in plan.verified.schedule.partitions:
-        names = list(parameters[partition.role.value])
+        function = plan.function_name(partition.role, partition.index)
+        names = list(parameters[function])
         if partition.role.of_one_consumer:
             names = [instance(name, partition.index) if name in own else name for name in names[:-1]]
             names.append(str(partition.index))
-        found.append((partition.role.value, names))
+        found.append((function, names))
     return found
 
 
-def seen(plan: KernelPlan, role: PartitionRole, *, own: bool) -> list[str]:
-    """The names of the channels that a role sees, of those that consumers have each or share."""
-    visible = (one for one in channels(plan) if role in one.roles and one.own is own)
+def seen(plan: KernelPlan, role: PartitionRole, *, own: bool, index: int = 0) -> list[str]:
+    """The names of the channels that a role sees, of those that consumers have each or share; a loading warp by its
+    `index` those that it fills.
+    """
+    mine = (one for one in channels(plan) if role is not PartitionRole.LOADER or one.loader == index)
+    visible = (one for one in mine if role in one.roles and one.own is own)
     return [name for channel in visible for name in channel.names]
 
 
@@ -73,12 +77,13 @@ def function(
     body: str,
     end: str = "",
     called: Iterable[str] = (),
+    index: int = 0,
 ) -> Function:
-    """A role's function: what it begins with, a body for each tile, what it ends with."""
-    each = _each_tile(plan, role, records.around_tile(plan, role, body))
-    lines = [*begin, *records.begin(plan, role), *each, *([end] if end else [])]
+    """A role's function: what it begins with, a body for each tile, what it ends with. `index` is a loader's."""
+    each = _each_tile(plan, role, records.around_tile(plan, role, body, index))
+    lines = [*begin, *records.begin(plan, role, index), *each, *([end] if end else [])]
     given = (*records.parameters(plan), *parameters)
-    return Function(role.value, given, "\n".join(lines), frozenset(called))
+    return Function(plan.function_name(role, index), given, "\n".join(lines), frozenset(called))
 
 
 def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:

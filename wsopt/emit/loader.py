@@ -1,8 +1,13 @@
-"""The loading warp: the copies that fill rings, and the tiles that a block holds through its loop."""
+"""The loading warps: the copies that fill rings, and the tiles that a block holds through its loop.
+
+Where there are two, each has a function with the copies of its own rings, and the first brings the tiles that the
+block holds. The schedule says which of them starts an iteration's last copy: that one lets the next kernel in, for
+the first call in a block counts.
+"""
 
 from __future__ import annotations
 
-from wsopt.emit import records, text
+from wsopt.emit import inputs, records, text
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
@@ -18,22 +23,55 @@ _LET_NEXT_IN = """\
 gdc_launch_dependents()"""
 
 
-def loader(plan: KernelPlan) -> Function:
-    """The function of the loading warp, which waits for the end of the kernel before."""
-    descriptors = [box.descriptor for box in plan.moved]
+def loader(plan: KernelPlan, index: int) -> Function:
+    """The function of a loading warp, which waits for the end of the kernel before."""
+    role, stationary = PartitionRole.LOADER, plan.stationary if index == 0 else ()
+    own = (ring for ring in plan.rings if ring in plan.loaders[index])
+    descriptors = [box.descriptor for box in (*stationary, *(box for ring in own for box in ring.boxes))]
     sizes = plan.sizes if plan.ranged else plan.counts
-    parameters = [*descriptors, *seen(plan, PartitionRole.LOADER, own=False), *plan.order_table, *sizes]
+    descriptors += [box.descriptor for box in plan.inputs.values() if plan.inputs_by_loader]
+    channels = [*seen(plan, role, own=False, index=index), *inputs.brought_names(plan)]
+    parameters = [*descriptors, *channels, *plan.order_table, *sizes]
     traced = plan.trace is not None
-    counters = windows(ring.counter for ring in records.loaded_rings(plan))
-    fills = write([*_fills(plan), *next_step(traced), *next_slots(counters)])
-    if not plan.loops_over_tiles:
-        k_blocks = "begin, end" if plan.ranged else "k_iterations"
-        fills = f"for k_block in range({k_blocks}):\n" + text.block(fills)
-    first = [tile_range(), *_stationary_loads(plan)] if plan.ranged else []
-    begin, end = (["visit = 0"], ["visit += 1"]) if plan.stationary else ([], [])
+    counters = windows(ring.counter for ring in plan.loaders[index])
+    k_block = write([*_fills(plan, index), *next_step(traced), *next_slots(counters)])
+    fills = _tile_fills(plan, k_block)
+    held = _stationary_loads(plan) if stationary else []
+    first = [tile_range(), *held] if plan.ranged else []
+    counts = stationary or plan.inputs_by_loader
+    begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
     begin = [*first_step(traced), *first_slots(one.counter for one in counters), *begin, "gdc_wait()"]
     body = write([*first, fills, *end])
-    return function(plan, PartitionRole.LOADER, parameters, begin, body, _LET_NEXT_IN)
+    after = _LET_NEXT_IN if index == _last(plan) else ""
+    return function(plan, role, parameters, begin, body, after, index=index)
+
+
+def _tile_fills(plan: KernelPlan, fills: str) -> str:
+    """The fills of all K-blocks of a tile, and the copies of the epilogue's inputs if they are the loader's: behind
+    the last K-block, or before so many that they come in time.
+    """
+    if plan.loops_over_tiles:
+        return fills
+    if not plan.inputs_by_loader:
+        return _for_each("begin, end" if plan.ranged else "k_iterations", fills)
+    if not plan.inputs_ahead:
+        return "\n".join([_for_each("k_iterations", fills), inputs.brought(plan)])
+    pause = "pause = gl.maximum(k_iterations - INPUTS_AHEAD, 0)"
+    first, rest = _for_each("pause", fills), _for_each("pause, k_iterations", fills)
+    return "\n".join([pause, first, inputs.brought(plan), rest])
+
+
+def _for_each(k_blocks: str, fills: str) -> str:
+    return f"for k_block in range({k_blocks}):\n" + text.block(fills)
+
+
+def _last(plan: KernelPlan) -> int:
+    """The loading warp that starts an iteration's last copy."""
+    starts = [
+        max(plan.verified.schedule.start(load) for ring in own for load in ring.plan.loads)
+        for own in plan.loaders
+    ]
+    return starts.index(max(starts))
 
 
 def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> str:
@@ -55,20 +93,20 @@ def _stationary_loads(plan: KernelPlan) -> list[str]:
     return found
 
 
-def _fills(plan: KernelPlan) -> list[str]:
-    """The copies that fill each ring's slots: rings in the order of the schedule, a slot's tensors one by one.
+def _fills(plan: KernelPlan, index: int) -> list[str]:
+    """The copies that fill slots: a loading warp's rings in the order of the schedule, a slot's tensors one by one.
 
     All of a slot's copies arrive at one barrier, so their order within it is the emitter's. Tensor by tensor is
     faster than a schedule's order between them (`docs/calibration/h200_copy_order.json`).
     """
     found: list[str] = []
-    for ring in records.loaded_rings(plan):
+    for ring in plan.loaders[index]:
         full, slot = ring.full(), ring.counter.slot(0)
-        found += records.loader_stamp(plan, Event(ring.name, Point.REACHED))
+        found += records.loader_stamp(plan, Event(ring.name, Point.REACHED), index)
         found += [ring.wait_empty(), expect(full, ring.nbytes)]
         for member, boxes in ring.members:
             for load in ring.loads_of(member):
-                found += records.loader_stamp(plan, Event(str(load), Point.START))
+                found += records.loader_stamp(plan, Event(str(load), Point.START), index)
                 for consumer in range(member.copies) if load.instance is None else [load.instance]:
                     place = text.of_slot(slot, member.copies, str(consumer))
                     found += [

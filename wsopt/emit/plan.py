@@ -5,7 +5,7 @@ Everything is derived once, from a verified schedule and its tile program; nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
@@ -16,12 +16,13 @@ from wsopt.emit.slots import SlotCounter
 from wsopt.emit.staging import Staging, staging
 from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box, make_box, part_boxes, row_box
-from wsopt.perf.epilogue import Refill, refill
+from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
 from wsopt.program.facts import Member
 from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.program import Iteration, RingPlan, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
+from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement, View
 
@@ -87,10 +88,12 @@ class KernelPlan:
     With `sums_apart` a warp of its own issues products, whose sums are in tensor memory; with `stores_apart` store
     warps start the stores.
 
+    `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of the tile that a block holds for each consumer, one for each of its parts. Of the
     epilogue's sources `inputs` are full tiles, `vectors` are read by address: some `prefetched`, the `late` ones by
-    each subtile. TMA writes `outputs`; `row_outputs` have one value a row. `refill` is when a tile's inputs are
-    copied.
+    each subtile. TMA writes `outputs`; `row_outputs` have one value a row. `refill` is when a consumer copies a
+    tile's inputs. With `inputs_by_loader` the loading warp does, before the copies of a tile's last `inputs_ahead`
+    K-blocks.
 
     `items` are the statements that a consumer computes in its loop. The epilogue reads the sums of the products
     `summed`, and of the items the reductions `rows`.
@@ -116,6 +119,7 @@ class KernelPlan:
     stores_apart: bool
     stationary: tuple[Box, ...]
     rings: tuple[Ring, ...]
+    loaders: tuple[tuple[Ring, ...], ...]
     inputs: Mapping[str, Box]
     vectors: Mapping[str, ByAddress[Source]]
     prefetched: Mapping[str, Prefetched]
@@ -124,6 +128,8 @@ class KernelPlan:
     row_outputs: tuple[ByAddress[Output], ...]
     staged: Staging
     refill: Refill
+    inputs_by_loader: bool
+    inputs_ahead: int
     items: tuple[Item, ...]
     summed: tuple[str, ...]
     rows: tuple[Reduction, ...]
@@ -149,6 +155,14 @@ class KernelPlan:
     def computed(self) -> tuple[Box, ...]:
         """What a role leaves in rings for products."""
         return tuple(box for ring in self.rings if not ring.plan.copied for box in ring.boxes)
+
+    @property
+    def handed_back(self) -> tuple[Box, ...]:
+        """The inputs whose buffers the consumer hands back to the loading warp, behind its reads: not those in which
+        it stages outputs, of which a store warp tells.
+        """
+        brought = self.inputs.values() if self.inputs_by_loader and self.s.persistent else ()
+        return tuple(box for box in brought if box not in self.staged.lent.values())
 
     @property
     def loop_layout(self) -> str:
@@ -188,6 +202,11 @@ class KernelPlan:
             Role.BATCH: "batches",
             Role.GROUP: "groups",
         }
+
+    def function_name(self, role: PartitionRole, index: int = 0) -> str:
+        """The name of a partition's function. Those of a role share one, but loading warps, whose rings differ."""
+        apart = role is PartitionRole.LOADER and len(self.loaders) > 1
+        return f"{role.value}{index}" if apart else role.value
 
     def value(self, name: str, age: int = 0) -> str:
         """The identifier of a value of the loop; of what it was `age` iterations before."""
@@ -276,20 +295,40 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         axes=axes,
         outer=(("batch",) if Role.BATCH in axes or ranged else ()) + (("group",) if Role.GROUP in axes else ()),
         ping_pong=s.sharing is Sharing.PING_PONG, sums_apart=bool(program.tensor_columns),
-        stores_apart=buffers.store_warp, stationary=stationary, rings=rings, inputs=inputs, vectors=vectors,
+        stores_apart=buffers.store_warp, stationary=stationary, rings=rings,
+        loaders=tuple(_loaders(verified, rings)), inputs=inputs, vectors=vectors,
         prefetched={
             name: Prefetched(v, row_role(s.swap) in v.of.spans, column_role(s.swap) in v.of.spans)
             for name, v in vectors.items() if after.prefetched
         },
         late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
         outputs=outputs, row_outputs=row_outputs, staged=staging(program, buffers, inputs, outputs),
-        refill=refill(program, verified.machine, buffers), items=items,
+        refill=refill(program, verified.machine, buffers), inputs_by_loader=buffers.inputs_by_loader,
+        inputs_ahead=_inputs_ahead(verified), items=items,
         summed=tuple(v.id.subject for v in program.values if v.consumer == 0 and v.id.kind is ValueKind.SUM),
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
         counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
         order_table=("order_ptr",) if ranged and s.persistent else (), trace=trace,
     )  # fmt: skip
+
+
+def _inputs_ahead(verified: VerifiedSchedule) -> int:
+    """K-blocks of a tile that the loading warp copies behind the epilogue's inputs; 0 where it copies no inputs."""
+    schedule, program = verified.schedule, verified.program
+    if not schedule.buffers.inputs_by_loader:
+        return 0
+    slots = min(schedule.depth(plan.name) for plan in program.rings if plan.copied)
+    return k_blocks_ahead(program, verified.machine, schedule.ii, slots)
+
+
+def _loaders(verified: VerifiedSchedule, rings: Sequence[Ring]) -> Iterator[tuple[Ring, ...]]:
+    """The rings that each loading warp fills, in the order of the schedule."""
+    for partition in (one for one in verified.schedule.partitions if one.role is PartitionRole.LOADER):
+        placed = verified.schedule.of(partition.name)
+        loads = [verified.program.named(one.op).id for one in placed]
+        own = [ring for ring in rings if ring.plan.loads[0] in loads]
+        yield tuple(sorted(own, key=lambda ring: min(map(loads.index, ring.plan.loads))))
 
 
 def _counts(axes: tuple[Role, ...], *, ranged: bool, by_tile: bool) -> Iterator[str]:

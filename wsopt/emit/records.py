@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wsopt.emit.plan import KernelPlan, Ring
+from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import PointerArgument, TensorSpec
 from wsopt.emit.stamps import Event, Point, Trace, loop_stamp, tile_stamp
 from wsopt.emit.unroll import pass_points
@@ -24,11 +24,13 @@ BEGIN, LOOP, END = "tile", "loop", "end"
 @dataclass(frozen=True, slots=True)
 class RoleRecords:
     """The stamps of a role: events that a tile has once, events of a pass. `first` is the word of a block's records
-    at which those of the role's partitions begin, `k_blocks` and `tiles` how many are kept.
+    at which those of its partitions begin, `k_blocks` and `tiles` how many are kept. `name` is the function's, whose
+    partitions have `indices`: two loading warps have a function each.
     """
 
     role: PartitionRole
-    partitions: int
+    name: str
+    indices: tuple[int, ...]
     tile: tuple[str, ...]
     passes: tuple[Event, ...]
     first: int
@@ -43,22 +45,21 @@ class RoleRecords:
     @property
     def end(self) -> int:
         """The word behind the role's last."""
-        return self.first + self.partitions * self.tiles * self.tile_words
+        return self.first + len(self.indices) * self.tiles * self.tile_words
 
 
 def layout(plan: KernelPlan) -> tuple[RoleRecords, ...]:
     """The records of one block of a plan that is traced."""
     trace, found = plan.trace, list[RoleRecords]()
     assert trace is not None, "the plan is traced"
-    roles = dict.fromkeys(one.role for one in plan.verified.schedule.partitions)
-    for role in roles:
-        count = sum(one.role is role for one in plan.verified.schedule.partitions)
-        first = found[-1].end if found else 0
-        passes = tuple(pass_events(plan, role))
+    shared: dict[tuple[PartitionRole, str], list[int]] = {}
+    for one in plan.verified.schedule.partitions:
+        shared.setdefault((one.role, plan.function_name(one.role, one.index)), []).append(one.index)
+    for (role, name), indices in shared.items():
+        first, kept = found[-1].end if found else 0, _k_blocks(plan, trace)
+        tile, passes = tile_events(plan, role), tuple(pass_events(plan, role, indices[0]))
         tiles = 1 if plan.loops_over_tiles else trace.tiles
-        found.append(
-            RoleRecords(role, count, tile_events(plan, role), passes, first, tiles, _k_blocks(plan, trace))
-        )
+        found.append(RoleRecords(role, name, tuple(indices), tile, passes, first, tiles, kept))
     return tuple(found)
 
 
@@ -92,10 +93,10 @@ def store_event(number: int, point: Point) -> str:
     return f"store {number} {point}"
 
 
-def pass_events(plan: KernelPlan, role: PartitionRole) -> Iterator[Event]:
-    """The events of a role's pass, in the order of their words: that of its text."""
+def pass_events(plan: KernelPlan, role: PartitionRole, index: int = 0) -> Iterator[Event]:
+    """The events of a role's pass, in the order of their words: that of its text. `index` is of a loading warp."""
     if role is PartitionRole.LOADER:
-        for ring in loaded_rings(plan):
+        for ring in plan.loaders[index]:
             yield Event(ring.name, Point.REACHED)
             for member, _ in ring.members:
                 yield from (Event(str(load), Point.START) for load in ring.loads_of(member))
@@ -108,25 +109,17 @@ def pass_events(plan: KernelPlan, role: PartitionRole) -> Iterator[Event]:
                 yield Event(str(one), point, masked)
 
 
-def loaded_rings(plan: KernelPlan) -> list[Ring]:
-    """The rings in the order in which the loading warp fills them: that of the schedule."""
-    placed = plan.verified.schedule.of(f"{PartitionRole.LOADER}0")
-    loads = [plan.program.named(one.op).id for one in placed]
-    copied = (ring for ring in plan.rings if ring.plan.copied)
-    return sorted(copied, key=lambda ring: min(map(loads.index, ring.plan.loads)))
-
-
 # --- text -----------------------------------------------------------------------------------------------
 
 
-def begin(plan: KernelPlan, role: PartitionRole) -> list[str]:
+def begin(plan: KernelPlan, role: PartitionRole, number: int = 0) -> list[str]:
     """Lines at the start of a role: where its records begin, and the tiles that it has taken.
 
     It writes them once the kernel before has ended.
     """
     if plan.trace is None:
         return []
-    name = role.upper()
+    name = plan.function_name(role, number).upper()
     index = f" + index * {name}_RECORDS" if role.of_one_consumer else ""
     pointer = _pointer(plan)
     lines = ["gdc_wait()", f"records = {pointer} + (gl.program_id(0) * BLOCK_RECORDS + {name}_FIRST{index})"]
@@ -136,16 +129,16 @@ def begin(plan: KernelPlan, role: PartitionRole) -> list[str]:
     return [*lines, f"passes = records + {name}_TILE_STAMPS", until]
 
 
-def around_tile(plan: KernelPlan, role: PartitionRole, body: str) -> str:
+def around_tile(plan: KernelPlan, role: PartitionRole, body: str, index: int = 0) -> str:
     """The lines of a role for a tile, with the stamps at its begin and end."""
     if plan.trace is None or plan.loops_over_tiles:
         return body
-    name, last = role.upper(), len(tile_events(plan, role)) - 1
+    name, last = plan.function_name(role, index).upper(), len(tile_events(plan, role)) - 1
     lines = [
         "traced = (gl.program_id(0) < TRACED_BLOCKS) & (taken < TRACED_TILES)",
         f"record = records + taken * {name}_TILE_RECORDS",
     ]
-    if any(True for _ in pass_events(plan, role)):
+    if any(True for _ in pass_events(plan, role, index)):
         lines += [
             f"passes = record + ({name}_TILE_STAMPS - step * {name}_PASS_STAMPS)",
             "until = step + gl.where(traced, TRACED_K_BLOCKS, 0)",
@@ -167,14 +160,17 @@ def store_stamp(plan: KernelPlan, number: int, point: Point) -> list[str]:
     return [tile_stamp(tile_events(plan, PartitionRole.STORE_WARP).index(store_event(number, point)))]
 
 
-def loader_stamp(plan: KernelPlan, event: Event) -> list[str]:
-    """The stamp of a copy into a slot; none if the kernel is not traced."""
-    return [one] if (one := pass_stamp(plan, PartitionRole.LOADER, event)) else []
+def loader_stamp(plan: KernelPlan, event: Event, index: int) -> list[str]:
+    """The stamp of a loading warp's copy into a slot; none if the kernel is not traced."""
+    return [one] if (one := pass_stamp(plan, PartitionRole.LOADER, event, index)) else []
 
 
-def pass_stamp(plan: KernelPlan, role: PartitionRole, event: Event) -> str:
+def pass_stamp(plan: KernelPlan, role: PartitionRole, event: Event, index: int = 0) -> str:
     """The stamp of an event of a role that does one K-block after the other; empty if the kernel is not traced."""
-    return loop_stamp(role, "step", list(pass_events(plan, role)).index(event)) if plan.trace else ""
+    if plan.trace is None:
+        return ""
+    number = list(pass_events(plan, role, index)).index(event)
+    return loop_stamp(plan.function_name(role, index), "step", number)
 
 
 def parameters(plan: KernelPlan) -> list[str]:
@@ -192,8 +188,8 @@ def constants(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     yield "TRACED_K_BLOCKS", str(_k_blocks(plan, plan.trace)), "K-blocks of each tile"
     yield "BLOCK_RECORDS", str(roles[-1].end), "words of a block's records"
     for one in roles:
-        name = one.role.upper()
-        yield f"{name}_FIRST", str(one.first), f"where those of {one.role} begin"
+        name = one.name.upper()
+        yield f"{name}_FIRST", str(one.first), f"where those of {one.name} begin"
         yield f"{name}_RECORDS", str(one.tiles * one.tile_words), "words of a partition"
         yield f"{name}_TILE_RECORDS", str(one.tile_words), "words of a tile"
         yield f"{name}_TILE_STAMPS", str(len(one.tile)), "of them, stamps that a tile has once"

@@ -55,7 +55,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     s, schedule = plan.s, plan.verified.schedule
     target = target_of(plan.verified.machine)
     written = [
-        loader(plan),
+        *(loader(plan, number) for number in range(len(plan.loaders))),
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
         *([mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
         *([transform(plan)] if s.transforms else []),

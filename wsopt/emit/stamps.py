@@ -61,9 +61,9 @@ def tile_stamp(number: int) -> str:
     return f"stamp(record + {number}, traced)"
 
 
-def loop_stamp(role: str, step: str, number: int) -> str:
-    """The stamp of an event of a pass, in which the role's counter of K-blocks is `step`."""
-    return f"stamp(passes + {step} * {role.upper()}_PASS_STAMPS + {number}, {step} < until)"
+def loop_stamp(function: str, step: str, number: int) -> str:
+    """The stamp of an event of a pass of a role's function, whose counter of K-blocks is `step`."""
+    return f"stamp(passes + {step} * {function.upper()}_PASS_STAMPS + {number}, {step} < until)"
 
 
 def between(instructions: Iterable[Instruction], reached: str, start: str) -> Sequence[Instruction]:

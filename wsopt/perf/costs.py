@@ -119,7 +119,12 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
     else:
         busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
         first = machine.first_bytes(latency.tma_load_l2)
-    return Cost(math.ceil(latency.mbarrier_wait), math.ceil(first) + busy, Unit.TMA, busy, pipes)
+    return Cost(copy_issue(machine), math.ceil(first) + busy, Unit.TMA, busy, pipes)
+
+
+def copy_issue(machine: Machine) -> int:
+    """Cycles for which a thread is held by the start of a TMA copy."""
+    return math.ceil(machine.latency.mbarrier_wait)
 
 
 @cost.register
@@ -163,15 +168,15 @@ def instructions(product: Product, machine: Machine) -> int:
 @cost.register
 def _product(product: Product, machine: Machine) -> Cost:
     """In a loop of products alone the tensor core is shared fairly, so that each takes as long as all of its K-block
-    together, and each stretch of instructions has a fence and descriptors before it. Else consumers' arithmetic waits
-    for a product, or feeds it: then its left operand is in registers.
+    together, and its thread goes on when the first stretch is issued. Else consumers' arithmetic waits for a product,
+    or feeds it: then its left operand is in registers.
     """
     every, latency = instructions(product, machine), machine.latency
     count = every // (product.warps // machine.warps_per_warpgroup)
     if product.sharers:
         busy = mma_cycles(product, machine)
-        begin = latency.fence + OPERAND_CHAIN * latency.arithmetic
-        issue = BARRIER_CHAIN * latency.arithmetic + product.stretches * begin + count * latency.mma_issue
+        chain = (BARRIER_CHAIN + OPERAND_CHAIN) * latency.arithmetic
+        issue = chain + latency.fence + (count - _later(product, count)) * latency.mma_issue
         result = latency.mbarrier_wait + latency.fence + busy * product.sharers + latency.mma_latency
     else:
         lengths = [part.length for part in parts(product.columns)]
@@ -183,6 +188,18 @@ def _product(product: Product, machine: Machine) -> Cost:
         result = busy + (latency.mma_latency_registers if product.registers else latency.mma_latency)
     ends = math.ceil(issue + latency.mbarrier_wait), math.ceil(result)
     return Cost(*ends, Unit.TENSOR, busy, instructions=count)
+
+
+def _later(product: Product, count: int) -> int:
+    """Of a product's instructions those behind the first stretch, which has those of one instruction's depth."""
+    return count - count // (1 << product.stretches - 1)
+
+
+def rest_cycles(product: Product, machine: Machine) -> float:
+    """Cycles for which a product's further stretches hold its thread, each with a fence and descriptors before it."""
+    latency, count = machine.latency, cost(product, machine).instructions
+    begin = latency.fence + OPERAND_CHAIN * latency.arithmetic
+    return (product.stretches - 1) * begin + _later(product, count) * latency.mma_issue
 
 
 def _instruction_cycles(product: Product, columns: int, machine: Machine) -> float:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from wsopt.machine.cost import unit_cycles
 from wsopt.machine.types import TILE_ROWS, Machine
 from wsopt.machine.types import Unit as MachineUnit
-from wsopt.perf.costs import load_cycles
+from wsopt.perf.contention import held_cycles, issue_cycles
+from wsopt.perf.costs import copy_issue, load_cycles
 from wsopt.perf.stores import kind, kind_bytes, tile_stores
-from wsopt.program.program import Epilogue, EpilogueCost, Iteration, TileProgram
+from wsopt.program.program import Epilogue, EpilogueCost, Iteration, OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import EpilogueBuffers
 from wsopt.tensors.views import Reduction, View
@@ -141,8 +142,23 @@ def epilogue_cycles(
     if buffers.inputs:
         copy = _copy_cycles(program, machine)
         late = max(0, copy - (buffers.inputs - 1) * cycles // s.subtiles)
-        total += (s.subtiles - buffers.inputs) * late
+        total += (s.subtiles - buffers.inputs) * late + _copying(program, machine, buffers)
     return total
+
+
+def _copying(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> int:
+    """Cycles of a tile that its loop does not take, but the thread that starts the copies of inputs beside it: a
+    consumer's own, or the loading warp's for all consumers that are in the tile.
+    """
+    s, threads = program.structure, issue_cycles(program)
+    loads = sum(op.issue for op in program.of(OpKind.TMA_LOAD))
+    loop = max(loads, *threads.values(), *held_cycles(program).values())
+    copies = s.subtiles * len(program.after.full) * copy_issue(machine)
+    if buffers.inputs_by_loader:
+        return max(0, program.k_iterations * (loads - loop) + s.at_once * copies)
+    own = max(cycles for consumer, cycles in threads.items() if consumer is not None)
+    turns = s.consumers if s.sharing is Sharing.PING_PONG else 1
+    return max(0, program.k_iterations * (own - turns * loop) + copies)
 
 
 def _together(program: TileProgram) -> bool:
@@ -174,7 +190,8 @@ def stored_cycles(
     lets the other consumers go ahead, so that its wait counts from where its staging would have ended; for its
     further stores nothing is left to do but to wait and then to stage. What the tile before has left has been read by
     the end of this one's loop; before the next tile's inputs are copied a consumer waits for what this one leaves,
-    under the first passes of its loop. The `last` tile has none after it, and ends when its last store begins.
+    under the first passes of its loop; or the loading warp waits, and a consumer for the copies that are not there by
+    its next epilogue. The `last` tile has none after it, and ends when its last store begins.
     """
     s = program.structure
     plan, contention = tile_stores(program, buffers), s.consumers if _together(program) else 1
@@ -199,7 +216,12 @@ def stored_cycles(
         return math.ceil(max(cycles, now) + (0.0 if held else later + box))
     if held:  # the last of the consumers, for the others' last stores
         now += drain[plan.stores[-1].output] * (contention - 1) / contention
-    if plan.refill is not None and s.sharing is Sharing.COOPERATIVE:
+    if buffers.inputs_by_loader and s.sharing is Sharing.COOPERATIVE:
+        free = now if plan.refill is None else max(now, read[-1 - plan.refill])
+        now = max(
+            now, free + _brought(program, machine, cycles) - program.k_iterations * _pass_products(program)
+        )
+    elif plan.refill is not None and s.sharing is Sharing.COOPERATIVE:
         under = 0 if program.adds_partials or program.computes_with_products else 1
         under += refill(program, machine, buffers).first
         now = max(now, read[-1 - plan.refill] - under * _pass_products(program))
@@ -223,10 +245,10 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     products; and each subtile when the one before it is there, for all at once they get into the way of K-blocks.
     Earlier and together where they would else come late. At the loop's start where consumers work in ping-pong, for
     they copy while another has the tensor core; in a loop that computes values, which has the copies before it; and
-    where consumers have no part in the loop, which another partition's products are.
+    where consumers have no part in the loop, which another partition's products are, or none in the copies.
     """
     s = program.structure
-    apart = program.computes_with_products or program.tensor_columns
+    apart = program.computes_with_products or program.tensor_columns or buffers.inputs_by_loader
     if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG:
         return Refill(0, 0)
     product = _pass_products(program)
@@ -238,6 +260,24 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
         needed = math.ceil(s.consumers * s.subtiles * sum(stores) / product)
     latest, further = program.k_iterations - 1 - copies, (buffers.inputs - 1) * copies
     return Refill(max(0, min(needed, latest)), copies if 0 < further <= latest - needed else 0)
+
+
+def k_blocks_ahead(program: TileProgram, machine: Machine, ii: int, slots: int) -> int:
+    """K-blocks of a tile whose copies the loading warp starts behind those of the epilogue's inputs, if it brings
+    both: none if the ring's slots are K-blocks enough for the inputs to come under.
+    """
+    copy = math.ceil(_brought(program, machine, program.epilogue.alone))
+    copies = program.structure.copies
+    return min(program.k_iterations * copies, max(0, math.ceil(copy * copies / ii) - slots))
+
+
+def _brought(program: TileProgram, machine: Machine, cycles: int) -> float:
+    """Cycles before an epilogue, which takes `cycles`, at which the loading warp has to start the copies of inputs
+    for each subtile's to be there in time.
+    """
+    s, latency = program.structure, math.ceil(machine.latency.tma_load_dram)
+    load = s.at_once * load_cycles(program.epilogue.input_bytes, machine)
+    return latency + max((number + 1) * load - number * cycles / s.subtiles for number in range(s.subtiles))
 
 
 def _pass_products(program: TileProgram) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from wsopt.lowering.lower import Cuttable, unpriced
 from wsopt.machine.cost import alu_cycles
 from wsopt.machine.types import Machine
-from wsopt.perf.costs import PROMOTION, TILE_GRAIN, copy_cost, copy_lines, cost, mma_cycles
+from wsopt.perf.costs import PROMOTION, TILE_GRAIN, copy_cost, copy_lines, cost, mma_cycles, rest_cycles
 from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue import epilogue_cost
 from wsopt.program.facts import Copy, Cost, Member, Product, TileGrid
@@ -103,8 +103,9 @@ def k_block_demand(program: TileProgram, machine: Machine) -> Demand:
 def _thread(program: TileProgram, machine: Machine) -> float:
     """Cycles of one K-block for which a consumer's own thread is held, or that of the warp that issues products."""
     issuers = (None, *program.by_consumer) if program.tensor_columns else (0,)
-    own = (op for op in program.ops if op.consumer in issuers and not op.apart and not op.copy)
-    return sum(cost(op.counts, machine).issue for op in own if op.kind is not OpKind.TMA_LOAD)
+    own = [op.counts for op in program.ops if op.consumer in issuers and not op.apart and not op.copy]
+    issued = sum(cost(counts, machine).issue for counts in own if not isinstance(counts, Copy))
+    return issued + sum(rest_cycles(counts, machine) for counts in own if isinstance(counts, Product))
 
 
 def _late(program: TileProgram, machine: Machine) -> float:

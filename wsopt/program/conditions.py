@@ -1,5 +1,5 @@
 """Conditions that a schedule is asked to meet, beside being the best: fields of its structure and of its epilogue's
-buffers, slots of its rings, and how a consumer's iterations overlap.
+buffers, slots of its rings, the warps that fill them, and how a consumer's iterations overlap.
 
 `schedule/spec.py` reads them from text.
 """
@@ -39,13 +39,15 @@ OVERLAPS = {"next": Overlap.NEXT_FIRST, "none": Overlap.NONE}
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """What a schedule is asked to have. `structure` and `buffers` are fields of those records, `slots` the depths of
-    rings by name, where `EVERY_RING` stands for all; what is not named is free.
+    rings by name, where `EVERY_RING` stands for all, `loaders` the number of loading warps; what is not named, or 0,
+    is free.
     """
 
     structure: Settings = ()
     buffers: Settings = ()
     slots: tuple[tuple[str, int], ...] = ()
     overlap: Overlap = Overlap.ANY
+    loaders: int = 0
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
@@ -55,6 +57,7 @@ class Conditions:
     def text(self) -> str:
         """All conditions as `field=value`, separated by commas: what `schedule/spec.py` reads; empty without any."""
         words = [f"{name}={said(value)}" for name, value in (*self.structure, *self.buffers, *self.slots)]
+        words += [f"loaders={self.loaders}"] if self.loaders else []
         words += [f"overlap={word}" for word, overlap in OVERLAPS.items() if overlap is self.overlap]
         return ",".join(words)
 
@@ -80,6 +83,8 @@ class Conditions:
         """Each condition's text, with the conditions that are left without it; the last one first."""
         if self.overlap is not Overlap.ANY:
             yield self.of_loop.text, replace(self, overlap=Overlap.ANY)
+        if self.loaders:
+            yield Conditions(loaders=self.loaders).text, replace(self, loaders=0)
         for ring in reversed(self.slots):
             yield (
                 Conditions(slots=(ring,)).text,

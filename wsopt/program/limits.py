@@ -22,11 +22,12 @@ class Limit(StrEnum):
     TRANSFORM_IN_A_PASS = "computed operands within a pass"
     BASE_REGISTERS = "base registers of a tensor instruction"
     MOST_SLOTS = "32 slots a ring"
-    STORE_WARPS = "three store warps a block"
+    HELPERS = "four warps beside consumers"
     STORES_OF_PARTIALS = "no store warps where partial sums are added"
     STORES_OF_VALUES = "no store warps in loops that compute values"
     STORES_OF_ROWS = "no store warps where rows stream"
-    ONE_LOADER = "one loading warp"
+    LOADERS = "two loading warps, a ring each"
+    INPUTS_OF_PRODUCTS = "epilogue inputs by the loading warp for products alone"
     OWN_OPERATIONS = "consumers issue what is theirs"
     COOPERATIVE_VALUES = "no ping-pong in loops that compute values"
     STREAMED_TRANSFORM = "computed operands from streamed tensors alone"
@@ -152,12 +153,13 @@ RECORDS = (
         ("schedule/budget.py:MOST_SLOTS", "solve/conditions.py:_too_deep", "checker.py:_rings"),
     ),
     Record(
-        Limit.STORE_WARPS,
-        "A block of more than three consumers may not have store warps.",
-        "Each consumer has one, and they are in the loading warp's warpgroup, which has three warps left.",
+        Limit.HELPERS,
+        "A block may not have more than four warps that start copies, products or stores: no second loading warp "
+        "beside three store warps, and no store warps for four consumers.",
+        "They share one warpgroup, so that a launch has no more warps, and consumers no fewer registers, for them.",
         How.RAISED,
-        "Store warps for any number of consumers. No target has structures of more than three.",
-        ("schedule/budget.py:MOST_STORE_WARPS",),
+        "Store warps for any number of consumers, beside any number of loading warps.",
+        ("schedule/budget.py:MOST_HELPERS", "checker.py:_loaders"),
     ),
     Record(
         Limit.STORES_OF_PARTIALS,
@@ -187,12 +189,31 @@ RECORDS = (
         ("schedule/budget.py:buffer_options",),
     ),
     Record(
-        Limit.ONE_LOADER,
-        "Copies of the loop may not be issued by more than one warp.",
-        "The loading warp is one loop that counts slots and tiles.",
+        Limit.LOADERS,
+        "Copies into one ring may not be issued by more than one warp, nor those of a loop by more than two.",
+        "All copies of a slot arrive at one barrier, whose bytes one warp announces; a loading warp is one loop that "
+        "goes from K-block to K-block through its rings.",
         How.CEILING,
         "Issuing a copy takes no warp's time: no number of loading warps is faster.",
-        ("schedule/budget.py:issuer", "checker.py:_placement", "checker.py:_partitions"),
+        (
+            "schedule/budget.py:issuers",
+            "schedule/budget.py:_MOST_LOADERS",
+            "solve/conditions.py:unmet",
+            "solve/model.py:rings_in_step",
+            "checker.py:_placement",
+            "checker.py:_loaders",
+            "checker.py:_partitions",
+        ),
+    ),
+    Record(
+        Limit.INPUTS_OF_PRODUCTS,
+        "The loading warp may not bring an epilogue's input tiles where loops compute values, where sums are in "
+        "tensor memory, where there are two loading warps, or into fewer buffers than there are subtiles.",
+        "It brings all of a tile's inputs in one place of its loop over K-blocks, and knows buffers by "
+        "their subtile.",
+        How.CEILING,
+        "The reader's copies take none of its time.",
+        ("schedule/budget.py:buffer_options", "checker.py:_loaders"),
     ),
     Record(
         Limit.OWN_OPERATIONS,
@@ -203,7 +224,7 @@ RECORDS = (
         "The model cannot express it: it has no channels between other roles. Issuing takes no consumer's time, and "
         "tiles of a K-block none of its registers; units, latencies, rings and sums stay. No assignment of roles is "
         "faster.",
-        ("schedule/budget.py:issuer", "checker.py:_placement", "checker.py:_partitions"),
+        ("schedule/budget.py:issuers", "checker.py:_placement", "checker.py:_partitions"),
     ),
     Record(
         Limit.COOPERATIVE_VALUES,

@@ -94,6 +94,7 @@ def _structure(side: Side) -> dict[str, str]:
         **fields,
         "staging buffers": str(buffers.staging),
         "input buffers": str(buffers.inputs),
+        "inputs by loader": said(buffers.inputs_by_loader),
     }
 
 

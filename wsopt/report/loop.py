@@ -115,6 +115,7 @@ def _epilogue(verified: VerifiedSchedule) -> str:
     words = " and ".join(staged)
     if buffers.inputs:
         words += f", inputs through {counted(buffers.inputs, 'buffer')} each"
+        words += " that the loading warp fills" if buffers.inputs_by_loader else ""
     stored = " A warp of its own starts the stores." if buffers.store_warp else ""
     return f"After {counted(p.k_iterations, 'iteration')} the epilogue: {full} through {words}.{stored}"
 

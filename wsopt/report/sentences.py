@@ -244,7 +244,17 @@ def sentences(verified: VerifiedSchedule) -> tuple[str, ...]:
     for own, consumers in told.items():
         names = joined([f"{PartitionRole.CONSUMER}{c}" for c in consumers])
         found += [text if len(told) == 1 else f"In {names}: {text}" for text in own]
-    return tuple(found)
+    return (*found, *_loading(verified))
+
+
+def _loading(verified: VerifiedSchedule) -> Iterator[str]:
+    """Which of two loading warps brings which tensors."""
+    brings: dict[str, list[str]] = {}
+    for op in verified.program.of(OpKind.TMA_LOAD):
+        brings.setdefault(verified.schedule.place(op.id).partition, []).append(operand(op))
+    if len(brings) > 1:
+        words = (f"{name} brings {joined(list(dict.fromkeys(own)))}" for name, own in sorted(brings.items()))
+        yield f"Of {len(brings)} loading warps {joined(list(words))}."
 
 
 def words_section(verified: VerifiedSchedule, certificate: Certificate, width: int) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from wsopt.machine.types import Machine
 from wsopt.program.limits import Limit
-from wsopt.program.program import Edge, Iteration, OpKind, TileOp, TileProgram
+from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import UNITS
 from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
@@ -33,8 +33,13 @@ HELPER_WARPS = 1
 HELPER_REGISTERS = 24
 """Of a warp that counts tiles and slots and starts copies, products or stores: ptxas fits it in the least it may."""
 
-MOST_STORE_WARPS = 3
-"""emitter.v1: store warps of a block, one a consumer: they are in the loader's warpgroup."""
+MOST_HELPERS = 4
+"""emitter.v1: warps of a block that start copies, products or stores. They share one warpgroup, so that a launch has
+no more warps for a second loading warp, or for store warps.
+"""
+
+_MOST_LOADERS = 2
+"""emitter.v1: loading warps of a block."""
 
 
 def warpgroup_warps(warps: int, machine: Machine) -> int:
@@ -76,40 +81,66 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     return min(fair, machine.setmaxnreg_max_registers)
 
 
-def issuer(program: TileProgram, op: TileOp) -> str:
-    """emitter.v1: the partition that issues an operation of the loop: a consumer's own itself or the warp that issues
-    products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
+def copied_rings(program: TileProgram) -> tuple[RingPlan, ...]:
+    """The rings that loading warps fill."""
+    return tuple(plan for plan in program.rings if plan.copied)
+
+
+def most_loaders(program: TileProgram) -> int:
+    """The most loading warps that a block of this program may have: one for each ring that copies fill, and no more
+    than are asked for.
+    """
+    most = min(_MOST_LOADERS, len(copied_rings(program)), MOST_HELPERS - helper_warps(program))
+    return max(1, min(most, program.conditions.loaders or most))
+
+
+def helper_warps(program: TileProgram, buffers: EpilogueBuffers | None = None) -> int:
+    """Warps beside the loading ones that issue products or, with these buffers, start stores."""
+    stores = buffers is not None and buffers.store_warp
+    return int(program.tensor_columns > 0) + program.structure.consumers * stores
+
+
+def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
+    """emitter.v1: the partitions that may issue an operation of the loop: a consumer's own itself or the warp that
+    issues products, what is done apart a transform warpgroup; copies a partition without tensor-core work.
+
+    Loading warps have rings of their own, for all copies of a slot arrive at one barrier. The first ring is the first
+    warp's: so of divisions that differ in the warps' names alone there is one.
     """
     if op.kind is OpKind.TMA_LOAD:
-        return f"{PartitionRole.LOADER}0"
+        first = op.id in copied_rings(program)[0].loads
+        return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
-        return f"{PartitionRole.TRANSFORM}0"
-    return (
-        f"{PartitionRole.MMA_WARP}0" if program.tensor_columns else f"{PartitionRole.CONSUMER}{op.consumer}"
+        return (f"{PartitionRole.TRANSFORM}0",)
+    role, number = (
+        (PartitionRole.MMA_WARP, 0) if program.tensor_columns else (PartitionRole.CONSUMER, op.consumer)
     )
+    return (f"{role}{number}",)
 
 
 def crosses(program: TileProgram, edge: Edge) -> bool:
     """Whether a barrier stands between the ends of a dependence: other partitions issue them."""
-    return issuer(program, program.op(edge.source)) != issuer(program, program.op(edge.target))
+    source, target = (issuers(program, program.op(one)) for one in (edge.source, edge.target))
+    return set(source).isdisjoint(target)
 
 
 def holders(program: TileProgram) -> dict[str, list[tuple[TileOp, int]]]:
-    """The operations that hold each unit, and each partition's thread, one at a time, with the cycles that each does.
+    """The operations that hold each unit, and that hold or may hold each partition's thread, one at a time, with the
+    cycles that each does.
 
     A partition is one in-order thread of control: issues, and synchronous work, follow each other.
     """
     found: dict[str, list[tuple[TileOp, int]]] = {unit: [] for unit in UNITS}
     for op in program.loop:
-        thread = ((issuer(program, op), op.issue),) if takes_time(program, op) else ()
-        for name, cycles in (*op.held, *thread):
+        threads = ((partition, op.issue) for partition in issuers(program, op) if takes_time(program, op))
+        for name, cycles in (*op.held, *threads):
             found.setdefault(name, []).append((op, cycles))
     return found
 
 
 def takes_time(program: TileProgram, op: TileOp) -> bool:
     """Whether issuing an operation takes its partition's time: unless a limit on who issues it is lifted."""
-    kinds = {OpKind.TMA_LOAD: Limit.ONE_LOADER, OpKind.TMA_STORE: Limit.STORES_OF_ROWS}
+    kinds = {OpKind.TMA_LOAD: Limit.LOADERS, OpKind.TMA_STORE: Limit.STORES_OF_ROWS}
     others = Limit.OWN_OPERATIONS in program.lifted and op.kind is not OpKind.TMA_LOAD
     return not others and kinds.get(op.kind) not in program.lifted
 
@@ -119,12 +150,14 @@ def most_slots(program: TileProgram) -> int:
     return LIFTED_SLOTS if Limit.MOST_SLOTS in program.lifted else MOST_SLOTS
 
 
-def partitions(program: TileProgram, buffers: EpilogueBuffers, machine: Machine) -> tuple[Partition, ...]:
+def partitions(
+    program: TileProgram, buffers: EpilogueBuffers, machine: Machine, loaders: int = 1
+) -> tuple[Partition, ...]:
     """The block's partitions: all that the launch has is dealt out, to warps that start copies, products or stores
     the least, to consumers the rest.
     """
     s, registers = program.structure, consumer_registers(program.structure, machine)
-    helpers = [(PartitionRole.LOADER, 1), (PartitionRole.MMA_WARP, int(program.tensor_columns > 0))]
+    helpers = [(PartitionRole.LOADER, loaders), (PartitionRole.MMA_WARP, int(program.tensor_columns > 0))]
     helpers += [(PartitionRole.STORE_WARP, s.consumers * buffers.store_warp)]
     return (
         *(Partition(PartitionRole.CONSUMER, i, s.consumer_warps, registers) for i in range(s.consumers)),
@@ -183,17 +216,30 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     emitter.v1: loops of products have store warps, for outputs of whole tiles. Not where partial sums are added up:
     what keeps such consumers out of step, so that one computes while another's products run, is that each waits for
     the others' stores. With store warps an f8 product takes 3 % more cycles (`docs/calibration/h200_stores.json`).
+
+    emitter.v1: a loading warp that is the only one brings the inputs of products in registers, a subtile each. Where
+    outputs are staged in their buffers it is a store warp that tells it of those that were read.
     """
     cost, s = program.epilogue, program.structure
     most = 2 if program.iteration is Iteration.TILE else min(cost.stores, _MOST_STAGING)
     inputs = [n for n in range(1, s.subtiles + 1) if s.subtiles % n == 0] if program.after.full else [0]
     counts = [(0, s.subtiles)] if cost.lent_bytes else []
     counts += itertools.product(range(1, most + 1), inputs)
-    fit = Limit.STORE_WARPS in program.lifted or s.consumers <= MOST_STORE_WARPS
+    fit = Limit.HELPERS in program.lifted or s.consumers < MOST_HELPERS
     store_warps = (False, True) if cost.stores and fit and not without_store_warps(program) else (False,)
-    chosen = itertools.product(counts, store_warps, program.sum_sets)
-    every = (EpilogueBuffers(*count, store_warp, sums) for count, store_warp, sums in chosen)
-    return tuple(option for option in every if program.conditions.allow(option))
+    plain = program.iteration is Iteration.K_BLOCKS and program.work is None and not program.tensor_columns
+    brings = plain and program.after.full and program.conditions.loaders <= 1
+    by_loader = (False, True) if brings else (False,)
+    chosen = itertools.product(counts, store_warps, program.sum_sets, by_loader)
+    every = (
+        EpilogueBuffers(*count, store_warp, sums, brought)
+        for count, store_warp, sums, brought in chosen
+        if not brought or (count[1] == s.subtiles and (store_warp or not cost.lent_bytes))
+    )
+    most = MOST_HELPERS - max(1, program.conditions.loaders)
+    lifted = Limit.HELPERS in program.lifted
+    fitting = (option for option in every if lifted or helper_warps(program, option) <= most)
+    return tuple(option for option in fitting if program.conditions.allow(option))
 
 
 def without_store_warps(program: TileProgram) -> Limit | None:
@@ -231,14 +277,15 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
 
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:
-    """Bytes of a block's barriers: two a slot of each ring, of inputs and of held tiles, two for each store that a
-    store warp starts, two for each set of sums in tensor memory, and one for each turn.
+    """Bytes of a block's barriers: two a slot of each ring and of held tiles, one for each buffer of inputs, or two
+    where the loading warp fills it, two for each store that a store warp starts, two for each set of sums in tensor
+    memory, and one for each turn.
     """
     s = program.structure
     held = 2 * s.stationary_sets if s.persistent else 1
     barriers = (
         2 * sum(slots)
-        + s.consumers * len(program.after.full) * buffers.inputs
+        + s.consumers * len(program.after.full) * buffers.inputs * (1 + buffers.inputs_by_loader)
         + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
         + 2 * buffers.sums * (program.tensor_columns > 0)
         + held * (program.stationary_bytes > 0)

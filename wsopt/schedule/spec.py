@@ -1,7 +1,7 @@
 """Conditions as text: `field=value`, separated by commas, such as `consumers=2,sharing=ping_pong,ring=3`.
 
 Fields are those of a structure and of an epilogue's buffers, by their names; `ring` for the slots of every ring, or a
-ring's own name; and `overlap`. A field that those records gain is known here without a change.
+ring's own name; `loaders` and `overlap`. A field that those records gain is known here without a change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wsopt.schedule.types import EpilogueBuffers
 _RING = f"_{EVERY_RING}"
 """The end of a ring's name where a loop has more than one."""
 
-_OVERLAP = "overlap"
+_LOADERS, _OVERLAP = "loaders", "overlap"
 _TRUTH = {"yes": True, "no": False}
 
 
@@ -36,7 +36,7 @@ def fields_of(record: type) -> dict[str, type]:
 
 STRUCTURE = fields_of(Structure)
 BUFFERS = fields_of(EpilogueBuffers)
-FIELDS = (*STRUCTURE, *BUFFERS, EVERY_RING, _OVERLAP)
+FIELDS = (*STRUCTURE, *BUFFERS, EVERY_RING, _LOADERS, _OVERLAP)
 """Names of the fields that conditions may name, besides those of single rings."""
 
 
@@ -67,6 +67,7 @@ def _conditions(found: Mapping[str, Setting]) -> Conditions:
         buffers=tuple((name, found[name]) for name in BUFFERS if name in found),
         slots=tuple((name, int(found[name])) for name in rings),
         overlap=OVERLAPS[str(found[_OVERLAP])] if _OVERLAP in found else Overlap.ANY,
+        loaders=int(found.get(_LOADERS, 0)),
     )
 
 
@@ -92,7 +93,7 @@ def _reader(name: str) -> Callable[[str, str], Setting]:
         return lambda name, word: kind(_one_of(name, word, words))
     if name == _OVERLAP:
         return lambda name, word: _one_of(name, word, list(OVERLAPS))
-    if _is_ring(name):
+    if _is_ring(name) or name == _LOADERS:
         return lambda name, word: _count(name, word, least=1)
     if kind is int:
         return lambda name, word: _count(name, word, least=0)

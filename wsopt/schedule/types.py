@@ -84,13 +84,14 @@ class EpilogueBuffers:
     there are subtiles a buffer is filled again while the epilogue runs; with as many, outputs of the same kind are
     staged in those that were read (`perf.stores`), and there may be no staging buffers of that kind. Those are in
     shared memory; `sums` are sets of sums, of which tensor memory may hold two: one is read under the products of the
-    next.
+    next. With `inputs_by_loader` the loading warp starts the copies of inputs, else the consumer that reads them.
     """
 
     staging: int
     inputs: int
     store_warp: bool = False
     sums: int = 1
+    inputs_by_loader: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, OpKind, TileProgram
 from wsopt.schedule import budget
+from wsopt.schedule.types import EpilogueBuffers
 from wsopt.solve.conditions import k_block_alone, unmet
 
 II_SLACK = 4
@@ -25,8 +26,15 @@ refused 152 and took 160 (`learn.py`, 2026-11).
 
 
 def unit_load(program: TileProgram) -> int:
-    """Cycles an iteration for which the busiest unit, or the busiest partition's thread, is held."""
-    return max(1, *(sum(cycles for _, cycles in held) for held in budget.holders(program).values()))
+    """Cycles an iteration for which the busiest unit, or the busiest partition's thread, is held, at least.
+
+    Loading warps divide the rings: one of them has at least the copies of the busiest ring, and its share of all.
+    """
+    rings = [sum(program.op(load).issue for load in plan.loads) for plan in budget.copied_rings(program)]
+    loading = max(*rings, math.ceil(sum(rings) / budget.most_loaders(program)), 0) if rings else 0
+    loaders = {name for op in program.of(OpKind.TMA_LOAD) for name in budget.issuers(program, op)}
+    others = (held for name, held in budget.holders(program).items() if name not in loaders)
+    return max(1, loading, *(sum(cycles for _, cycles in held) for held in others))
 
 
 def recurrence(program: TileProgram) -> int:
@@ -138,9 +146,24 @@ def infeasible(program: TileProgram, machine: Machine, margin: int) -> str:
     return next((told.format(need, have) for need, have, told in limits if need > have), "")
 
 
+def buffers_with_ends(program: TileProgram, machine: Machine) -> dict[EpilogueBuffers, Epilogues]:
+    """The choices of epilogue buffers with the epilogues that they have.
+
+    Inputs that the loading warp brings are left out where the same with the consumer for it is no slower: that takes
+    fewer bytes besides.
+    """
+    ends = {buffers: epilogues(program, machine, buffers) for buffers in budget.buffer_options(program)}
+
+    def beaten(buffers: EpilogueBuffers) -> bool:
+        own = ends.get(replace(buffers, inputs_by_loader=False)) if buffers.inputs_by_loader else None
+        return own is not None and own.each <= ends[buffers].each and own.last <= ends[buffers].last
+
+    return {buffers: found for buffers, found in ends.items() if not beaten(buffers)}
+
+
 def _least_ends(program: TileProgram, machine: Machine) -> list[Epilogues]:
     """The shortest epilogues of all choices of buffers: of those under the next tile's products, and of others."""
-    found = [epilogues(program, machine, buffers) for buffers in budget.buffer_options(program)]
+    found = list(buffers_with_ends(program, machine).values())
     kinds = [[one for one in found if one.under is under] for under in (False, True)]
     return [
         Epilogues(min(one.each for one in kind), min(one.last for one in kind), kind[0].under)

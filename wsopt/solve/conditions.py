@@ -21,6 +21,9 @@ def unmet(program: TileProgram, machine: Machine) -> str:
     strange = [name for name, _ in asked.slots if name != EVERY_RING and name not in rings]
     if strange:
         return f"rings: there is no {strange[0]}; the loop's rings are {', '.join(rings)}"
+    most = budget.most_loaders(program)
+    if asked.loaders > most:
+        return f"emitter.v1: {asked.loaders} loading warps, a block of this loop has {most} at most"
     if asked.overlap is not Overlap.ANY and not program.first_products:
         return "overlap: the loop has no product that anything waits for"
     return _too_deep(program, machine, {name: asked.slots_of(name) for name in rings})

@@ -44,6 +44,12 @@ def _most_slots(program: TileProgram, machine: Machine) -> bool:
     return any(max_depth(more, machine, n) > budget.MOST_SLOTS for n in range(len(program.rings)))
 
 
+def _helpers(program: TileProgram, machine: Machine) -> bool:
+    """Whether a second loading warp and store warps for all consumers are too many together."""
+    stores = program.structure.consumers if budget.without_store_warps(program) is None else 0
+    return min(2, len(budget.copied_rings(program))) + stores > budget.MOST_HELPERS
+
+
 def _consumers_issue(program: TileProgram, machine: Machine) -> bool:
     return any(op.consumer is not None and op.issue for op in program.loop)
 
@@ -57,14 +63,17 @@ TOUCHES: Mapping[Limit, Touches] = {
     Limit.SUMS_IN_A_PASS: lambda program, machine: program.adds_partials,
     Limit.TRANSFORM_IN_A_PASS: lambda program, machine: any(op.apart for op in program.loop),
     Limit.MOST_SLOTS: _most_slots,
-    Limit.STORE_WARPS: lambda program, machine: program.structure.consumers > budget.MOST_STORE_WARPS,
+    Limit.HELPERS: _helpers,
+    Limit.INPUTS_OF_PRODUCTS: lambda program, machine: (
+        bool(program.after.full) and program.computes_with_products
+    ),
     **{
         limit: lambda program, machine, limit=limit: (  # type: ignore[misc]
             program.epilogue.stores > 0 and budget.without_store_warps(program) is limit
         )
         for limit in (Limit.STORES_OF_PARTIALS, Limit.STORES_OF_VALUES, Limit.STORES_OF_ROWS)
     },
-    Limit.ONE_LOADER: lambda program, machine: len(program.of(OpKind.TMA_LOAD)) > 1,
+    Limit.LOADERS: lambda program, machine: len(program.of(OpKind.TMA_LOAD)) > 1,
     Limit.OWN_OPERATIONS: _consumers_issue,
     Limit.ROWS_OF_TILES: lambda program, machine: program.iteration is Iteration.TILE,
 }

@@ -18,8 +18,9 @@ from wsopt.program.ids import OpKind
 from wsopt.program.limits import Limit
 from wsopt.program.program import Iteration, Live, TileProgram
 from wsopt.schedule import budget
+from wsopt.schedule.types import PartitionRole
 from wsopt.solve import families
-from wsopt.solve.bound import depths, ii_bounds
+from wsopt.solve.bound import buffers_with_ends, depths, ii_bounds
 from wsopt.solve.conditions import overlap
 from wsopt.solve.objective import time
 from wsopt.solve.variables import Model, variables
@@ -75,16 +76,38 @@ def consumers_in_turn(m: Model) -> None:
             m.cp.add(m.start[other] - m.start[one] <= last)
 
 
+def _loaders(m: Model) -> None:
+    """Every ring that copies fill is on one loading warp: sum over warps of on[ring, warp] = 1; the first ring is on
+    the first warp, and every warp has one.
+    """
+    names = [f"{PartitionRole.LOADER}{number}" for number in range(budget.most_loaders(m.program))]
+    if len(names) < 2:
+        return
+    _, *others = budget.copied_rings(m.program)
+    for plan in others:
+        on = [m.cp.new_bool_var(f"on[{plan.name},{name}]") for name in names]
+        m.cp.add_exactly_one(on)
+        for name, one in zip(names, on, strict=True):
+            m.on |= {(load, name): one for load in plan.loads}
+    for name in names[1:]:
+        m.cp.add_bool_or(m.on[plan.loads[0], name] for plan in others)
+
+
 def _exclusive(m: Model) -> None:
     """No two operations hold a unit, or their partition's thread, at once, modulo II: no overlap of the interval of
-    each and its copy one II later.
+    each and its copy one II later. On a thread that may be another's an interval is there if its operation is.
     """
     for name, held in budget.holders(m.program).items():
-        m.cp.add_no_overlap(
-            m.cp.new_fixed_size_interval_var(start, m.t(cycles), f"{name}[{op.id}]+{copy}")
-            for op, cycles in held
-            for copy, start in enumerate((m.cycle[op.id], m.again[op.id]))
-        )
+        intervals = []
+        for op, cycles in held:
+            for copy, start in enumerate((m.cycle[op.id], m.again[op.id])):
+                told, length, on = f"{name}[{op.id}]+{copy}", m.t(cycles), m.on.get((op.id, name))
+                intervals.append(
+                    m.cp.new_fixed_size_interval_var(start, length, told)
+                    if on is None
+                    else m.cp.new_optional_fixed_size_interval_var(start, length, on, told)
+                )
+        m.cp.add_no_overlap(intervals)
 
 
 def _rings(m: Model) -> None:
@@ -112,9 +135,10 @@ def _rings(m: Model) -> None:
 
 def _shared_memory(m: Model) -> None:
     """Rings, staging, epilogue inputs and barriers fit what a block can have."""
-    options = budget.buffer_options(m.program)
+    options = tuple(buffers_with_ends(m.program, m.machine))
     for option in options:
         name = f"staging={option.staging},inputs={option.inputs},store_warp={option.store_warp}"
+        name += ",inputs_by_loader" if option.inputs_by_loader else ""
         m.buffers[option] = m.cp.new_bool_var(name)
     m.cp.add_exactly_one(m.buffers.values())
     slots = sum((plan.slot_bytes + 2 * budget.BARRIER_BYTES) * m.depth[plan.name] for plan in m.program.rings)
@@ -194,6 +218,21 @@ def slot_in_step(m: Model) -> None:
                 m.cp.add(m.start[after] + m.ii >= m.start[load])
 
 
+def rings_in_step(m: Model) -> None:
+    """emitter.v1: a loading warp goes from K-block to K-block: of two rings that it fills,
+
+    start[load of the one for K-block k + 1] >= start[load of the other for K-block k].
+    """
+    for one, other in itertools.permutations(budget.copied_rings(m.program), 2):
+        first, second = (budget.issuers(m.program, m.program.op(plan.loads[0])) for plan in (one, other))
+        for name in (name for name in first if name in second):
+            both = [m.on[plan.loads[0], name] for plan in (one, other) if (plan.loads[0], name) in m.on]
+            for load, after in itertools.product(one.loads, other.loads):
+                later, k_block = budget.next_in_slot(load.k_block, 1, m.program.structure.copies)
+                if after.k_block == k_block:
+                    m.cp.add(m.start[after] + later * m.ii >= m.start[load]).only_enforce_if(both)
+
+
 def most_stages(program: TileProgram) -> int:
     """Stages that the passes of a tile leave room for."""
     return program.k_iterations - bool(program.structure.tail) + 1
@@ -262,7 +301,9 @@ def within_a_pass(m: Model) -> None:
 
 FAMILIES: tuple[Callable[[Model], None], ...] = (
     variables,
+    _loaders,
     slot_in_step,
+    rings_in_step,
     few_overlaps,
     one_program,
     within_a_pass,

@@ -16,7 +16,7 @@ from wsopt.perf.effective_ii import Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.schedule import budget
-from wsopt.solve.bound import depths, max_depths
+from wsopt.solve.bound import buffers_with_ends, depths, max_depths
 from wsopt.solve.variables import Model
 
 _LONGEST = 2**56
@@ -73,7 +73,7 @@ def floor_of_time(program: TileProgram, machine: Machine) -> Floor:
     if program.work is None:
         return Floor(0, 0)
     unit, fixed, best = program.grain, timing.fixed_parts(program, machine), Floor(math.inf, 0)
-    options = {b: epilogues(program, machine, b) for b in budget.buffer_options(program)}
+    options = buffers_with_ends(program, machine)
     lines = {b: _lines(program, machine, fixed, ends, None) for b, ends in options.items()}
     allowed = (depths(program, machine, number) for number in range(len(program.rings)))
     for slots in itertools.product(*allowed):
@@ -108,7 +108,7 @@ def ties(m: Model) -> cp_model.LinearExprT:
     first = sum((every - number) * start for number, start in enumerate(starts))
     most_first = every * (every + 1) // 2 * m.horizon + 1
     most_starts = most_first * (every * m.horizon + 1)
-    counts = {b: b.staging + b.inputs + b.store_warp for b in m.buffers}
+    counts = {b: b.staging + b.inputs + b.store_warp + b.inputs_by_loader for b in m.buffers}
     buffers, most_buffers = sum(counts[b] * is_b for b, is_b in m.buffers.items()), max(counts.values()) + 1
     # More slots are better: those of the shallowest ring first, then of all.
     most = sum(max_depths(m.program, m.machine))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ortools.sat.python import cp_model
@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 from wsopt.machine.types import Machine
 from wsopt.perf import timing
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.program.program import TileProgram
+from wsopt.program.program import OpKind, TileOp, TileProgram
 from wsopt.schedule import budget
 from wsopt.schedule.types import EpilogueBuffers, PlacedOp, Schedule
 from wsopt.solve.alone import Least, consumers_interval, least_interval
@@ -94,27 +94,35 @@ class _Attempt:
         each, last = min(e.each for e in ends.values()), min(e.last for e in ends.values())
         return ends[self.buffers] == Epilogues(each, last, any(e.under for e in ends.values()))
 
+    def _issuer(self, op: TileOp) -> str:
+        """The partition that issues an operation."""
+        on, among = self.model.on, budget.issuers(self.model.program, op)
+        return next(one for one in among if (op.id, one) not in on or self.solver.value(on[op.id, one]))
+
     def schedule(self) -> Schedule:
         """The schedule of the values that the solver has found for the model's variables."""
         m, value, buffers = self.model, self.solver.value, self.buffers
         placed = tuple(
             PlacedOp(
                 op=str(op.id),
-                partition=budget.issuer(m.program, op),
+                partition=self._issuer(op),
                 stage=value(m.stage[op.id]),
                 cycle=value(m.cycle[op.id]) * m.unit,
             )
             for op in m.program.loop
         )
         rings = tuple((plan.name, value(m.depth[plan.name])) for plan in m.program.rings)
-        slots = [depth for _, depth in rings]
+        slots, loaders = (
+            [depth for _, depth in rings],
+            len({self._issuer(op) for op in m.program.of(OpKind.TMA_LOAD)}),
+        )
         return Schedule(
             name=m.program.whole.name,
             machine=m.machine.name,
             structure=m.program.structure,
             ii=self.ii,
             placed=placed,
-            partitions=budget.partitions(m.program, buffers, m.machine),
+            partitions=budget.partitions(m.program, buffers, m.machine, loaders),
             rings=rings,
             buffers=buffers,
             base_registers=budget.base_registers(m.program.structure, m.machine),
@@ -233,12 +241,31 @@ def solve(program: TileProgram, machine: Machine, margin: int, *found: Schedule)
     ruled_out = infeasible(program, machine, margin)
     if ruled_out:
         return Solved(Outcome.INFEASIBLE, reason=ruled_out)
-    optimum = _Optimum(program, machine, margin, found)
-    optimum.run()
-    best = optimum.best
-    if best is not None:
-        outcome = Outcome.OPTIMAL if optimum.proved else Outcome.FEASIBLE
-        return Solved(outcome, optimum.settle(best), best.value)
-    if optimum.proved:
+    best, settle, proved = None, None, True
+    for asked in _by_loaders(program):
+        optimum = _Optimum(asked, machine, margin, found)
+        optimum.run()
+        proved = proved and optimum.proved
+        if optimum.best is not None and (best is None or optimum.best.value < best.value):
+            best, settle = optimum.best, optimum.settle
+        if best is not None and best.value <= floor_of_time(program, machine).time:
+            break
+    if best is not None and settle is not None:
+        outcome = Outcome.OPTIMAL if proved else Outcome.FEASIBLE
+        return Solved(outcome, settle(best), best.value)
+    if proved:
         return Solved(Outcome.INFEASIBLE, reason=f"no II up to {II_SLACK} times its bound")
     return Solved(Outcome.UNKNOWN, reason="the work limit was reached")
+
+
+def _by_loaders(program: TileProgram) -> Iterator[TileProgram]:
+    """The program with each number of loading warps in turn, as II is: a further warp has to make the kernel faster.
+
+    With one, no ring has a choice, and most models are decided as if there were no other.
+    """
+    most = budget.most_loaders(program)
+    if most == 1 or program.conditions.loaders:
+        yield program
+        return
+    for number in range(1, most + 1):
+        yield replace(program, conditions=replace(program.conditions, loaders=number))

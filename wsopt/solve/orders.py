@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from wsopt.schedule import budget
 from wsopt.schedule.types import Schedule
 from wsopt.solve.variables import Model
 
@@ -17,9 +18,11 @@ def ask_for_another(m: Model, schedule: Schedule) -> None:
     """Rule out this schedule's order, and nothing else.
 
     With d = floor((start(b) - start(a)) / II) for every two operations of a partition, the d's say the order in full:
-    some start(b) - start(a) is below d * II or not below (d + 1) * II.
+    some start(b) - start(a) is below d * II or not below (d + 1) * II. Or another loading warp fills a ring.
     """
     ids = {str(one): one for one in m.start}
+    if any(p.partition not in budget.issuers(m.program, m.program.op(ids[p.op])) for p in schedule.placed):
+        return  # who does what is other here
     different = []
     for partition in schedule.partitions:
         own = [placed for placed in schedule.placed if placed.partition == partition.name]
@@ -30,4 +33,5 @@ def ask_for_another(m: Model, schedule: Schedule) -> None:
             m.cp.add(apart <= d * m.ii - 1).only_enforce_if(earlier)
             m.cp.add(apart >= (d + 1) * m.ii).only_enforce_if(later)
             different += [earlier, later]
+    different += [~on for (load, name), on in m.on.items() if schedule.place(load).partition == name]
     m.cp.add_bool_or(different)

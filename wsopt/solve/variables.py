@@ -19,7 +19,10 @@ from wsopt.schedule.types import EpilogueBuffers
 
 @dataclass(slots=True)
 class Model:
-    """The variables of one tile program's model, by operation. II is of the range `interval`, in cycles."""
+    """The variables of one tile program's model, by operation. II is of the range `interval`, in cycles.
+
+    `on` says whether a partition issues an operation, where several may.
+    """
 
     program: TileProgram
     machine: Machine
@@ -36,6 +39,7 @@ class Model:
     slots: dict[tuple[str, int], cp_model.IntVar] = field(default_factory=dict)
     buffers: dict[EpilogueBuffers, cp_model.IntVar] = field(default_factory=dict)
     copied: dict[ValueId, cp_model.IntVar] = field(default_factory=dict)
+    on: dict[tuple[OpId, str], cp_model.IntVar] = field(default_factory=dict)
     time: cp_model.LinearExprT = 0
     horizon: int = 0
 

@@ -94,9 +94,9 @@ def _partitions(
 ) -> Iterator[Partition]:
     for one in roles:
         moments = tuple(Moment(event.op, event.point.value, event.masked) for event in one.passes)
-        for index in range(one.partitions):
+        for place, index in enumerate(one.indices):
             name = f"{one.role}{index}"
-            first = one.first + index * one.tiles * one.tile_words
+            first = one.first + place * one.tiles * one.tile_words
             ops = tuple(_ops(verified, one, index, runs))
             yield Partition(name, one.role.value, first, one.tile_words, one.tile, moments, ops)
 
