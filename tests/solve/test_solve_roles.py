@@ -80,6 +80,21 @@ def test_who_loads_is_chosen_by_what_copies_cost_their_warp(conditions: Conditio
 
 
 @pytest.mark.solver
+@pytest.mark.parametrize("issue", [49, 700])
+@pytest.mark.parametrize("consumers", [1, 2, 3])
+def test_a_second_loading_warp_costs_nothing(consumers: int, issue: int, h200: Machine) -> None:
+    """What one loading warp does two can do as fast, and what is found without a condition is the best of both."""
+    program = _copying(lower(attention(), replace(structure(64, 64, 64, consumers), group=1), h200), issue)
+    times = []
+    for loaders in (1, 2, 0):
+        solved = solve(replace(program, conditions=Conditions(loaders=loaders)), h200, MARGIN)
+        assert solved.outcome is Outcome.OPTIMAL
+        times.append(solved.objective)
+    assert times[1] <= times[0]
+    assert times[2] == min(times)
+
+
+@pytest.mark.solver
 def test_a_computed_operand_of_costly_copies_has_two_loading_warps(h200: Machine) -> None:
     program = lower(_weights(), replace(structure(64, 64, 128, 1), transforms=1), h200)
     assert set(_loaders(program, h200).values()) == {"loader0"}

@@ -150,15 +150,17 @@ def _copying(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -
     """Cycles of a tile that its loop does not take, but the thread that starts the copies of inputs beside it: a
     consumer's own, or the loading warp's for all consumers that are in the tile.
     """
-    s, threads = program.structure, issue_cycles(program)
-    loads = sum(op.issue for op in program.of(OpKind.TMA_LOAD))
-    loop = max(loads, *threads.values(), *held_cycles(program).values())
-    copies = s.subtiles * len(program.after.full) * copy_issue(machine)
-    if buffers.inputs_by_loader:
-        return max(0, program.k_iterations * (loads - loop) + s.at_once * copies)
-    own = max(cycles for consumer, cycles in threads.items() if consumer is not None)
-    turns = s.consumers if s.sharing is Sharing.PING_PONG else 1
-    return max(0, program.k_iterations * (own - turns * loop) + copies)
+    s, by_loader, n = program.structure, buffers.inputs_by_loader, program.k_iterations
+    turns = s.consumers if s.sharing is Sharing.PING_PONG and not by_loader else 1
+    copies = s.subtiles * len(program.after.full) * copy_issue(machine) * (s.at_once if by_loader else 1)
+    loads = sum(op.issue for op in program.ops if op.kind is OpKind.TMA_LOAD)
+    own = loads if by_loader else sum(op.issue for op in program.ops if op.consumer == 0)
+    if (
+        n * (own - turns * _pass_products(program)) + copies <= 0
+    ):  # as nearly always: no unit need be looked at
+        return 0
+    loop = max(loads, *issue_cycles(program).values(), *held_cycles(program).values())
+    return max(0, n * (own - turns * loop) + copies)
 
 
 def _together(program: TileProgram) -> bool:

@@ -31,6 +31,8 @@ def _fields(schedule: Schedule) -> dict[str, str]:
         "staging": str(schedule.buffers.staging),
         "inputs": str(schedule.buffers.inputs),
         "store_warps": "yes" if schedule.buffers.store_warp else "no",
+        "inputs_by_loader": "yes" if schedule.buffers.inputs_by_loader else "no",
+        "loaders": str(sum(p.role is PartitionRole.LOADER for p in schedule.partitions)),
     }
 
 

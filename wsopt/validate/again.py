@@ -71,6 +71,7 @@ def started_by(schedule: Schedule, program: TileProgram, machine: Machine, *, st
         buffers
         for buffers in budget.buffer_options(program)
         if buffers.store_warp == store_warps
+        and buffers.inputs_by_loader == schedule.buffers.inputs_by_loader
         and budget.shared_memory(program, slots, buffers) <= machine.shared_memory_per_block_bytes
     ]
     if not fitting:
