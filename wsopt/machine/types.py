@@ -249,6 +249,9 @@ class Machine:
         float,
         _real(1, 100, "exponent of the norm in which units and threads bound a loop that computes values"),
     ]
+    code_cycles: Annotated[
+        float, _real(0, 100, "cycles that an instruction takes to come to an SM, before a role first runs it")
+    ]
     copy_knee_alone: Annotated[
         float, _real(1, 100, "the same where one consumer at a time has products under way")
     ]

@@ -10,6 +10,7 @@ the sustained clock. No kernel is faster than its bytes through L2 and device me
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -19,8 +20,10 @@ from wsopt.perf.contention import busiest, contended_interval, iteration_energy,
 from wsopt.perf.costs import load_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.program.facts import Arithmetic, Rescale
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
+from wsopt.program.ranges import live_loops
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers, Prediction
 
@@ -31,7 +34,7 @@ class Waves:
 
     `energy` is what an SM takes on the average, in cycles of its tensor core; `contended` is what an iteration
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
-    beside its epilogue and all iterations but one. Where device memory bounds the loop, the clock of
+    beside its epilogue and all iterations but one; `code` is the loops' instructions coming to an SM. Where device memory bounds the loop, the clock of
     the SMs, and with it the energy, does not count: it is not `clocked`.
     """
 
@@ -43,6 +46,7 @@ class Waves:
     handover: float
     between: float = 0.0
     contended: float = 0.0
+    code: float = 0.0
     clocked: bool = True
 
 
@@ -84,7 +88,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
         return Waves(waves, start, fill, latency.tma_store, 0.0, 0.0, clocked=False)
     fill = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads)
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
-        fill += load_cycles(program.stationary_bytes, machine) + _chain(program)
+        fill += load_cycles(program.stationary_bytes, machine) + _first_iteration(program)
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
     anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
     return Waves(
@@ -94,8 +98,9 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
         tail=latency.tma_store,
         energy=_energy(program, machine),
         handover=handover,
-        between=_chain(program) + handover if program.structure.persistent else anew,
+        between=_first_iteration(program) + handover if program.structure.persistent else anew,
         contended=contended_interval(program, machine),
+        code=machine.code_cycles * instructions(program, machine) if program.work is not None else 0.0,
     )
 
 
@@ -112,6 +117,28 @@ def longest_path(program: TileProgram) -> int:
 def _chain(program: TileProgram) -> int:
     """Cycles from the first K-block's arrival to the end of its last operation, at least."""
     return longest_path(program) - max(op.latency for op in program.of(OpKind.TMA_LOAD))
+
+
+def _first_iteration(program: TileProgram) -> int:
+    """Cycles of a tile's first iteration behind its first copies, at least: its chain, or what all consumers, who begin
+    it together, take of the busiest unit.
+    """
+    held = Counter[str]()
+    for op in (op for op in program.ops if op.consumer is not None):
+        held.update(dict(op.held))
+    return max(_chain(program), *held.values())
+
+
+def instructions(program: TileProgram, machine: Machine) -> float:
+    """Instructions of arithmetic of all consumers' loops, a warp: those of whole K-blocks, and those with masks where
+    a tile begins and where it ends. Each consumer has code of its own.
+    """
+    live, own = live_loops(program.bounds, program.structure), program.by_consumer[0]
+    threads = program.structure.consumer_warps * machine.threads_per_warp
+    phases = [op.counts for op in own if isinstance(op.counts, Arithmetic)]
+    rescaled = sum(op.counts.elements for op in own if isinstance(op.counts, Rescale))
+    each = math.fsum(one.mix.instructions * one.elements for one in phases) + rescaled
+    return (1 + live.begins + live.ends) * len(program.by_consumer) * each / threads
 
 
 def _energy(program: TileProgram, machine: Machine) -> float:
@@ -140,7 +167,8 @@ def time_of(
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
     if program.work is not None:
         work, s = program.work, program.structure
-        once = fixed.start + fixed.fill - _chain(program) + fixed.tail if s.persistent else 0.0
+        first = fixed.start + fixed.fill - _first_iteration(program) + fixed.tail if s.persistent else 0.0
+        once = fixed.code + first
         line = Line(work.k_iterations - work.tiles, once + work.tiles * (fixed.between + ends.each))
         if s.sharing is Sharing.PING_PONG:
             return Time(
@@ -247,10 +275,11 @@ def predict(
     dram_us, l2_us = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
-    known = fixed.start + fixed.fill + main + fixed.tail
+    start = fixed.start + fixed.code
+    known = start + fixed.fill + main + fixed.tail
     return Prediction(
         waves=fixed.waves,
-        start=fixed.start,
+        start=start,
         fill=fixed.fill,
         main=main,
         epilogue=running - known,
