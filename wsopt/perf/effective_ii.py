@@ -65,7 +65,9 @@ def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
         clock = machine.power_clock(k_block + demand.between, demand.energy)
         if path_cycles(demand, machine, clock) == path:
             break
-    return SteadyLoop(clock, k_block, norm((path, demand.tensor, demand.thread), knee))
+    return SteadyLoop(
+        clock, k_block, norm((norm((path, demand.tensor), knee), demand.thread), machine.copy_knee)
+    )
 
 
 def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, knee: float) -> float:
@@ -90,7 +92,7 @@ def _k_block_cycles(demand: Demand, machine: Machine, path: int, slots: int, kne
     for _ in range(_EFFECTIVE_II_STEPS):
         copy = first * (1 + machine.copy_queue * path / cycles) + bytes_alone
         ring = (copy + demand.tensor + back) / slots
-        cycles = norm((path, demand.tensor, ring, demand.thread), knee)
+        cycles = norm((norm((path, demand.tensor, ring), knee), demand.thread), machine.copy_knee)
     return cycles
 
 
