@@ -21,7 +21,7 @@ from wsopt.trace.files import FOLDER, KERNEL, STAMPS, Stamped, to_text
 from wsopt.trace.make import stamped_of
 
 GOLDENS = ("plain", "residual_ping_pong", "scaled", "streamed_rows", "joint")
-NAMES = (*GOLDENS, "causal", "computed")
+NAMES = (*GOLDENS, "causal", "parts", "computed")
 TRACE = Trace(blocks=2, tiles=2, iterations=12)
 
 
@@ -42,6 +42,13 @@ def causal() -> Emitted:
 
 
 @functools.cache
+def parts() -> Emitted:
+    """Attention whose heads are tiles of 64 and 32."""
+    graph = attention_graphs.attention(attention_graphs.causal, Sizes(1, 2, 640, 640, 96, 96))
+    return build(graph, structure(96, 64, 2, subtiles=3))
+
+
+@functools.cache
 def computed() -> Emitted:
     """A product of two consumers whose left operand a transform warpgroup computes."""
 
@@ -54,7 +61,7 @@ def computed() -> Emitted:
 
 @functools.cache
 def traced(name: str) -> Traced:
-    others = {"causal": causal, "computed": computed}
+    others = {"causal": causal, "parts": parts, "computed": computed}
     made = others[name]() if name in others else emitted(name)
     source = emit(made.verified, TRACE)
     return Traced(made, source, stamped_of(made.verified, TRACE, source))
