@@ -280,7 +280,7 @@ def _product_structures(region: Region, machine: Machine) -> Iterator[Structure]
 
     An iteration has two K-blocks, each with partial sums of its own, only where products are promoted. emitter.v1:
     then all are. Another product's sums would be begun by one K-block and added to by the other, and nothing keeps
-    their order.
+    their order. Nor are rows reduced that lie in two accumulators.
     """
     target, warps = target_of(machine), _warps(machine)
     few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside and not region.body
