@@ -210,7 +210,10 @@ def _whole_columns(region: Region) -> Iterator[int]:
 
 
 def _subtiles(columns: int) -> tuple[int, ...]:
-    """Epilogue subtiles that so many columns may be cut to. Those of columns in parts lie in one part each."""
+    """Epilogue subtiles that so many columns may be cut to.
+
+    emitter.v1: subtiles are equally wide, and one of columns in parts lies in one part.
+    """
     *rest, last = parts(columns)
     if not rest:
         return _SUBTILES
