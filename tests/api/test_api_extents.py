@@ -64,6 +64,12 @@ VARYING: dict[str, tuple[Make, dict[str, int], list[dict[str, int]], dict[str, s
         [{"heads": 3}, {"queries": 300}, {"keys": 300}, {"queries": 1}],
         {"size=72": "holds up to 64"},
     ),
+    "attention with heads in parts": (
+        attention,
+        {"size": 96},
+        [{"heads": 3}, {"queries": 300}, {"keys": 300}, {"queries": 1}, {"size": 80}],
+        {"size=104": "holds up to 96"},
+    ),
     "rows": (rows, {}, [{"count": 77}], {"length=128": "this schedule reduces rows of 256"}),
     "reduced products": (reduced, {}, [{"m": 77}, {"k": 512}], {"n=64": "this schedule reduces rows of 128"}),
 }

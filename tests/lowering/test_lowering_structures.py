@@ -90,6 +90,21 @@ def test_structures_of_random_extents_are_legal(h200: Machine) -> None:
             assert s.rows < 2 * region.extent(row_role(s.swap)) or s.rows == 64
 
 
+def test_tiles_of_192_columns_are_there_where_128_are_too_few(h200: Machine) -> None:
+    def cuts(n: int) -> set[tuple[int, int]]:
+        return {(s.columns, s.subtiles) for s in structures(plain(512, n, 512), h200)}
+
+    assert {columns for columns, _ in cuts(128)} == {64, 128}
+    assert cuts(136) - cuts(128) == {(256, 1), (256, 2), (256, 4), (192, 3), (192, 6)}
+
+
+def test_rows_that_are_reduced_lie_in_one_accumulator(h200: Machine) -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        return g.softmax(product(g, 512, 192, 256), name="y")
+
+    assert {s.columns for s in structures(region_of(body), h200)} == {256}
+
+
 def test_boxes_are_no_larger_than_the_card_takes(h200: Machine) -> None:
     small = replace(h200, tma_box_extent_max=64)
     assert {(s.rows, s.columns, s.depth) for s in structures(plain(256, 256, 256), small)} == {

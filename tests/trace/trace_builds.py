@@ -24,7 +24,7 @@ from wsopt.trace.files import FOLDER, KERNEL, STAMPS, Stamped, to_text
 from wsopt.trace.make import stamped_of
 
 GOLDENS = ("plain", "residual_ping_pong", "scaled", "streamed_rows", "joint")
-NAMES = (*GOLDENS, "causal", "computed", "two loaders", "brought")
+NAMES = (*GOLDENS, "causal", "parts", "computed", "two loaders", "brought")
 TRACE = Trace(blocks=2, tiles=2, iterations=12)
 
 
@@ -42,6 +42,13 @@ def causal() -> Emitted:
     """Attention with a loop for whole K-blocks and one for those that the mask touches."""
     graph = attention_graphs.attention(attention_graphs.causal, Sizes(1, 2, 640, 640, 64, 64))
     return build(graph, structure(64, 64, 2))
+
+
+@functools.cache
+def parts() -> Emitted:
+    """Attention whose heads are tiles of 64 and 32."""
+    graph = attention_graphs.attention(attention_graphs.causal, Sizes(1, 2, 640, 640, 96, 96))
+    return build(graph, structure(96, 64, 2, subtiles=3))
 
 
 @functools.cache
@@ -84,7 +91,13 @@ def brought() -> Emitted:
 
 @functools.cache
 def traced(name: str) -> Traced:
-    others = {"causal": causal, "computed": computed, "two loaders": two_loaders, "brought": brought}
+    others = {
+        "causal": causal,
+        "parts": parts,
+        "computed": computed,
+        "two loaders": two_loaders,
+        "brought": brought,
+    }
     made = others[name]() if name in others else emitted(name)
     source = emit(made.verified, TRACE)
     return Traced(made, source, stamped_of(made.verified, TRACE, source))

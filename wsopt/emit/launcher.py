@@ -35,7 +35,10 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
     """Values for the launcher's template, by name."""
     scope = Names(taken=set(_OWN_NAMES))
     variables = {one.name: scope(one.name, one.name.lstrip("_") or "tensor") for one in recipe.tensors}
-    plain = replace(PYTHON, tensors=variables)
+    plain, lists = replace(PYTHON, tensors=variables), _map_variables(recipe.maps)
+    seen = dict[tuple[str, str], TensorMap]()
+    for one in recipe.maps:
+        seen.setdefault(lists[one.argument], one)
     return {
         "recipe": recipe,
         "variables": variables,
@@ -43,7 +46,8 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         "text": _Text(*_known(recipe, plain)),
         "sizes": [f'"{one.argument}"' for one in recipe.arguments if isinstance(one, ScalarArgument)],
         "dtypes": TORCH,
-        "map_variables": _map_variables,
+        "map_variables": lists,
+        "seen": seen.items(),
         "tile_order": tile_order_text(),
         "launcher": launcher_text(),
         **calls([one.name for one in recipe.inputs]),
@@ -70,7 +74,7 @@ def calls(inputs: Sequence[str]) -> dict[str, Any]:
 
 def _known(recipe: Recipe, plain: Writer) -> tuple[Writer, dict[tuple[Integer, ...], str]]:
     """A writer that knows shorter texts of expressions, and lists of them: torch's, or variables of `bind`."""
-    known: dict[Integer, str] = {}
+    known, named = dict[Integer, str](), _map_variables(recipe.maps)
     lists: dict[tuple[Integer, ...], str] = {}
     for tensor in recipe.tensors:
         shape, variable = shape_of(tensor.name, tensor.rank), plain(tensor.name)
@@ -78,7 +82,7 @@ def _known(recipe: Recipe, plain: Writer) -> tuple[Writer, dict[tuple[Integer, .
         if tensor.rank > 1:
             known[product(shape)] = f"{variable}.numel()"
     for one in recipe.maps:
-        for values, variable in zip((one.extents, one.strides), _map_variables(one), strict=True):
+        for values, variable in zip((one.extents, one.strides), named[one.argument], strict=True):
             lists.setdefault(values, variable)
             for place, value in enumerate(values):
                 if isinstance(value, Expression) and not isinstance(value.operands[0], str):
@@ -86,10 +90,16 @@ def _known(recipe: Recipe, plain: Writer) -> tuple[Writer, dict[tuple[Integer, .
     return replace(plain, known=known), lists
 
 
-def _map_variables(one: TensorMap) -> tuple[str, str]:
-    """The variables with the extents and the strides of a tensor map."""
-    name = one.argument.removesuffix("_desc")
-    return f"{name}_extents", f"{name}_strides"
+def _map_variables(maps: Iterable[TensorMap]) -> dict[str, tuple[str, str]]:
+    """The variables with the extents and the strides of each tensor map, by its argument. Maps that see their tensor
+    alike, such as those of a tile's parts, share them.
+    """
+    found, first = dict[str, tuple[str, str]](), dict[tuple[object, ...], tuple[str, str]]()
+    for one in maps:
+        name = one.argument.removesuffix("_desc")
+        own = f"{name}_extents", f"{name}_strides"
+        found[one.argument] = first.setdefault((one.tensor, one.extents, one.strides), own)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

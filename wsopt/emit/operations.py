@@ -96,8 +96,8 @@ class Operations:
         self, op: TileOp, place: int, age: Age, use: str, first: int = 0, length: int = 0
     ) -> Iterator[Mma]:
         """A product, or a stretch of it, as tensor instructions take it: part by part of what it contracts, one
-        adding to the other, or accumulator by accumulator. What is under way already it adds to, and to the first
-        stretch as `use` says.
+        adding to the other, or accumulator by accumulator. The first stretch adds to the sums as `use` says; what
+        follows it always adds.
         """
         assert isinstance(op.counts, Product), f"{op.id} is a product"
         assert op.output is not None, f"{op.id} has a result"

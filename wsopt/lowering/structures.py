@@ -212,7 +212,10 @@ def _whole_columns(region: Region) -> Iterator[int]:
 
 
 def _subtiles(columns: int) -> tuple[int, ...]:
-    """Epilogue subtiles that so many columns may be cut to. Those of columns in parts lie in one part each."""
+    """Epilogue subtiles that so many columns may be cut to.
+
+    emitter.v1: subtiles are equally wide, and one of columns in parts lies in one part.
+    """
     *rest, last = parts(columns)
     if not rest:
         return _SUBTILES
@@ -284,7 +287,7 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
 
     An iteration has two K-blocks, each with partial sums of its own, only where products are promoted. emitter.v1:
     then all are. Another product's sums would be begun by one K-block and added to by the other, and nothing keeps
-    their order.
+    their order. Nor are rows reduced that lie in two accumulators.
     """
     target, warps = target_of(machine), _warps(machine)
     few = region.extent(Role.ROW) < 2 * machine.mma_rows and not region.beside and not region.body
