@@ -32,15 +32,15 @@ def loader(plan: KernelPlan, index: int) -> Function:
     descriptors += [box.descriptor for box in plan.inputs.values() if plan.inputs_by_loader]
     channels = [*seen(plan, role, own=False, index=index), *inputs.brought_names(plan)]
     parameters = [*descriptors, *channels, *plan.order_table, *sizes]
-    traced = plan.trace is not None
+    numbered = plan.trace is not None or not plan.counts_slots
     counters = windows(ring.counter for ring in plan.loaders[index])
-    k_block = write([*_fills(plan, index), *next_step(traced), *next_slots(counters)])
+    k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
     fills = _tile_fills(plan, k_block)
     held = _stationary_loads(plan) if stationary else []
     first = [tile_range(), *held] if plan.ranged else []
     counts = stationary or plan.inputs_by_loader
     begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
-    begin = [*first_step(traced), *first_slots(one.counter for one in counters), *begin, "gdc_wait()"]
+    begin = [*first_step(numbered), *first_slots(one.counter for one in counters), *begin, "gdc_wait()"]
     body = write([*first, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     return function(plan, role, parameters, begin, body, after, index=index)

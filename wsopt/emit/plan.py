@@ -62,7 +62,8 @@ class Ring:
 
     def wait_empty(self, place: int = 0) -> str:
         """Wait until every reader has handed a slot back."""
-        return wait(self.empty(place), f"{self.counter.phase(place)} ^ 1")
+        phase = self.counter.phase(place)
+        return wait(self.empty(place), f"{phase if phase.isidentifier() else f'({phase})'} ^ 1")
 
     def release(self, place: int = 0) -> str:
         """Hand a slot back."""
@@ -180,6 +181,11 @@ class KernelPlan:
         return tuple(map(self.value, self.summed))
 
     @property
+    def counts_slots(self) -> bool:
+        """Whether slots are counted on, not divided out of the numbers of K-blocks."""
+        return any(ring.counter.kept for ring in self.rings)
+
+    @property
     def counts_steps(self) -> bool:
         """Whether a consumer needs the number of its K-block, and not its slots alone: for places along the streamed
         axis, for tiles in turns, for staging by turns.
@@ -243,6 +249,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
     depths, counters = dict(verified.schedule.rings), dict[int, SlotCounter]()
+    kept = not program.computes_with_products
 
     def box(kind: str, wish: str, view: View, extents: Mapping[Role, int]) -> Box:
         """The box of a tensor that takes so many elements along its axes; one name for each way it is used."""
@@ -267,10 +274,11 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     def ring(plan: RingPlan) -> Ring:
         members = tuple((one, held("streamed", one)) for one in plan.members)
         if len(program.rings) == 1:
-            return Ring("ring", SlotCounter("", "RING_DEPTH"), "RING_BYTES", plan, members)
+            return Ring("ring", SlotCounter("", "RING_DEPTH", kept), "RING_BYTES", plan, members)
         (name,) = (called("streamed", one) for one in plan.members)
-        counter = SlotCounter("" if len({*depths.values()}) == 1 else f"{name}_", f"{name}_DEPTH")
-        counter = counters.setdefault(depths[plan.name], counter)
+        prefix = "" if len({*depths.values()}) == 1 else f"{name}_"
+        counter = SlotCounter(prefix, f"{name}_DEPTH", kept)
+        counter = counters.setdefault(depths[plan.name], counter) if kept else counter
         return Ring(f"{name}_ring", counter, str(plan.slot_bytes), plan, members)
 
     subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}

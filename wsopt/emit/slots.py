@@ -2,6 +2,9 @@
 
 Both follow from the number of the K-block by a division, but that is a chain of dependent instructions in front of
 every wait. Counted on from K-block to K-block they are there before the wait is. Rings of one depth share a counter.
+
+Where arithmetic waits for products the loop has no registers to keep them in, and other work to do while it divides:
+there counted slots take a hundredth more (`docs/calibration/h200_short_loops.json`), and the division stays.
 """
 
 from __future__ import annotations
@@ -13,19 +16,25 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class SlotCounter:
     """The variables of rings of one depth, whose names begin with `prefix`; `depth` is the constant of their slots.
+    Those of a counter that is not `kept` are expressions of the K-block's number.
 
     Places count K-blocks from the one that the role's pass is at: 0 is that one, -1 the one before it.
     """
 
     prefix: str
     depth: str
+    kept: bool = True
 
     def slot(self, place: int) -> str:
         """The variable with the slot of a K-block."""
+        if not self.kept:
+            return f"{step_at(place)} % {self.depth}"
         return f"{self.prefix}slot{_ending(place)}"
 
     def phase(self, place: int) -> str:
         """The variable with the phase that is complete when the slot of a K-block is full."""
+        if not self.kept:
+            return f"({step_at(place)} // {self.depth}) & 1"
         return f"{self.prefix}phase{_ending(place)}"
 
     def both(self, place: int) -> str:
@@ -73,7 +82,7 @@ def first_slots(counters: Iterable[SlotCounter], copies: int = 1, *, step: bool 
     """The lines that begin at the first slot, or with `step` where the counter of K-blocks is; an iteration has so
     many `copies`.
     """
-    for counter in counters:
+    for counter in (one for one in counters if one.kept):
         yield f"{counter.slot(0)} = " + (f"step % {counter.depth}" if step else "0")
         yield f"{counter.phase(0)} = " + (f"(step // {counter.depth}) & 1" if step else "0")
         yield from (counter.next(place, place - 1) for place in range(1, copies))
@@ -81,7 +90,7 @@ def first_slots(counters: Iterable[SlotCounter], copies: int = 1, *, step: bool 
 
 def next_slots(windows: Iterable[Window], copies: int = 1) -> Iterator[str]:
     """The lines at the end of a pass, which go on by an iteration's `copies`."""
-    for window in windows:
+    for window in (one for one in windows if one.counter.kept):
         counter = window.counter
         for place in range(window.slots, 0):
             name = counter.both if place >= window.phases else counter.slot

@@ -88,6 +88,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "mma_k": 256 // plan.program.whole.dtype.bits,
         "subtiles": 1 if plan.sums_apart else s.subtiles,
         "grid": grid,
+        "counts_slots": plan.counts_slots,
         "ranges": ranges if plan.ranged else None,
         "functions": written,
         "partitions": partitions(plan, written),

@@ -34,8 +34,8 @@ class Waves:
 
     `energy` is what an SM takes on the average, in cycles of its tensor core; `contended` is what an iteration
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
-    beside its epilogue and all iterations but one; `code` is the loops' instructions coming to an SM. Where device memory bounds the loop, the clock of
-    the SMs, and with it the energy, does not count: it is not `clocked`.
+    beside its epilogue and all iterations but one; `code` is the loops' instructions coming to an SM. Where device
+    memory bounds the loop, the clock of the SMs, and with it the energy, does not count: it is not `clocked`.
     """
 
     waves: int
@@ -120,8 +120,8 @@ def _chain(program: TileProgram) -> int:
 
 
 def _first_iteration(program: TileProgram) -> int:
-    """Cycles of a tile's first iteration behind its first copies, at least: its chain, or what all consumers, who begin
-    it together, take of the busiest unit.
+    """Cycles of a tile's first iteration behind its first copies, at least: its chain, or what all consumers take of
+    the busiest unit, for they begin it together.
     """
     held = Counter[str]()
     for op in (op for op in program.ops if op.consumer is not None):
