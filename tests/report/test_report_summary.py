@@ -28,6 +28,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "tail": 0,
             "transforms": 0,
             "exp2_eighths": 0,
+            "early_release": True,
         },
         "ii_cycles": 512,
         "partitions": [

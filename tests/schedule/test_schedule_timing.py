@@ -142,7 +142,7 @@ def test_blocks_of_a_loop_that_computes_values_fill_and_turn_over(card: Machine)
     fixed = replace(timing.fixed_parts(program, card), contended=500)
     tiles, k_iterations = program.work.tiles, program.work.k_iterations
     # A tile's first K-block is in its fill; start, turnover, fill and epilogue come once a tile.
-    wanted = tiles * (1000 + 3000 + fixed.fill + 700) + (k_iterations - tiles) * 512
+    wanted = tiles * (1000 + 3000 + fixed.fill + 700) + (k_iterations - tiles) * 512 + fixed.code
     assert timing.time_of(program, fixed, card, Epilogues(700, 700)).at(512) == pytest.approx(wanted)
     # Where units and threads wait for one another for longer than the interval, that is what counts.
     waiting = replace(fixed, contended=600)

@@ -41,7 +41,8 @@ def card(h200: Machine) -> Machine:
     With one slot its loops have an effective II just over 13 cycles: two of the copy, one of the tensor core, 2 * 5
     of hand-overs.
     """
-    free = dict.fromkeys(("tma_load_l2", "mma_latency", "barrier", "mbarrier_wait"), 0.0)
+    thread = ("arithmetic", "fence", "mma_issue", "mbarrier_arrive", "mbarrier_wait", "barrier")
+    free = dict.fromkeys(("tma_load_l2", "mma_latency", *thread), 0.0)
     return replace(
         h200,
         sm_count=1,

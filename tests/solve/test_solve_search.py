@@ -169,7 +169,7 @@ def test_too_many_warps_are_named(h200: Machine) -> None:
 def shallow(h200: Machine) -> tuple[TileProgram, Machine]:
     """A program whose bound is not reached: two slots live long, for a fence, and the three copies take ping_pong."""
     slow = replace(h200, latency=replace(h200.latency, fence=1500.0))
-    program = lower(REGIONS["plain"], structure(64, 128, 64, 2), slow)
+    program = lower(REGIONS["plain"], replace(structure(64, 128, 64, 2), early_release=False), slow)
     return program, replace(slow, shared_memory_per_block_bytes=2 * 32768 + 2 * 16384 + 32 + 1024)
 
 

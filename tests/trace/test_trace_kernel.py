@@ -26,9 +26,9 @@ from wsopt.trace import make
 from wsopt.trace.files import load_stamped
 
 OWN = re.compile(
-    r"^ *(stamp\(|(records|record|passes|until|traced|taken) \+?= |gdc_wait\(\)$|now = gl|gl\.store\(place, now)"
+    r"^ *(stamp\(|(records|record|passes|until|traced|taken|step) \+?= |gdc_wait\(\)$|now = gl|gl\.store\(place, now)"
 )
-"""Lines of a role that tracing adds; the wait for the kernel before is every role's in a traced kernel."""
+"""Lines of a role that tracing adds. In a traced kernel every role waits for the kernel before, and numbers K-blocks."""
 
 
 def device_code(source: str) -> list[str]:

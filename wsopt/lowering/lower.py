@@ -6,6 +6,7 @@ import functools
 import math
 from dataclasses import replace
 
+from wsopt.entries import extended
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.lowering.cut import Cut, cut
@@ -130,7 +131,8 @@ def _row_values(region: Region, loop: Cut) -> int:
 
 def unpriced(region: Region, s: Structure, machine: Machine) -> TileProgram:
     """A region cut to a structure that `machine` can hold; what its operations take is counted, not priced."""
-    ungrouped = _ungrouped(region, replace(s, group=1), machine)
+    once = _ungrouped.__wrapped__ if extended() else _ungrouped  # what extensions add is no part of its key
+    ungrouped = once(region, replace(s, group=1), machine)
     return replace(ungrouped, structure=s, grid=grid_of(region, s))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 
-from wsopt.perf.costs import BARRIER_CHAIN, OPERAND_CHAIN
+from wsopt.perf.costs import BARRIER_CHAIN, DIVIDED_CHAIN, OPERAND_CHAIN
 from wsopt.perf.events import Events, Fifo, Thread, Until
 from wsopt.program.facts import Product
 from wsopt.program.ids import OpId, OpKind, Unit
@@ -40,6 +40,7 @@ class Block:
         self.partition = {one.op: one.partition for one in verified.schedule.placed}
         self.rings = {load: plan for plan in self.program.rings for load in plan.loads}
         self.depths = dict(verified.schedule.rings)
+        self.chain = DIVIDED_CHAIN if self.program.computes_with_products else BARRIER_CHAIN
 
     @cached_property
     def into(self) -> Mapping[OpId, tuple[Edge, ...]]:
@@ -176,7 +177,7 @@ class Run:
             elif (plan.name, edge.source.k_block) not in thread.met:
                 thread.met.add((plan.name, edge.source.k_block))
                 waited = latency.mbarrier_wait
-                thread.time = yield thread.time + waited + BARRIER_CHAIN * latency.arithmetic
+                thread.time = yield thread.time + waited + self.block.chain * latency.arithmetic
                 for load in (one for one in plan.loads if one.k_block == edge.source.k_block):
                     yield from self._until(load, before, thread, latency.mbarrier_wake)
         yield from self._slot(op, iteration, thread)

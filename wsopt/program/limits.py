@@ -27,12 +27,12 @@ class Limit(StrEnum):
     STORES_OF_VALUES = "no store warps in loops that compute values"
     STORES_OF_ROWS = "no store warps where rows stream"
     LOADERS = "two loading warps, a ring each"
-    INPUTS_OF_PRODUCTS = "epilogue inputs by the loading warp for products alone"
     OWN_OPERATIONS = "consumers issue what is theirs"
     COOPERATIVE_VALUES = "no ping-pong in loops that compute values"
     STREAMED_TRANSFORM = "computed operands from streamed tensors alone"
     ROWS_OF_TILES = "rows in persistent cooperative blocks"
     ALL_PROMOTED = "all products promoted, or none"
+    EQUAL_SUBTILES = "equal epilogue subtiles"
 
 
 Lifted = frozenset[Limit]
@@ -190,30 +190,24 @@ RECORDS = (
     ),
     Record(
         Limit.LOADERS,
-        "Copies into one ring may not be issued by more than one warp, nor those of a loop by more than two.",
+        "Copies into one ring may not be issued by more than one warp, nor those of a loop by more than two. An "
+        "epilogue's input tiles may not be brought by a loading warp beside a second one, where loops compute "
+        "values, or into fewer buffers than there are subtiles.",
         "All copies of a slot arrive at one barrier, whose bytes one warp announces; a loading warp is one loop that "
         "goes from K-block to K-block through its rings.",
         How.CEILING,
-        "Issuing a copy takes no warp's time: no number of loading warps is faster.",
+        "Issuing a copy takes no warp's time: no number of loading warps is faster. Who brings an epilogue's inputs "
+        "has no figure.",
         (
             "schedule/budget.py:issuers",
             "schedule/budget.py:_MOST_LOADERS",
+            "schedule/budget.py:buffer_options",
             "solve/conditions.py:unmet",
             "solve/model.py:rings_in_step",
             "checker.py:_placement",
             "checker.py:_loaders",
             "checker.py:_partitions",
         ),
-    ),
-    Record(
-        Limit.INPUTS_OF_PRODUCTS,
-        "The loading warp may not bring an epilogue's input tiles where loops compute values, where sums are in "
-        "tensor memory, where there are two loading warps, or into fewer buffers than there are subtiles.",
-        "It brings all of a tile's inputs in one place of its loop over K-blocks, and knows buffers by "
-        "their subtile.",
-        How.CEILING,
-        "The reader's copies take none of its time.",
-        ("schedule/budget.py:buffer_options", "checker.py:_loaders"),
     ),
     Record(
         Limit.OWN_OPERATIONS,
@@ -263,6 +257,14 @@ RECORDS = (
         How.CHOICES,
         "Two K-blocks an iteration are a choice there too.",
         ("lowering/structures.py:_product_structures",),
+    ),
+    Record(
+        Limit.EQUAL_SUBTILES,
+        "Epilogue subtiles may not differ in width, and one of columns in parts may not lie in two of them.",
+        "A kernel has one staging buffer of a kind, and one box of it, for all subtiles.",
+        How.CHOICES,
+        "The model has one price for all subtiles of a tile; there is no figure.",
+        ("lowering/structures.py:_subtiles",),
     ),
 )
 """Every limit, in the order in which the documentation has them."""

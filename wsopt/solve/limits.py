@@ -64,9 +64,6 @@ TOUCHES: Mapping[Limit, Touches] = {
     Limit.TRANSFORM_IN_A_PASS: lambda program, machine: any(op.apart for op in program.loop),
     Limit.MOST_SLOTS: _most_slots,
     Limit.HELPERS: _helpers,
-    Limit.INPUTS_OF_PRODUCTS: lambda program, machine: (
-        bool(program.after.full) and program.computes_with_products
-    ),
     **{
         limit: lambda program, machine, limit=limit: (  # type: ignore[misc]
             program.epilogue.stores > 0 and budget.without_store_warps(program) is limit
