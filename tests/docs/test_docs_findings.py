@@ -136,3 +136,34 @@ def test_races() -> None:
     assert (
         f"for `gemm_2048` {best['gemm_2048']:.2f} and for `gemm_tall` {best['gemm_tall']:.2f} times" in PAGE
     )
+
+
+def test_short_loops() -> None:
+    data = measured("calibration/h200_short_loops")
+    variants = {(run["kernel"], one["variant"]): one for run in data["runs"] for one in run["variants"]}
+    for kernel in ("mm_few_rows", "mm_1024"):
+        for name in ("products issued whole", "counted slots", "counted slots, products issued whole"):
+            one = variants[kernel, name]
+            assert f"| {kernel} | {name} | {one['us']:.1f} | {one['ratio']:.3f} |" in PAGE
+    found = {one["kernel"]: one for one in data["beside_before"]}
+    three = [found[name]["in_graph"] for name in ("mm_few_rows", "mm_1024", "mm_gelu_512")]
+    problems = [
+        one["ratio"] for name, one in found.items() if name.startswith(("gemm", "router", "rms_norm_m"))
+    ]
+    told = "{:.3f}, {:.3f} and {:.3f} times as fast as before".format(*three)
+    assert (
+        f"{told}, and for the {len(problems)} problems of products {min(problems):.3f} to {max(problems):.3f}"
+        in PAGE
+    )
+
+
+def test_code_and_heads_in_parts() -> None:
+    data = measured("calibration/h200_short_loops")
+    first, *_, last = data["traces"]["att_window"]["passes"]
+    assert f"takes {round(first, -2):,} cycles and later ones {round(last, -2) + 100:,}" in PAGE
+    bias = data["bias_of_predictions"]["att_window"]
+    assert f"were {-bias['before']:.0%} too fast, and are {-bias['after']:.0%}" in PAGE.replace(" %", "%")
+    heads = next(o for o in data["beside_before_with_divided_slots"] if o["kernel"] == "att_d96_causal")
+    assert (
+        f"at {heads['ratio']:.2f} of the padded kernel in turns and at {heads['settled']:.2f} settled" in PAGE
+    )

@@ -10,8 +10,8 @@ from emit_builds import h200
 from golden_kernels import KERNELS, emitted
 
 from wsopt.perf.contention import held_cycles
-from wsopt.perf.events import Events, Fifo, Thread
 from wsopt.perf.costs import BARRIER_CHAIN
+from wsopt.perf.events import Events, Fifo, Thread
 from wsopt.perf.steady_state import SteadyState, steady, steady_state
 from wsopt.program.ids import OpKind
 from wsopt.program.program import TileOp
