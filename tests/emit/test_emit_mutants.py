@@ -45,12 +45,12 @@ THIS_TILE = "no store of the tile before is waited for, so that its number is no
 ALIKE = "workers of as many warps and registers"
 LAST = "nobody waits for the slots of the block's last tile"
 
-EMPTY = "mbarrier.wait(ring_empty.index(step % RING_DEPTH), ((step // RING_DEPTH) & 1) ^ 1)"
-FULL = "mbarrier.wait(ring_full.index(step % RING_DEPTH), (step // RING_DEPTH) & 1)"
-FULL_1 = "mbarrier.wait(ring_full.index((step + 1) % RING_DEPTH), ((step + 1) // RING_DEPTH) & 1)"
+EMPTY = "mbarrier.wait(ring_empty.index(slot), phase ^ 1)"
+FULL = "mbarrier.wait(ring_full.index(slot), phase)"
+FULL_1 = "mbarrier.wait(ring_full.index(slot_after), phase_after)"
 TURN = "mbarrier.wait(turn.index(index), (visit & 1) ^ (1 if index == 0 else 0))"
 LATER_P = (
-    "p = warpgroup_mma(x_ring.index((step % RING_DEPTH) * 2 + index), w_ring.index(step % "
+    "p = warpgroup_mma(x_ring.index(slot * 2 + index), w_ring.index(step % "
     "RING_DEPTH).permute((1, 0)), p, use_acc=k_block > 0, is_async=True)"
 )
 WAIT_P = "p = warpgroup_mma_wait(1, deps=(p,))"
@@ -128,7 +128,7 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
     "transposed": {
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (2, TWICE),
-        ("drop-arrive", "mbarrier.arrive(ring_empty.index((step - 1) % RING_DEPTH), count=1)"): (1, LAST),
+        ("drop-arrive", "mbarrier.arrive(ring_empty.index(slot_before), count=1)"): (1, LAST),
         ("early-arrive", "p = warpgroup_mma_wait(0, deps=(p,))"): (1, LAST),
         ("drop-mma-wait", WAIT_P): (1, FEWER),
         ("weaken-mma-wait", WAIT_P): (1, FEWER),

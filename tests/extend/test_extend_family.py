@@ -49,7 +49,7 @@ def made() -> Emitted:
 
 
 ENDED = (
-    "p = warpgroup_mma_wait(0, deps=(p,))\n            mbarrier.arrive(ring_empty.index(step % RING_DEPTH)"
+    "p = warpgroup_mma_wait(0, deps=(p,))\n            mbarrier.arrive(ring_empty.index(slot)"
 )
 """The end of the product that a pass has begun, and then the hand-over of its slot."""
 

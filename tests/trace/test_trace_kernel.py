@@ -28,7 +28,7 @@ from wsopt.trace.files import load_stamped
 OWN = re.compile(
     r"^ *(stamp\(|(records|record|passes|until|traced|taken|step) \+?= |gdc_wait\(\)$|now = gl|gl\.store\(place, now)"
 )
-"""Lines of a role that tracing adds. In a traced kernel every role waits for the kernel before, and numbers K-blocks."""
+"""Lines of a role that tracing adds. In a traced kernel every role waits for the one before, and numbers K-blocks."""
 
 
 def device_code(source: str) -> list[str]:
@@ -150,7 +150,7 @@ def test_one_that_computes_something_else_is_not_handed_over(
 ) -> None:
     def broken(verified: object, trace: Trace) -> str:
         return emit(verified, trace).replace(
-            "x_ring.index((step % RING_DEPTH) * 2 + index)", "x_ring.index(0)"
+            "x_ring.index(slot * 2 + index)", "x_ring.index(0)"
         )  # type: ignore[arg-type]
 
     monkeypatch.setattr(make, "emit", broken)

@@ -44,7 +44,7 @@ BARRIER_CHAIN = 3
 """Dependent instructions from a slot's number to a barrier's address and phase, as machine code has them."""
 
 DIVIDED_CHAIN = 6
-"""The same from the number of a K-block, where slots are not counted on: beside arithmetic that waits for products."""
+"""The same from the number of a K-block, where slots are divided out: beside arithmetic that waits for products."""
 
 OPERAND_CHAIN = 3
 """Dependent instructions from the address of a slot to the descriptors of a product's operands, likewise."""
