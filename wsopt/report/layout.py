@@ -7,7 +7,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-_LEAST_LAST_COLUMN = 16
+_LEAST_LAST_COLUMN = 12
 _SPARE = "."
 
 KEEP = "\N{NO-BREAK SPACE}"

@@ -214,6 +214,7 @@ def _blocks(s: Structure) -> str:
     """How blocks take tiles, and what is unusual about their tiles."""
     words = ["persistent" if s.persistent else "one tile"]
     words += ["ping-pong"] if s.sharing is Sharing.PING_PONG else []
+    words += [] if s.early_release else ["whole"]
     words += [f"{s.copies} a pass"] if s.copies > 1 else []
     words += ["swapped"] if s.swap else []
     return ", ".join(words)
