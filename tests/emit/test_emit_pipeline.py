@@ -42,7 +42,7 @@ def test_the_stretches_of_a_k_block(depth: int, least: int, parts: tuple[tuple[i
 @pytest.mark.slow
 def test_a_product_begins_before_a_slot_is_handed_back() -> None:
     made = build(graph_of(builds.plain), structure(128, consumers=2))
-    steady = made.source.partition("for _ in range(1, k_iterations):")[2].partition("step += 1")[0]
+    steady = made.source.partition("for _ in range(1, k_iterations):")[2].partition("slot_before = slot")[0]
     steps = [line.split("(")[0].rsplit(" ", 1)[-1] for line in steady.strip().splitlines()]
     begun = ["mbarrier.wait", "warpgroup_mma", "warpgroup_mma_wait", "mbarrier.arrive"]
     assert steps == [*begun, "warpgroup_mma", "warpgroup_mma", "warpgroup_mma_wait"]

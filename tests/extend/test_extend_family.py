@@ -48,9 +48,7 @@ def made() -> Emitted:
     return build(graph_of(plain), structure(64, 64, consumers=2))
 
 
-ENDED = (
-    "p = warpgroup_mma_wait(0, deps=(p,))\n            mbarrier.arrive(ring_empty.index(slot)"
-)
+ENDED = "p = warpgroup_mma_wait(0, deps=(p,))\n            mbarrier.arrive(ring_empty.index(slot)"
 """The end of the product that a pass has begun, and then the hand-over of its slot."""
 
 

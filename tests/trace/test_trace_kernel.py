@@ -149,9 +149,7 @@ def test_one_that_computes_something_else_is_not_handed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(verified: object, trace: Trace) -> str:
-        return emit(verified, trace).replace(
-            "x_ring.index(slot * 2 + index)", "x_ring.index(0)"
-        )  # type: ignore[arg-type]
+        return emit(verified, trace).replace("x_ring.index(slot * 2 + index)", "x_ring.index(0)")  # type: ignore[arg-type]
 
     monkeypatch.setattr(make, "emit", broken)
     folder = read_back(emitted("plain"), tmp_path / "plain.wsopt")

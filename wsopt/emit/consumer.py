@@ -21,7 +21,7 @@ from wsopt.emit.ranges import k_block_range, tile_range
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values, unrolled
-from wsopt.emit.windows import counters
+from wsopt.emit.windows import windows_of
 from wsopt.program.ids import ValueKind
 from wsopt.program.ranges import LiveLoops, live_loops
 from wsopt.program.types import Space
@@ -101,7 +101,7 @@ class Consumer:
     def _first_slots(self) -> Iterator[str]:
         """Lines that begin at the slots of the consumer's first K-block: one of its own where tiles go in turns."""
         order = consumer_order(self.plan.verified)
-        return first_slots(counters(self.operations, order), self.plan.s.copies, step=self.plan.ping_pong)
+        return first_slots(windows_of(self.operations, order), self.plan.s.copies, step=self.plan.ping_pong)
 
     def _carried(self) -> list[str]:
         """Sums and partial sums that are made before the first tile, where a tile does not clear them."""

@@ -40,7 +40,7 @@ def loader(plan: KernelPlan, index: int) -> Function:
     first = [tile_range(), *held] if plan.ranged else []
     counts = stationary or plan.inputs_by_loader
     begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
-    begin = [*first_step(numbered), *first_slots(one.counter for one in counters), *begin, "gdc_wait()"]
+    begin = [*first_step(numbered), *first_slots(counters), *begin, "gdc_wait()"]
     body = write([*first, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     return function(plan, role, parameters, begin, body, after, index=index)

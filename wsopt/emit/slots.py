@@ -78,14 +78,17 @@ def next_step(counted: bool, copies: int = 1) -> list[str]:
     return [f"step += {copies}"] if counted else []
 
 
-def first_slots(counters: Iterable[SlotCounter], copies: int = 1, *, step: bool = False) -> Iterator[str]:
+def first_slots(windows: Iterable[Window], copies: int = 1, *, step: bool = False) -> Iterator[str]:
     """The lines that begin at the first slot, or with `step` where the counter of K-blocks is; an iteration has so
-    many `copies`.
+    many `copies`. What the first passes hand on to older places has a value before it is right.
     """
-    for counter in (one for one in counters if one.kept):
+    for window in (one for one in windows if one.counter.kept):
+        counter = window.counter
         yield f"{counter.slot(0)} = " + (f"step % {counter.depth}" if step else "0")
         yield f"{counter.phase(0)} = " + (f"(step // {counter.depth}) & 1" if step else "0")
         yield from (counter.next(place, place - 1) for place in range(1, copies))
+        for place in range(window.slots + copies, 0):
+            yield f"{counter.both(place)} = {counter.both(0)}"
 
 
 def next_slots(windows: Iterable[Window], copies: int = 1) -> Iterator[str]:

@@ -50,7 +50,7 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     ]
     what = "# Issues the products of all tiles; commits tell the loader and the consumer of their ends."
     parameters = [*seen(plan, PartitionRole.MMA_WARP, own=False), *plan.counts]
-    begin = [*first_slots(one.counter for one in counters), "visit = 0", what]
+    begin = [*first_slots(counters), "visit = 0", what]
     return function(plan, PartitionRole.MMA_WARP, parameters, begin, "\n".join(body))
 
 

@@ -34,7 +34,7 @@ def transform(plan: KernelPlan) -> Function:
     )
     begin = [
         *first_step(traced),
-        *first_slots(one.counter for one in counters),
+        *first_slots(counters),
         "# Computes operands of all tiles, which the consumers' products take from shared memory.",
     ]
     parameters = [*seen(plan, PartitionRole.TRANSFORM, own=False), *plan.counts]

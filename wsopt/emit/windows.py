@@ -33,8 +33,3 @@ def _touches(operations: Operations, order: Iterable[Step]) -> Iterator[tuple[Ri
             yield from (
                 (ring, False, slot) for ring in operations.plan.rings if slot.op.id in ring.plan.releases
             )
-
-
-def counters(operations: Operations, order: Iterable[Step]) -> tuple[SlotCounter, ...]:
-    """The counters of the rings that a consumer reads."""
-    return tuple(window.counter for window in windows_of(operations, order))
