@@ -64,7 +64,7 @@ CONSUMER = (
 )
 CONSUMER_TURNS = (
     "(consumer, (x_ring, w_ring, ring_full, ring_empty, turn, r_desc, b_ptr, b_prefetched_0, r_input_0, r_full_0, "
-    "h_desc, y_desc, row_tiles, column_tiles, k_iterations, row_extent, column_extent, 0)),"
+    "bf16_staging_0, h_desc, y_desc, row_tiles, column_tiles, k_iterations, row_extent, column_extent, 0)),"
 )
 CONSUMER_IN_PLACE = (
     "(consumer, (x_ring, w_ring, ring_full, ring_empty, r_desc, b_ptr, b_prefetched_0, r_input_0, r_full_0, "
