@@ -30,7 +30,8 @@ def unit_load(program: TileProgram) -> int:
 
     Loading warps divide the rings: one of them has at least the copies of the busiest ring, and its share of all.
     """
-    rings = [sum(program.op(load).issue for load in plan.loads) for plan in budget.copied_rings(program)]
+    copies = [[program.op(load) for load in plan.loads] for plan in budget.copied_rings(program)]
+    rings = [sum(op.issue for op in own if budget.takes_time(program, op)) for own in copies]
     loading = max(*rings, math.ceil(sum(rings) / budget.most_loaders(program)), 0) if rings else 0
     loaders = {name for op in program.of(OpKind.TMA_LOAD) for name in budget.issuers(program, op)}
     others = (held for name, held in budget.holders(program).items() if name not in loaders)
