@@ -20,7 +20,7 @@ from itertools import chain, zip_longest
 from wsopt.emit.arithmetic import Age
 from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
-from wsopt.emit.slots import next_slots, next_step, step_at
+from wsopt.emit.slots import Window, next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
 from wsopt.emit.stores import stores
 from wsopt.emit.windows import windows_of
@@ -58,9 +58,10 @@ class _Unroller:
     """Writes the passes of a run of `k_iterations` iterations, of which the last stage is `depth` behind the first.
     The steady passes end with the `first_peeled`, and the loop takes `least` passes.
 
-    `issued` are products with their iterations, of which those before `waited` have ended; `made` counts how often
-    each value was made, `met` holds the slots that this pass has waited for, `begun` the parts of a product that are
-    still to be issued. Products are `loose` that this pass has issued and that no wait of it has named since.
+    `windows` are the places of rings that a pass looks at. `issued` are products with their iterations, of which
+    those before `waited` have ended; `made` counts how often each value was made, `met` holds the slots that this
+    pass has waited for, `begun` the parts of a product that are still to be issued. Products are `loose` that this
+    pass has issued and that no wait of it has named since.
     """
 
     order: tuple[Step, ...]
@@ -70,6 +71,7 @@ class _Unroller:
     k_iterations: int
     first_peeled: int
     least: int
+    windows: tuple[Window, ...]
     issued: list[tuple[ValueId, int]] = field(default_factory=list)
     waited: int = 0
     made: Counter[str] = field(default_factory=Counter)
@@ -91,10 +93,7 @@ class _Unroller:
             found.append(mma_wait(len(running), dict.fromkeys(names)))
         if number < self.k_iterations:
             copies, counted = self.operations.plan.s.copies, self.operations.plan.counts_steps
-            found += [
-                *next_step(counted, copies),
-                *next_slots(windows_of(self.operations, self.order), copies),
-            ]
+            found += [*next_step(counted, copies), *next_slots(self.windows, copies)]
         return tuple(found)
 
     def _stamped(self, slot: Step, number: int, instructions: Iterable[Instruction]) -> Iterable[Instruction]:
@@ -179,8 +178,7 @@ class _Unroller:
     def _stretches(self) -> tuple[Part, ...]:
         """The stretches of the streamed axis in which a product may be begun and ended."""
         plan = self.operations.plan
-        least = plan.verified.machine.mma_k_bytes * 8 // plan.program.whole.dtype.bits
-        return stretches(plan.s.depth, least)
+        return stretches(plan.s.depth, plan.verified.machine.mma_depth(plan.program.whole.dtype.bits))
 
     def _issue(self, value: ValueId, iteration: int) -> Mma:
         """The next part of a product, counted among those under way."""
@@ -267,7 +265,9 @@ def unrolled(operations: Operations, *, masked: bool = False, overlapped: bool =
     least, k_iterations = depth + 1 if tail else max(1, depth), depth + _UNROLLED
     last = k_iterations - tail  # the first pass after the steady ones: the drain, or the pass with the tail
     operations = replace(operations, writer=replace(operations.writer, called=set()))
-    unroller = _Unroller(order, operations, masked, depth, k_iterations, last, least)
+    unroller = _Unroller(
+        order, operations, masked, depth, k_iterations, last, least, windows_of(operations, order)
+    )
     passes = [unroller.write(number) for number in range(k_iterations + depth)]
     steady = passes[depth + 1 : last]
     if any(one != steady[0] for one in steady):

@@ -44,7 +44,7 @@ Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 
 def inner_extent(region: Region, machine: Machine) -> int:
     """Elements of the inner axis as tiles hold it: each part is what one tensor instruction contracts, or more."""
-    return summed(region.extent(Role.INNER), machine.mma_k_bytes * 8 // region.operand_dtype.bits)
+    return summed(region.extent(Role.INNER), machine.mma_depth(region.operand_dtype.bits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +119,25 @@ class _Maker:
     def _stretches(self) -> int:
         """The stretches in which a product of a loop is issued."""
         early = self.s.early_release and releases_early(self.region, self.machine)
-        least = self.machine.mma_k_bytes * 8 // self.region.operand_dtype.bits
+        least = self.machine.mma_depth(self.region.operand_dtype.bits)
         return len(stretches(self.s.depth, least)) if early else 1
 
-    def _product(self, product: Contraction) -> list[Step]:
-        """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
-        region, s, name = self.region, self.s, product.name
-        sides = (product.right, product.left) if s.swap else (product.left, product.right)
-        partial, total, shape = (ValueKind.PARTIAL, name), (ValueKind.SUM, name), (s.rows, s.columns)
-        counts = Product(
+    def _counts(self) -> Product:
+        """Counts of one of the products of a loop that has nothing between them."""
+        region, s = self.region, self.s
+        return Product(
             s.rows, s.columns, s.depth, region.operand_dtype, s.consumer_warps,
             s.at_once * len(region.contractions), stretches=self._stretches(),
         )  # fmt: skip
+
+    def _product(self, product: Contraction) -> list[Step]:
+        """One product of a K-block; with promotion into partial sums, which a second step adds to the sums."""
+        s, name = self.s, product.name
+        sides = (product.right, product.left) if s.swap else (product.left, product.right)
+        partial, total, shape = (ValueKind.PARTIAL, name), (ValueKind.SUM, name), (s.rows, s.columns)
         space = Space.REGISTERS if target_of(self.machine).sums is Sums.REGISTERS else Space.TENSOR
         inputs = self.read(side for side in sides if isinstance(side, View))
-        made = Step(OpKind.MMA, name, counts, inputs, total, shape, space=space)
+        made = Step(OpKind.MMA, name, self._counts(), inputs, total, shape, space=space)
         if not product.promote:
             return [made]
         # Partial sums are one set of registers a K-block: they are added up before they are made again.
@@ -222,21 +226,9 @@ class _Maker:
 
     def _plain_product(self, product: Contraction) -> Step:
         """A product of what a role of its own has left in shared memory."""
-        s, region = self.s, self.region
-        sharers = s.at_once * len(region.contractions)
-        counts = Product(
-            s.rows,
-            s.columns,
-            s.depth,
-            region.operand_dtype,
-            s.consumer_warps,
-            sharers,
-            stretches=self._stretches(),
-        )
         inputs = ((ValueKind.TILE, _made_name(product)), *self.read([product.right]))
-        return Step(
-            OpKind.MMA, product.name, counts, inputs, (ValueKind.SUM, product.name), (s.rows, s.columns)
-        )
+        total, shape = (ValueKind.SUM, product.name), (self.s.rows, self.s.columns)
+        return Step(OpKind.MMA, product.name, self._counts(), inputs, total, shape)
 
     def _value_parts(self) -> Iterator[_Part]:
         """Phases with the products that read them, then the sums over the streamed axis."""

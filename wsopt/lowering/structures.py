@@ -336,7 +336,7 @@ def _tail(region: Region, machine: Machine, depth: int, copies: int) -> int:
     0 where that is the whole K-block, or where the last K-block may lie beyond the end altogether.
     """
     rest = region.extent(Role.STREAM) % depth
-    size = max(machine.mma_k_bytes * 8 // region.operand_dtype.bits, pow2(rest))
+    size = max(machine.mma_depth(region.operand_dtype.bits), pow2(rest))
     return (
         size if rest and copies == 1 and not region.body and target_of(machine).tails and size < depth else 0
     )

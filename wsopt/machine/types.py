@@ -307,6 +307,10 @@ class Machine:
         """FLOP a byte at which tensor cores and device memory take equally long, both by the datasheet."""
         return self.tflops(dtype) * 1e12 / self.dram_bandwidth
 
+    def mma_depth(self, bits: int) -> int:
+        """Elements of so many bits that one tensor instruction contracts."""
+        return self.mma_k_bytes * 8 // bits
+
     def first_bytes(self, latency: float) -> float:
         """Cycles from a copy's issue to its first bytes: a measured latency less the transfer of the timed box."""
         return max(0.0, latency - TMA_PROBE_BYTES / self.tma_bytes_per_cycle)

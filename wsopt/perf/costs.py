@@ -208,7 +208,7 @@ def rest_cycles(product: Product, machine: Machine) -> float:
 def _instruction_cycles(product: Product, columns: int, machine: Machine) -> float:
     """Cycles of one tensor instruction of so many columns, where arithmetic waits for the product or feeds it."""
     rate = machine.tensor[product.dtype.value]
-    full = machine.mma_rows * columns * (machine.mma_k_bytes * 8 // product.dtype.bits) / rate
+    full = machine.mma_rows * columns * machine.mma_depth(product.dtype.bits) / rate
     least = machine.mma_least_cycles + columns * machine.mma_least_cycles_per_column
     return max(full, machine.mma_least_cycles_registers if product.registers else least)
 

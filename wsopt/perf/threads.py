@@ -54,7 +54,7 @@ class Block:
     def parts(self, product: TileOp) -> list[int]:
         """The instructions of each part of a product that only begins before a slot is handed back."""
         depth = self.program.structure.depth
-        least = self.machine.mma_k_bytes * 8 // self.program.whole.dtype.bits
+        least = self.machine.mma_depth(self.program.whole.dtype.bits)
         return [product.instructions * one.length // depth for one in stretches(depth, least)]
 
     def consumer_steps(self, index: int) -> list[Step]:

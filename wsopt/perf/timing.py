@@ -34,8 +34,9 @@ class Waves:
 
     `energy` is what an SM takes on the average, in cycles of its tensor core; `contended` is what an iteration
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
-    beside its epilogue and all iterations but one; `code` is the loops' instructions coming to an SM. Where device
-    memory bounds the loop, the clock of the SMs, and with it the energy, does not count: it is not `clocked`.
+    beside its epilogue and all iterations but the `first`; `code` is the loops' instructions coming to an SM. Where
+    device memory bounds the loop, the clock of the SMs, and with it the energy, does not count: it is not
+    `clocked`.
     """
 
     waves: int
@@ -46,6 +47,7 @@ class Waves:
     handover: float
     between: float = 0.0
     contended: float = 0.0
+    first: float = 0.0
     code: float = 0.0
     clocked: bool = True
 
@@ -86,9 +88,10 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
         return Waves(waves, start, fill, latency.tma_store, 0.0, 0.0, clocked=False)
-    fill = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads)
+    fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads), 0
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
-        fill += load_cycles(program.stationary_bytes, machine) + _first_iteration(program)
+        first = _first_iteration(program)
+        fill += load_cycles(program.stationary_bytes, machine) + first
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
     anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
     return Waves(
@@ -98,8 +101,9 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
         tail=latency.tma_store,
         energy=_energy(program, machine),
         handover=handover,
-        between=_first_iteration(program) + handover if program.structure.persistent else anew,
+        between=first + handover if program.structure.persistent else anew,
         contended=contended_interval(program, machine),
+        first=first,
         code=machine.code_cycles * instructions(program, machine) if program.work is not None else 0.0,
     )
 
@@ -167,8 +171,7 @@ def time_of(
         return Time(lines, None, machine.copy_knee, fixed.start + fixed.fill, fixed.tail)
     if program.work is not None:
         work, s = program.work, program.structure
-        first = fixed.start + fixed.fill - _first_iteration(program) + fixed.tail if s.persistent else 0.0
-        once = fixed.code + first
+        once = fixed.code + (fixed.start + fixed.fill - fixed.first + fixed.tail if s.persistent else 0.0)
         line = Line(work.k_iterations - work.tiles, once + work.tiles * (fixed.between + ends.each))
         if s.sharing is Sharing.PING_PONG:
             return Time(

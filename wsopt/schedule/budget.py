@@ -225,8 +225,7 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     inputs = [n for n in range(1, s.subtiles + 1) if s.subtiles % n == 0] if program.after.full else [0]
     counts = [(0, s.subtiles)] if cost.lent_bytes else []
     counts += itertools.product(range(1, most + 1), inputs)
-    fit = Limit.HELPERS in program.lifted or s.consumers < MOST_HELPERS
-    store_warps = (False, True) if cost.stores and fit and not without_store_warps(program) else (False,)
+    store_warps = (False, True) if cost.stores and not without_store_warps(program) else (False,)
     plain = program.iteration is Iteration.K_BLOCKS and program.work is None and not program.tensor_columns
     brings = plain and program.after.full and program.conditions.loaders <= 1
     by_loader = (False, True) if brings else (False,)
@@ -236,9 +235,8 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
         for count, store_warp, sums, brought in chosen
         if not brought or (count[1] == s.subtiles and (store_warp or not cost.lent_bytes))
     )
-    most = MOST_HELPERS - max(1, program.conditions.loaders)
-    lifted = Limit.HELPERS in program.lifted
-    fitting = (option for option in every if lifted or helper_warps(program, option) <= most)
+    lifted, helpers = Limit.HELPERS in program.lifted, MOST_HELPERS - max(1, program.conditions.loaders)
+    fitting = (option for option in every if lifted or helper_warps(program, option) <= helpers)
     return tuple(option for option in fitting if program.conditions.allow(option))
 
 
