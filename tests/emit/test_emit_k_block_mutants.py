@@ -21,6 +21,7 @@ BETWEEN = (
     "a tile has more K-blocks than a ring slots, so copies between waited for the products that read this set"
 )
 ZERO = "the accumulator it starts from is zero"
+ALIKE = "both loading warps are one warp with as many registers"
 MIRROR = "the consumers' own buffers, and their numbers, are interchangeable"
 
 K_EMPTY, V_EMPTY = "mbarrier.wait(k__ring_empty.index(step", "mbarrier.wait(v_ring_empty.index(step"
@@ -60,9 +61,10 @@ EQUIVALENT: dict[bool, dict[tuple[str, str], tuple[int, str]]] = {
         ("depth+1", K_BACK): (1, START),
         ("depth-1", K_BACK): (1, START),
         ("drop-arrive", K_BACK): (1, LAST),
-        ("early-arrive", SCORES_DONE): (3, ORDER),
+        ("early-arrive", SCORES_DONE): (1, LAST),
         ("keep-accumulator", SCORES): (1, ZERO),
         ("swap-argument", "(consumer, (q_held, stationary_full, k__ring, k__ring_full, "): (2, MIRROR),
+        ("swap-roles", "(loader0, (q_desc, k__desc, q_held, stationary_full, k__ring"): (1, ALIKE),
     },
     True: {
         **PASSED_AGAIN,
