@@ -81,6 +81,7 @@ def by_graph() -> list[str]:
     graphs = [graph for found in validations() for graph in found.graphs]
     return [
         _range("rank correlation (Kendall's tau)", [graph.tau for graph in graphs], ".2f"),
+        _range("the same, of times more than 5 % apart", [graph.tau_apart for graph in graphs], ".2f"),
         _range("regret of the first choice", [graph.regret for graph in graphs], ".1%"),
     ]
 

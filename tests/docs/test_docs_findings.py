@@ -167,3 +167,17 @@ def test_code_and_heads_in_parts() -> None:
     assert (
         f"at {heads['ratio']:.2f} of the padded kernel in turns and at {heads['settled']:.2f} settled" in PAGE
     )
+
+
+def test_orders_and_slots() -> None:
+    data = measured("calibration/h200_orders")
+    ratios = {(row["problem"], row["variant"]): f"{row['ratio']:.3f}" for row in data["rows"]}
+    rescaled = (
+        f"{ratios['attention', '2rescale']} for `attention`, {ratios['attention_causal', '2rescale']} under a causal "
+        f"mask, {ratios['attention_d64', '2pin']} for heads of 64"
+    )
+    waited = f"as well: {ratios['attention', '3wait']} and {ratios['attention_causal', '3wait']}"
+    alone = f"product: {ratios['attention', '9own']} and {ratios['attention_causal', '9own']}"
+    told = " ".join(PAGE.split())
+    assert all(words in told for words in (rescaled, waited, alone))
+    assert f"in turns it runs at {ratios['attention_d256', '1now']}" in told

@@ -94,6 +94,14 @@ def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
     assert found[1, 4] > found[4, 4] > alone
 
 
+def test_a_slot_lives_for_the_products_of_all_consumers(card: Machine) -> None:
+    one, three = cut(card), cut(card, 3)
+    edges = {(edge.source, edge.target) for edge in one.edges}
+    for plan, same in zip(one.rings, three.rings, strict=True):
+        product = next(op for op in one.of(OpKind.MMA) if any((load, op.id) in edges for load in plan.loads))
+        assert slot_lifetime(three, card, same) == slot_lifetime(one, card, plan) + 2 * product.busy
+
+
 def test_the_ring_of_products_has_its_own_effective_ii(card: Machine) -> None:
     partial = lower(plain(4096, 4096, 1024, "f8e4m3"), replace(CUT, columns=128, consumers=2), card)
     assert contended_interval(partial, card, (1,)) == contended_interval(partial, card)

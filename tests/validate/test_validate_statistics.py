@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from wsopt.validate.statistics import kendall_tau, mean_error, regret, relative_errors
+from wsopt.validate.statistics import kendall_tau, mean_error, regret, relative_errors, tau_apart
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,27 @@ def test_tau(one: tuple[float, ...], other: tuple[float, ...], tau: float) -> No
 
 def test_tau_of_a_constant() -> None:
     assert math.isnan(kendall_tau((1, 1, 1), (1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("predicted", "measured", "tau"),
+    [
+        ((1, 2, 3), (10, 20, 30), 1.0),
+        ((1, 2, 3), (10, 30, 20), 1 / 3),
+        ((2, 1, 3), (100, 104, 200), 1.0),  # 4 % apart: either order will do
+        ((2, 1, 3), (100, 106, 200), 1 / 3),
+        ((1, 1, 3), (100, 106, 200), 2 / 3),  # predicted alike
+    ],
+)
+def test_only_times_that_are_apart_have_an_order(
+    predicted: tuple[float, ...], measured: tuple[float, ...], tau: float
+) -> None:
+    assert tau_apart(predicted, measured, 0.05) == pytest.approx(tau)
+    assert tau_apart(predicted[::-1], measured[::-1], 0.05) == pytest.approx(tau)
+
+
+def test_no_times_that_are_apart() -> None:
+    assert math.isnan(tau_apart((1, 2), (100, 104), 0.05))
 
 
 def test_errors() -> None:

@@ -52,14 +52,19 @@ def releases(program: TileProgram, product: OpId) -> list[TileOp]:
 
 
 def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
-    """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
+    """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release.
+
+    All consumers read the slot, and their products follow one another on the tensor core.
+    """
     lifetimes, ops = [0], {op.id: op for op in program.ops}
     handover = math.ceil(machine.latency.mbarrier_wake)
-    for edge in program.edges:
-        if edge.source in plan.loads:
-            source, target = ops[edge.source], ops[edge.target]
-            before = source.latency + handover + target.latency
-            lifetimes += [before + back.issue + back.latency for back in releases(program, target.id)]
+    for load in plan.loads:
+        readers = [ops[edge.target] for edge in program.edges if edge.source == load]
+        held = sum(op.busy for op in readers if op.kind is OpKind.MMA)
+        for reader in readers:
+            others = held - reader.busy if reader.kind is OpKind.MMA else 0
+            before = ops[load].latency + handover + others + reader.latency
+            lifetimes += [before + back.issue + back.latency for back in releases(program, reader.id)]
     return max(lifetimes)
 
 

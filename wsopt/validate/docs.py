@@ -21,7 +21,8 @@ This page is made from the JSON files beside it, by `python -m wsopt.validate.do
 them as `wsopt compile` does, and measures them in turns in one process, each settled at its own clock. Times are
 medians in microseconds. A short graph's launches are replayed out of a CUDA graph.
 
-- *tau* is Kendall's rank correlation of predictions with times;
+- *tau* is Kendall's rank correlation of predictions with times, *apart* the same of schedules whose times differ by
+  more than 5 %: the order of others changes from run to run;
 - *error* is the mean relative error of the predictions, *bias* the same with its sign (positive: the model is too
   pessimistic);
 - *regret* is how much longer the model's first choice takes than the best that was measured.

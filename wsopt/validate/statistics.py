@@ -23,6 +23,17 @@ def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float:
     return concordant / pairs if pairs else math.nan
 
 
+def tau_apart(predicted: Sequence[float], measured: Sequence[float], least: float) -> float:
+    """The pairs that a prediction orders as they were measured, less those that it orders the other way, over all.
+
+    Of pairs whose measured times differ by more than the share `least` of the shorter; nan if there is none. Times
+    that are nearer are equal to whoever chooses between them, and their order changes from run to run.
+    """
+    points = sorted(zip(measured, predicted, strict=True))
+    signs = [_sign(y - x) for (short, x), (long, y) in combinations(points, 2) if long > short * (1 + least)]
+    return statistics.fmean(signs) if signs else math.nan
+
+
 def _sign(difference: float) -> int:
     return (difference > 0) - (difference < 0)
 
