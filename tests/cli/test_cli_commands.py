@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_runs import Compiled, residual, write, wsopt
+from cli_runs import Compiled, product, residual, write, wsopt
 
 import wsopt as package
 from wsopt.graph.ops import OPS
@@ -63,11 +63,14 @@ def test_inspect_runner_up(compiled: Compiled) -> None:
     assert "give one of --what-if, --runner-up and --against" in both.stderr
 
 
-def test_inspect_what_if(compiled: Compiled) -> None:
-    done = wsopt(compiled.folder, "inspect", "small.wsopt", "--what-if", "--json")
+def test_inspect_what_if(tmp_path: Path) -> None:
+    write(tmp_path, product(), "small.json")
+    under = ("--under", "columns=128,consumers=2")  # every what-if is a search, among these structures alone
+    compiled = wsopt(tmp_path, "compile", "small.json", *under, "--json")
+    done = wsopt(tmp_path, "inspect", "small.wsopt", "--what-if", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    assert found["predicted_us"] == compiled.summary["predicted_us"]
+    assert found["predicted_us"] == json.loads(compiled.stdout)["predicted_us"]
     assert len(found["what_if"]) == 7
     assert all(row["predicted_us"] <= found["predicted_us"] + 1e-9 for row in found["what_if"])
 

@@ -10,8 +10,8 @@ from test_emit_k_blocks import attention, structure
 from wsopt.interpret import Mutant
 
 SHORT_RING_KIB = {False: 64, True: 96}
-SIZES = [(728, 600), (688, 560)]
-"""Keys and queries: the last tile's second consumer has few rows, and none."""
+SIZES = {False: [(728, 600), (688, 560)], True: [(472, 344), (432, 304)]}
+"""Keys and queries, by whether blocks are persistent: the last tile's second consumer has few rows, and none."""
 
 TWICE = "a wait that has passed passes again"
 START = "a block's first slot is number 0 at any depth"
@@ -90,7 +90,7 @@ def test_every_mutant_is_found(persistent: bool) -> None:
     graph = graph_of(lambda g: attention(g, "causal"))
     made = build(graph, structure(64, persistent=persistent), SHORT_RING_KIB[persistent])
     assert max(slots for _, slots in made.verified.schedule.rings) <= 3
-    cases = [case(graph_of(lambda g, n=n, m=m: attention(g, "causal", n, m))) for n, m in SIZES]
+    cases = [case(graph_of(lambda g, n=n, m=m: attention(g, "causal", n, m))) for n, m in SIZES[persistent]]
     assert survives(cases, made.source, SEEDS)
     table = EQUIVALENT[persistent]
     assert survivors(cases, made.source, key, table) == {place: count for place, (count, _) in table.items()}

@@ -197,7 +197,16 @@ def _is_legal(region: Region, machine: Machine, s: Structure) -> bool:
         or max(s.rows, s.columns, s.depth) > machine.tma_box_extent_max
         or (region.whole_rows and not whole)
         or (s.rows >= 2 * region.extent(row_role(s.swap)) and s.rows > least)
+        or _same_order(region, s)
     )
+
+
+def _same_order(region: Region, s: Structure) -> bool:
+    """Whether a group of half as many tile rows takes the tiles in the same order: it has all of them already, or
+    there is one column of tiles.
+    """
+    rows, columns = (region.extent(role(s.swap)) for role in (row_role, column_role))
+    return s.group > 1 and (s.group * s.tile_rows >= 2 * rows or s.columns >= columns)
 
 
 def _spare(region: Region, s: Structure) -> bool:

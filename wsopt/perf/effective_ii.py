@@ -8,6 +8,7 @@ for one to come back. In the tail wave few SMs share the paths.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -50,6 +51,7 @@ def path_cycles(demand: Demand, machine: Machine, clock_mhz: float) -> int:
     return math.ceil(min(max(own, gpc), max(own * demand.active, min(gpc, apart), alone)))
 
 
+@functools.lru_cache(maxsize=1024)  # a program is asked for it with the same slots by price, bound and ramps
 def steady_loop(demand: Demand, machine: Machine, slots: int) -> SteadyLoop:
     """Clock and cycles from K-block to K-block at which a loop with a ring of so many slots settles.
 
