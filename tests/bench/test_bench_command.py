@@ -66,6 +66,10 @@ def test_options() -> None:
     assert options_from_text(options.to_text()) == options
     with pytest.raises(InputError, match="no baseline 'cudnn'; there are cublas"):
         BenchOptions(baselines=("cudnn",))
+    with pytest.raises(InputError, match="rounds: 0, at least 1 is needed"):
+        BenchOptions(rounds=0)
+    with pytest.raises(InputError, match="settled_rounds: -1, at least 0 is needed"):
+        BenchOptions(settled_rounds=-1)
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,13 @@ def test_a_good_kernel(folder: Path) -> None:
     assert row_from_json(row_to_json(row)) == row
 
 
+def test_no_settled_rounds(folder: Path) -> None:
+    row = bench_folder.bench_folder(folder, replace(OPTIONS, settled_rounds=0), device="cpu")
+    assert (row.status, row.kernel_settled) == ("ok", None)
+    assert row.best_us is not None
+    assert [item.settled_ratio for item in row.baselines] == [None, None, None]
+
+
 def test_what_a_build_says_of_its_work(folder: Path) -> None:
     """A copy beside a kernel that its bytes bound, and rates of what masks leave."""
     schedule = {

@@ -59,7 +59,9 @@ def bench_folder(path: Path, options: BenchOptions, *, device: str = "cuda") -> 
     short = summary(samples[KERNEL]).median_us < options.graph_below_us
     replayed = _in_graphs(contestants, samples, options) if short else _Replayed((), {})
     in_graph = replayed.measure(clock, options.timing)
-    settled = replayed.measure(clock, options.settled) or measure(contestants, clock, options.settled)
+    settled: Samples = {}
+    if options.settled_rounds:
+        settled = replayed.measure(clock, options.settled) or measure(contestants, clock, options.settled)
     row = _with_times(row, entries, Times(samples, in_graph, settled))
     # Once more after all those launches, on inputs not yet checked: a race may need the speed.
     last = reference(folder.graph, sets[-1].inputs)
@@ -233,7 +235,7 @@ def _with_times(row: Row, entries: Sequence[_Entry], times: Times) -> Row:
         row,
         kernel=summary(times.plain[KERNEL]),
         kernel_graph=summary(times.in_graph[KERNEL]) if times.in_graph else None,
-        kernel_settled=summary(times.settled[KERNEL]),
+        kernel_settled=summary(times.settled[KERNEL]) if times.settled else None,
         baselines=tuple(_timed(entry, times) for entry in entries),
     )
     best = row.best_us

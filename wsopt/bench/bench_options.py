@@ -31,11 +31,11 @@ class BenchOptions:
     `tolerance` on the relative error of the kernel, `baseline_tolerance` on that of a baseline, which
     rounds where torch does. `hang_s`: seconds one launch or sample may take; `limit_s`: seconds a folder
     may take in all, compiling baselines included. Kernels under `graph_below_us` are timed in a CUDA graph
-    too. In `settled_rounds` rounds of their own, a contestant runs
+    too. In `settled_rounds` rounds of their own, if there are any, a contestant runs
     `settle_ms` untimed before each sample. Input sets together exceed `cache_factor`
     times the L2 and stay under `most_bytes`. `together`: folders share a process. `against`: a build folder of
     the same graph that is timed beside each, in the row of a baseline of that name. Raises InputError for a
-    name that is no baseline.
+    name that is no baseline, and for no rounds.
     """
 
     baselines: tuple[str, ...] = DEFAULT_BASELINES
@@ -60,6 +60,11 @@ class BenchOptions:
         if unknown:
             told = f"no baseline {unknown[0]!r}; there are {', '.join(BASELINES)}"
             raise InputError("options", [Problem("baselines", told)])
+        for name, least in (("rounds", 1), ("settled_rounds", 0)):
+            if getattr(self, name) < least:
+                raise InputError(
+                    "options", [Problem(name, f"{getattr(self, name)}, at least {least} is needed")]
+                )
 
     @property
     def timing(self) -> TimingOptions:
