@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wsopt.emit.plan import STATIONARY, KernelPlan, Ring
+from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import vector_columns
+from wsopt.emit.rings import Ring
 from wsopt.emit.tensors import GLUON, Box
 from wsopt.graph.types import DType
 from wsopt.schedule.types import PartitionRole

@@ -9,7 +9,8 @@ from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
-from wsopt.emit.plan import KernelPlan, Ring
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
 from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import GLUON, Box, tile_view, zero

@@ -5,78 +5,28 @@ Everything is derived once, from a verified schedule and its tile program; nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.instructions import Slots, arrive, wait
+from wsopt.emit.instructions import Slots
 from wsopt.emit.names import Names
 from wsopt.emit.prefetched import Prefetched
-from wsopt.emit.slots import SlotCounter
+from wsopt.emit.rings import NamedBoxes, Ring, loaders
 from wsopt.emit.staging import Staging, staging
 from wsopt.emit.stamps import WORDS, Trace
-from wsopt.emit.tensors import Box, make_box, part_boxes, row_box
+from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
-from wsopt.program.facts import Member
-from wsopt.program.ids import OpId, ValueKind
-from wsopt.program.program import Iteration, RingPlan, TileProgram
+from wsopt.program.ids import ValueKind
+from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement, View
+from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ring:
-    """A ring of slots, with the boxes of each tensor of which a slot holds tiles, one for each part of a tile;
-    `nbytes` is what the text calls the bytes of a slot. Its slots are told by the place of their K-block
-    (`slots.py`).
-    """
-
-    name: str
-    counter: SlotCounter
-    nbytes: str
-    plan: RingPlan
-    members: tuple[tuple[Member, tuple[Box, ...]], ...]
-
-    @property
-    def depth(self) -> str:
-        """The constant of the number of slots."""
-        return self.counter.depth
-
-    def full(self, place: int = 0) -> str:
-        """The barrier that says that the slot of a K-block is full."""
-        return f"{self.name}_full.index({self.counter.slot(place)})"
-
-    def empty(self, place: int = 0) -> str:
-        """The barrier that says that every reader has handed it back."""
-        return f"{self.name}_empty.index({self.counter.slot(place)})"
-
-    def wait_full(self, place: int = 0) -> str:
-        """Wait until what fills a slot has landed."""
-        return wait(self.full(place), self.counter.phase(place))
-
-    def wait_empty(self, place: int = 0) -> str:
-        """Wait until every reader has handed a slot back."""
-        phase = self.counter.phase(place)
-        return wait(self.empty(place), f"{phase if phase.isidentifier() else f'({phase})'} ^ 1")
-
-    def release(self, place: int = 0) -> str:
-        """Hand a slot back."""
-        return arrive(self.empty(place))
-
-    @property
-    def boxes(self) -> tuple[Box, ...]:
-        """All boxes, tensor by tensor."""
-        return tuple(box for _, boxes in self.members for box in boxes)
-
-    def loads_of(self, member: Member) -> list[OpId]:
-        """The loads of one of its tensors, for the first K-block of an iteration."""
-        return [one for one in self.plan.loads if one.subject == member.name and not one.k_block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,45 +198,13 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     names = Names(subtiles=True, taken=set(WORDS) if trace else set())
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
-    depths, counters = dict(verified.schedule.rings), dict[int, SlotCounter]()
-    kept = not program.computes_with_products
-
-    def box(kind: str, wish: str, view: View, extents: Mapping[Role, int]) -> Box:
-        """The box of a tensor that takes so many elements along its axes; one name for each way it is used."""
-        name = names(f"{kind}:{wish}", wish)
-        if by_tile:
-            return row_box(name, view, extents, verified.machine.tma_box_extent_max)
-        return make_box(name, view, extents)
-
-    def called(kind: str, member: Member) -> str:
-        """What the text calls a tensor that a ring or the block holds."""
-        wish = member.name if member.name.isidentifier() else member.view.tensor  # one that a role computes
-        return names(f"{kind}:{wish}", wish)
-
-    def held(kind: str, member: Member) -> tuple[Box, ...]:
-        """The boxes of a tensor that a ring or the block holds."""
-        name, view = called(kind, member), member.view
-        extents = {role: member.extent(role) for role in view.roles}
-        if by_tile:
-            return (row_box(name, view, extents, verified.machine.tma_box_extent_max),)
-        return part_boxes(name, view, extents)
-
-    def ring(plan: RingPlan) -> Ring:
-        members = tuple((one, held("streamed", one)) for one in plan.members)
-        if len(program.rings) == 1:
-            return Ring("ring", SlotCounter("", "RING_DEPTH", kept), "RING_BYTES", plan, members)
-        (name,) = (called("streamed", one) for one in plan.members)
-        prefix = "" if len({*depths.values()}) == 1 else f"{name}_"
-        counter = SlotCounter(prefix, f"{name}_DEPTH", kept)
-        counter = counters.setdefault(depths[plan.name], counter) if kept else counter
-        return Ring(f"{name}_ring", counter, str(plan.slot_bytes), plan, members)
-
+    boxes = NamedBoxes(verified, names)
     subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
-    stationary = tuple(box for member in program.stationary for box in held("stationary", member))
-    rings = tuple(map(ring, program.rings))
+    stationary = tuple(box for member in program.stationary for box in boxes.held("stationary", member))
+    rings = boxes.rings()
     vectors = {x.name: ByAddress(x, names(f"read:{x.name}", x.view.tensor)) for x in after.vectors}
-    inputs = {x.name: box(f"read:{x.name}", x.view.tensor, x.view, subtile) for x in after.full}
-    outputs = {o.name: box("written", o.name, o.view, subtile) for o in after.tile_outputs}
+    inputs = {x.name: boxes.box(f"read:{x.name}", x.view.tensor, x.view, subtile) for x in after.full}
+    outputs = {o.name: boxes.box("written", o.name, o.view, subtile) for o in after.tile_outputs}
     row_outputs = tuple(
         ByAddress(o, names(f"written:{o.name}", o.name)) for o in after.outputs if not o.is_tile
     )
@@ -304,7 +222,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         outer=(("batch",) if Role.BATCH in axes or ranged else ()) + (("group",) if Role.GROUP in axes else ()),
         ping_pong=s.sharing is Sharing.PING_PONG, sums_apart=bool(program.tensor_columns),
         stores_apart=buffers.store_warp, stationary=stationary, rings=rings,
-        loaders=tuple(_loaders(verified, rings)), inputs=inputs, vectors=vectors,
+        loaders=tuple(loaders(verified, rings)), inputs=inputs, vectors=vectors,
         prefetched={
             name: Prefetched(v, row_role(s.swap) in v.of.spans, column_role(s.swap) in v.of.spans)
             for name, v in vectors.items() if after.prefetched
@@ -328,15 +246,6 @@ def _inputs_ahead(verified: VerifiedSchedule) -> int:
         return 0
     slots = min(schedule.depth(plan.name) for plan in program.rings if plan.copied)
     return k_blocks_ahead(program, verified.machine, schedule.ii, slots)
-
-
-def _loaders(verified: VerifiedSchedule, rings: Sequence[Ring]) -> Iterator[tuple[Ring, ...]]:
-    """The rings that each loading warp fills, in the order of the schedule."""
-    for partition in (one for one in verified.schedule.partitions if one.role is PartitionRole.LOADER):
-        placed = verified.schedule.of(partition.name)
-        loads = [verified.program.named(one.op).id for one in placed]
-        own = [ring for ring in rings if ring.plan.loads[0] in loads]
-        yield tuple(sorted(own, key=lambda ring: min(map(loads.index, ring.plan.loads))))
 
 
 def _counts(axes: tuple[Role, ...], *, ranged: bool, by_tile: bool) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from wsopt.emit.operations import Operations
-from wsopt.emit.plan import Ring
+from wsopt.emit.rings import Ring
 from wsopt.emit.slots import SlotCounter, Window
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.schedule.program_order import Step
