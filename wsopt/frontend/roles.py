@@ -45,13 +45,14 @@ _PLACES = {
 # --- operands -------------------------------------------------------------------------------------------
 
 
-def _check_operands(graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[str, ...]) -> None:
+def _check_operands(
+    graph: Graph, kind: Kind, matmuls: list[Node], fed: tuple[str, ...], computed: int | None
+) -> None:
     """Refuse operands of other types than the tensor cores', and computed ones; the left ones of `fed` may be, and
-    all of one side.
+    all of the `computed` side.
     """
     plain = kind is Kind.PRODUCTS
     views = ("transpose",) if kind.plain else VIEWS
-    computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     for node in matmuls:
         for operand in (one for one in range(node.name in fed, 2) if one != computed):
             name = node.tensors[operand]
@@ -323,11 +324,12 @@ def graph_axes(graph: Graph) -> Axes:
     kind = kind_of(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
-    _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else ())
+    computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
+    _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)
     if kind.plain:
         _check_elementwise(graph)
     axes = relate_axes(graph, kind, sums)
-    axes.exchanged = kind is Kind.COMPUTED and computed_side(graph, matmuls) == 1
+    axes.exchanged = computed == 1
     if kind is Kind.ROWS:
         _assign_rows(axes)
     elif kind is Kind.CHAIN:
