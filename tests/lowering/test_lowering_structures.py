@@ -119,6 +119,29 @@ def test_structures_come_once_and_in_one_order(region: Region, h200: Machine) ->
     assert list(structures(region, h200)) == found
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "groups"),
+    [(512, 512, {1, 2, 4}), (520, 512, {1, 2, 4, 8}), (512, 128, {1}), (128, 512, {1})],
+)
+def test_groups_that_take_tiles_in_the_same_order_come_once(
+    rows: int, columns: int, groups: set[int], h200: Machine
+) -> None:
+    """Of groups that hold all tile rows the least, and one alone where there is one column of tiles."""
+    cut, found = plain(rows, columns, 256), list[Structure]()
+    for s in structures(cut, h200):
+        if (s.rows, s.columns, s.at_once, s.swap) == (128, 128, 1, False):
+            found.append(s)
+    assert {s.group for s in found} == groups
+    widest = next(s for s in found if s.group == max(groups))
+    wider = replace(widest, group=2 * widest.group)
+    one, other = lower(cut, widest, h200), lower(cut, wider, h200)
+    assert (one.demand, one.last_demand, one.dram_bytes) == (
+        other.demand,
+        other.last_demand,
+        other.dram_bytes,
+    )
+
+
 def test_operands_change_sides_where_rows_are_few(h200: Machine) -> None:
     assert {s.swap for s in structures(plain(40, 512, 128), h200)} == {False, True}
     assert {s.swap for s in structures(plain(128, 512, 128), h200)} == {False}

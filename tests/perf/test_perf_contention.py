@@ -17,6 +17,8 @@ from wsopt.perf.contention import (
     held_cycles,
     issue_cycles,
     iteration_energy,
+    products_of_others,
+    ring_bound,
     slot_lifetime,
 )
 from wsopt.perf.price import lower
@@ -94,12 +96,17 @@ def test_the_ring_that_is_waited_for_the_longest_counts(card: Machine) -> None:
     assert found[1, 4] > found[4, 4] > alone
 
 
-def test_a_slot_lives_for_the_products_of_all_consumers(card: Machine) -> None:
-    one, three = cut(card), cut(card, 3)
-    edges = {(edge.source, edge.target) for edge in one.edges}
-    for plan, same in zip(one.rings, three.rings, strict=True):
-        product = next(op for op in one.of(OpKind.MMA) if any((load, op.id) in edges for load in plan.loads))
-        assert slot_lifetime(three, card, same) == slot_lifetime(one, card, plan) + 2 * product.busy
+def test_an_only_slot_lives_for_the_products_of_all_consumers(card: Machine) -> None:
+    three = cut(card, 3)
+    edges = {(edge.source, edge.target) for edge in three.edges}
+    for plan in three.rings:
+        product = next(
+            op for op in three.of(OpKind.MMA) if any((load, op.id) in edges for load in plan.loads)
+        )
+        life = slot_lifetime(three, card, plan)
+        assert ring_bound(three, card, plan, 1) == life + 2 * product.busy
+        assert ring_bound(three, card, plan, 2) == math.ceil(life / 2)
+        assert products_of_others(cut(card), plan) == 0
 
 
 def test_the_ring_of_products_has_its_own_effective_ii(card: Machine) -> None:

@@ -53,7 +53,9 @@ def grid_of(region: Region, s: Structure) -> TileGrid:
     """The tiles of a region cut to a structure."""
     batch = region.extent(Role.BATCH) * region.extent(Role.GROUP)
     rows, columns = region.extent(row_role(s.swap)), region.extent(column_role(s.swap))
-    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, s.group)
+    # One column of tiles is taken down its rows whatever the group.
+    group = s.group if s.columns < columns else -(-rows // s.tile_rows)
+    return TileGrid(batch, rows, columns, s.tile_rows, s.columns, group)
 
 
 def bounds_of(region: Region) -> Bounds:

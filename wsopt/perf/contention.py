@@ -52,20 +52,34 @@ def releases(program: TileProgram, product: OpId) -> list[TileOp]:
 
 
 def slot_lifetime(program: TileProgram, machine: Machine, plan: RingPlan) -> int:
-    """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release.
-
-    All consumers read the slot, and their products follow one another on the tensor core.
-    """
+    """Cycles from the first load of a slot to its return, at least: copy, product or arithmetic, release."""
     lifetimes, ops = [0], {op.id: op for op in program.ops}
     handover = math.ceil(machine.latency.mbarrier_wake)
-    for load in plan.loads:
-        readers = [ops[edge.target] for edge in program.edges if edge.source == load]
-        held = sum(op.busy for op in readers if op.kind is OpKind.MMA)
-        for reader in readers:
-            others = held - reader.busy if reader.kind is OpKind.MMA else 0
-            before = ops[load].latency + handover + others + reader.latency
-            lifetimes += [before + back.issue + back.latency for back in releases(program, reader.id)]
+    for edge in program.edges:
+        if edge.source in plan.loads:
+            source, target = ops[edge.source], ops[edge.target]
+            before = source.latency + handover + target.latency
+            lifetimes += [before + back.issue + back.latency for back in releases(program, target.id)]
     return max(lifetimes)
+
+
+def products_of_others(program: TileProgram, plan: RingPlan) -> int:
+    """Cycles for which the tensor core works for other consumers on a slot that one has read.
+
+    All consumers read a slot, and their products follow one another. Of two slots the next one is filled meanwhile;
+    an only one goes back behind the last.
+    """
+    held: dict[OpId, list[int]] = {load: [] for load in plan.loads}
+    for edge in program.edges:
+        if edge.source in held and edge.target.kind is OpKind.MMA:
+            held[edge.source].append(program.op(edge.target).busy)
+    return max((sum(busy) - min(busy) for busy in held.values() if busy), default=0)
+
+
+def iteration_lives(program: TileProgram, machine: Machine, plan: RingPlan, depth: int) -> int:
+    """Cycles that the slots of an iteration's K-blocks live in a ring of this depth, at least, all told."""
+    others = products_of_others(program, plan) if depth == 1 else 0
+    return (slot_lifetime(program, machine, plan) + others) * program.structure.copies
 
 
 def ring_bound(program: TileProgram, machine: Machine, plan: RingPlan, depth: int) -> int:
@@ -75,7 +89,7 @@ def ring_bound(program: TileProgram, machine: Machine, plan: RingPlan, depth: in
     renames the K-blocks, and the iterations add up to `depth`: so the K-blocks' lives add up to at most depth * II,
     at odd depths too, where the life of one K-block may be longer and that of another has to be shorter.
     """
-    return math.ceil(slot_lifetime(program, machine, plan) * program.structure.copies / depth)
+    return math.ceil(iteration_lives(program, machine, plan, depth) / depth)
 
 
 def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[int] = ()) -> int:

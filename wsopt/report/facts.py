@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from enum import Enum
 
-from wsopt.perf.contention import held_cycles, ring_bound, slot_lifetime
+from wsopt.perf.contention import held_cycles, iteration_lives, ring_bound
 from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.program.ids import OpId
 from wsopt.program.program import RingPlan, TileOp
@@ -196,7 +196,7 @@ def ii_limits(verified: VerifiedSchedule) -> tuple[Part, ...]:
     found.append(Part("recurrence", recurrence(program)))
     found.append(Part("partial sums within a pass", promotion(program)))
     for plan, (name, depth) in zip(program.rings, schedule.rings, strict=True):
-        life = slot_lifetime(program, verified.machine, plan) * program.structure.copies
+        life = iteration_lives(program, verified.machine, plan, depth)
         least = ring_bound(program, verified.machine, plan, depth)
         found.append(Part(f"{name}: least lifetime {life:,} / {depth}", least))
     return tuple(sorted((part for part in found if part.amount), key=lambda part: (-part.amount, part.name)))
