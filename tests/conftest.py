@@ -25,9 +25,6 @@ MARKS_OF_FIXTURES = {
 }
 """Marks of every test that asks for a fixture, which may be a room's own."""
 
-SHARED = frozenset(name for name in MARKS_OF_FIXTURES if "." in name)
-"""Fixtures that take seconds to make: with `--dist loadgroup` all tests that ask for one run in one process."""
-
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses among them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,8 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for name in (fixture, f"{item.path.parent.name}.{fixture}"):
                 for mark in MARKS_OF_FIXTURES.get(name, ()):
                     item.add_marker(mark)
-                if name in SHARED:
-                    item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 def small() -> wsopt.Graph:
     g = wsopt.Graph("small", doc="x w' <b>&amp; more")
-    x, w = g.input("x", (512, 256), "bf16"), g.input("w", (512, 256), "bf16", constant=True)
+    x, w = g.input("x", (128, 128), "bf16"), g.input("w", (128, 128), "bf16", constant=True)
     g.output(g.cast(g.matmul(x, w, transpose_b=True, name="p"), "bf16", name="y"))
     return g
 

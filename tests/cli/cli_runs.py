@@ -39,7 +39,7 @@ def wsopt(cwd: Path, *arguments: str, **variables: str) -> Done:
     )
 
 
-def product(name: str = "small", m: int = 512, n: int = 512, k: int = 256, **more: Any) -> dict[str, Any]:
+def product(name: str = "small", m: int = 128, n: int = 128, k: int = 128, **more: Any) -> dict[str, Any]:
     """x[m, k] times the transpose of w[n, k], in bf16."""
     return {
         "format": "wsopt.graph/1",

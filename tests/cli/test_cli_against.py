@@ -72,7 +72,6 @@ def test_solved_compared_and_kept(both: Path) -> None:
     assert first == f"small: this build against the build under {UNDER}"
     assert under == "=" * len(first)
     for part in (
-        "tile",
         "sharing",
         "slots of ring",
         "cycles: main loop",

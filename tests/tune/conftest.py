@@ -13,7 +13,7 @@ from wsopt.graph.types import Graph
 @pytest.fixture(scope="session")
 def small() -> Graph:
     g = GraphBuilder("small")
-    p = g.matmul(g.input("x", (512, 256), "bf16"), g.input("w", (512, 256), "bf16"), transpose_b=True)
+    p = g.matmul(g.input("x", (128, 128), "bf16"), g.input("w", (128, 128), "bf16"), transpose_b=True)
     g.output(g.cast(p, dtype="bf16", name="y"))
     return g.build()
 

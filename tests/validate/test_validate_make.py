@@ -39,7 +39,7 @@ def silent(_stage: str, _done: int, _total: int) -> None:
 @pytest.fixture(scope="module")
 def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     g = GraphBuilder("small")
-    p = g.matmul(g.input("x", (512, 256), "bf16"), g.input("w", (512, 256), "bf16"), transpose_b=True)
+    p = g.matmul(g.input("x", (256, 256), "bf16"), g.input("w", (256, 256), "bf16"), transpose_b=True)
     g.output(g.cast(p, dtype="bf16", name="y"))
     path = tmp_path_factory.mktemp("graph") / "small.json"
     path.write_text(json.dumps(graph_to_json(g.build())))

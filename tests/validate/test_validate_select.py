@@ -35,7 +35,7 @@ MARGIN = 24
 @pytest.fixture(scope="module")
 def region() -> Region:
     g = GraphBuilder("small")
-    p = g.matmul(g.input("x", (2048, 1024), "bf16"), g.input("w", (2048, 1024), "bf16"), transpose_b=True)
+    p = g.matmul(g.input("x", (256, 512), "bf16"), g.input("w", (256, 512), "bf16"), transpose_b=True)
     g.output(g.cast(p, dtype="bf16", name="y"))
     return find_region(g.build())
 
