@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,14 @@ def test_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "model.md").read_text(encoding="utf-8") == (DOCS / "model.md").read_text(
         encoding="utf-8"
     )
+
+
+def test_compile_times() -> None:
+    found = json.loads((DOCS / "compile_times" / "two_cores.json").read_text(encoding="utf-8"))
+    rows = found["rows"]
+    assert {row["graph"] for row in rows} == {path.stem for path in (DOCS.parent / "problems").glob("*.json")}
+    assert {(row["status"], row["gap"]) for row in rows} == {("optimal", 0)}
+    least, most, mean = min(row["seconds"] for row in rows), found["most_s"], found["geometric_mean_s"]
+    page = " ".join((DOCS / "how-it-works.md").read_text(encoding="utf-8").split())
+    told = f"the {len(rows)} graphs in `problems/` compile in {least} to {most} s, in the geometric mean in {mean} s"
+    assert told in page
