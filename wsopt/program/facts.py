@@ -197,7 +197,8 @@ class Whole:
 @dataclass(frozen=True, slots=True)
 class TileGrid:
     """Tiles of `tile_rows` by `tile_columns` of `batch` matrices of `rows` by `columns`, along the accumulator's
-    sides. Rasterization order: column by column within a `group` of tile rows.
+    sides. Rasterization order: column by column within a `group` of tile rows. Each tile's sums are split `splits`
+    ways along the streamed axis: the parts of a tile follow each other in that order.
     """
 
     batch: int
@@ -206,6 +207,7 @@ class TileGrid:
     tile_rows: int
     tile_columns: int
     group: int
+    splits: int = 1
 
     @property
     def row_tiles(self) -> int:
@@ -221,6 +223,11 @@ class TileGrid:
     def tiles(self) -> int:
         """Tiles in all."""
         return self.batch * self.row_tiles * self.column_tiles
+
+    @property
+    def work_tiles(self) -> int:
+        """What blocks take, in all: tiles, or parts of tiles."""
+        return self.tiles * self.splits
 
     def inside(self, tile: int) -> tuple[float, float]:
         """The shares of a tile's rows and columns that the tensors have, by its number in rasterization order."""

@@ -52,7 +52,8 @@ class Structure:
     consumers compute their own, in registers. `exp2_eighths` is how many of a thread's every
     eight elements of a K-block take exp2 by a polynomial on the FMA pipe; the others take it on the MUFU pipe.
     With `early_release` a loop of products alone only begins a product before it hands back the slot of the one
-    before, and issues the rest behind that; without, products are issued whole.
+    before, and issues the rest behind that; without, products are issued whole. `splits` is over how many blocks the
+    streamed axis of a tile is split: each has partial sums of its own part, and the last to arrive adds them up.
     """
 
     rows: int
@@ -70,6 +71,7 @@ class Structure:
     transforms: int = 0
     exp2_eighths: int = 0
     early_release: bool = True
+    splits: int = 1
 
     @property
     def at_once(self) -> int:
@@ -107,6 +109,7 @@ class Structure:
         blocks += f", {self.transforms} transform warpgroup(s)" if self.transforms else ""
         blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""
         blocks += "" if self.early_release else ", products issued whole"
+        blocks += f", sums split {self.splits} ways" if self.splits > 1 else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "
