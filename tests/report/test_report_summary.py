@@ -29,6 +29,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "transforms": 0,
             "exp2_eighths": 0,
             "early_release": True,
+            "splits": 1,
         },
         "ii_cycles": 512,
         "partitions": [
