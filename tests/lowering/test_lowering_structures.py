@@ -164,10 +164,12 @@ def test_programs_cover_the_region(region: Region, h200: Machine) -> None:
         s, size = p.structure, extents(region)
         batch, rows, columns = (size.get(r, 1) for r in (Role.BATCH, row_role(s.swap), column_role(s.swap)))
         high, wide = math.ceil(rows / s.tile_rows), math.ceil(columns / s.columns)
-        assert p.tiles == batch * high * wide
+        assert p.grid.tiles == batch * high * wide
+        assert p.tiles == p.grid.tiles * s.splits
         assert high * s.tile_rows >= rows > (high - 1) * s.tile_rows
         k_block = s.depth * s.copies
-        assert p.k_iterations * k_block >= region.extent(Role.STREAM) > (p.k_iterations - 1) * k_block
+        most = p.k_iterations * s.splits  # parts may differ by one iteration
+        assert most * k_block >= region.extent(Role.STREAM) > (most - s.splits) * k_block
 
 
 def test_edges_and_rings_name_operations(region: Region, h200: Machine) -> None:
@@ -206,7 +208,7 @@ def test_bytes_add_up(region: Region, h200: Machine) -> None:
         assert p.rings[0].slot_bytes == wide * s.depth * width
         shared = sum(v.nbytes for v in p.values if v.space is Space.SHARED)
         assert shared == p.rings[0].slot_bytes * s.copies
-        k_blocks = region.extent(Role.STREAM) / s.depth
+        k_blocks = region.extent(Role.STREAM) / s.depth / s.splits
         assert p.tile_l2_bytes >= k_blocks * p.rings[0].slot_bytes  # all that is there
         assert p.tile_l2_bytes <= p.k_iterations * shared  # and never more than all slots
         assert not s.tail or p.tile_l2_bytes < (k_blocks + s.tail / s.depth) * p.rings[0].slot_bytes

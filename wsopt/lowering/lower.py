@@ -147,7 +147,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     after, whole = _epilogue(region, loop), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
-    k_blocks = max(by_row, default=math.ceil(region.extent(Role.STREAM) / s.depth))
+    k_blocks = max(by_row, default=_part_k_blocks(region, s))
     columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
     have, choices = machine.tensor_memory_columns, target_of(machine).sum_sets
     sets = (count for count in choices if count == 1 or count * columns <= have)
@@ -158,7 +158,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         grid=grid,
         iteration=Iteration.K_BLOCKS if region.contractions else Iteration.TILE,
         k_iterations=math.ceil(k_blocks / s.copies),
-        tiles=grid.tiles,
+        tiles=grid.work_tiles,
         values=loop.values,
         ops=loop.ops,
         edges=loop.edges,
@@ -179,8 +179,21 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     )
 
 
+def _part_k_blocks(region: Region, s: Structure) -> int:
+    """K-blocks that a block takes of a tile whose K-blocks do not differ: the most of all parts where sums are split.
+
+    A part has whole iterations.
+    """
+    iterations = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies))
+    if s.splits == 1:
+        return math.ceil(region.extent(Role.STREAM) / s.depth)
+    return math.ceil(iterations / s.splits) * s.copies
+
+
 def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
-    """Bytes of operands that one tile reads through L2: TMA reads nothing beyond the streamed axis's end."""
+    """Bytes of operands that a tile, or a part of one, reads through L2: TMA reads nothing beyond the streamed axis's
+    end.
+    """
     if not region.contractions:
         return 0
     slot = sum(ring.slot_bytes for ring in loop.rings if ring.copied)
@@ -188,4 +201,4 @@ def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
         counts = k_iteration_counts(bounds, s)
         return slot * round(sum(counts) / len(counts))
     k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
-    return math.ceil((k_blocks - 1 + s.tail / s.depth if s.tail else k_blocks) * slot)
+    return math.ceil((k_blocks - 1 + s.tail / s.depth if s.tail else k_blocks) * slot / s.splits)

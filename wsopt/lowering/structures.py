@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.types import Region
 from wsopt.lowering.exponentials import exp2_eighths
+from wsopt.lowering.lower import grid_of
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
 from wsopt.program.limits import Lifted, Limit
@@ -32,6 +34,12 @@ _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
+_SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Ways to split sums, beside that which gives every SM one part where there are parts enough for one each."""
+_FEW_WAVES, _PART_ITERATIONS, _SPLIT_GAINS = 2, 2, 0.9
+"""Sums are split where tiles are fewer than so many waves; a part has so many iterations at least, and leaves the
+busiest SM this share at most of what fewer parts would.
+"""
 _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 
@@ -325,6 +333,32 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 )  # fmt: skip
                 if _is_legal(region, machine, s) and _aligned(region, depth):
                     yield s
+                    yield from (replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine))
+
+
+def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
+    """Parts that the sums of a tile may be split into, each for a block of its own: numbers that leave the busiest SM
+    less of a tile than any smaller one, and each part a few K-blocks.
+
+    emitter.v1: by persistent blocks whose sums are in registers, and without rows that are reduced on the way.
+    """
+    if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
+        return
+    tiles, sms = grid_of(region, s).tiles, machine.sm_count
+    if tiles >= _FEW_WAVES * sms:
+        return
+    iterations, least = -(-region.extent(Role.STREAM) // (s.depth * s.copies)), _busiest_share(tiles, sms, 1)
+    most = iterations // _PART_ITERATIONS
+    for splits in sorted(n for n in {*_SPLITS, sms // tiles} if 1 < n <= most):
+        share = _busiest_share(tiles, sms, splits)
+        if share <= _SPLIT_GAINS * least:
+            least = share
+            yield splits
+
+
+def _busiest_share(tiles: int, sms: int, splits: int) -> float:
+    """Tiles' worth of iterations that the busiest SM takes, split so many ways."""
+    return -(-tiles * splits // sms) / splits
 
 
 def _columns(extent: int, least: int, machine: Machine) -> Iterator[int]:

@@ -10,6 +10,7 @@ from wsopt.machine.types import TILE_ROWS, Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.perf.contention import held_cycles, issue_cycles
 from wsopt.perf.costs import copy_issue, load_cycles
+from wsopt.perf.splits import split_cost
 from wsopt.perf.stores import kind, kind_bytes, tile_stores
 from wsopt.program.program import Epilogue, EpilogueCost, Iteration, OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -120,9 +121,13 @@ class Epilogues:
 
 
 def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> Epilogues:
-    """Cycles of a block's epilogues."""
-    each = epilogue_cycles(program, machine, buffers)
-    return Epilogues(each, epilogue_cycles(program, machine, buffers, last=True), buffers.sums > 1)
+    """Cycles of a block's epilogues. Where sums are split, the last part of a tile has the tile's, and each has its
+    share of one.
+    """
+    each, last = (epilogue_cycles(program, machine, buffers, last=last) for last in (False, True))
+    split, splits = split_cost(program, machine), program.structure.splits
+    each, last = split.part + math.ceil((split.all + each) / splits), split.part + split.all + last
+    return Epilogues(each, last, buffers.sums > 1)
 
 
 def epilogue_cycles(
@@ -143,6 +148,7 @@ def epilogue_cycles(
         copy = _copy_cycles(program, machine)
         late = max(0, copy - (buffers.inputs - 1) * cycles // s.subtiles)
         total += (s.subtiles - buffers.inputs) * late + _copying(program, machine, buffers)
+        total += copy if s.splits > 1 else 0  # asked for when the last part is there
     return total
 
 
@@ -247,11 +253,12 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     products; and each subtile when the one before it is there, for all at once they get into the way of K-blocks.
     Earlier and together where they would else come late. At the loop's start where consumers work in ping-pong, for
     they copy while another has the tensor core; in a loop that computes values, which has the copies before it; and
-    where consumers have no part in the loop, which another partition's products are, or none in the copies.
+    where consumers have no part in the loop, which another partition's products are, or none in the copies; and
+    behind the loop where sums are split, for only one part of a tile has an epilogue.
     """
     s = program.structure
     apart = program.computes_with_products or program.tensor_columns or buffers.inputs_by_loader
-    if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG:
+    if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG or s.splits > 1:
         return Refill(0, 0)
     product = _pass_products(program)
     copies = math.ceil(_copy_cycles(program, machine) / product)

@@ -126,7 +126,7 @@ def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Deman
     whole wave the others make up for them.
     """
     grid = program.grid
-    active = grid.tiles % machine.sm_count
+    active = grid.work_tiles % machine.sm_count
     if not active:
         return demand
     down, across = _inside(grid, active)
@@ -145,7 +145,7 @@ def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Deman
 @functools.lru_cache(maxsize=1024)
 def _inside(grid: TileGrid, last: int) -> tuple[float, float]:
     """The shares of the rows and columns of the last so many tiles that the tensors have, on the average."""
-    shares = [grid.inside(tile) for tile in range(grid.tiles - last, grid.tiles)]
+    shares = [grid.inside(tile) for tile in range(grid.work_tiles - last, grid.work_tiles)]
     down, across = (sum(part) / last for part in zip(*shares, strict=True))
     return down, across
 
@@ -163,13 +163,13 @@ def _lines(program: TileProgram, machine: Machine, *, by_rows: bool | None = Non
 def _between(program: TileProgram, machine: Machine) -> float:
     """Cycles outside the loop for each of its K-blocks: starts and ends of blocks, epilogues that others wait for."""
     s, cost = program.structure, program.epilogue
-    waves = math.ceil(program.grid.tiles / machine.sm_count)
+    waves = math.ceil(program.tiles / machine.sm_count)
     first = machine.first_bytes(machine.latency.tma_load_dram)
     once = machine.block_start_cycles + first + machine.latency.tma_store
     waits = s.sharing is Sharing.COOPERATIVE and not program.tensor_columns
     each = cost.together if waits else 0
     outside = once + waves * each if s.persistent else waves * (once + machine.block_turnover_cycles + each)
-    return outside / (waves * math.ceil(program.whole.extent(Role.STREAM) / s.depth))
+    return outside / (waves * math.ceil(program.whole.extent(Role.STREAM) / (s.depth * s.splits)))
 
 
 def ring_slots(program: TileProgram, machine: Machine) -> int:

@@ -20,6 +20,7 @@ from wsopt.perf.contention import busiest, contended_interval, iteration_energy,
 from wsopt.perf.costs import load_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
+from wsopt.perf.splits import workspace_bytes
 from wsopt.program.facts import Arithmetic, Rescale
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
@@ -241,7 +242,9 @@ def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
 
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
     """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least."""
-    through_l2 = program.tiles * program.tile_l2_bytes + program.whole.once_bytes
+    through_l2 = (
+        program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
+    )
     return (
         program.dram_bytes / machine.dram_sustained_bandwidth * 1e6,
         through_l2 / machine.l2_bandwidth * 1e6,

@@ -198,7 +198,7 @@ class Whole:
 class TileGrid:
     """Tiles of `tile_rows` by `tile_columns` of `batch` matrices of `rows` by `columns`, along the accumulator's
     sides. Rasterization order: column by column within a `group` of tile rows. Each tile's sums are split `splits`
-    ways along the streamed axis: the parts of a tile follow each other in that order.
+    ways along the streamed axis: all tiles' first parts come first, then their second ones.
     """
 
     batch: int

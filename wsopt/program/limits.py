@@ -25,6 +25,8 @@ class Limit(StrEnum):
     HELPERS = "four warps beside consumers"
     STORES_OF_PARTIALS = "no store warps where partial sums are added"
     STORES_OF_VALUES = "no store warps in loops that compute values"
+    STORES_OF_SPLITS = "no helpers of epilogues where sums are split"
+    SPLIT_SUMS = "sums split in loops of products alone"
     STORES_OF_ROWS = "no store warps where rows stream"
     LOADERS = "two loading warps, a ring each"
     OWN_OPERATIONS = "consumers issue what is theirs"
@@ -178,6 +180,24 @@ RECORDS = (
         How.CHOICES,
         "Store warps are a choice there too, at their price in loops of products.",
         ("schedule/budget.py:buffer_options",),
+    ),
+    Record(
+        Limit.STORES_OF_SPLITS,
+        "Where the sums of a tile are split over blocks, consumers start the stores and the copies of its epilogue "
+        "themselves.",
+        "Only the block whose part comes last has an epilogue, and only its consumers know that.",
+        How.CHOICES,
+        "Store warps, and inputs brought by the loading warp, are a choice there too.",
+        ("schedule/budget.py:buffer_options",),
+    ),
+    Record(
+        Limit.SPLIT_SUMS,
+        "Sums are not split over blocks where a loop computes values between products, or reduces rows beside them, "
+        "nor where blocks have one tile.",
+        "What such a loop carries beside sums, maxima and factors, has no place in the workspace yet.",
+        How.CHOICES,
+        "The model has no price for it; there is no figure.",
+        ("lowering/structures.py:_splits",),
     ),
     Record(
         Limit.STORES_OF_ROWS,

@@ -241,7 +241,8 @@ class TileProgram:
     """A block's operations with their costs, not yet scheduled. `region` is what it was cut from: only the front end
     and the lowering look inside.
 
-    `grain` is how many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
+    `tiles` are what blocks take, parts of tiles where sums are split; `k_iterations` those of each. `grain` is how
+    many cycles one unit of the model's time is. `demand` and `last_demand` are what a K-block asks for
     in the steady state and in the tail wave, where rings of products have an effective II of their own; else None.
     `live` are the loop's tiles in registers beside the accumulators; `stationary` the tiles in shared memory that a
     block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may

@@ -16,6 +16,7 @@ from wsopt.report.facts import (
     register_facts,
     structure_fields,
     tile_epilogue,
+    tiles_in_words,
     time_parts,
     unit_load,
 )
@@ -256,7 +257,8 @@ def _waves(ours: Side, theirs: Side) -> Iterator[str]:
 def _filled(side: Side) -> str:
     tiles, waves = side.verified.program.tiles, side.verified.schedule.prediction.waves
     used = tiles / (waves * side.verified.machine.sm_count)
-    return f"{counted(tiles, 'tile')} in {counted(waves, 'wave')}, whose places are {percent(used)} used"
+    told = tiles_in_words(side.verified.program)
+    return f"{told} in {counted(waves, 'wave')}, whose places are {percent(used)} used"
 
 
 # --- both -----------------------------------------------------------------------------------------------

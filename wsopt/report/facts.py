@@ -12,9 +12,10 @@ from enum import Enum
 from wsopt.perf.contention import held_cycles, iteration_lives, ring_bound
 from wsopt.perf.epilogue import epilogue_cycles
 from wsopt.program.ids import OpId
-from wsopt.program.program import RingPlan, TileOp
+from wsopt.program.program import RingPlan, TileOp, TileProgram
 from wsopt.program.types import Structure
 from wsopt.program.units import UNITS
+from wsopt.report.layout import counted
 from wsopt.report.words import operand
 from wsopt.schedule import budget
 from wsopt.schedule.types import Partition, PartitionRole
@@ -179,6 +180,13 @@ def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
         Part("last stores", p.tail),
         Part("power limit", p.power),
     )
+
+
+def tiles_in_words(program: TileProgram) -> str:
+    """How many tiles there are, and in how many parts each."""
+    if program.structure.splits == 1:
+        return counted(program.tiles, "tile")
+    return f"{counted(program.tiles, 'part')} of {counted(program.grid.tiles, 'tile')}"
 
 
 def unit_load(verified: VerifiedSchedule, unit: str) -> int:

@@ -12,6 +12,7 @@ from wsopt.report.facts import (
     kernel_limits,
     register_facts,
     tile_epilogue,
+    tiles_in_words,
     time_parts,
     unit_load,
 )
@@ -125,7 +126,7 @@ def _quantization(verified: VerifiedSchedule) -> str:
     waves = verified.schedule.prediction.waves
     places = waves * sms
     return (
-        f"Waves: {counted(tiles, 'tile')} in {counted(waves, 'wave')} of {sms} SMs, "
+        f"Waves: {tiles_in_words(verified.program)} in {counted(waves, 'wave')} of {sms} SMs, "
         f"{places:,} places, {percent(tiles / places)} used."
     )
 
@@ -217,6 +218,7 @@ def _blocks(s: Structure) -> str:
     words += [] if s.early_release else ["whole"]
     words += [f"{s.copies} a pass"] if s.copies > 1 else []
     words += ["swapped"] if s.swap else []
+    words += [f"split {s.splits} ways"] if s.splits > 1 else []
     return ", ".join(words)
 
 

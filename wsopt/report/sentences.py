@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsopt.perf.effective_ii import bytes_on_the_way, stream_effective_ii
+from wsopt.perf.splits import split_cost
 from wsopt.program.conditions import said
 from wsopt.program.program import Iteration, OpKind, TileOp, Unit
 from wsopt.program.types import Sharing, Structure
@@ -182,6 +183,7 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
                 f"While one of them fills the tensor core, {many} in arithmetic {percent(shares[-1], 0)} of the "
                 f"time{some}."
             )
+    yield from _split(verified)
     epilogue = tile_epilogue(verified)
     idle = f"and idle in the epilogue ({epilogue:,} cycles a tile)"
     under = f"and the epilogue ({epilogue:,} cycles a tile) runs under the products of the next tile"
@@ -189,6 +191,18 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
         f"The tensor core is held for {unit_load(verified, Unit.TENSOR):,} of {verified.schedule.ii:,} cycles, "
         f"{under if verified.schedule.buffers.sums > 1 else idle}."
     )
+
+
+def _split(verified: VerifiedSchedule) -> Iterator[str]:
+    """A sentence on what becomes of the parts of a tile whose sums are split."""
+    p, s = verified.program, verified.program.structure
+    if s.splits > 1:
+        cost = split_cost(p, verified.machine)
+        yield (
+            f"{s.splits} blocks share a tile, each with a part of the contracted axis: each stores its sums "
+            f"({cost.part:,} cycles), and the one that comes last adds up all {s.splits} in order "
+            f"({cost.all:,} cycles) and has the epilogue."
+        )
 
 
 def _apart(verified: VerifiedSchedule) -> str:

@@ -11,7 +11,7 @@ from wsopt.program.conditions import said
 from wsopt.program.facts import Whole
 from wsopt.program.program import TileProgram
 from wsopt.report.budgets import memory_section, register_section
-from wsopt.report.facts import structure_fields
+from wsopt.report.facts import structure_fields, tiles_in_words
 from wsopt.report.layout import KEEP, clean, counted, first_line, joined, percent, shortened, wrapped
 from wsopt.report.loop import gantt_section, pipeline_section, ring_section
 from wsopt.report.outcome import binding_section, certificate_section, time_section
@@ -35,7 +35,7 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
         f"machine    {clean(machine.title)}, {machine.sm_count} SMs",
         f"extents    {extents}; {counted(whole.products, 'product')} of {whole.dtype.value}",
         f"outputs    {_outputs(program)}",
-        f"work       {counted(program.tiles, 'tile')} of {_k_iterations(program)}; "
+        f"work       {tiles_in_words(program)} of {_k_iterations(program)}; "
         f"{whole.needed_flops:,} FLOP{_masked(whole)}, {whole.needed_bytes:,} compulsory bytes",
         f"intensity  {_intensity(verified)}",
     ]

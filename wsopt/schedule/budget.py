@@ -219,6 +219,8 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
 
     emitter.v1: a loading warp that is the only one brings the inputs of products in registers, a subtile each. Where
     outputs are staged in their buffers it is a store warp that tells it of those that were read.
+
+    emitter.v1: neither where sums are split, for only the block whose part comes last knows that it has an epilogue.
     """
     cost, s = program.epilogue, program.structure
     most = 2 if program.iteration is Iteration.TILE else min(cost.stores, _MOST_STAGING)
@@ -227,6 +229,7 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     counts += itertools.product(range(1, most + 1), inputs)
     store_warps = (False, True) if cost.stores and not without_store_warps(program) else (False,)
     plain = program.iteration is Iteration.K_BLOCKS and program.work is None and not program.tensor_columns
+    plain = plain and (s.splits == 1 or Limit.STORES_OF_SPLITS in program.lifted)
     brings = plain and program.after.full and program.conditions.loaders <= 1
     by_loader = (False, True) if brings else (False,)
     chosen = itertools.product(counts, store_warps, program.sum_sets, by_loader)
@@ -247,6 +250,7 @@ def without_store_warps(program: TileProgram) -> Limit | None:
     holds = (
         (Limit.STORES_OF_VALUES, program.computes_with_products),
         (Limit.STORES_OF_PARTIALS, program.adds_partials),
+        (Limit.STORES_OF_SPLITS, program.structure.splits > 1),
     )
     return next((limit for limit, there in holds if there and limit not in program.lifted), None)
 

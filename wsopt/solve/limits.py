@@ -68,7 +68,12 @@ TOUCHES: Mapping[Limit, Touches] = {
         limit: lambda program, machine, limit=limit: (  # type: ignore[misc]
             program.epilogue.stores > 0 and budget.without_store_warps(program) is limit
         )
-        for limit in (Limit.STORES_OF_PARTIALS, Limit.STORES_OF_VALUES, Limit.STORES_OF_ROWS)
+        for limit in (
+            Limit.STORES_OF_PARTIALS,
+            Limit.STORES_OF_VALUES,
+            Limit.STORES_OF_SPLITS,
+            Limit.STORES_OF_ROWS,
+        )
     },
     Limit.LOADERS: lambda program, machine: len(program.of(OpKind.TMA_LOAD)) > 1,
     Limit.OWN_OPERATIONS: _consumers_issue,

@@ -15,7 +15,7 @@ from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import narrowing, own_k_iterations
 from wsopt.program.types import column_role, row_role
 from wsopt.schedule.outside import Absent, Outside, Padded
-from wsopt.tensors.views import Item, Role, Statement
+from wsopt.tensors.views import Item, Reduction, Role, Statement
 
 
 def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, int]) -> Outside:
@@ -42,11 +42,19 @@ def _absent(program: TileProgram) -> list[Absent]:
     behind = any(not _rounds(item) for item in program.after.items)
     several = program.whole.products > 1 or behind
     holds = (
-        (Absent.SPLIT, loop and program.whole.extent(Role.STREAM) > program.structure.depth),
+        (Absent.SPLIT, loop and unsplit(program)),
         (Absent.KERNELS, loop and several),
         (Absent.CLUSTERS, loop and program.tiles > 1),
     )
     return [absent for absent, there in holds if there]
+
+
+def unsplit(program: TileProgram) -> bool:
+    """Whether no structure splits the streamed axis over blocks, long as it is."""
+    own = (item for op in program.ops for item in op.items)
+    alone = program.work is None and not program.tensor_columns
+    alone = alone and not any(isinstance(item, Reduction) for item in own)
+    return program.whole.extent(Role.STREAM) > program.structure.depth and not alone
 
 
 def _rounds(item: Item) -> bool:
@@ -78,7 +86,7 @@ def _padded(program: TileProgram) -> tuple[tuple[Padded, ...], float]:
     axes = [
         Padded(row_role(s.swap).value, grid.rows, grid.row_tiles * grid.tile_rows),
         Padded(column_role(s.swap).value, grid.columns, grid.column_tiles * grid.tile_columns),
-        Padded(Role.STREAM.value, whole.extent(Role.STREAM), round(passes * s.copies * s.depth)),
+        Padded(Role.STREAM.value, whole.extent(Role.STREAM), round(passes * s.copies * s.depth * s.splits)),
     ]
     inner = [one.deep for op, one in made if op.output and op.output.kind is ValueKind.VALUE]
     axes += [Padded(Role.INNER.value, whole.extent(Role.INNER), deep) for deep in inner[:1]]
