@@ -115,8 +115,8 @@ class DealtOrder:
 class Workspace:
     """The address of device memory that the launches of a kernel on one stream share: so many `elements`.
 
-    If it is `zeroed` it holds zeros before the first launch, and every launch leaves them there. Launches that may run
-    at the same time have workspaces of their own.
+    If it is `zeroed` it holds zeros before the first launch, and every launch leaves them there. Launches that may
+    run at the same time have workspaces of their own.
     """
 
     argument: str

@@ -23,6 +23,7 @@ from wsopt.emit.store_warp import store_warp
 from wsopt.emit.sums import operand_layouts
 from wsopt.emit.tensor_sums import mma_warp
 from wsopt.emit.transform import transform
+from wsopt.errors import LoweringError
 from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
@@ -105,8 +106,14 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
 
     With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
+    Raises LoweringError for a trace of a kernel whose sums are split.
     """
     plan = plan_of(verified, trace)
+    if trace is not None and plan.split:
+        raise LoweringError(
+            f"graph {plan.program.whole.name}: its sums are split over {plan.s.splits} blocks, and the stamps of a "
+            "traced kernel are of whole tiles: trace a build made with `--under splits=1`"
+        )
     consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")
     launch = launcher_context(recipe_of(plan, consumer.least))

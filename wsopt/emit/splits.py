@@ -57,8 +57,10 @@ def least_k_blocks(plan: KernelPlan, least: int) -> int:
     return least * plan.s.copies * plan.s.splits if plan.split else least
 
 
-def steps(plan: KernelPlan, others: str, part: str) -> str:
-    """The lines by which a consumer in ping-pong passes over K-blocks: those of the `part` of each of the `others`."""
+def steps(others: str, part: str) -> str:
+    """The lines by which a consumer in ping-pong passes over the K-blocks of others: those of the parts behind
+    `part`, one for each of the `others`.
+    """
     return (
         f"for other in gl.static_range({others}):\n"
         f"    first, last = part_range({part} + other * gl.num_programs(0), k_iterations)\n"

@@ -67,7 +67,7 @@ class SplitLauncher(Launcher):
         if _too_small(found, elements, counters):
             raise RuntimeError(
                 "this stream has no workspace for partial sums yet, and none can be cleared while a CUDA graph is "
-                "captured: call run() or prepare() once on the stream, with tensors of these shapes, before the capture"
+                "captured: call run() or prepare() once on it, with tensors of these shapes, before the capture"
             )
         return found
 
