@@ -25,9 +25,10 @@ def _weaker_atomics(source: Source) -> Iterator[Change]:
 
 def _plain_counters(source: Source) -> Iterator[Change]:
     """A load and a store instead of an atomic."""
-    for statement, name, call in _arrivals(source):
-        pointer, value = source.text(call.args[0]), source.text(call.args[1])
-        text = f"{name} = gl.load({pointer}); gl.store({pointer}, {name} + {value})"
+    for statement, call in _arrivals(source):
+        atomic, pointer, value = (source.text(node) for node in (call, *call.args[:2]))
+        counted = f"counted = gl.load({pointer}); gl.store({pointer}, counted + {value})"
+        text = f"{counted}; {source.text(statement).replace(atomic, 'counted')}"
         yield Change("plain-counter", f"no atomic: {source.text(statement)}", (Edit(statement, text),))
 
 
@@ -99,21 +100,20 @@ def _places_shifted(source: Source) -> Iterator[Change]:
             )
 
 
-def _arrivals(source: Source) -> Iterator[tuple[ast.Assign, str, ast.Call]]:
-    """Each assignment of an atomic's result to a name."""
-    for body in bodies(source):
-        for node in body:
-            if isinstance(node, ast.Assign) and callee(node.value) in ATOMIC:
-                assert isinstance(node.value, ast.Call)
-                yield node, source.text(node.targets[0]), node.value
+def _arrivals(source: Source) -> Iterator[tuple[ast.Assign, ast.Call]]:
+    """Each assignment of what an atomic found, or of what is computed of it."""
+    for statement in (node for body in bodies(source) for node in body if isinstance(node, ast.Assign)):
+        for node in ast.walk(statement.value):
+            if isinstance(node, ast.Call) and callee(node) in ATOMIC:
+                yield statement, node
 
 
 def _last_arrivals(source: Source) -> Iterator[ast.expr]:
-    """What the result of an atomic is compared with."""
-    names = {name for _, name, _ in _arrivals(source)}
+    """What the result of an atomic is compared with: on its line, or by the name that it has."""
+    named = {source.text(one.targets[0]) for one, call in _arrivals(source) if one.value is call}
     for kernel in source.kernels():
         for node in ast.walk(kernel):
-            if isinstance(node, ast.Compare) and _names(node.left) & names:
+            if isinstance(node, ast.Compare) and (callee(node.left) in ATOMIC or _names(node.left) & named):
                 yield from node.comparators
 
 
