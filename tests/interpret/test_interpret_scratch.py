@@ -6,6 +6,7 @@ import interpret_kernels as kernels
 import numpy as np
 import pytest
 
+from wsopt.codegen import compile_kernel
 from wsopt.interpret import Coverage, Execution, InterpreterError, RaceError, execute, marked
 from wsopt.interpret.strategy import STRATEGIES, Chooser
 
@@ -192,6 +193,13 @@ def test_split_sums_run_every_line() -> None:
     case = kernels.split_sums()
     ran = execute(case.source, case.inputs, seed=0, processors=4).ran
     assert Coverage(marked(case.source).lines, ran).missed == ()
+
+
+@pytest.mark.compiler
+def test_split_sums_compile() -> None:
+    """One thread of each consumer arrives, between barriers of its partition."""
+    found = compile_kernel(kernels.split_sums().source)
+    assert (dict(found.sass)["ATOMG"], found.spill_loads, found.early_arrivals) == (2, 0, 0)
 
 
 def test_arrays_of_inputs_are_left_alone() -> None:
