@@ -5,8 +5,8 @@ Of two accesses to an element, one of them a write, the earlier must happen befo
 `thread_barrier`, an atomic that releases, and one of the same address that acquires.
 
 One thread of a partition does a scalar atomic or store. An atomic's result goes to the other threads through shared
-memory and a barrier behind it, so all of them know what it acquired. Before the atomic Triton 3.9 has a barrier of its
-own and 3.6 has none (PTX for sm_90 of both): so it releases what its partition did before its last `thread_barrier`,
+memory and a barrier behind it, so all of them know what it acquired. Before it Triton 3.9 has a barrier of its own,
+3.6 has none (PTX of both for sm_90): so an atomic releases what its partition did before its last `thread_barrier`,
 and the scalar accesses of that one thread.
 """
 
@@ -146,8 +146,10 @@ class Scratch:
             yield self._accesses[number - 1]
 
     def _race(self, new: Access, old: Access, elements: Array) -> None:
-        same = new.agent is old.agent
-        missing = "no thread_barrier" if same else "no thread_barrier, release and acquire"
+        if new.block != old.block:
+            missing = "no thread_barrier, release and acquire"
+        else:
+            missing = "no thread_barrier" if new.agent is old.agent else "no mbarrier"
         raise RaceError(
             f"{self._name}[{int(elements[0])}]: {missing} between {old} and the {new.kind.value} that follows"
         )
