@@ -6,6 +6,7 @@ Every line of its device functions has to run: what the first extents leave out 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -115,8 +116,8 @@ def _runs(
     graph: Graph, verified: VerifiedSchedule, seeds: int, complete: Callable[[], bool]
 ) -> Iterator[Run]:
     """The runs of a simulation, those for lines that no other has run only until it is complete."""
-    k_blocks, structure = _k_blocks(verified), verified.program.structure
-    yield Run(reduced(graph, structure, k_blocks), seeds)
+    k_blocks, structure = first_k_blocks(verified), verified.program.structure
+    yield Run(reduced(graph, structure, k_blocks, longer=structure.splits > 1), seeds)
     far = reaching(graph, structure, k_blocks)
     if far is not None:
         yield Run(far, min(seeds, _FAR_SEEDS))
@@ -130,15 +131,21 @@ def _runs(
 
 def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph]:
     """Other extents of a graph whose outputs are no numbers at its own either: nothing is to be compared there."""
-    k_blocks, structure = _k_blocks(verified), verified.program.structure
+    k_blocks, structure = first_k_blocks(verified), verified.program.structure
     if not _has_numbers(reduced(graph, structure, k_blocks)):
         yield from further(graph, structure, max(k_blocks, covering_k_blocks(verified)))
 
 
-def _k_blocks(verified: VerifiedSchedule) -> int:
-    """K-blocks of the first run: enough to go round the ring."""
-    slots = max(count for _, count in verified.schedule.rings)
-    return (slots if verified.program.iteration is Iteration.TILE else min(slots, 4)) + 1
+def first_k_blocks(verified: VerifiedSchedule) -> int:
+    """K-blocks of the first run: enough to go round the ring. Each part of split sums has so many, one of them an
+    iteration's more.
+    """
+    slots, s = max(count for _, count in verified.schedule.rings), verified.program.structure
+    least = (slots if verified.program.iteration is Iteration.TILE else min(slots, 4)) + 1
+    if s.splits == 1:
+        return least
+    least = max(least, math.ceil(covering_k_blocks(verified) / s.splits))
+    return (math.ceil(least / s.copies) * s.splits + 1) * s.copies
 
 
 def _has_numbers(graph: Graph) -> bool:

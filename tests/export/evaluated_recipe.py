@@ -17,6 +17,7 @@ from wsopt.emit.recipe import (
     Recipe,
     ScalarArgument,
     TensorMap,
+    Workspace,
 )
 from wsopt.graph.types import DType
 from wsopt.program.tile_order import WAVES_TOGETHER
@@ -83,7 +84,9 @@ class Evaluated:
         return (self.names["blocks"],)
 
     def arguments(self) -> list[Any]:
-        """What is passed for each of the kernel's arguments; for a table its elements."""
+        """What is passed for each of the kernel's arguments; for a table its elements, for a
+        workspace their number.
+        """
         return [self._argument(argument) for argument in self.recipe.arguments]
 
     def output_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -110,6 +113,8 @@ class Evaluated:
                 return self.value(value)
             case DealtOrder():
                 return self.order(argument)
+            case Workspace(elements=elements):
+                return self.value(elements)
         raise AssertionError(argument)
 
     def _refused(self, checks: tuple[Check, ...]) -> str | None:

@@ -76,6 +76,8 @@ def k_blocks(graph: Graph, other: Graph | None = None, *, persistent: bool = Tru
 KERNELS: dict[str, Kernel] = {
     "biased": Kernel(graph_of(biased), structure(128, consumers=2, subtiles=2)),
     "gated": Kernel(graph_of(gated), structure(64, persistent=False)),
+    "split": Kernel(graph_of(biased), structure(64, consumers=2, splits=3)),
+    "split batches": Kernel(graph_of(gated), structure(64, persistent=False, splits=2)),
     "scaled": Kernel(graph_of(scaled), structure(64, 128, consumers=2, swap=True)),
     "squared": Kernel(graph_of(squared), structure(64, 128, consumers=2, ping_pong=True, tail=16), kib=100),
     "softmax": rows(r.softmax),

@@ -121,6 +121,8 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes) {
   if (result("cuMemAlloc")) return result("cuMemAlloc");
   void *memory = std::malloc(bytes);
   *pointer = reinterpret_cast<CUdeviceptr>(memory);
+  std::printf("{\"call\": \"memory\", \"address\": %llu, \"bytes\": %zu}\n", static_cast<unsigned long long>(*pointer),
+              bytes);
   return take(memory);
 }
 CUresult cuMemFree(CUdeviceptr pointer) {
@@ -135,6 +137,13 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstr
   std::printf("{\"call\": \"table\", \"address\": %llu", static_cast<unsigned long long>(to));
   list("elements", static_cast<const unsigned *>(from), static_cast<unsigned>(bytes / 4));
   std::printf("}\n");
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+  if (result("cuMemsetD8Async")) return result("cuMemsetD8Async");
+  std::memset(reinterpret_cast<void *>(to), value, bytes);
+  std::printf("{\"call\": \"clear\", \"address\": %llu, \"value\": %d, \"bytes\": %zu, \"stream\": %llu}\n",
+              static_cast<unsigned long long>(to), value, bytes, reinterpret_cast<unsigned long long>(stream));
   return CUDA_SUCCESS;
 }
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {

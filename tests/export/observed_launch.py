@@ -76,6 +76,13 @@ def shown(argument: Any) -> Any:
     return argument.data_ptr() if isinstance(argument, HostTensor) else int(argument)
 
 
+def memory(argument: HostTensor, dtype: str, *, zeroed: bool) -> int:
+    """The elements of a workspace, of this type."""
+    assert str(argument.dtype) == f"torch.{dtype}"
+    assert not (zeroed and argument.numpy().any())
+    return argument.numel()
+
+
 def table(argument: HostTensor) -> list[int]:
     """The elements of a table."""
     assert argument.numpy().dtype == np.int32

@@ -20,13 +20,13 @@ from evaluated_recipe import Evaluated
 from export_kernels import emitted, inputs
 from observed_launch import Launch, Seen, observe
 
-from wsopt.emit.recipe import DealtOrder, Recipe, TensorMap
+from wsopt.emit.recipe import DealtOrder, Recipe, TensorMap, Workspace
 from wsopt.emit.recipe_of import launch_recipe
 from wsopt.export.cpp_names import field_names
 from wsopt.export.layout import ELEMENT_TYPES
 from wsopt.export.write import make_export
 
-KERNELS = ("biased", "gated", "residual_norm", "lse", "window", "packed")
+KERNELS = ("biased", "gated", "split", "residual_norm", "lse", "window", "packed")
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 PROCESSORS = 5
 
@@ -130,6 +130,12 @@ def check_parameters(
             (table,) = calls(said, "table")
             assert little_endian(first) == table["address"]
             assert table["elements"] == value
+        elif isinstance(argument, Workspace):
+            held = {one["address"]: one["bytes"] for one in calls(said, "memory")}
+            cleared = {one["address"]: (one["value"], one["bytes"]) for one in calls(said, "clear")}
+            size = value * argument.dtype.bits // 8
+            assert held[little_endian(first)] == size
+            assert cleared.get(little_endian(first)) == ((0, size) if argument.zeroed else None)
         else:
             assert little_endian(first) == value
     assert [little_endian(one) for one in at] == [0, 0]
@@ -208,7 +214,7 @@ def moved(tensors: dict[str, Seen], by: int) -> dict[str, Seen]:
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["biased", "lse"])
+@pytest.mark.parametrize("name", ["biased", "lse", "split"])
 def test_a_plan_takes_other_tensors(name: str) -> None:
     launch, made = observed(name), recipe(name)
     later = moved(launch.seen, 4096)
@@ -237,6 +243,23 @@ def test_a_plan_stays_what_it_is_where_its_update_is_refused() -> None:
     assert update["message"] == "the plan was made for tensors of other extents: create one for these"
     one, other = calls(said, "launch")
     assert one == other
+
+
+@pytest.mark.compiler
+def test_a_plan_with_a_workspace_takes_no_more_tiles_than_it_was_made_for() -> None:
+    few, many = observed("split", 1), observed("split")
+    one, other = described("split", few.seen), described("split", many.seen)
+    said = program("split").run(f"{one}plan {other}update launch free", PROCESSORS=PROCESSORS)
+    (update,) = calls(said, "update")
+    assert (update["status"], update["message"]) == (
+        1,
+        "the plan was made for tensors of fewer tiles: create one for these",
+    )
+    said = program("split").run(f"{other}plan {one}update launch free", PROCESSORS=PROCESSORS)
+    assert [one["status"] for one in calls(said, "update")] == [0]
+    assert len(calls(said, "memory")) == 2
+    assert len(calls(said, "clear")) == 1
+    assert said[-1] == {"call": "end", "held": 0}
 
 
 @pytest.mark.compiler
@@ -316,11 +339,21 @@ def test_a_call_that_fails_is_told_and_leaves_nothing(call: str) -> None:
         assert said[-1] == {"call": "end", "held": 0}
 
 
+@pytest.mark.compiler
+@pytest.mark.parametrize("call", ["cuMemAlloc", "cuStreamCreate", "cuMemsetD8Async", "cuStreamSynchronize"])
+def test_a_workspace_that_fails_is_told_and_given_back(call: str) -> None:
+    said = program("split").run(described("split", observed("split").seen) + "plan launch free", FAIL=call)
+    (plan,) = calls(said, "plan")
+    assert (plan["status"], plan["driver"]) == (3, 1)
+    assert plan["message"].startswith("memory for the workspace: CUDA_ERROR_INVALID_VALUE")
+    assert said[-1] == {"call": "end", "held": 0}
+
+
 # --- texts ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["gated", "lse"])
+@pytest.mark.parametrize("name", ["gated", "lse", "split"])
 def test_the_example_runs(name: str, tmp_path: Path) -> None:
     folder, made = program(name).path.parent, recipe(name)
     compile_cpp(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from evaluated_recipe import TORCH_NAMES, Evaluated
 from export_kernels import KERNELS, emitted, inputs
-from observed_launch import Seen, observe, shown, table
+from observed_launch import Seen, memory, observe, shown, table
 
 from wsopt.emit.integers import GLUON, PYTHON, Expression, ceil_divide, minimum, named, product, shape_of
-from wsopt.emit.recipe import DealtOrder, Recipe, ScalarArgument, TensorMap
+from wsopt.emit.recipe import Argument, DealtOrder, Recipe, ScalarArgument, TensorMap, Workspace
 from wsopt.emit.recipe_of import launch_recipe
 from wsopt.export.cpp_names import CPP
 
@@ -21,6 +21,17 @@ PROCESSORS = (2, 7, 132)
 
 def recipe(name: str) -> Recipe:
     return launch_recipe(emitted(name).verified)
+
+
+def passed(argument: Argument, given: Any) -> Any:
+    """What the launcher passes for an argument, as `Evaluated.arguments` says it."""
+    match argument:
+        case DealtOrder():
+            return table(given)
+        case Workspace(dtype=dtype, zeroed=zeroed):
+            return memory(given, TORCH_NAMES[dtype], zeroed=zeroed)
+        case _:
+            return shown(given)
 
 
 @pytest.mark.parametrize("processors", PROCESSORS)
@@ -35,8 +46,7 @@ def test_says_what_the_launcher_does(name: str, processors: int) -> None:
         assert found.output_shapes() == {one.name: launch.seen[one.name].shape for one in made.outputs}
         assert len(made.arguments) == len(launch.arguments)
         for argument, ours, theirs in zip(made.arguments, found.arguments(), launch.arguments, strict=True):
-            seen = table(theirs) if isinstance(argument, DealtOrder) else shown(theirs)
-            assert ours == seen, argument
+            assert ours == passed(argument, theirs), argument
 
 
 @pytest.mark.parametrize("name", ["gated", "all keys", "ragged_softmax"])
@@ -73,6 +83,7 @@ def test_the_kernels_have_every_kind_of_argument() -> None:
     assert any(one.order for one in made)
     assert any(one.order and one.order.begin != 0 for one in made)
     assert any(one.order and not one.order.longest_last for one in made)
+    assert any(one.workspaces for one in made)
     strides = [
         a for one in made for a in one.arguments if isinstance(a, ScalarArgument) and "stride" in a.argument
     ]
@@ -176,6 +187,7 @@ REFUSALS = [
     ("gated", "w", lambda w: w[:, :129].copy(), "tensor w: strides have to be multiples of 16 bytes"),
     ("causal", "q", turned, "tensor q: dimensions 0 and 1 do not lie contiguously"),
     ("grouped", "q", longer, "tensor q: dimension 1 has to be a multiple of 3"),
+    ("split", "x", lambda x: x[:, :128].copy(), "tensor w has extents [392, 264], expected [392, 128]"),
 ]
 
 

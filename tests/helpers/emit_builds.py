@@ -20,12 +20,15 @@ from wsopt.interpret import execute
 from wsopt.lowering.reduced import reduced
 from wsopt.machine import Machine, load_machine
 from wsopt.perf.price import lower
+from wsopt.program.conditions import Conditions
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.simulation import TOLERANCE
+from wsopt.simulation import TOLERANCE, first_k_blocks
 from wsopt.solve.optimum import solve
 
 MARGIN = 24
+_OF_SPLITS = (("store_warp", False), ("inputs_by_loader", False))
+"""Roles that cannot know which block has a split tile's epilogue."""
 Body = Callable[[GraphBuilder], Symbol | tuple[Symbol, ...]]
 
 
@@ -42,12 +45,14 @@ def structure(
     subtiles: int = 1,
     copies: int = 1,
     tail: int = 0,
+    splits: int = 1,
 ) -> Structure:
     """A structure of small tiles."""
     sharing = Sharing.PING_PONG if ping_pong else Sharing.COOPERATIVE
     return Structure(
-        rows, columns, depth, consumers, warps, sharing, persistent, swap, subtiles, 2, copies, tail
-    )
+        rows, columns, depth, consumers, warps, sharing, persistent, swap, subtiles, 2, copies, tail,
+        splits=splits,
+    )  # fmt: skip
 
 
 def graph_of(body: Body, name: str = "small") -> Graph:
@@ -80,6 +85,8 @@ def build(graph: Graph, s: Structure, kib: int = 227) -> Emitted:
     """Solve, check and emit a graph cut to a structure, for a block of so much shared memory."""
     machine = replace(h200(), shared_memory_per_block_bytes=kib * 1024)
     program = lower(find_region(graph), s, machine)
+    if s.splits > 1:
+        program = replace(program, conditions=Conditions(buffers=_OF_SPLITS))
     solved = solve(program, machine, MARGIN)
     assert solved.schedule is not None, solved.reason
     verified = verify(solved.schedule, program, machine, MARGIN)
@@ -138,8 +145,9 @@ def case(graph: Graph, processors: int = 2, inputs: dict[str, Any] | None = None
 
 def small_case(emitted: Emitted, k_iterations: int | None = None) -> Case:
     """A few ragged tiles of the kernel's structure, and K-blocks enough to go round the ring."""
-    k_blocks = min(emitted.depth, 4) + 1 if k_iterations is None else k_iterations
-    return case(reduced(emitted.graph, emitted.verified.program.structure, k_blocks))
+    k_blocks = first_k_blocks(emitted.verified) if k_iterations is None else k_iterations
+    s = emitted.verified.program.structure
+    return case(reduced(emitted.graph, s, k_blocks, longer=s.splits > 1))
 
 
 # --- graphs ---------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,17 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs and expected outputs of a kernel."""
+    """Inputs and expected outputs of a kernel, and `settings` of its executions beside the seed."""
 
     source: str
     inputs: Arrays
     expected: Arrays
+    settings: Mapping[str, int] = field(default_factory=dict)
 
     def failure(self, source: str, seed: int) -> str | None:
         """Run a source; return what is wrong with it, None if nothing is."""
         try:
-            outputs = execute(source, self.inputs, seed=seed).outputs
+            outputs = execute(source, self.inputs, seed=seed, **self.settings).outputs
         except CheckError as fault:
             return f"{type(fault).__name__}: {fault}"
         worst = max(error(outputs[name], wanted) for name, wanted in self.expected.items())
@@ -92,3 +93,12 @@ def tensor_memory(K: int = 200, M: int = 200, N: int = 328) -> Case:
     rng = np.random.default_rng(4)
     x, w = normal(rng, M, K), normal(rng, N, K)
     return Case(source_of("tensor_memory"), {"x": x, "w": w}, {"y": wide(x) @ wide(w).T})
+
+
+def split_sums(K: int = 424, M: int = 200, N: int = 136, *, processors: int = 4, launches: int = 2) -> Case:
+    """Seven K-blocks in three parts, and six tiles: of four blocks three can be the last at some of the tiles."""
+    rng = np.random.default_rng(5)
+    x, w, r = normal(rng, M, K), normal(rng, N, K), normal(rng, M, N)
+    y = wide(x) @ wide(w).T + wide(r)
+    settings = {"processors": processors, "launches": launches}
+    return Case(source_of("split_sums"), {"x": x, "w": w, "r": r}, {"y": y}, settings)

@@ -17,6 +17,7 @@ CASES = {
     "attention": kernels.attention,
     "handoff": kernels.handoff,
     "tensor_memory": kernels.tensor_memory,
+    "split_sums": kernels.split_sums,
 }
 
 

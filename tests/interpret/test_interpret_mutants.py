@@ -44,6 +44,13 @@ EQUIVALENT = {
         "double-wait@*": TWICE,
         "swap-roles@106": "the warp that copies and the one that issues products are interchangeable",
     },
+    "split_sums": {
+        "double-wait@*": TWICE,
+        "drop-gdc_wait@66": "operands come first, and are asked for after the loader has waited",
+        "swap-argument@122": MIRROR,
+        "swap-argument@122#2": MIRROR,
+        "swap-argument@122#3": "the consumers exchange their index, with all that belongs to it",
+    },
 }
 # A second shape where the first one's extents make a mistake harmless by chance.
 CASES: dict[str, tuple[Callable[[], kernels.Case], ...]] = {
@@ -52,6 +59,7 @@ CASES: dict[str, tuple[Callable[[], kernels.Case], ...]] = {
     "attention": (kernels.attention,),
     "handoff": (kernels.handoff,),
     "tensor_memory": (kernels.tensor_memory, lambda: kernels.tensor_memory(64, 64, 128)),
+    "split_sums": (kernels.split_sums, lambda: kernels.split_sums(processors=1)),
 }
 ALL = [(name, mutant) for name in CASES for mutant in mutants(kernels.source_of(name))]
 
@@ -95,4 +103,7 @@ def test_every_kind_is_made() -> None:
         "weaken-mma-wait", "early-arrive", "late-wait", "early-release",
         "shift-slot-wait", "shift-slot-load", "shift-slot-mma",
         "swap-roles", "same-argument", "swap-argument", "keep-accumulator",
+        "drop-thread_barrier", "late-barrier", "relaxed-atomic", "release-atomic", "acquire-atomic", "cta-atomic",
+        "plain-counter", "arrival+1", "last-arrival+1", "last-arrival-1", "drop-row-store", "reset+1", "first-part",
+        "last-part", "part+1", "part-1", "other-part", "other-tile",
     }  # fmt: skip

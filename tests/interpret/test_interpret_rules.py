@@ -9,17 +9,20 @@ import pytest
 from interpret_breaks import SYNCHRONIZATION, Break
 from interpret_products import PRODUCTS
 from interpret_refusals import OPERATIONS
+from interpret_splits import SPLITS
 
 from wsopt.interpret import DeadlockError, execute
 from wsopt.interpret.strategy import STRATEGIES
 
-KERNELS = (kernels.scale, kernels.attention, kernels.handoff, kernels.tensor_memory)
+KERNELS = (kernels.scale, kernels.attention, kernels.handoff, kernels.tensor_memory, kernels.split_sums)
 CASES = {case.__name__: case for case in KERNELS}
 SEEDS = range(len(STRATEGIES))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", [*SYNCHRONIZATION, *OPERATIONS, *PRODUCTS], ids=lambda broken: broken.rule)
+@pytest.mark.parametrize(
+    "broken", [*SYNCHRONIZATION, *OPERATIONS, *PRODUCTS, *SPLITS], ids=lambda broken: broken.rule
+)
 def test_rule(broken: Break) -> None:
     case = CASES[broken.kernel]()
     assert broken.old in case.source

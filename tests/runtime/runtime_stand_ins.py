@@ -38,9 +38,9 @@ def like(tensor: HostTensor, **changes: Any) -> FakeTensor:
     return made
 
 
-def tensor(*shape: int) -> FakeTensor:
-    """A bf16 tensor of zeros."""
-    array = aligned(shape, BF16)
+def tensor(*shape: int, dtype: Any = BF16) -> FakeTensor:
+    """A tensor of zeros, of bf16 if nothing else is said."""
+    array = aligned(shape, dtype)
     array[...] = 0
     return FakeTensor(array)
 
@@ -103,12 +103,14 @@ class FakeDriver:
 
 
 class Stage:
-    """A kernel.py loaded with stand-ins: y[M, N] = x[M, K] w[N, K] in bf16."""
+    """A kernel.py loaded with stand-ins: y[M, N] = x[M, K] w[N, K] in bf16. `memory` is how many addresses of the
+    launcher's own memory it is given.
+    """
 
-    def __init__(self) -> None:
-        self.names = load(GOLDEN.read_text("utf-8"), Machine(0, 4, "kernel.py"))
+    def __init__(self, source: str = "", memory: int = 0) -> None:
+        self.names = load(source or GOLDEN.read_text("utf-8"), Machine(0, 4, "kernel.py"))
         maps = [size for _ in range(3) for size in (128, 4, 4, 8, 8)]
-        self.driver = FakeDriver([*maps, 4, 4, 4, 4, 4, 8, 8])
+        self.driver = FakeDriver([*maps, 4, 4, 4, 4, 4, *[8] * memory, 8, 8])
         self.calls: Counter[str] = Counter()
         self.grads, self.capturing, self.stream, self.device = True, False, 7, 0
         self.scratch = 0
@@ -140,11 +142,14 @@ class Stage:
             is_current_stream_capturing=lambda: self.capturing,
             device=lambda device: _Guard(self, device),
             set_device=lambda device: self.calls.update(["set_device"]),
-            current_stream=lambda: self.stream,
+            current_stream=self._current_stream,
         )
 
+    def _current_stream(self, _device: Any = None) -> Any:
+        return SimpleNamespace(synchronize=lambda: self.calls.update(["synchronize"]))
+
     def _empty(self, shape: Any, *, dtype: Any, device: Any) -> FakeTensor:
-        return like(tensor(*shape), device=device)
+        return like(tensor(*shape, dtype=dtype.element.numpy), device=device)
 
     def _guards(self, inputs: Any) -> Any:
         key = self.names["_key"]

@@ -63,7 +63,7 @@ def compile_source(
 ) -> tuple[bytes, Any, str]:
     """The machine code of a kernel.py's text, Triton's metadata and what ptxas said; files go to `folder`.
 
-    With `aligned` all pointers are multiples of 16 bytes. Raises CompileError.
+    With `aligned` all pointers are multiples of 16 bytes, without those of tensors need not be. Raises CompileError.
     """
     path = folder / "kernel.py"
     path.write_text(source, encoding="utf-8")
@@ -91,10 +91,13 @@ def _triton_compile(module: ModuleType, architecture: str, aligned: bool = False
     from triton.experimental.gluon._runtime import GluonASTSource
 
     capability = int(architecture.removeprefix("sm_"))
-    pointers = [place for place, kind in enumerate(module.SIGNATURE.values()) if kind.startswith("*")]
-    multiples = {(place,): [["tt.divisibility", 16]] for place in pointers} if aligned else None
+    pointers = [
+        (place, name) for place, (name, kind) in enumerate(module.SIGNATURE.items()) if kind[0] == "*"
+    ]
+    own = getattr(module, "ALIGNED", ())
+    multiples = {(place,): [["tt.divisibility", 16]] for place, name in pointers if aligned or name in own}
     return triton.compile(
-        GluonASTSource(module.kernel, module.SIGNATURE, {}, multiples),
+        GluonASTSource(module.kernel, module.SIGNATURE, {}, multiples or None),
         target=GPUTarget("cuda", capability, 32),
         options=dict(module.OPTIONS),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wsopt.emit import inputs, records, tensor_sums, text
+from wsopt.emit import inputs, records, splits, tensor_sums, text
 from wsopt.emit.epilogue import calls
 from wsopt.emit.functions import Function, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
@@ -70,13 +70,13 @@ class Consumer:
         return sum(one.instructions for one in written if isinstance(one, Mma))
 
     def covering_k_blocks(self) -> int:
-        """The least K-blocks of a tile with which every pass runs; 1 where tiles differ in them."""
+        """The least K-blocks of a tile with which every pass runs, of each part; 1 where tiles differ in them."""
         plan, refill = self.plan, self.plan.refill
         if not plan.columns or plan.sums_apart:
             return 1
         (stretch,) = self.stretches
         pauses = refill.first + max(0, self.pauses - 1) * refill.apart
-        return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies
+        return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies * plan.s.splits
 
     def function(self) -> Function:
         """The function of a consumer."""
@@ -85,18 +85,37 @@ class Consumer:
         vectors = [name for one in plan.vectors.values() for name in one.arguments]
         parameters = [
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
-            *plan.stored, *plan.order_table, *plan.sizes, "index: gl.constexpr",
+            *plan.stored, *plan.order_table, *(splits.PARAMETERS if plan.split else ()),
+            *plan.sizes, "index: gl.constexpr",
         ]  # fmt: skip
-        step = ["step = index * k_iterations"] if plan.ping_pong else first_step(plan.counts_steps)
+        step = self._first_step()
         begin = [] if plan.sums_apart else [*step, *self._first_slots()]
         if not plan.loops_over_tiles:
             begin.append("visit = 0")
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
-            early = (plan.s.persistent and plan.ranged) or plan.vectors or loads
+            # The kernel before may still use the workspace of this one.
+            early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
             begin += ["gdc_wait()"] if early else []
         body, end = self._body(), "" if plan.stores_apart else "tma.store_wait(0)"
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
         return function(plan, role, parameters, begin + self._carried(), body, end, called)
+
+    def _first_step(self) -> list[str]:
+        """Lines that begin at the consumer's first K-block, behind those of others where tiles go in turns."""
+        if not self.plan.ping_pong:
+            return first_step(self.plan.counts_steps)
+        if not self.plan.split:
+            return ["step = index * k_iterations"]
+        return ["turns = 0", "step = 0", splits.steps("index", "gl.program_id(0)")]
+
+    def _others_steps(self) -> list[str]:
+        """Lines that pass over the K-blocks of consumers whose turns come before this one's next."""
+        if not self.plan.ping_pong:
+            return []
+        passed = ["step += (CONSUMERS - 1) * k_iterations"]
+        if self.plan.split:
+            passed = [splits.steps("1, CONSUMERS", "part"), "turns += 1"]
+        return [*passed, *self._first_slots()]
 
     def _first_slots(self) -> Iterator[str]:
         """Lines that begin at the slots of the consumer's first K-block: one of its own where tiles go in turns."""
@@ -122,16 +141,19 @@ class Consumer:
 
     def _body(self) -> str:
         """All that a consumer does for a tile."""
-        lines = [*self._places(), *self._starts(), *self._loops(), *calls(self.plan)]
-        lines += [] if self.plan.loops_over_tiles else ["visit += 1"]
-        others = ["step += (CONSUMERS - 1) * k_iterations", *self._first_slots()]
-        lines += others if self.plan.ping_pong else []
+        plan = self.plan
+        end = [*calls(plan), *([] if plan.loops_over_tiles else ["visit += 1"])]
+        if plan.split:
+            stored = store_lines(plan.prefetched.values())
+            end = splits.combined(plan, [inputs.input_loads(plan), *stored, *end])
+        lines = [*self._places(), *self._starts(), *self._loops(), *end, *self._others_steps()]
         return "\n".join(line for line in lines if line)
 
     def _places(self) -> list[str]:
         """Lines with the consumer's first row and column, and the K-blocks that count for them."""
         if not self.plan.ranged:
-            return self.plan.first_places()
+            counted = ["k_blocks = last - first"] if self.plan.split else []
+            return [*counted, *self.plan.first_places()]
         narrow = "begin, whole_begin, whole_end, end"
         if not self.plan.own_k_blocks:
             return [tile_range(narrow), *self.plan.first_places(), "origin = begin - step"]
@@ -166,7 +188,8 @@ class Consumer:
         """The loops, with what goes on before, under and after them."""
         plan, vectors = self.plan, self.plan.prefetched.values()
         under = load_lines(vectors, plan.place("rows", "columns"), plan.s)
-        under += [] if plan.refill.first or plan.refill.apart else [inputs.input_loads(plan)]
+        later = plan.split or plan.refill.first or plan.refill.apart
+        under += [] if later else [inputs.input_loads(plan)]
         if plan.sums_apart:
             return [*under, tensor_sums.wait(), *store_lines(vectors)]
         if plan.loops_over_tiles:
@@ -179,12 +202,13 @@ class Consumer:
             lines += self._stretch(stretch, under if begun else [])
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
-        return [*lines, *store_lines(vectors)]
+        return [*lines, *([] if plan.split else store_lines(vectors))]
 
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
         """One loop; `under` its first products other things are done."""
         loop, ping_pong = stretch.loop, self.plan.ping_pong
-        turn = [wait("turn.index(index)", "(visit & 1) ^ (1 if index == 0 else 0)")] if ping_pong else []
+        taken = "turns" if self.plan.split else "visit"
+        turn = [wait("turn.index(index)", f"({taken} & 1) ^ (1 if index == 0 else 0)")] if ping_pong else []
         last = write(_passing_turn(loop.drain) if ping_pong else loop.drain)
         lines = [write([*turn, *loop.prologue]), *under, *self._steady(stretch), last]
         lines = [line for line in lines if line]
@@ -243,7 +267,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     plain, live = unrolled(consumer.operations), consumer.live
     consumer = replace(consumer, least=plain.least)
     if not plan.program.bounds.every:
-        passes = "k_iterations" if plan.s.copies == 1 else f"k_iterations // {plan.s.copies}"
+        passes = plan.k_blocks if plan.s.copies == 1 else f"{plan.k_blocks} // {plan.s.copies}"
         end = f"{passes} - {plain.peeled}" if plain.peeled else passes
         only = Stretch("begin", "end", plain) if plan.ranged else Stretch("0", end, plain)
         return replace(consumer, stretches=(only,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import records, tensor_sums
+from wsopt.emit import records, splits, tensor_sums
 from wsopt.emit.arithmetic import ROW, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
@@ -47,7 +47,7 @@ def calls(plan: KernelPlan) -> list[str]:
     """The sums of a consumer's tile cut into subtiles, and one call a subtile."""
     if plan.loops_over_tiles:
         return []
-    whole = () if plan.sums_apart else plan.sums
+    whole = () if plan.sums_apart or plan.split else plan.sums
     lines = [line for name in whole for line in cut_to_subtiles(plan.s, name)]
     for item in plan.rows:
         name = plan.value(item.name)
@@ -56,6 +56,7 @@ def calls(plan: KernelPlan) -> list[str]:
     for number in range(plan.s.subtiles):
         sums = [subtile_name(plan.s, name, number, number + 1) for name in plan.sums]
         lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
+        lines += splits.sums(plan, sums, number) if plan.split else []
         given = {"column": plan.column(number), "subtile": str(number), **plan.staged.given(number)}
         rest = (given.get(one, one) for one in _parameters(plan)[len(sums) :])
         lines += records.stamp(plan, PartitionRole.CONSUMER, records.subtile_event(number))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wsopt.emit import records, text
+from wsopt.emit import records, splits, text
 from wsopt.emit.channels import channels, instance
 from wsopt.emit.integers import PYTHON, Integer, named, product
 from wsopt.emit.plan import KernelPlan
@@ -94,12 +94,27 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     def located(tile: str) -> str:
         return f"{place} = tile_coordinates({', '.join([tile, *grid_parameters(plan)])})\n{body}"
 
+    if plan.split:
+        return _each_part(plan, role, body if role in _PLACELESS else located("part // SPLITS"))
     if not plan.s.persistent:
         return [located("gl.program_id(0)")]
     if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
+    header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in {_taken(plan, role, 'tiles')}:"
+    return [header, text.block(body if role in _PLACELESS else located("tile"))]
+
+
+def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
+    """The lines that run a body for each part of a tile that a block takes. Those of a tile follow each other."""
+    body = f"{splits.PART_RANGE}\n{body}"
+    if not plan.s.persistent:
+        return ["part = gl.program_id(0)", body]
+    header = f"parts = {PYTHON(tiles(plan))} * SPLITS\nfor part in {_taken(plan, role, 'parts')}:"
+    return [header, text.block(body)]
+
+
+def _taken(plan: KernelPlan, role: PartitionRole, count: str) -> str:
+    """The numbers, below a count, of what a role of a persistent block takes: consumers in ping-pong go in turns."""
     ping_pong = plan.ping_pong and role.of_one_consumer
     first = "gl.program_id(0)" + (" + index * gl.num_programs(0)" if ping_pong else "")
-    stride = ("CONSUMERS * " if ping_pong else "") + "gl.num_programs(0)"
-    header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in range({first}, tiles, {stride}):"
-    return [header, text.block(body if role in _PLACELESS else located("tile"))]
+    return f"range({first}, {count}, {'CONSUMERS * ' if ping_pong else ''}gl.num_programs(0))"

@@ -20,12 +20,16 @@ from wsopt.emit.recipe import (
     Recipe,
     ScalarArgument,
     TensorMap,
+    Workspace,
 )
 from wsopt.emit.tensors import SIGNATURE, TORCH
-from wsopt.runtime.text import launcher_text, tile_order_text
+from wsopt.runtime.text import launcher_text, tile_order_text, workspace_text
 
 _OWN_NAMES = frozenset({"INPUTS", "OUTPUTS", "blocks", "k_block_counts", "order_table"})
 """Names that `bind` uses, which the kernel's device functions may give to tensors."""
+
+_WORKSPACE_NAMES = frozenset({"workspace", "arrivals", "parts"})
+"""The same where a launch has a workspace."""
 
 _PARAMETERS = frozenset({"out", "unused"})
 """Parameters of `run` besides the inputs."""
@@ -33,7 +37,7 @@ _PARAMETERS = frozenset({"out", "unused"})
 
 def launcher_context(recipe: Recipe) -> dict[str, Any]:
     """Values for the launcher's template, by name."""
-    scope = Names(taken=set(_OWN_NAMES))
+    scope = Names(taken=set(_OWN_NAMES | (_WORKSPACE_NAMES if recipe.workspaces else frozenset())))
     variables = {one.name: scope(one.name, one.name.lstrip("_") or "tensor") for one in recipe.tensors}
     plain, lists = replace(PYTHON, tensors=variables), _map_variables(recipe.maps)
     seen = dict[tuple[str, str], TensorMap]()
@@ -50,6 +54,7 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         "seen": seen.items(),
         "tile_order": tile_order_text(),
         "launcher": launcher_text(),
+        "workspace": workspace_text() if recipe.workspaces else None,
         **calls([one.name for one in recipe.inputs]),
     }
 
@@ -149,3 +154,5 @@ class _Text:
                 return {"type": '"i32"', "passed": self.write(value)}
             case DealtOrder():
                 return {"type": '"*i32"', "passed": "order"}
+            case Workspace(name, dtype):
+                return {"type": f'"*{SIGNATURE[dtype]}"', "passed": name.removesuffix("_ptr")}

@@ -53,7 +53,8 @@ def _tile_fills(plan: KernelPlan, fills: str) -> str:
     if plan.loops_over_tiles:
         return fills
     if not plan.inputs_by_loader:
-        return _for_each("begin, end" if plan.ranged else "k_iterations", fills)
+        whole = "first, last" if plan.split else "k_iterations"
+        return _for_each("begin, end" if plan.ranged else whole, fills)
     if not plan.inputs_ahead:
         return "\n".join([_for_each("k_iterations", fills), inputs.brought(plan)])
     pause = "pause = gl.maximum(k_iterations - INPUTS_AHEAD, 0)"

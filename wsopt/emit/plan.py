@@ -25,6 +25,15 @@ from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement
 
+SPLIT_WORDS = frozenset(
+    (
+        *("part", "parts", "other", "k_blocks", "places", "sums", "counter", "layout", "first", "last"),
+        *("workspace", "arrivals", "own_part", "first_part", "turns", "thread_barrier"),
+        *("part_range", "places_of", "last_to_arrive", "combined", "SPLITS", "PARTIAL_SUMS"),
+    )
+)
+"""Names that the text of a kernel takes for itself where its sums are split (`splits.py`)."""
+
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
 
@@ -95,6 +104,16 @@ class KernelPlan:
     def computes(self) -> bool:
         """Whether a loop's values lie as tensor instructions leave sums, and take operands from registers."""
         return self.ranged or self.program.feeds_products
+
+    @property
+    def split(self) -> bool:
+        """Whether a tile's K-blocks are shared by several blocks, and what a block takes is a part of a tile."""
+        return self.s.splits > 1
+
+    @property
+    def k_blocks(self) -> str:
+        """The number of a consumer's K-blocks in what a block takes, as the text says it."""
+        return "k_blocks" if self.split else "k_iterations"
 
     @property
     def moved(self) -> tuple[Box, ...]:
@@ -195,7 +214,8 @@ class KernelPlan:
 def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPlan:
     """The plan of a verified schedule's kernel; with a `trace`, of one with stamps."""
     program, buffers = verified.program, verified.schedule.buffers
-    names = Names(subtiles=True, taken=set(WORDS) if trace else set())
+    taken = (WORDS if trace else frozenset()) | (SPLIT_WORDS if program.structure.splits > 1 else frozenset())
+    names = Names(subtiles=True, taken=set(taken))
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
     boxes = NamedBoxes(verified, names)
@@ -229,7 +249,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         },
         late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
         outputs=outputs, row_outputs=row_outputs, staged=staging(program, buffers, inputs, outputs),
-        refill=refill(program, verified.machine, buffers), inputs_by_loader=buffers.inputs_by_loader,
+        refill=Refill(0, 0) if s.splits > 1 else refill(program, verified.machine, buffers),
+        inputs_by_loader=buffers.inputs_by_loader,
         inputs_ahead=_inputs_ahead(verified), items=items,
         summed=tuple(v.id.subject for v in program.values if v.consumer == 0 and v.id.kind is ValueKind.SUM),
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,

@@ -1,4 +1,4 @@
-"""The recipe of a kernel's launch as frozen data: checks, tensor maps, scalars, the order of tiles.
+"""The recipe of a kernel's launch as frozen data: checks, tensor maps, scalars, the order of tiles, workspaces.
 
 A recipe says in expressions of the tensors' extents, strides and addresses what every launcher does in statements.
 It is made from a kernel's plan (`recipe_of.py`); from it are written the launcher of `kernel.py` (`launcher.py`) and
@@ -111,7 +111,21 @@ class DealtOrder:
     longest_last: bool
 
 
-Argument: TypeAlias = TensorMap | PointerArgument | ScalarArgument | DealtOrder
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The address of device memory that the launches of a kernel on one stream share: so many `elements`.
+
+    If it is `zeroed` it holds zeros before the first launch, and every launch leaves them there. Launches that may
+    run at the same time have workspaces of their own.
+    """
+
+    argument: str
+    dtype: DType
+    elements: Integer
+    zeroed: bool
+
+
+Argument: TypeAlias = TensorMap | PointerArgument | ScalarArgument | DealtOrder | Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +165,11 @@ class Recipe:
     def order(self) -> DealtOrder | None:
         """The order of tiles, of a kernel that is given one."""
         return next((one for one in self.arguments if isinstance(one, DealtOrder)), None)
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """The memory that launches share, of a kernel whose sums are split."""
+        return tuple(one for one in self.arguments if isinstance(one, Workspace))
 
     @property
     def tensors(self) -> tuple[TensorSpec, ...]:

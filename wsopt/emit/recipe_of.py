@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
-from wsopt.emit import records
+from wsopt.emit import records, splits
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
 from wsopt.emit.functions import tiles
@@ -30,6 +30,9 @@ from wsopt.tensors.views import Bound, Output, Role, Source, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
+
+_MOST_ELEMENTS = 2**31 - 1
+"""Elements of a workspace, whose places the kernel counts in 32 bits."""
 
 _ROWS, _COLUMNS, _STREAM, _K_ITERATIONS = map(
     named, ("row_extent", "column_extent", "stream_extent", "k_iterations")
@@ -93,7 +96,11 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
     yield "tiles", tiles(plan)
-    yield "blocks", minimum(named("processors"), named("tiles")) if s.persistent else named("tiles")
+    taken = named("tiles")
+    if plan.split:
+        yield "parts", taken * s.splits
+        taken = named("parts")
+    yield "blocks", minimum(named("processors"), taken) if s.persistent else taken
 
 
 # --- checks ---------------------------------------------------------------------------------------------
@@ -127,7 +134,10 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
         yield from _mask_checks(program.bounds)
     elif not plan.loops_over_tiles:
         told = ("the contracted axis is too short for this schedule",)
-        yield Check(_K_ITERATIONS, "at_least", least, told)
+        yield Check(_K_ITERATIONS, "at_least", splits.least_k_blocks(plan, least), told)
+    for one in splits.workspaces(plan)[:1]:
+        told = (f"the sums of tiles split over {s.splits} blocks take ", one.elements, " elements: too many")
+        yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
     if s.tail:
         told = ("the contracted axis has ", _STREAM, f" elements: this schedule takes 1 to {s.tail} more than a "
                 f"multiple of {s.depth}")  # fmt: skip
@@ -185,6 +195,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
         rows = named("row"), named("last_row")
         ends = k_blocks_between(bounds, *rows, 0, k_blocks, plan.s.depth, minimum, maximum)
         yield DealtOrder(name, plan.s.tile_rows, *ends, plan.longest_last)
+    yield from splits.workspaces(plan)
     yield from records.arguments(plan)
 
 

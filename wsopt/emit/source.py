@@ -23,6 +23,7 @@ from wsopt.emit.store_warp import store_warp
 from wsopt.emit.sums import operand_layouts
 from wsopt.emit.tensor_sums import mma_warp
 from wsopt.emit.transform import transform
+from wsopt.errors import LoweringError
 from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
@@ -86,7 +87,8 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "imports": target.imports(products=not plan.loops_over_tiles),
         "consumer_warps": s.consumer_warps,
         "mma_k": 256 // plan.program.whole.dtype.bits,
-        "subtiles": 1 if plan.sums_apart else s.subtiles,
+        "subtiles": 1 if plan.sums_apart or plan.split else s.subtiles,
+        "splits": {"copies": s.copies, "at_once": s.at_once} if plan.split else None,
         "grid": grid,
         "counts_slots": plan.counts_slots,
         "ranges": ranges if plan.ranged else None,
@@ -104,8 +106,14 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
 
     With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
+    Raises LoweringError for a trace of a kernel whose sums are split.
     """
     plan = plan_of(verified, trace)
+    if trace is not None and plan.split:
+        raise LoweringError(
+            f"graph {plan.program.whole.name}: its sums are split over {plan.s.splits} blocks, and the stamps of a "
+            "traced kernel are of whole tiles: trace a build made with `--under splits=1`"
+        )
     consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")
     launch = launcher_context(recipe_of(plan, consumer.least))

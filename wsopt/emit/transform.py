@@ -29,7 +29,8 @@ def transform(plan: KernelPlan) -> Function:
     operations = [_operations(plan, op) for op in one_by_one(plan.verified, f"{PartitionRole.TRANSFORM}0")]
     traced = plan.trace is not None
     counters = windows(ring.counter for ring in plan.rings)
-    body = "for _ in range(k_iterations):\n" + text.block(
+    k_blocks = "first, last" if plan.split else "k_iterations"
+    body = f"for _ in range({k_blocks}):\n" + text.block(
         write([*_k_block(plan, operations), *next_step(traced), *next_slots(counters)])
     )
     begin = [

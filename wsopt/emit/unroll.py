@@ -199,7 +199,7 @@ class _Unroller:
             return "False" if number == slot.stage else ""
         if number >= self.first_peeled:
             away = self.k_iterations - number + slot.stage
-            return f"k_iterations > {away}" if away >= self.least else ""
+            return f"{self.operations.plan.k_blocks} > {away}" if away >= self.least else ""
         return self._counting if slot.stage == self.depth else ""
 
     @property

@@ -17,6 +17,7 @@ from wsopt.emit.recipe import (
     ScalarArgument,
     TensorMap,
     TensorSpec,
+    Workspace,
 )
 from wsopt.export.binary import Binary
 from wsopt.export.cpp_names import CPP, field_names, sentence
@@ -62,6 +63,7 @@ class CppWriter:
             "scalars": [(one.argument, self.write(one.value)) for one in self._scalars()],
             "parameters": self._places(),
             "order": self._order(recipe.order) if recipe.order else None,
+            "workspaces": [self._workspace(one) for one in recipe.workspaces],
         }
 
     def _tensor(self, tensor: TensorSpec) -> dict[str, Any]:
@@ -114,6 +116,7 @@ class CppWriter:
             first += tensor_map.rank
         pointers = [one.argument for one in self._pointers()]
         scalars = [one.argument for one in self._scalars()]
+        workspaces = [one.argument for one in self.recipe.workspaces]
         found = []
         for one in self.parameters:
             number, first = firsts.get(one.argument, (0, 0))
@@ -125,10 +128,18 @@ class CppWriter:
                     Content.POINTER: f"pointers[{_place(pointers, one.argument)}]",
                     Content.SCALAR: f"scalars[{_place(scalars, one.argument)}]",
                     Content.ORDER: "order",
+                    Content.WORKSPACE: f"workspaces[{_place(workspaces, one.argument)}]",
                     Content.SCRATCH: "scratch",
                 }[one.content]
             )
         return found
+
+    def _workspace(self, one: Workspace) -> dict[str, Any]:
+        return {
+            "elements": self.write(one.elements),
+            "bytes": one.dtype.bits // 8,
+            "zeroed": one.zeroed,
+        }
 
     def _order(self, order: DealtOrder) -> dict[str, Any]:
         return {

@@ -15,6 +15,7 @@ from wsopt.emit.recipe import (
     Recipe,
     TensorMap,
     TensorSpec,
+    Workspace,
 )
 from wsopt.export.binary import Binary
 from wsopt.export.layout import ELEMENT_TYPES, Parameter
@@ -38,6 +39,7 @@ def launch_document(recipe: Recipe, binary: Binary, parameters: tuple[Parameter,
         "checks": [_check(one) for one in recipe.checks],
         "tensor_maps": [_tensor_map(one) for one in recipe.maps],
         "order": _order(recipe.order) if recipe.order else None,
+        "workspaces": [_workspace(one) for one in recipe.workspaces],
         "parameters": [_parameter(recipe, one) for one in parameters],
     }
     return _written(document)
@@ -135,6 +137,15 @@ def _order(order: DealtOrder) -> dict[str, Any]:
         "end": data(order.end),
         "tiles": "tiles",
         "blocks": "blocks",
+    }
+
+
+def _workspace(one: Workspace) -> dict[str, Any]:
+    return {
+        "argument": one.argument,
+        "element": one.dtype.value,
+        "elements": data(one.elements),
+        "zeroed": one.zeroed,
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wsopt.emit.integers import Integer
-from wsopt.emit.recipe import DealtOrder, PointerArgument, Recipe, ScalarArgument, TensorMap
+from wsopt.emit.recipe import DealtOrder, PointerArgument, Recipe, ScalarArgument, TensorMap, Workspace
 from wsopt.errors import CheckError
 from wsopt.export.binary import Binary, MapFacts
 from wsopt.graph.types import DType
@@ -40,6 +40,7 @@ class Content(StrEnum):
     POINTER = "pointer"
     SCALAR = "scalar"
     ORDER = "order"
+    WORKSPACE = "workspace"
     SCRATCH = "scratch"
 
 
@@ -47,8 +48,8 @@ class Content(StrEnum):
 class Parameter:
     """One parameter of the kernel: the part of an argument that it holds, its place and size in bytes.
 
-    `value` is the integer that is passed; of tensor maps, pointers, the order and scratch there is none. `dim` is an
-    extent's or a stride's dimension.
+    `value` is the integer that is passed; of tensor maps, pointers, the order, workspaces and scratch there is none.
+    `dim` is an extent's or a stride's dimension.
     """
 
     content: Content
@@ -66,6 +67,7 @@ _SIZES = {
     Content.POINTER: 8,
     Content.SCALAR: 4,
     Content.ORDER: 8,
+    Content.WORKSPACE: 8,
     Content.SCRATCH: 8,
 }
 
@@ -104,6 +106,8 @@ def _expected(recipe: Recipe) -> Iterator[Parameter]:
                 yield _parameter(Content.SCALAR, name, value)
             case DealtOrder(name):
                 yield _parameter(Content.ORDER, name)
+            case Workspace(name):
+                yield _parameter(Content.WORKSPACE, name)
     yield _parameter(Content.SCRATCH, "global_scratch")
     yield _parameter(Content.SCRATCH, "profile_scratch")
 

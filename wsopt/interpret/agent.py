@@ -49,6 +49,8 @@ class Agent:
     finished: bool = False
     result: Any = None
     line: int = 0
+    joined: int = 0  # its time at its last `thread_barrier`
+    alone: int | None = None  # component of what one of its threads does alone, once there is any
     mmas: list[Any] = field(default_factory=list)
     stores: list[Any] = field(default_factory=list)
     tensor_core: Any = None  # its `tcgen05.TensorCore`, once it has issued a product or a commit

@@ -10,7 +10,7 @@ import numpy as np
 
 from wsopt.interpret.dtypes import DTYPES, Array, DType, from_numpy, poison
 from wsopt.interpret.faults import InterpreterError
-from wsopt.interpret.storage import Storage
+from wsopt.interpret.storage import BEFORE, Role, Storage
 
 ALIGNMENT = 16
 
@@ -111,6 +111,20 @@ class HostTensor:
         address: int = self.numpy_array.__array_interface__["data"][0]
         return address
 
+    def get_device(self) -> int:
+        """Number of its device."""
+        return self.device.index
+
+    def record_stream(self, stream: Any) -> None:
+        """Its memory is never given to others here."""
+
+    def zero_(self) -> HostTensor:
+        """Fill it with zeros, as work of the stream before the launch."""
+        self.numpy_array[...] = 0
+        _, stamps = self.storage.view(self.offset, self.shape, self.stride())
+        stamps[...] = BEFORE
+        return self
+
     def is_contiguous(self) -> bool:
         """Does it lie in memory in the order of its dimensions, without holes?"""
         return self.numpy_array.flags.c_contiguous
@@ -149,19 +163,16 @@ class HostTensor:
 
 
 def empty(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> HostTensor:
-    """`torch.empty`: poisoned, so that an element that nobody writes is found."""
+    """`torch.empty`: poisoned, so that an element that nobody writes is found. Scratch, if it is no output."""
     extents = (shape, *more) if isinstance(shape, int) else tuple(shape)
     array = aligned(extents, dtype.element.numpy)
     poison(array)
-    return HostTensor(array, "output", Storage(array, "output", poisoned=True))
+    return HostTensor(array, "output", Storage(array, "output", poisoned=True, role=Role.SCRATCH))
 
 
 def zeros(shape: Any, *more: int, dtype: TorchDType, device: Any = None) -> HostTensor:
     """`torch.zeros`."""
-    tensor = empty(shape, *more, dtype=dtype)
-    array = tensor.numpy_array
-    array[...] = 0
-    return HostTensor(array, "output", Storage(array, "output"))
+    return empty(shape, *more, dtype=dtype).zero_()
 
 
 def tensor(values: Any, *, dtype: TorchDType, device: Any = None) -> HostTensor:
@@ -190,6 +201,7 @@ def torch_names(processors: int) -> dict[str, Any]:
         current_device=lambda: 0,
         is_available=lambda: True,
         is_current_stream_capturing=lambda: False,
+        current_stream=lambda device=None: SimpleNamespace(cuda_stream=0, stream_id=0, device=DEVICE),
         device=lambda device=None: DEVICE,
     )
     return {

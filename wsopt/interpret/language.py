@@ -67,7 +67,7 @@ def blackwell(machine: Machine) -> dict[str, Any]:
 def dependent_launch(machine: Machine) -> dict[str, Any]:
     """Return the names of programmatic dependent launch, which orders whole kernels."""
     device = Device(machine)
-    return {"gdc_wait": device.dependency_wait, "gdc_launch_dependents": device.thread_barrier}
+    return {"gdc_wait": device.dependency_wait, "gdc_launch_dependents": device.launch_dependents}
 
 
 def tma(machine: Machine) -> dict[str, Any]:
@@ -105,6 +105,7 @@ class Device:
         "convert_layout",
         "load",
         "store",
+        "atomic_add",
         "thread_barrier",
         "inline_asm_elementwise",
     )
@@ -183,12 +184,19 @@ class Device:
     def load(self, pointer: Pointer, mask: Any = None, other: Any = None, **_: Any) -> Tensor:
         """Read global memory."""
         self._program.check_dependency(self._program.operation(), pointer.storage.name)
-        return pointer.load(mask, other, self._program.launch)
+        return pointer.load(mask, other, self._program.launch, self._program)
 
     def store(self, pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> None:
         """Write global memory."""
         self._program.check_dependency(self._program.operation(), pointer.storage.name)
-        pointer.store(value, mask, self._program.launch)
+        pointer.store(value, mask, self._program.launch, self._program)
+
+    def atomic_add(
+        self, pointer: Pointer, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+    ) -> Tensor:
+        """Add to an element of global memory; return what it was. Triton's defaults are acq_rel and gpu."""
+        self._program.check_dependency(self._program.operation(), pointer.storage.name)
+        return pointer.atomic_add(val, mask, sem or "acq_rel", scope or "gpu", self._program)
 
     def inline_asm_elementwise(
         self, asm: str, constraints: str, args: Any, dtype: DType, is_pure: bool = True, pack: int = 1
@@ -201,7 +209,12 @@ class Device:
         return mathematics.inline_asm(asm, constraints, args, dtype, is_pure, pack)
 
     def thread_barrier(self) -> None:
-        """Join the warps of the partition, which run as one here."""
+        """Join the threads of the partition: what each has done in global memory is known to all of them."""
+        agent = self._program.operation()
+        agent.joined = agent.time
+
+    def launch_dependents(self) -> None:
+        """Let the next kernel start; nothing is ordered by that."""
         self._program.operation()
 
     def dependency_wait(self) -> None:

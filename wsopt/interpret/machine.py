@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.host import HostTensor
 from wsopt.interpret.program import Program
 from wsopt.interpret.scheduler import STEP_LIMIT, Scheduler
-from wsopt.interpret.storage import Pointer
+from wsopt.interpret.storage import Pointer, Role, Storage, TensorDescriptor
 from wsopt.interpret.strategy import Chooser
 
 
@@ -52,20 +53,31 @@ class Machine:
         named = {name: _device_argument(value) for name, value in options.items() if name not in _OPTIONS}
         warps = int(options.get("num_warps", 4))
         self._dependent = bool(options.get("launch_pdl"))
-        numbers = list(product(*(range(extent) for extent in reversed(shape))))
-        if 0 < 2 * self.ends < len(numbers):
-            numbers = numbers[: self.ends] + numbers[-self.ends :]
-        for z, y, x in numbers:
-            self._run((x, y, z), shape, warps, lambda: function(*device_args, **named))
+        programs = list(enumerate(product(*(range(extent) for extent in reversed(shape)))))
+        whole = not 0 < 2 * self.ends < len(programs)
+        if not whole:
+            programs = programs[: self.ends] + programs[-self.ends :]
+        scratch = _scratch(dict(zip(signature(function).parameters, args, strict=False)) | options)
+        for name, storage in scratch.items():
+            storage.begin_launch(name)
+        for number, (z, y, x) in self._chooser.programs(programs):
+            self._run(number, (x, y, z), shape, warps, lambda: function(*device_args, **named))
+        for storage in scratch.values() if whole else ():
+            storage.end_launch()
 
     def _run(
-        self, number: tuple[int, ...], count: tuple[int, ...], warps: int, body: Callable[[], Any]
+        self,
+        number: int,
+        place: tuple[int, ...],
+        count: tuple[int, ...],
+        warps: int,
+        body: Callable[[], Any],
     ) -> None:
         self._chooser.new_program()
         scheduler = Scheduler(self._chooser, self.filename, STEP_LIMIT - self.steps)
         self._program = Program(
-            number, count, warps, self._launch, scheduler, self.filename,
-            dependent=self._dependent,
+            place, count, warps, self._launch, scheduler, self.filename,
+            number=number, dependent=self._dependent,
         )  # fmt: skip
         try:
             self._program.run(body)
@@ -93,6 +105,16 @@ class JitFunction:
 
 
 _OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "enable_fp_fusion", "debug"}
+
+
+def _scratch(arguments: dict[str, Any]) -> dict[str, Storage]:
+    """The launcher's own tensors among the kernel's arguments, each by the name of its first parameter."""
+    found: dict[str, Storage] = {}
+    for name, value in arguments.items():
+        storage = value.storage if isinstance(value, HostTensor | TensorDescriptor) else None
+        if storage is not None and storage.role is Role.SCRATCH and storage not in found.values():
+            found[name] = storage
+    return found
 
 
 def _device_argument(value: Any) -> Any:

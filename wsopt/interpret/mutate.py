@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from wsopt.interpret.splice import Edit, Source, argument, callee
+from wsopt.interpret.mutate_splits import BARRIERS, SPLIT_RULES
+from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies, callee, calls, statements
 
 LOADS = ("tma_load", "tma.async_load", "tma.async_copy_global_to_shared")
 STORES = ("tma_store", "tma.async_store", "tma.async_copy_shared_to_global")
@@ -22,7 +23,7 @@ PRODUCTS = ("warpgroup_mma", "tcgen05_mma")
 ALLOCATIONS = ("gl.allocate_shared_memory", "allocate_tensor_memory")
 SYNCHRONIZATION = (
     *(WAIT, ARRIVE, EXPECT, COMMIT),
-    *("fence_async_shared", "tma.store_wait", "gdc_wait", "gl.barrier"),
+    *("fence_async_shared", "tma.store_wait", "gdc_wait", *BARRIERS),
 )
 REMOVABLE = (*SYNCHRONIZATION, "gl.store", "tcgen05_mma", *LOADS, *STORES)
 DOUBLED = (WAIT, ARRIVE, EXPECT, COMMIT)
@@ -62,17 +63,6 @@ class Place:
         return f"{self.function}: {self.statement} ({self.occurrence})"
 
 
-@dataclass(frozen=True)
-class _Change:
-    kind: str
-    description: str
-    edits: tuple[Edit, ...]
-
-    @property
-    def line(self) -> int:
-        return min(edit.node.lineno for edit in self.edits)
-
-
 def mutants(source: str) -> Iterator[Mutant]:
     """Yield every single mutation of an emitted kernel, in the order of the rules and of the lines."""
     return _made(Source(source), _RULES)
@@ -93,7 +83,7 @@ def deletions(source: str) -> Iterator[tuple[Place, Mutant]]:
         yield Place(function, statement, seen[function, statement]), mutant
 
 
-def _made(text: Source, rules: Iterable[_Rule]) -> Iterator[Mutant]:
+def _made(text: Source, rules: Iterable[Rule]) -> Iterator[Mutant]:
     seen: Counter[str] = Counter()
     for rule in rules:
         for change in rule(text):
@@ -108,89 +98,76 @@ def _word(name: str) -> str:
     return WORDS.get(name, name.rpartition(".")[2].replace("_async_shared", ""))
 
 
-def _calls(source: Source, names: tuple[str, ...]) -> Iterator[ast.Call]:
-    for kernel in source.kernels():
-        nodes = (node for node in ast.walk(kernel) if isinstance(node, ast.Call) and callee(node) in names)
-        yield from sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
-
-
-def _statements(source: Source, names: tuple[str, ...]) -> Iterator[tuple[ast.Expr, str]]:
-    for kernel in source.kernels():
-        for node in ast.walk(kernel):
-            if isinstance(node, ast.Expr) and callee(node.value) in names:
-                yield node, callee(node.value)
-
-
-def _removals(names: tuple[str, ...]) -> _Rule:
-    def rule(source: Source) -> Iterator[_Change]:
-        for node, name in _statements(source, names):
-            yield _Change(f"drop-{_word(name)}", f"removed {source.text(node)}", (Edit(node, "pass"),))
+def _removals(names: tuple[str, ...]) -> Rule:
+    def rule(source: Source) -> Iterator[Change]:
+        for node, name in statements(source, names):
+            yield Change(f"drop-{_word(name)}", f"removed {source.text(node)}", (Edit(node, "pass"),))
 
     return rule
 
 
-def _doubled(source: Source) -> Iterator[_Change]:
-    for node, name in _statements(source, DOUBLED):
+def _doubled(source: Source) -> Iterator[Change]:
+    for node, name in statements(source, DOUBLED):
         text = source.text(node)
-        yield _Change(f"double-{_word(name)}", f"doubled {text}", (Edit(node, f"{text}; {text}"),))
+        yield Change(f"double-{_word(name)}", f"doubled {text}", (Edit(node, f"{text}; {text}"),))
 
 
-def _mma_wait_removed(source: Source) -> Iterator[_Change]:
-    for call in _calls(source, ("warpgroup_mma_wait",)):
+def _mma_wait_removed(source: Source) -> Iterator[Change]:
+    for call in calls(source, ("warpgroup_mma_wait",)):
         deps = argument(call, 1, "deps")
         if isinstance(deps, ast.Tuple):
             items = [source.text(item) for item in deps.elts]
             text = items[0] if len(items) == 1 else f"({', '.join(items)})"
-            yield _Change("drop-mma-wait", f"removed {source.text(call)}", (Edit(call, text),))
+            yield Change("drop-mma-wait", f"removed {source.text(call)}", (Edit(call, text),))
 
 
-def _mma_wait_weakened(source: Source) -> Iterator[_Change]:
-    for call in _calls(source, ("warpgroup_mma_wait",)):
+def _mma_wait_weakened(source: Source) -> Iterator[Change]:
+    for call in calls(source, ("warpgroup_mma_wait",)):
         count = argument(call, 0, "num_outstanding")
         if count is not None:
             text = f"({source.text(count)}) + 1"
-            yield _Change("weaken-mma-wait", f"{source.text(call)} leaves one more", (Edit(count, text),))
+            yield Change("weaken-mma-wait", f"{source.text(call)} leaves one more", (Edit(count, text),))
 
 
-def _phase_flipped(source: Source) -> Iterator[_Change]:
-    for call in _calls(source, (WAIT,)):
+def _phase_flipped(source: Source) -> Iterator[Change]:
+    for call in calls(source, (WAIT,)):
         phase = argument(call, 1, "phase")
         if phase is not None:
             edit = Edit(phase, f"({source.text(phase)}) ^ 1")
-            yield _Change("flip-phase", f"other phase in {source.text(call)}", (edit,))
+            yield Change("flip-phase", f"other phase in {source.text(call)}", (edit,))
 
 
-def _shifted(kind: str, names: tuple[str, ...], position: int, keyword: str, by: int) -> _Rule:
-    def rule(source: Source) -> Iterator[_Change]:
-        for call in _calls(source, names):
+def _shifted(kind: str, names: tuple[str, ...], position: int, keyword: str, by: int) -> Rule:
+    def rule(source: Source) -> Iterator[Change]:
+        for call in calls(source, names):
             number = argument(call, position, keyword)
             if number is not None:
                 for offset in (by, -by):
                     edit = Edit(number, f"({source.text(number)}) + ({offset})")
-                    yield _Change(f"{kind}{offset:+}", f"{offset:+} in {source.text(call)}", (edit,))
+                    yield Change(f"{kind}{offset:+}", f"{offset:+} in {source.text(call)}", (edit,))
 
     return rule
 
 
-def _store_wait_weakened(source: Source) -> Iterator[_Change]:
-    for call in _calls(source, ("tma.store_wait",)):
+def _store_wait_weakened(source: Source) -> Iterator[Change]:
+    for call in calls(source, ("tma.store_wait",)):
         pending = argument(call, 0, "pendings")
         if pending is not None:
             edit = Edit(pending, f"({source.text(pending)}) + 1")
-            yield _Change("weaken-store-wait", f"one more store outstanding in {source.text(call)}", (edit,))
+            yield Change("weaken-store-wait", f"one more store outstanding in {source.text(call)}", (edit,))
 
 
-def _depth_shifted(source: Source) -> Iterator[_Change]:
+def _depth_shifted(source: Source) -> Iterator[Change]:
     for node in _ring_divisions(source):
         for offset in (1, -1):
             edit = Edit(node.right, f"({source.text(node.right)} + ({offset}))")
-            yield _Change(f"depth{offset:+}", f"depth {offset:+} in {source.text(node)}", (edit,))
+            yield Change(f"depth{offset:+}", f"depth {offset:+} in {source.text(node)}", (edit,))
 
 
 def _ring_divisions(source: Source) -> Iterator[ast.BinOp]:
     """Every `% depth` and `// depth`: an allocation's constant, or a number in a slot or a phase."""
     depths = _depth_names(source)
-    inside = {id(node) for call in _calls(source, (WAIT, "index")) for node in ast.walk(call)}
+    inside = {id(node) for call in calls(source, (WAIT, "index")) for node in ast.walk(call)}
     for kernel in source.kernels():
         for node in ast.walk(kernel):
             if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mod | ast.FloorDiv):
@@ -200,49 +177,40 @@ def _ring_divisions(source: Source) -> Iterator[ast.BinOp]:
                 yield node
 
 
-def _allocation_shrunk(source: Source) -> Iterator[_Change]:
-    for call in _calls(source, ALLOCATIONS):
+def _allocation_shrunk(source: Source) -> Iterator[Change]:
+    for call in calls(source, ALLOCATIONS):
         shape = argument(call, 1, "shape")
         if isinstance(shape, ast.List | ast.Tuple) and shape.elts:
             edit = Edit(shape.elts[0], f"({source.text(shape.elts[0])}) - 1")
-            yield _Change("shrink-allocation", f"one slot less in {source.text(call)}", (edit,))
+            yield Change("shrink-allocation", f"one slot less in {source.text(call)}", (edit,))
 
 
 def _depth_names(source: Source) -> set[str]:
     """The constants that say how many slots an allocation has."""
     names: set[str] = set()
-    for call in _calls(source, ALLOCATIONS):
+    for call in calls(source, ALLOCATIONS):
         shape = argument(call, 1, "shape")
         if isinstance(shape, ast.List | ast.Tuple) and shape.elts:
             names |= {node.id for node in ast.walk(shape.elts[0]) if isinstance(node, ast.Name)}
     return names
 
 
-def _slot_shifted(source: Source) -> Iterator[_Change]:
-    for call in _calls(source, SLOTTED):
+def _slot_shifted(source: Source) -> Iterator[Change]:
+    for call in calls(source, SLOTTED):
         for node in ast.walk(call):
             if callee(node) == "index" and isinstance(node, ast.Call):
                 edit = Edit(node.args[0], f"({source.text(node.args[0])}) + 1")
                 kind = f"shift-slot-{_word(callee(call))}"
-                yield _Change(kind, f"next slot of {source.text(node)}", (edit,))
+                yield Change(kind, f"next slot of {source.text(node)}", (edit,))
 
 
-def _early_arrivals(source: Source) -> Iterator[_Change]:
+def _early_arrivals(source: Source) -> Iterator[Change]:
     """Release a slot before the product that read it has been waited for, or commit before it is issued."""
-    for body in _bodies(source):
+    for body in bodies(source):
         yield from _early_in(source, body)
 
 
-def _bodies(source: Source) -> Iterator[list[ast.stmt]]:
-    """Every row of statements: of a function, a loop, a condition."""
-    for kernel in source.kernels():
-        for parent in ast.walk(kernel):
-            body = getattr(parent, "body", None)
-            if isinstance(body, list):
-                yield body
-
-
-def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[_Change]:
+def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[Change]:
     waited: ast.stmt | None = None
     for statement in body:
         called = callee(getattr(statement, "value", statement))
@@ -251,26 +219,24 @@ def _early_in(source: Source, body: list[ast.stmt]) -> Iterator[_Change]:
         elif called in (ARRIVE, COMMIT) and waited is not None:
             text = f"{source.text(statement)}; {source.text(waited)}"
             edits = (Edit(waited, text), Edit(statement, "pass"))
-            yield _Change("early-arrive", f"{source.text(statement)} before {source.text(waited)}", edits)
+            yield Change("early-arrive", f"{source.text(statement)} before {source.text(waited)}", edits)
 
 
-def _late_waits(source: Source) -> Iterator[_Change]:
+def _late_waits(source: Source) -> Iterator[Change]:
     """Wait for a barrier after the first access that it guards, which only a late arrival makes a wrong one."""
-    for body in _bodies(source):
+    for body in bodies(source):
         for index, statement in enumerate(body):
             if isinstance(statement, ast.Expr) and callee(statement.value) == WAIT:
                 guarded = next((other for other in body[index + 1 :] if _accesses(other)), None)
                 if guarded is not None:
                     text = f"{source.text(guarded)}; {source.text(statement)}"
                     edits = (Edit(statement, "pass"), Edit(guarded, text))
-                    yield _Change(
-                        "late-wait", f"{source.text(statement)} after {source.text(guarded)}", edits
-                    )
+                    yield Change("late-wait", f"{source.text(statement)} after {source.text(guarded)}", edits)
 
 
-def _early_releases(source: Source) -> Iterator[_Change]:
+def _early_releases(source: Source) -> Iterator[Change]:
     """Arrive before the last load, store, or end of a store that the arrival tells of."""
-    for body in _bodies(source):
+    for body in bodies(source):
         for index, statement in enumerate(body):
             if isinstance(statement, ast.Expr) and callee(statement.value) == ARRIVE:
                 told = next(
@@ -279,7 +245,7 @@ def _early_releases(source: Source) -> Iterator[_Change]:
                 if told is not None and callee(getattr(told, "value", told)) not in PRODUCTS:
                     text = f"{source.text(statement)}; {source.text(told)}"
                     edits = (Edit(told, text), Edit(statement, "pass"))
-                    yield _Change(
+                    yield Change(
                         "early-release", f"{source.text(statement)} before {source.text(told)}", edits
                     )
 
@@ -292,15 +258,15 @@ def _accesses(statement: ast.stmt, *more: str) -> bool:
     return bool(names & {*PRODUCTS, "epilogue", "load", "store", *LOADS, *STORES, *more})
 
 
-def _roles_swapped(source: Source) -> Iterator[_Change]:
+def _roles_swapped(source: Source) -> Iterator[Change]:
     for first, second in _pairs(source):
         if source.text(first.elts[0]) != source.text(second.elts[0]):
             edits = (Edit(first, source.text(second)), Edit(second, source.text(first)))
             what = f"{source.text(first.elts[0])} and {source.text(second.elts[0])}"
-            yield _Change("swap-roles", f"{what} take each other's warps", edits)
+            yield Change("swap-roles", f"{what} take each other's warps", edits)
 
 
-def _indices_mixed(source: Source) -> Iterator[_Change]:
+def _indices_mixed(source: Source) -> Iterator[Change]:
     """Two partitions of one function: swap or equal one of the arguments in which they differ."""
     for first, second in _pairs(source):
         left, right = first.elts[1], second.elts[1]
@@ -310,24 +276,24 @@ def _indices_mixed(source: Source) -> Iterator[_Change]:
         for a, b in zip(left.elts, right.elts, strict=True):
             x, y = source.text(a), source.text(b)
             if x != y:
-                yield _Change("same-argument", f"{x} instead of {y}", (Edit(b, x),))
-                yield _Change("swap-argument", f"{x} and {y} exchanged", (Edit(a, y), Edit(b, x)))
+                yield Change("same-argument", f"{x} instead of {y}", (Edit(b, x),))
+                yield Change("swap-argument", f"{x} and {y} exchanged", (Edit(a, y), Edit(b, x)))
 
 
 def _pairs(source: Source) -> Iterator[tuple[ast.Tuple, ast.Tuple]]:
-    for call in _calls(source, ("gl.warp_specialize",)):
+    for call in calls(source, ("gl.warp_specialize",)):
         if call.args and isinstance(call.args[0], ast.List):
             parts = [part for part in call.args[0].elts if isinstance(part, ast.Tuple)]
             yield from combinations(parts, 2)
 
 
-def _accumulation_changed(source: Source) -> Iterator[_Change]:
+def _accumulation_changed(source: Source) -> Iterator[Change]:
     """Accumulate always; and in tensor memory, where it is a flag of every product, never."""
-    for call in _calls(source, PRODUCTS):
+    for call in calls(source, PRODUCTS):
         flag = argument(call, len(call.args), "use_acc")
         if flag is not None:
-            yield _Change("keep-accumulator", f"accumulates in {source.text(call)}", (Edit(flag, "True"),))
-    for call in _calls(source, ("tcgen05_mma",)):
+            yield Change("keep-accumulator", f"accumulates in {source.text(call)}", (Edit(flag, "True"),))
+    for call in calls(source, ("tcgen05_mma",)):
         flag = argument(call, len(call.args), "use_acc")
         if flag is None:
             text = f"{source.text(call)[:-1]}, use_acc=False)"
@@ -336,12 +302,11 @@ def _accumulation_changed(source: Source) -> Iterator[_Change]:
             edit = Edit(flag, "False")
         else:
             continue
-        yield _Change("lose-accumulator", f"starts anew in {source.text(call)}", (edit,))
+        yield Change("lose-accumulator", f"starts anew in {source.text(call)}", (edit,))
 
 
-_Rule = Callable[[Source], Iterator[_Change]]
 _synchronization_removed = _removals(SYNCHRONIZATION)
-_RULES: tuple[_Rule, ...] = (
+_RULES: tuple[Rule, ...] = (
     _removals(REMOVABLE),
     _mma_wait_removed,
     _doubled,
@@ -360,4 +325,5 @@ _RULES: tuple[_Rule, ...] = (
     _roles_swapped,
     _indices_mixed,
     _accumulation_changed,
+    *SPLIT_RULES,
 )

@@ -18,7 +18,10 @@ from wsopt.interpret.scheduler import Scheduler
 
 @dataclass(eq=False)
 class Program:
-    """The state of one program while it runs; `ending` are the lines whose waits ended a product or a store."""
+    """The state of one program while it runs.
+
+    `number` counts the programs of the grid; `ending` are the lines whose waits ended a product or a store.
+    """
 
     program_id: tuple[int, ...]
     num_programs: tuple[int, ...]
@@ -26,6 +29,7 @@ class Program:
     launch: int
     scheduler: Scheduler
     filename: str
+    number: int = 0
     components: Components = field(default_factory=Components)
     histories: list[History] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
@@ -93,6 +97,7 @@ class Program:
         ended = Waiting(lambda: all(a.finished for a in agents), lambda: "joins its partitions", self.line())
         parent.wait_until(ended)
         parent.clock.join(joined(agent.clock for agent in agents))
+        parent.joined = parent.time
         return agents[0].result
 
     def _fork(self, parent: Agent, name: str, warps: int) -> Agent:

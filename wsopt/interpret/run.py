@@ -17,7 +17,7 @@ from wsopt.interpret.lines import MARKS
 from wsopt.interpret.machine import Machine
 from wsopt.interpret.modules import load
 from wsopt.interpret.scheduler import kernel_line
-from wsopt.interpret.storage import NEVER, Storage
+from wsopt.interpret.storage import NEVER, Role, Storage
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,14 @@ def execute(
     processors: int = 2,
     filename: str = "kernel.py",
     ends: int = 0,
+    launches: int = 1,
 ) -> Execution:
     """Run the source of a `kernel.py` on the CPU with the interleaving that `seed` stands for.
 
     `inputs` are the launcher's tensors by name; ml_dtypes element types and strides are kept. `processors`
     is how many the device claims to have: few, so that a persistent kernel gives each several tiles. With `ends` only
-    so many of a grid's first programs and of its last ones run, and outputs are not whole.
+    so many of a grid's first programs and of its last ones run, and outputs are not whole. With `launches` the same
+    arguments are launched so often, each time with outputs as they were found at first, and the bits have to agree.
     Raises RaceError, DeadlockError, BarrierError or InterpreterError, with the line and the partition.
     """
     machine = Machine(seed, processors, filename, ends)
@@ -54,7 +56,7 @@ def execute(
         with np.errstate(all="ignore"):
             names = _guarded(lambda: load(source, machine), filename)
             tensors = {name: _tensor(name, array) for name, array in inputs.items()}
-            outputs = _guarded(lambda: _launch(names, tensors), filename)
+            outputs = _guarded(lambda: _launched(names, tensors, launches), filename)
     finally:
         linecache.cache.pop(filename, None)
     for name, tensor in outputs.items() if not ends else ():
@@ -64,22 +66,39 @@ def execute(
     return Execution(arrays, machine.steps, ran, frozenset(machine.ending))
 
 
-def _launch(names: Mapping[str, Any], tensors: Mapping[str, HostTensor]) -> dict[str, HostTensor]:
-    """Launch the kernel as its file does, short of the driver: by `bind` where the file has it, else by `prepare`."""
+def _launched(
+    names: Mapping[str, Any], tensors: Mapping[str, HostTensor], launches: int
+) -> dict[str, HostTensor]:
+    """Launch the kernel so often; return the outputs of the last launch, equal in all of them."""
+    launch, outputs = _bound(names, tensors)
+    for name, tensor in outputs.items():
+        tensor.storage.name, tensor.storage.role = name, Role.OUTPUT
+    found = [(tensor.storage.flat.copy(), tensor.storage.stamps.copy()) for tensor in outputs.values()]
+    launch()
+    for number in range(2, launches + 1):
+        first = [tensor.storage.flat.tobytes() for tensor in outputs.values()]
+        for tensor, (elements, stamps) in zip(outputs.values(), found, strict=True):
+            tensor.storage.flat[...], tensor.storage.stamps[...] = elements, stamps
+        launch()
+        for (name, tensor), bits in zip(outputs.items(), first, strict=True):
+            if tensor.storage.flat.tobytes() != bits:
+                raise InterpreterError(f"output {name}: launch {number} gives other bits than the one before")
+    return outputs
+
+
+def _bound(
+    names: Mapping[str, Any], tensors: Mapping[str, HostTensor]
+) -> tuple[Callable[[], None], dict[str, HostTensor]]:
+    """The launch as the kernel's file makes it, short of the driver: by `bind` if it has that, else by `prepare`."""
     if callable(names.get("bind")):
         grid, arguments, outputs = names["bind"](tensors)
-        for name, tensor in outputs.items():
-            tensor.storage.name = name
-        names["kernel"][grid](*arguments, **names["OPTIONS"], launch_pdl=True)
-        return dict(outputs)
+        launch = names["kernel"][grid]
+        return lambda: launch(*arguments, **names["OPTIONS"], launch_pdl=True), dict(outputs)
     missing = [name for name in ("prepare", "run") if not callable(names.get(name))]
     if missing:
         raise InterpreterError(f"the source defines no function {missing[0]}")
     launch, outputs = names["prepare"](**tensors)
-    for name, tensor in outputs.items():
-        tensor.storage.name = name
-    launch()
-    return dict(outputs)
+    return launch, dict(outputs)
 
 
 def _guarded(action: Callable[[], Any], filename: str) -> Any:

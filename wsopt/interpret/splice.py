@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -73,3 +73,44 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
     if position < len(call.args):
         return call.args[position]
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+@dataclass(frozen=True)
+class Change:
+    """The edits that make one mistake, its kind in a word, and what is done."""
+
+    kind: str
+    description: str
+    edits: tuple[Edit, ...]
+
+    @property
+    def line(self) -> int:
+        """The first line that changes."""
+        return min(edit.node.lineno for edit in self.edits)
+
+
+Rule = Callable[[Source], Iterator[Change]]
+
+
+def calls(source: Source, names: tuple[str, ...]) -> Iterator[ast.Call]:
+    """Yield the calls of these names on the device, by line."""
+    for kernel in source.kernels():
+        nodes = (node for node in ast.walk(kernel) if isinstance(node, ast.Call) and callee(node) in names)
+        yield from sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
+
+
+def statements(source: Source, names: tuple[str, ...]) -> Iterator[tuple[ast.Expr, str]]:
+    """Yield the statements on the device that are a call of these names, each with the name."""
+    for kernel in source.kernels():
+        for node in ast.walk(kernel):
+            if isinstance(node, ast.Expr) and callee(node.value) in names:
+                yield node, callee(node.value)
+
+
+def bodies(source: Source) -> Iterator[list[ast.stmt]]:
+    """Every row of statements: of a function, a loop, a condition."""
+    for kernel in source.kernels():
+        for parent in ast.walk(kernel):
+            body = getattr(parent, "body", None)
+            if isinstance(body, list):
+                yield body

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -14,10 +15,22 @@ from wsopt.interpret import dtypes
 from wsopt.interpret.dtypes import Array, DType
 from wsopt.interpret.faults import InterpreterError, RaceError
 from wsopt.interpret.layouts import NVMMASharedLayout
+from wsopt.interpret.scratch import Scratch
 from wsopt.interpret.tensor import Tensor, TensorType, common_layout
+
+if TYPE_CHECKING:
+    from wsopt.interpret.program import Program
 
 NEVER = 0
 BEFORE = -1
+
+
+class Role(Enum):
+    """What a tensor is to the kernel."""
+
+    INPUT = "read by a launch, and not written"
+    OUTPUT = "written once by a launch, and not read"
+    SCRATCH = "made by the launcher and kept to itself: read and written by one launch, in order"
 
 
 def _strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
@@ -30,7 +43,7 @@ def _strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> 
 class Storage:
     """The elements behind one tensor, in memory order, each with the launch that last wrote it."""
 
-    def __init__(self, array: Array, name: str, *, poisoned: bool = False) -> None:
+    def __init__(self, array: Array, name: str, *, poisoned: bool = False, role: Role = Role.INPUT) -> None:
         if any(stride < 0 or stride % array.itemsize for stride in array.strides):
             raise InterpreterError(f"{name}: strides {array.strides} are not whole elements forwards")
         self.name = name
@@ -41,6 +54,32 @@ class Storage:
         extent = sum(spans) // array.itemsize + 1 if array.size else 0
         self.flat: Array = _strided(array, (extent,), (array.itemsize,)) if extent else array.reshape(-1)
         self.stamps: NDArray[np.int16] = np.full(extent, NEVER if poisoned else BEFORE, np.int16)
+        self.role = role
+        self.scratch: Scratch | None = None
+        self._found: Array | None = None
+
+    def begin_launch(self, name: str) -> None:
+        """Scratch goes by the name of the kernel's parameter, and its accesses are looked at from here on."""
+        self.name, self.scratch = name, Scratch(name, self.flat.size)
+        self._found = None if (self.stamps == NEVER).all() else self.flat.copy()
+
+    def end_launch(self) -> None:
+        """Scratch made by `torch.empty` has nothing for the next launch; other scratch is as it was found.
+
+        InterpreterError where it is not: the next launch of the same kernel would find something else.
+        """
+        self.scratch = None
+        if self._found is None:
+            dtypes.poison(self.flat)
+            self.stamps[...] = NEVER
+            return
+        changed = np.flatnonzero(self._found.view(np.uint8) != self.flat.view(np.uint8)) // self.flat.itemsize
+        if changed.size:
+            at = changed[0]
+            raise InterpreterError(
+                f"{self.name}[{at}] is {self.flat[at]} at the end of the launch and was {self._found[at]}: "
+                "the next launch would start from that"
+            )
 
     def view(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Array, Array]:
         """Return elements and stamps as a strided array from `offset` (in elements) on."""
@@ -55,11 +94,17 @@ class Storage:
         """RaceError where an element read was written by the same launch, or by nobody."""
         if (stamps == launch).any():
             raise RaceError(f"{self.name} is read while the same kernel writes it")
+        self.check_written(stamps)
+
+    def check_written(self, stamps: Array) -> None:
+        """RaceError where nobody has written an element."""
         if (stamps == NEVER).any():
             raise RaceError(f"{self.name} is read before anything was written into it")
 
     def mark_written(self, stamps: Array, key: Any, launch: int) -> None:
         """Note a write; RaceError where the same launch has written an element already."""
+        if self.scratch is not None:
+            raise InterpreterError(f"{self.name} is no output: TMA stores into it are not known")
         if (stamps[key] == launch).any():
             raise RaceError(f"{self.name} is written twice by the same kernel at the same place")
         stamps[key] = launch
@@ -91,20 +136,24 @@ class Pointer:
         """Extents of the offsets."""
         return list(self.type.shape)
 
-    def load(self, mask: Any, other: Any, launch: int) -> Tensor:
-        """`gl.load`: masked elements become `other` (poison without one)."""
+    def load(self, mask: Any, other: Any, launch: int, program: Program | None = None) -> Tensor:
+        """`gl.load` in `program`: masked elements become `other` (poison without one)."""
         offsets, active, layout = self._addresses(mask)
         result = np.empty(offsets.shape, self.dtype.numpy)
         dtypes.poison(result)
         if other is not None:
             result[...] = other.data if isinstance(other, Tensor) else other
         chosen = offsets[active]
-        self.storage.check_read(self.storage.stamps[chosen], launch)
+        if self.storage.scratch is None or program is None:
+            self.storage.check_read(self.storage.stamps[chosen], launch)
+        else:
+            self.storage.check_written(self.storage.stamps[chosen])
+            self.storage.scratch.load(program, chosen)
         result[active] = self.storage.flat[chosen]
         return Tensor(result, self.dtype, layout)
 
-    def store(self, value: Any, mask: Any, launch: int) -> None:
-        """`gl.store`: each element at most once a launch."""
+    def store(self, value: Any, mask: Any, launch: int, program: Program | None = None) -> None:
+        """`gl.store` in `program`: each element at most once a launch, but of scratch."""
         offsets, active, layout = self._addresses(mask)
         if isinstance(value, Tensor) and value.shape and value.layout != layout:
             raise InterpreterError(
@@ -114,9 +163,38 @@ class Pointer:
         chosen = offsets[active]
         if np.unique(chosen).size != chosen.size:
             raise RaceError(f"{self.storage.name} is written twice by one store at the same place")
-        self.storage.mark_written(self.storage.stamps, chosen, launch)
+        if self.storage.scratch is None or program is None:
+            self.storage.mark_written(self.storage.stamps, chosen, launch)
+        else:
+            self.storage.scratch.store(program, chosen, scalar=not self.type.shape)
+            self.storage.stamps[chosen] = launch
         wanted = np.broadcast_to(data, offsets.shape)[active]
         self.storage.flat[chosen] = dtypes.convert(wanted, self.dtype)
+
+    def atomic_add(self, value: Any, mask: Any, semantics: str, scope: str, program: Program) -> Tensor:
+        """`gl.atomic_add` of a scalar in `program`: the value before; poison where it is masked.
+
+        InterpreterError for a tensor of pointers, for one that is no scratch (sums would depend on the order of
+        blocks), and for types without such an instruction.
+        """
+        storage = self.storage
+        if self.type.shape or storage.scratch is None:
+            what = "a tensor of pointers" if self.type.shape else f"{storage.name}, an input or an output"
+            raise InterpreterError(f"atomic_add to {what}: only counters of the launcher's own are known")
+        if self.dtype.itemsize < 4:
+            raise InterpreterError(f"atomic_add to {storage.name} of {self.dtype}")
+        offsets, active, _ = self._addresses(mask)
+        chosen = offsets[active]
+        result = np.empty((), self.dtype.numpy)
+        dtypes.poison(result)
+        if chosen.size:
+            storage.check_written(storage.stamps[chosen])
+            storage.scratch.atomic(program, chosen, semantics, scope)
+            storage.stamps[chosen] = program.launch
+            result[...] = storage.flat[chosen[0]]
+            added = value.data if isinstance(value, Tensor) else np.asarray(value)
+            storage.flat[chosen] += dtypes.convert(added, self.dtype)
+        return Tensor(result, self.dtype, None)
 
     def _addresses(self, mask: Any) -> tuple[Array, Array, Any]:
         """Return offsets, which of them are active, and the layout; InterpreterError outside the tensor."""

@@ -63,8 +63,13 @@ class Chooser:
     def __init__(self, seed: int) -> None:
         self.strategy = STRATEGIES[seed % len(STRATEGIES)]
         self._random = Random(seed)
+        self._blocks = Random(f"order of programs, seed {seed}") if seed else None
         self._ranks: dict[int, float] = {}
         self._last = -1
+
+    def programs(self, numbers: Sequence[Item]) -> list[Item]:
+        """Return the order in which a grid's programs run, one after the other: as numbered under seed 0."""
+        return self._blocks.sample(numbers, len(numbers)) if self._blocks else list(numbers)
 
     def new_program(self) -> None:
         """Forget the ranking of the previous program."""

@@ -26,6 +26,12 @@ def tile_order_text() -> str:
     return _below_imports(inspect.getsource(tile_order))
 
 
+@functools.cache
+def workspace_text() -> str:
+    """The code that keeps a kernel's workspace, below its imports; it comes after the launcher's."""
+    return _below_imports((resources.files(__package__) / "workspace.py").read_text("utf-8"))
+
+
 def _below_imports(text: str) -> str:
     imports = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
     last = max(node.end_lineno or 0 for node in imports)

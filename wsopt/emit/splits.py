@@ -1,0 +1,112 @@
+"""Split sums: the K-blocks of a tile are shared by several blocks, and the last of them to arrive adds up the sums.
+
+A work item is a part of a tile: some of its K-blocks. A consumer leaves its partial sums of a part in a workspace and
+arrives at a counter of its rows of the tile. Whoever arrives last reads the partial sums of all parts, always in the
+order of the parts, so that the result does not depend on timing, and computes the epilogue. Nobody waits.
+
+The workspace has a place for each consumer of each part: for every product the consumer's rows, row by row in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wsopt.emit.instructions import when
+from wsopt.emit.integers import named
+from wsopt.emit.plan import KernelPlan
+from wsopt.emit.recipe import Workspace
+from wsopt.emit.sums import accumulator_names, accumulators
+from wsopt.graph.types import DType
+
+_WORKSPACE, _ARRIVALS = PARAMETERS = ("workspace_ptr", "arrivals_ptr")
+"""The kernel's arguments: the places of partial sums (f32), and a counter for each consumer of a tile (i32)."""
+
+PART_RANGE = "first, last = part_range(part, k_iterations)"
+"""The line with the K-blocks of a part."""
+
+
+def constants(plan: KernelPlan) -> list[tuple[str, int, str]]:
+    """Constants of a kernel whose sums are split, with comments."""
+    if not plan.split:
+        return []
+    return [
+        ("SPLITS", plan.s.splits, "parts of a tile's K-blocks, each for a block of its own"),
+        ("PARTIAL_SUMS", place_elements(plan), "elements of a consumer's partial sums"),
+    ]
+
+
+def place_elements(plan: KernelPlan) -> int:
+    """Elements of the workspace for one consumer's partial sums of a part."""
+    return len(plan.summed) * plan.s.rows * plan.s.columns
+
+
+def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
+    """The memory that a launch needs besides its tensors."""
+    if not plan.split:
+        return ()
+    places = named("parts") * (plan.s.at_once * place_elements(plan))
+    counters = named("tiles") * plan.s.at_once
+    return (
+        Workspace(_WORKSPACE, DType.F32, places, zeroed=False),
+        Workspace(_ARRIVALS, DType.I32, counters, zeroed=True),
+    )
+
+
+def least_k_blocks(plan: KernelPlan, least: int) -> int:
+    """The least K-blocks of a tile whose loop takes `least` passes: each of its parts has so many."""
+    return least * plan.s.copies * plan.s.splits if plan.split else least
+
+
+def steps(others: str, part: str) -> str:
+    """The lines by which a consumer in ping-pong passes over the K-blocks of others: those of the parts behind
+    `part`, one for each of the `others`.
+    """
+    return (
+        f"for other in gl.static_range({others}):\n"
+        f"    first, last = part_range({part} + other * gl.num_programs(0), k_iterations)\n"
+        "    step += last - first"
+    )
+
+
+def combined(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
+    """The lines of a consumer behind its loop: partial sums into the workspace, and where all have arrived the
+    `epilogue`.
+    """
+    own, first = (_of_consumer(plan, part) for part in ("part", "part // SPLITS * SPLITS"))
+    arrived = f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'part // SPLITS')})"
+    begin = f"first_part = {_WORKSPACE} + {first} * PARTIAL_SUMS"
+    return [
+        f"own_part = {_WORKSPACE} + {own} * PARTIAL_SUMS",
+        *_stores(plan),
+        when(arrived, "\n".join([begin, *(line for line in epilogue if line)])),
+    ]
+
+
+def sums(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
+    """The lines that add up the sums of an epilogue subtile, one for each product."""
+    column = [f"{subtile} * SUBTILE_COLUMNS"] if subtile else []
+    return [
+        f"{name} = combined({' + '.join(['first_part', *_product(number), *column])})"
+        for number, name in enumerate(names)
+    ]
+
+
+def _of_consumer(plan: KernelPlan, number: str) -> str:
+    """The number of a consumer's own of what all consumers of a tile, or of its part, have one each of."""
+    return number if plan.s.at_once == 1 else f"({number} * CONSUMERS + index)"
+
+
+def _stores(plan: KernelPlan) -> list[str]:
+    """The stores of partial sums, accumulator by accumulator."""
+    found, cut = list[str](), accumulators(plan.s)
+    for number, name in enumerate(plan.sums):
+        for accumulator, one in zip(accumulator_names(plan.s, name), cut, strict=True):
+            column = [f"{one.low} * SUBTILE_COLUMNS"] if one.low else []
+            place = " + ".join(["own_part", *_product(number), *column])
+            found.append(f"gl.store(places_of({place}, {one.columns}, {one.layout}), {accumulator})")
+    return found
+
+
+def _product(number: int) -> list[str]:
+    """Elements before a product's partial sums in a consumer's place."""
+    return [f"{number} * CONSUMER_ROWS * TILE_COLUMNS"] if number else []

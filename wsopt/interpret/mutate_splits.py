@@ -1,0 +1,149 @@
+"""Mistakes in kernels whose sums are split over blocks: the arrival, the ranges of the parts, their sum."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import pairwise
+
+from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies, callee, calls
+
+BARRIERS = ("gl.barrier", "gl.thread_barrier", "barrier", "thread_barrier")
+"""Names of the barrier of a partition's threads: Triton 3.9's, 3.6's, and those of a kernel that takes either."""
+ATOMIC = ("gl.atomic_add",)
+
+
+def _weaker_atomics(source: Source) -> Iterator[Change]:
+    """An atomic that does not release, does not acquire, or is atomic within its block only."""
+    for call in calls(source, ATOMIC):
+        for name, weaker in (("sem", "relaxed"), ("sem", "release"), ("sem", "acquire"), ("scope", "cta")):
+            given = argument(call, len(call.args), name)
+            text = f'{source.text(call)[:-1]}, {name}="{weaker}")'
+            edit = Edit(given, f'"{weaker}"') if given is not None else Edit(call, text)
+            yield Change(f"{weaker}-atomic", f"{name} {weaker} in {source.text(call)}", (edit,))
+
+
+def _plain_counters(source: Source) -> Iterator[Change]:
+    """A load and a store instead of an atomic."""
+    for statement, call in _arrivals(source):
+        atomic, pointer, value = (source.text(node) for node in (call, *call.args[:2]))
+        counted = f"counted = gl.load({pointer}); gl.store({pointer}, counted + {value})"
+        text = f"{counted}; {source.text(statement).replace(atomic, 'counted')}"
+        yield Change("plain-counter", f"no atomic: {source.text(statement)}", (Edit(statement, text),))
+
+
+def _arrivals_miscounted(source: Source) -> Iterator[Change]:
+    """Each arrival counts for two."""
+    for call in calls(source, ATOMIC):
+        edit = Edit(call.args[1], f"({source.text(call.args[1])}) + 1")
+        yield Change("arrival+1", f"adds one more in {source.text(call)}", (edit,))
+
+
+def _other_arrivals(source: Source) -> Iterator[Change]:
+    """An arrival before the last adds the parts up, or none does."""
+    for number in _last_arrivals(source):
+        for offset in (1, -1):
+            edit = Edit(number, f"({source.text(number)}) + ({offset})")
+            yield Change(f"last-arrival{offset:+}", f"{offset:+} in {source.text(number)}", (edit,))
+
+
+def _counters_left(source: Source) -> Iterator[Change]:
+    """A counter is set to one where it is to be as it was found."""
+    for call in calls(source, ("gl.store",)):
+        value = argument(call, 1, "value")
+        if isinstance(value, ast.Constant):
+            yield Change(
+                "reset+1", f"one more in {source.text(call)}", (Edit(value, f"{source.text(value)} + 1"),)
+            )
+
+
+def _late_barriers(source: Source) -> Iterator[Change]:
+    """The threads of a partition meet after the arrival that tells of their stores."""
+    for body in bodies(source):
+        for barrier, after in pairwise(body):
+            simple = isinstance(after, ast.Assign | ast.Expr)
+            if simple and isinstance(barrier, ast.Expr) and callee(barrier.value) in BARRIERS:
+                text = f"{source.text(after)}; {source.text(barrier)}"
+                what = f"{source.text(barrier)} after {source.text(after)}"
+                yield Change("late-barrier", what, (Edit(barrier, "pass"), Edit(after, text)))
+
+
+def _parts_lost(source: Source) -> Iterator[Change]:
+    """The sum over the parts leaves out the first or the last of its loop."""
+    splits = _splits(source)
+    for call in calls(source, ("range", "gl.static_range")):
+        if len(call.args) > 2 or not _names(call.args[-1]) & splits:
+            continue
+        end = call.args[-1]
+        yield Change(
+            "last-part", f"all but the last of {source.text(call)}", (Edit(end, f"({source.text(end)}) - 1"),)
+        )
+        text = f"({source.text(call.args[0])}) + 1" if len(call.args) == 2 else f"1, {source.text(end)}"
+        yield Change("first-part", f"all but the first of {source.text(call)}", (Edit(call.args[0], text),))
+
+
+def _ranges_shifted(source: Source) -> Iterator[Change]:
+    """A bound of a part's range, a part's number or its tile's is one off."""
+    for node in _operations(source, ast.FloorDiv, ast.Mod):
+        for offset in (1, -1):
+            edit = Edit(node, f"({source.text(node)} + ({offset}))")
+            yield Change(f"part{offset:+}", f"{offset:+} at {source.text(node)}", (edit,))
+
+
+def _places_shifted(source: Source) -> Iterator[Change]:
+    """The place of a tile's parts is that of its next part, or of the next tile."""
+    for node in _operations(source, ast.Mult):
+        for offset in ("1", *sorted(_names(node) & _splits(source))):
+            edit = Edit(node, f"({source.text(node)} + {offset})")
+            yield Change(
+                "other-part" if offset == "1" else "other-tile", f"beside {source.text(node)}", (edit,)
+            )
+
+
+def _arrivals(source: Source) -> Iterator[tuple[ast.Assign, ast.Call]]:
+    """Each assignment of what an atomic found, or of what is computed of it."""
+    for statement in (node for body in bodies(source) for node in body if isinstance(node, ast.Assign)):
+        for node in ast.walk(statement.value):
+            if isinstance(node, ast.Call) and callee(node) in ATOMIC:
+                yield statement, node
+
+
+def _last_arrivals(source: Source) -> Iterator[ast.expr]:
+    """What the result of an atomic is compared with: on its line, or by the name that it has."""
+    named = {source.text(one.targets[0]) for one, call in _arrivals(source) if one.value is call}
+    for kernel in source.kernels():
+        for node in ast.walk(kernel):
+            if isinstance(node, ast.Compare) and (callee(node.left) in ATOMIC or _names(node.left) & named):
+                yield from node.comparators
+
+
+def _splits(source: Source) -> set[str]:
+    """The constants that say how many blocks arrive."""
+    return {name for number in _last_arrivals(source) for name in _names(number)}
+
+
+def _operations(source: Source, *operators: type[ast.operator]) -> Iterator[ast.BinOp]:
+    """Each operation of these with the number of parts."""
+    splits = _splits(source)
+    for kernel in source.kernels() if splits else ():
+        for node in (one for one in ast.walk(kernel) if isinstance(one, ast.BinOp)):
+            by_name = isinstance(node.op, operators) and isinstance(node.right, ast.Name)
+            if by_name and _names(node.right) & splits:
+                yield node
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+SPLIT_RULES: tuple[Rule, ...] = (
+    _weaker_atomics,
+    _plain_counters,
+    _arrivals_miscounted,
+    _other_arrivals,
+    _counters_left,
+    _late_barriers,
+    _parts_lost,
+    _ranges_shifted,
+    _places_shifted,
+)
