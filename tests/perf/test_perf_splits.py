@@ -1,0 +1,72 @@
+"""What split sums cost, against numbers worked out by hand, and what it does to the time of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tile_graphs import gated, plain
+
+from wsopt.frontend.types import Region
+from wsopt.machine import Machine
+from wsopt.perf.epilogue import epilogues
+from wsopt.perf.price import lower
+from wsopt.perf.splits import SplitCost, partial_bytes, split_cost, workspace_bytes
+from wsopt.perf.timing import fixed_parts, memory_floors_us
+from wsopt.program.program import TileProgram
+from wsopt.program.types import Sharing, Structure
+from wsopt.schedule.types import EpilogueBuffers
+
+CUT = Structure(64, 64, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1, splits=4)
+BUFFERS = EpilogueBuffers(1, 0)
+
+
+def program(machine: Machine, region: Region | None = None, cut: Structure = CUT) -> TileProgram:
+    """128 rows by 64 columns, in four parts of two consumers each."""
+    return lower(region or plain(128, 64, 2048), cut, machine)
+
+
+@pytest.fixture
+def card(h200: Machine) -> Machine:
+    """A trip of 1000 cycles, a barrier of 20; 64 bytes a cycle to an SM alone, 32 where all have their share."""
+    latency = replace(h200.latency, tma_load_l2=1000.0, barrier=20.0)
+    share = 32.0 * h200.sm_count * h200.sustained_clock_mhz * 1e6
+    return replace(h200, latency=latency, l2_bandwidth=share, tma_bytes_per_cycle=64.0)
+
+
+def test_a_part_is_the_sums_of_each_product(h200: Machine) -> None:
+    assert partial_bytes(program(h200)) == 64 * 64 * 4
+    assert partial_bytes(program(h200, gated(128, 64, 2048))) == 2 * 64 * 64 * 4
+    assert partial_bytes(program(h200, cut=replace(CUT, splits=1))) == 0
+    assert workspace_bytes(program(h200)) == 4 * 2 * 64 * 64 * 4
+
+
+def test_sums_that_are_not_split_cost_nothing(card: Machine) -> None:
+    assert split_cost(program(card, cut=replace(CUT, splits=1)), card) == SplitCost(0, 0)
+
+
+def test_a_part_goes_to_the_workspace_and_all_come_back(card: Machine) -> None:
+    """Two consumers store 32 KiB at 32 bytes a cycle, and arrive two trips later. Of four parts each thread has
+    4 x 32 elements to ask for, 64 at a time, and the 128 KiB come at 64 bytes a cycle.
+    """
+    assert split_cost(program(card), card) == SplitCost(1024 + 2000 + 20, 2 * 1000 + 2048)
+
+
+def test_the_last_block_of_a_tile_has_all_of_it_and_each_its_share(card: Machine) -> None:
+    split, whole = program(card), program(card, cut=replace(CUT, splits=1))
+    cost, own = split_cost(split, card), epilogues(whole, card, BUFFERS)
+    found = epilogues(split, card, BUFFERS)
+    assert found.last == cost.part + cost.all + own.last
+    assert found.each == cost.part + -(-(cost.all + own.each) // 4)
+
+
+def test_parts_go_through_l2_twice(h200: Machine) -> None:
+    split, whole = program(h200), program(h200, cut=replace(CUT, splits=1))
+    more = memory_floors_us(split, h200)[1] - memory_floors_us(whole, h200)[1]
+    assert more == pytest.approx(2 * workspace_bytes(split) / h200.l2_bandwidth * 1e6)
+
+
+def test_parts_come_in_waves(h200: Machine) -> None:
+    many = plain(128 * 66, 64, 2048)
+    assert fixed_parts(program(h200, many, replace(CUT, splits=2)), h200).waves == 1
+    assert fixed_parts(program(h200, many, replace(CUT, splits=3)), h200).waves == 2
