@@ -241,12 +241,18 @@ def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
 
 
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
-    """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least."""
+    """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least.
+
+    Device memory is idle until the first blocks have asked and the first bytes are there, and behind the last stores;
+    where tiles of rows are the iterations of a loop, their time has that already.
+    """
     through_l2 = (
         program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
     )
+    latency, in_blocks = machine.latency, program.iteration is Iteration.K_BLOCKS
+    idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store if in_blocks else 0.0
     return (
-        program.dram_bytes / machine.dram_sustained_bandwidth * 1e6,
+        machine.seconds(idle) * 1e6 + program.dram_bytes / machine.dram_sustained_bandwidth * 1e6,
         through_l2 / machine.l2_bandwidth * 1e6,
     )
 
