@@ -103,10 +103,14 @@ def simulate(
         worst |= _executed(run, source, progress if not runs else _silent, ran)
         runs.append(run)
     for other in _without_numbers(graph, verified) if len(ran) < len(lines) else ():
-        ran |= execute(source, random_inputs(other, 0), seed=0, processors=processors(0)).ran
+        ran |= execute(
+            source, random_inputs(other, 0), seed=0, processors=processors(0), constants=other.constants
+        ).ran
     longest = beyond(graph, verified.program.structure) if len(ran) < len(lines) else None
     if longest is not None:
-        ran |= execute(source, random_inputs(longest, 0), seed=0, processors=_MANY, ends=_ENDS).ran
+        ran |= execute(
+            source, random_inputs(longest, 0), seed=0, processors=_MANY, ends=_ENDS, constants=longest.constants
+        ).ran
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
     return Simulation(seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
@@ -183,7 +187,9 @@ def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: 
     worst = NO_DIFFERENCE
     for seed in range(run.seeds):
         progress(seed, run.seeds)
-        execution = execute(source, inputs, seed=seed, processors=processors(seed))
+        execution = execute(
+            source, inputs, seed=seed, processors=processors(seed), constants=graph.constants
+        )
         ran |= execution.ran
         for name in graph.outputs:
             found = referee.agreement(name, execution.outputs[name])

@@ -104,6 +104,16 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     return [header, text.block(body if role in _PLACELESS else located("tile"))]
 
 
+def first_place(plan: KernelPlan) -> tuple[list[str], str]:
+    """The lines that say where a block's first tile lies, or its first part of one, and how many K-blocks that has."""
+    place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
+    number = "gl.program_id(0)" + (" // SPLITS" if plan.split else "")
+    lines = [f"{place} = tile_coordinates({', '.join([number, *grid_parameters(plan)])})"]
+    if not plan.split:
+        return lines, "k_iterations"
+    return ["first, last = part_range(gl.program_id(0), k_iterations)", *lines], "last - first"
+
+
 def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each part of a tile that a block takes. Those of a tile follow each other."""
     body = f"{splits.PART_RANGE}\n{body}"

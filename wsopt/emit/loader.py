@@ -3,18 +3,23 @@
 Where there are two, each has a function with the copies of its own rings, and the first brings the tiles that the
 block holds. The schedule says which of them starts an iteration's last copy: that one lets the next kernel in, for
 the first call in a block counts.
+
+Constants need not wait for the kernel before: those of a block's first slots are copied while it ends, and what else
+is in those slots when it has ended.
 """
 
 from __future__ import annotations
 
 from wsopt.emit import inputs, records, text
-from wsopt.emit.functions import Function, function, seen
+from wsopt.emit.functions import Function, first_place, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.ranges import tile_range
+from wsopt.emit.rings import Ring
 from wsopt.emit.slots import first_slots, first_step, next_slots, next_step, windows
 from wsopt.emit.stamps import Event, Point
 from wsopt.emit.tensors import Box, coordinates
+from wsopt.program.facts import Member
 from wsopt.schedule.types import PartitionRole
 
 _LET_NEXT_IN = """\
@@ -35,35 +40,82 @@ def loader(plan: KernelPlan, index: int) -> Function:
     numbered = plan.trace is not None or not plan.counts_slots
     counters = windows(ring.counter for ring in plan.loaders[index])
     k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
-    fills = _tile_fills(plan, k_block)
     held = _stationary_loads(plan) if stationary else []
     first = [tile_range(), *held] if plan.ranged else []
+    fills = _tile_fills(plan, k_block, "ahead" if plan.fills_ahead(index) else "")
     counts = stationary or plan.inputs_by_loader
     begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
-    begin = [*first_step(numbered), *first_slots(counters), *begin, "gdc_wait()"]
+    begin = [*first_step(numbered), *first_slots(counters), *begin, *_first_fills(plan, index), "gdc_wait()"]
+    begin += _other_fills(plan, index)
+    end += ["ahead = 0"] if plan.fills_ahead(index) and plan.s.persistent else []
     body = write([*first, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     return function(plan, role, parameters, begin, body, after, index=index)
 
 
-def _tile_fills(plan: KernelPlan, fills: str) -> str:
-    """The fills of all K-blocks of a tile, and the copies of the epilogue's inputs if they are the loader's: behind
-    the last K-block, or before so many that they come in time.
+def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:
+    """The fills of all K-blocks of a tile behind those that are filled `ahead`, and the copies of the epilogue's inputs
+    if they are the loader's: behind the last K-block, or before so many that they come in time.
     """
     if plan.loops_over_tiles:
         return fills
+    if plan.ranged:
+        return _for_each("begin, end", fills)
+    if plan.split:
+        return _for_each(f"first{ahead and ' + '}{ahead}, last", fills)
+    comma = ahead and f"{ahead}, "
     if not plan.inputs_by_loader:
-        whole = "first, last" if plan.split else "k_iterations"
-        return _for_each("begin, end" if plan.ranged else whole, fills)
+        return _for_each(f"{comma}k_iterations", fills)
     if not plan.inputs_ahead:
-        return "\n".join([_for_each("k_iterations", fills), inputs.brought(plan)])
-    pause = "pause = gl.maximum(k_iterations - INPUTS_AHEAD, 0)"
-    first, rest = _for_each("pause", fills), _for_each("pause, k_iterations", fills)
+        return "\n".join([_for_each(f"{comma}k_iterations", fills), inputs.brought(plan)])
+    pause = f"pause = gl.maximum(k_iterations - INPUTS_AHEAD, {ahead or 0})"
+    first, rest = _for_each(f"{comma}pause", fills), _for_each("pause, k_iterations", fills)
     return "\n".join([pause, first, inputs.brought(plan), rest])
 
 
 def _for_each(k_blocks: str, fills: str) -> str:
     return f"for k_block in range({k_blocks}):\n" + text.block(fills)
+
+
+def _first_fills(plan: KernelPlan, index: int) -> list[str]:
+    """The copies of constants into a block's first slots, which nobody has used before."""
+    if not plan.fills_ahead(index):
+        return []
+    own = plan.loaders[index]
+    depth = min(own, key=lambda ring: plan.verified.schedule.depth(ring.plan.name)).depth
+    place, count = first_place(plan)
+    fills = write([line for ring in own for line in _ahead(plan, ring, constant=True)])
+    return [
+        "# Constants need not wait for the kernel before: those of the first slots are copied while it ends.",
+        *place,
+        f"ahead = gl.minimum({count}, {depth})",
+        _for_ahead(plan, index, fills),
+    ]
+
+
+def _other_fills(plan: KernelPlan, index: int) -> list[str]:
+    """What else is in those slots, behind the end of the kernel before."""
+    fills = [line for ring in plan.loaders[index] for line in _ahead(plan, ring, constant=False)]
+    if not plan.fills_ahead(index) or not fills:
+        return []
+    again = first_slots(windows(ring.counter for ring in plan.loaders[index]))
+    return [*again, _for_ahead(plan, index, write(fills))]
+
+
+def _for_ahead(plan: KernelPlan, index: int, fills: str) -> str:
+    """The loop over the K-blocks whose slots are filled ahead."""
+    counters = windows(ring.counter for ring in plan.loaders[index])
+    k_blocks = "first, first + ahead" if plan.split else "ahead"
+    return _for_each(k_blocks, write([fills, *next_slots(counters)]))
+
+
+def _ahead(plan: KernelPlan, ring: Ring, *, constant: bool) -> list[str]:
+    """The copies into a slot of tensors that are constant, all the slot's bytes announced before, or of the others."""
+    members = [member for member, _ in ring.members if member.view.constant is constant]
+    copies = [line for member in members for line in _copies(plan, ring, member)]
+    announced = any(member.view.constant for member, _ in ring.members)
+    first = expect(ring.full(), ring.nbytes)
+    return [first, *copies] if constant or not announced else copies
 
 
 def _last(plan: KernelPlan) -> int:
@@ -102,15 +154,23 @@ def _fills(plan: KernelPlan, index: int) -> list[str]:
     """
     found: list[str] = []
     for ring in plan.loaders[index]:
-        full, slot = ring.full(), ring.counter.slot(0)
         found += records.loader_stamp(plan, Event(ring.name, Point.REACHED), index)
-        found += [ring.wait_empty(), expect(full, ring.nbytes)]
-        for member, boxes in ring.members:
-            for load in ring.loads_of(member):
-                found += records.loader_stamp(plan, Event(str(load), Point.START), index)
-                for consumer in range(member.copies) if load.instance is None else [load.instance]:
-                    place = text.of_slot(slot, member.copies, str(consumer))
-                    found += [
-                        _copy(plan, box, consumer, full, f"{box.name}_ring.index({place})") for box in boxes
-                    ]
+        found += [ring.wait_empty(), expect(ring.full(), ring.nbytes)]
+        for member, _ in ring.members:
+            found += _copies(plan, ring, member, index)
+    return found
+
+
+def _copies(plan: KernelPlan, ring: Ring, member: Member, index: int | None = None) -> list[str]:
+    """The copies of one tensor into a slot; with stamps where they are those of the loading warp `index`."""
+    found, slot = list[str](), ring.counter.slot(0)
+    boxes = dict(ring.members)[member]
+    for load in ring.loads_of(member):
+        if index is not None:
+            found += records.loader_stamp(plan, Event(str(load), Point.START), index)
+        for consumer in range(member.copies) if load.instance is None else [load.instance]:
+            place = text.of_slot(slot, member.copies, str(consumer))
+            found += [
+                _copy(plan, box, consumer, ring.full(), f"{box.name}_ring.index({place})") for box in boxes
+            ]
     return found

@@ -116,6 +116,20 @@ class KernelPlan:
         return "k_blocks" if self.split else "k_iterations"
 
     @property
+    def constants(self) -> tuple[str, ...]:
+        """The inputs that are read before the kernel before has ended."""
+        own = (ring for index, rings in enumerate(self.loaders) if self.fills_ahead(index) for ring in rings)
+        return tuple(dict.fromkeys(b.view.tensor for r in own for b in r.boxes if b.view.constant))
+
+    def fills_ahead(self, index: int) -> bool:
+        """Whether a loading warp copies constants before the kernel before has ended: in loops of products that count
+        their slots on. A kernel with stamps does not, for its records are of whole tiles.
+        """
+        rings = self.loaders[index]
+        plain = self.columns and self.trace is None and all(ring.counter.kept for ring in rings)
+        return plain and any(box.view.constant for ring in rings for box in ring.boxes)
+
+    @property
     def moved(self) -> tuple[Box, ...]:
         """The tensors that TMA brings for the loop: those that stay, then the streamed ones."""
         copied = (ring for ring in self.rings if ring.plan.copied)

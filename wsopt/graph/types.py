@@ -193,6 +193,11 @@ class Graph:
         found = self._by_name.get(name)
         return found if isinstance(found, Input) else None
 
+    @property
+    def constants(self) -> frozenset[str]:
+        """The inputs whose contents are fixed before a launch."""
+        return frozenset(one.name for one in self.inputs if one.constant)
+
     def consumers(self, name: str) -> tuple[Node, ...]:
         """The nodes that read this tensor, in topological order, each once."""
         return tuple(node for node in self.nodes if name in node.tensors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from inspect import signature
 from itertools import product
 from typing import Any
@@ -18,7 +18,10 @@ from wsopt.interpret.strategy import Chooser
 class Machine:
     """State of one execution of a kernel's source."""
 
-    def __init__(self, seed: int, processors: int, filename: str, ends: int = 0) -> None:
+    def __init__(
+        self, seed: int, processors: int, filename: str, ends: int = 0, constants: Collection[str] = ()
+    ) -> None:
+        self._constants = frozenset(constants)
         self.processors = processors
         self.ends = ends
         self.filename = filename
@@ -77,7 +80,7 @@ class Machine:
         scheduler = Scheduler(self._chooser, self.filename, STEP_LIMIT - self.steps)
         self._program = Program(
             place, count, warps, self._launch, scheduler, self.filename,
-            number=number, dependent=self._dependent,
+            number=number, dependent=self._dependent, constants=self._constants,
         )  # fmt: skip
         try:
             self._program.run(body)

@@ -20,7 +20,8 @@ from wsopt.interpret.scheduler import Scheduler
 class Program:
     """The state of one program while it runs.
 
-    `number` counts the programs of the grid; `ending` are the lines whose waits ended a product or a store.
+    `number` counts the programs of the grid; `constants` are tensors whose contents are fixed before the kernel launched
+    before ends; `ending` are the lines whose waits ended a product or a store.
     """
 
     program_id: tuple[int, ...]
@@ -37,6 +38,7 @@ class Program:
     tensor_columns: int = 0
     specialized: bool = False
     dependent: bool = False
+    constants: frozenset[str] = frozenset()
     previous: int | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,7 +46,9 @@ class Program:
         self.previous = self.components.new() if self.dependent else None
 
     def check_dependency(self, agent: Agent, tensor: str) -> None:
-        """RaceError for a use of global memory while the kernel launched before may still run."""
+        """RaceError for a use of global memory, but of constants, while the kernel launched before may still run."""
+        if tensor in self.constants:
+            return
         if self.previous is not None and not agent.clock.knows(self.previous, 1):
             raise RaceError(f"{tensor} is used before gdc_wait: the kernel launched before may still run")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,16 +42,18 @@ def execute(
     filename: str = "kernel.py",
     ends: int = 0,
     launches: int = 1,
+    constants: Collection[str] = (),
 ) -> Execution:
     """Run the source of a `kernel.py` on the CPU with the interleaving that `seed` stands for.
 
     `inputs` are the launcher's tensors by name; ml_dtypes element types and strides are kept. `processors`
     is how many the device claims to have: few, so that a persistent kernel gives each several tiles. With `ends` only
-    so many of a grid's first programs and of its last ones run, and outputs are not whole. With `launches` the same
+    so many of a grid's first programs and of its last ones run, and outputs are not whole. What of the inputs are
+    `constants` may be read while the kernel launched before still runs. With `launches` the same
     arguments are launched so often, each time with outputs as they were found at first, and the bits have to agree.
     Raises RaceError, DeadlockError, BarrierError or InterpreterError, with the line and the partition.
     """
-    machine = Machine(seed, processors, filename, ends)
+    machine = Machine(seed, processors, filename, ends, constants)
     try:
         with np.errstate(all="ignore"):
             names = _guarded(lambda: load(source, machine), filename)
