@@ -257,6 +257,21 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
     )
 
 
+_PATHS_KNEE = 5.0
+"""Exponent of the norm by which the SMs' own time and that of the bytes add up."""
+
+
+def together_us(program: TileProgram, sm_us: float, floors: tuple[float, ...]) -> float:
+    """Microseconds of a kernel whose SMs take so long, and its bytes on the paths that all SMs share.
+
+    Bytes come early and late, so that a kernel for which two of these are alike takes longer than each. Tiles of rows
+    that are the iterations of a loop have that in it already.
+    """
+    if program.iteration is Iteration.TILE:
+        return max(sm_us, *floors)
+    return norm((sm_us, *floors), _PATHS_KNEE)
+
+
 def roofline_us(program: TileProgram, machine: Machine) -> float:
     """Microseconds of the arithmetic at the sustained clock, or of the compulsory bytes if they take longer.
 
@@ -284,7 +299,7 @@ def predict(
     power = power_cycles(fixed, machine, running)
     cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6
-    dram_us, l2_us = memory_floors_us(program, machine)
+    dram_us, l2_us = floors = memory_floors_us(program, machine)
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
     start = fixed.start + fixed.code
@@ -302,6 +317,6 @@ def predict(
         dram_us=dram_us,
         l2_us=l2_us,
         roofline_us=roofline_us(program, machine),
-        microseconds=limits[bound_by] + machine.kernel_launch_us,
+        microseconds=together_us(program, sm_us, floors) + machine.kernel_launch_us,
         bound_by=bound_by,
     )

@@ -189,4 +189,4 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
     )
     cycles += timing.power_cycles(fixed, machine, cycles)
     floors = timing.memory_floors_us(program, machine)
-    return max(machine.seconds(cycles) * 1e6, *floors) + machine.kernel_launch_us
+    return timing.together_us(program, machine.seconds(cycles) * 1e6, floors) + machine.kernel_launch_us
