@@ -135,6 +135,19 @@ def test_scratch_holds_nothing_for_the_next_launch() -> None:
         launched(lines(COPY, JOIN, FILL))
 
 
+def test_scratch_is_handed_from_kernel_to_kernel_of_one_call() -> None:
+    begin = "    i = gl.arange(0, 32, layout=LINE)\n    "
+    fill = f"@gluon.jit\ndef fill(box_ptr):\n{begin}{FILL}\n\n\n"
+    take = f"@gluon.jit\ndef take(box_ptr, y_ptr):\n{begin}{COPY}\n\n\n"
+    source = SOURCE.format(first="pass", second="pass", blocks=1).replace(
+        "def prepare", f"{fill}{take}def prepare"
+    )
+    source = source.replace(
+        "lambda: kernel", 'lambda: fill[(1,)](box) or take[(1,)](box, outputs["y"]) or kernel'
+    )
+    assert execute(source, {}, seed=0, launches=2).outputs["y"].tolist() == [3.0] * 32
+
+
 def test_a_launch_leaves_zeros_as_it_found_them() -> None:
     with pytest.raises(InterpreterError, match=r"flag_ptr\[0\] is 1 at the end of the launch and was 0"):
         launched(ARRIVE)

@@ -56,7 +56,7 @@ def execute(
         with np.errstate(all="ignore"):
             names = _guarded(lambda: load(source, machine), filename)
             tensors = {name: _tensor(name, array) for name, array in inputs.items()}
-            outputs = _guarded(lambda: _launched(names, tensors, launches), filename)
+            outputs = _guarded(lambda: _launched(names, tensors, machine, launches), filename)
     finally:
         linecache.cache.pop(filename, None)
     for name, tensor in outputs.items() if not ends else ():
@@ -67,7 +67,7 @@ def execute(
 
 
 def _launched(
-    names: Mapping[str, Any], tensors: Mapping[str, HostTensor], launches: int
+    names: Mapping[str, Any], tensors: Mapping[str, HostTensor], machine: Machine, launches: int
 ) -> dict[str, HostTensor]:
     """Launch the kernel so often; return the outputs of the last launch, equal in all of them."""
     launch, outputs = _bound(names, tensors)
@@ -75,11 +75,13 @@ def _launched(
         tensor.storage.name, tensor.storage.role = name, Role.OUTPUT
     found = [(tensor.storage.flat.copy(), tensor.storage.stamps.copy()) for tensor in outputs.values()]
     launch()
+    machine.end_call()
     for number in range(2, launches + 1):
         first = [tensor.storage.flat.tobytes() for tensor in outputs.values()]
         for tensor, (elements, stamps) in zip(outputs.values(), found, strict=True):
             tensor.storage.flat[...], tensor.storage.stamps[...] = elements, stamps
         launch()
+        machine.end_call()
         for (name, tensor), bits in zip(outputs.items(), first, strict=True):
             if tensor.storage.flat.tobytes() != bits:
                 raise InterpreterError(f"output {name}: launch {number} gives other bits than the one before")

@@ -59,16 +59,22 @@ class Storage:
         self._found: Array | None = None
 
     def begin_launch(self, name: str) -> None:
-        """Scratch goes by the name of the kernel's parameter, and its accesses are looked at from here on."""
+        """Scratch goes by the name of the kernel's parameter; its accesses by that kernel are looked at."""
         self.name, self.scratch = name, Scratch(name, self.flat.size)
-        self._found = None if (self.stamps == NEVER).all() else self.flat.copy()
 
     def end_launch(self) -> None:
-        """Scratch made by `torch.empty` has nothing for the next launch; other scratch is as it was found.
-
-        InterpreterError where it is not: the next launch of the same kernel would find something else.
-        """
+        """The kernel has ended: what it did is ordered before all that comes."""
         self.scratch = None
+
+    def keep_found(self) -> None:
+        """Note what a launcher's call finds in scratch: nothing in what `torch.empty` made."""
+        self._found = None if (self.stamps == NEVER).all() else self.flat.copy()
+
+    def check_left(self) -> None:
+        """What `torch.empty` made has nothing for the launcher's next call; other scratch is as it was found.
+
+        InterpreterError where it is not.
+        """
         if self._found is None:
             dtypes.poison(self.flat)
             self.stamps[...] = NEVER
