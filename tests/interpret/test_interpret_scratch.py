@@ -63,7 +63,7 @@ def lines(*statements: str) -> str:
 
 
 def launched(
-    first: str = "pass", second: str = "pass", *, blocks: int = 1, seed: int = 0, launches: int = 1
+    first: str = "pass", second: str = "pass", *, blocks: int = 1, seed: int = 0, launches: int | None = None
 ) -> Execution:
     source = SOURCE.format(first=first, second=second, blocks=blocks)
     return execute(source, {}, seed=seed, launches=launches)
@@ -130,7 +130,7 @@ def test_a_counter_is_read_by_atomics_alone() -> None:
 
 
 def test_scratch_holds_nothing_for_the_next_launch() -> None:
-    launched(lines(FILL, JOIN, COPY), launches=2)
+    launched(lines(FILL, JOIN, COPY), launches=3)
     with pytest.raises(RaceError, match="box_ptr is read before anything was written into it"):
         launched(lines(COPY, JOIN, FILL))
 

@@ -70,11 +70,13 @@ class Machine:
         for storage in scratch.values():
             storage.end_launch()
 
-    def end_call(self) -> None:
-        """The launcher's call is over: InterpreterError where it leaves other scratch than it found."""
-        for storage in self._scratch if self._whole else ():
+    def end_call(self) -> bool:
+        """The launcher's call is over: was there scratch? InterpreterError where it leaves other than it found."""
+        scratch = tuple(self._scratch)
+        for storage in scratch if self._whole else ():
             storage.check_left()
         self._scratch.clear()
+        return bool(scratch)
 
     def _run(
         self,
