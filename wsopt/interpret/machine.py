@@ -9,9 +9,10 @@ from typing import Any
 
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.host import HostTensor
+from wsopt.interpret.pointer import Pointer
 from wsopt.interpret.program import Program
 from wsopt.interpret.scheduler import STEP_LIMIT, Scheduler
-from wsopt.interpret.storage import Pointer, Role, Storage, TensorDescriptor
+from wsopt.interpret.storage import Role, Storage, TensorDescriptor
 from wsopt.interpret.strategy import Chooser
 
 
