@@ -109,7 +109,12 @@ def simulate(
     longest = beyond(graph, verified.program.structure) if len(ran) < len(lines) else None
     if longest is not None:
         ran |= execute(
-            source, random_inputs(longest, 0), seed=0, processors=_MANY, ends=_ENDS, constants=longest.constants
+            source,
+            random_inputs(longest, 0),
+            seed=0,
+            processors=_MANY,
+            ends=_ENDS,
+            constants=longest.constants,
         ).ran
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
@@ -187,9 +192,7 @@ def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: 
     worst = NO_DIFFERENCE
     for seed in range(run.seeds):
         progress(seed, run.seeds)
-        execution = execute(
-            source, inputs, seed=seed, processors=processors(seed), constants=graph.constants
-        )
+        execution = execute(source, inputs, seed=seed, processors=processors(seed), constants=graph.constants)
         ran |= execution.ran
         for name in graph.outputs:
             found = referee.agreement(name, execution.outputs[name])

@@ -71,14 +71,19 @@ class Barrier:
         self._gathering.join(agent.clock)
         self._advance()
 
-    def deliver(self, count: int) -> int:
-        """Bytes of a copy arrive; return the phase (counted from 1) whose end makes the copy known."""
+    def deliver(self, count: int, behind: int | None = None) -> int:
+        """Bytes of a copy arrive; return the phase (counted from 1) whose end makes the copy known.
+
+        The component `behind` is of an event that had ended when the copy was started, and so has for all who wait.
+        """
         if count > self.bytes:
             raise BarrierError(
                 f"{self.name} gets {count} bytes of a copy while phase {self.completed} expects {self.bytes}"
             )
         self.bytes -= count
         phase = self.completed + 1
+        if behind is not None:
+            self._gathering.set(behind, 1)
         self._advance()
         return phase
 

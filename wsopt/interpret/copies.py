@@ -26,6 +26,10 @@ class LoadCopy:
         self.agent, self.line = agent, agent.line
         self._descriptor, self._box, self._barrier, self._target = descriptor, box, barrier, target
         self._write = target.allocation.history.write(agent, target.region, agent.line, Writer.COPY)
+        # What is copied when the kernel before has ended comes when it has ended.
+        previous = program.previous
+        ended = previous is not None and agent.clock.knows(previous, 1)
+        self._behind = previous if ended else None
         descriptor.storage.check_read(descriptor.stamps[box[0]], program.launch)
         poison(target.data)
 
@@ -39,7 +43,7 @@ class LoadCopy:
         self._target.data[...] = 0
         self._target.data[inner] = self._descriptor.elements[outer]
         self._target.written[...] = True
-        phase = self._barrier.deliver(self._target.nbytes)
+        phase = self._barrier.deliver(self._target.nbytes, self._behind)
         self._write.land(self._barrier.component, phase)
 
 
