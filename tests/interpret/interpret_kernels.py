@@ -95,10 +95,10 @@ def tensor_memory(K: int = 200, M: int = 200, N: int = 328) -> Case:
     return Case(source_of("tensor_memory"), {"x": x, "w": w}, {"y": wide(x) @ wide(w).T})
 
 
-def split_sums(K: int = 424, M: int = 200, N: int = 136, *, processors: int = 4, launches: int = 2) -> Case:
+def split_sums(K: int = 424, M: int = 200, N: int = 136, *, processors: int = 4) -> Case:
     """Seven K-blocks in three parts, and six tiles: of four blocks three can be the last at some of the tiles."""
     rng = np.random.default_rng(5)
     x, w, r = normal(rng, M, K), normal(rng, N, K), normal(rng, M, N)
     y = wide(x) @ wide(w).T + wide(r)
-    settings = {"processors": processors, "launches": launches}
+    settings = {"processors": processors}
     return Case(source_of("split_sums"), {"x": x, "w": w, "r": r}, {"y": y}, settings)

@@ -14,7 +14,8 @@ from wsopt.interpret.clock import Clock, joined
 from wsopt.interpret.dtypes import FLOAT32, INT32
 from wsopt.interpret.host import HostTensor, empty, torch_names
 from wsopt.interpret.layouts import BlockedLayout, NVMMASharedLayout
-from wsopt.interpret.storage import Pointer, Storage, TensorDescriptor
+from wsopt.interpret.pointer import Pointer
+from wsopt.interpret.storage import Storage, TensorDescriptor
 from wsopt.interpret.strategy import STRATEGIES, Chooser, Completion, Order
 from wsopt.interpret.tensor import Tensor
 

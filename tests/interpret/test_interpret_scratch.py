@@ -63,7 +63,7 @@ def lines(*statements: str) -> str:
 
 
 def launched(
-    first: str = "pass", second: str = "pass", *, blocks: int = 1, seed: int = 0, launches: int = 1
+    first: str = "pass", second: str = "pass", *, blocks: int = 1, seed: int = 0, launches: int | None = None
 ) -> Execution:
     source = SOURCE.format(first=first, second=second, blocks=blocks)
     return execute(source, {}, seed=seed, launches=launches)
@@ -130,9 +130,22 @@ def test_a_counter_is_read_by_atomics_alone() -> None:
 
 
 def test_scratch_holds_nothing_for_the_next_launch() -> None:
-    launched(lines(FILL, JOIN, COPY), launches=2)
+    launched(lines(FILL, JOIN, COPY), launches=3)
     with pytest.raises(RaceError, match="box_ptr is read before anything was written into it"):
         launched(lines(COPY, JOIN, FILL))
+
+
+def test_scratch_is_handed_from_kernel_to_kernel_of_one_call() -> None:
+    begin = "    i = gl.arange(0, 32, layout=LINE)\n    "
+    fill = f"@gluon.jit\ndef fill(box_ptr):\n{begin}{FILL}\n\n\n"
+    take = f"@gluon.jit\ndef take(box_ptr, y_ptr):\n{begin}{COPY}\n\n\n"
+    source = SOURCE.format(first="pass", second="pass", blocks=1).replace(
+        "def prepare", f"{fill}{take}def prepare"
+    )
+    source = source.replace(
+        "lambda: kernel", 'lambda: fill[(1,)](box) or take[(1,)](box, outputs["y"]) or kernel'
+    )
+    assert execute(source, {}, seed=0, launches=2).outputs["y"].tolist() == [3.0] * 32
 
 
 def test_a_launch_leaves_zeros_as_it_found_them() -> None:

@@ -16,8 +16,8 @@ from wsopt.interpret.copies import Tma
 from wsopt.interpret.dtypes import DTYPES, INT32, DType
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.memory import SharedView, allocate, allocation_name
+from wsopt.interpret.pointer import Pointer
 from wsopt.interpret.program import Program
-from wsopt.interpret.storage import Pointer
 from wsopt.interpret.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import Any
 
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.host import HostTensor
+from wsopt.interpret.pointer import Pointer
 from wsopt.interpret.program import Program
 from wsopt.interpret.scheduler import STEP_LIMIT, Scheduler
-from wsopt.interpret.storage import Pointer, Role, Storage, TensorDescriptor
+from wsopt.interpret.storage import Role, Storage, TensorDescriptor
 from wsopt.interpret.strategy import Chooser
 
 
@@ -29,6 +30,8 @@ class Machine:
         self._launch = 0
         self._dependent = False
         self._program: Program | None = None
+        self._scratch: list[Storage] = []  # what kernels of a call of the launcher were given
+        self._whole = True
 
     @property
     def program(self) -> Program:
@@ -54,16 +57,27 @@ class Machine:
         warps = int(options.get("num_warps", 4))
         self._dependent = bool(options.get("launch_pdl"))
         programs = list(enumerate(product(*(range(extent) for extent in reversed(shape)))))
-        whole = not 0 < 2 * self.ends < len(programs)
-        if not whole:
+        self._whole = not 0 < 2 * self.ends < len(programs)
+        if not self._whole:
             programs = programs[: self.ends] + programs[-self.ends :]
         scratch = _scratch(dict(zip(signature(function).parameters, args, strict=False)) | options)
         for name, storage in scratch.items():
+            if storage not in self._scratch:
+                storage.keep_found()
+                self._scratch.append(storage)
             storage.begin_launch(name)
         for number, (z, y, x) in self._chooser.programs(programs):
             self._run(number, (x, y, z), shape, warps, lambda: function(*device_args, **named))
-        for storage in scratch.values() if whole else ():
+        for storage in scratch.values():
             storage.end_launch()
+
+    def end_call(self) -> bool:
+        """The launcher's call is over: was there scratch? InterpreterError where it leaves other than it found."""
+        scratch = tuple(self._scratch)
+        for storage in scratch if self._whole else ():
+            storage.check_left()
+        self._scratch.clear()
+        return bool(scratch)
 
     def _run(
         self,

@@ -41,14 +41,15 @@ def execute(
     processors: int = 2,
     filename: str = "kernel.py",
     ends: int = 0,
-    launches: int = 1,
+    launches: int | None = None,
 ) -> Execution:
     """Run the source of a `kernel.py` on the CPU with the interleaving that `seed` stands for.
 
     `inputs` are the launcher's tensors by name; ml_dtypes element types and strides are kept. `processors`
     is how many the device claims to have: few, so that a persistent kernel gives each several tiles. With `ends` only
-    so many of a grid's first programs and of its last ones run, and outputs are not whole. With `launches` the same
-    arguments are launched so often, each time with outputs as they were found at first, and the bits have to agree.
+    so many of a grid's first programs and of its last ones run, and outputs are not whole. The same arguments are
+    launched `launches` times, each time with outputs as they were found at first, and the bits have to agree: if not
+    told, twice where the launcher has memory of its own for the kernel to write, and once elsewhere.
     Raises RaceError, DeadlockError, BarrierError or InterpreterError, with the line and the partition.
     """
     machine = Machine(seed, processors, filename, ends)
@@ -56,7 +57,7 @@ def execute(
         with np.errstate(all="ignore"):
             names = _guarded(lambda: load(source, machine), filename)
             tensors = {name: _tensor(name, array) for name, array in inputs.items()}
-            outputs = _guarded(lambda: _launched(names, tensors, launches), filename)
+            outputs = _guarded(lambda: _launched(names, tensors, machine, launches), filename)
     finally:
         linecache.cache.pop(filename, None)
     for name, tensor in outputs.items() if not ends else ():
@@ -67,19 +68,23 @@ def execute(
 
 
 def _launched(
-    names: Mapping[str, Any], tensors: Mapping[str, HostTensor], launches: int
+    names: Mapping[str, Any], tensors: Mapping[str, HostTensor], machine: Machine, launches: int | None
 ) -> dict[str, HostTensor]:
-    """Launch the kernel so often; return the outputs of the last launch, equal in all of them."""
+    """Launch the kernel so often; return the outputs of the last launch, equal in all. None is as in `execute`."""
     launch, outputs = _bound(names, tensors)
     for name, tensor in outputs.items():
         tensor.storage.name, tensor.storage.role = name, Role.OUTPUT
     found = [(tensor.storage.flat.copy(), tensor.storage.stamps.copy()) for tensor in outputs.values()]
     launch()
+    kept = machine.end_call()
+    if launches is None:
+        launches = 2 if kept and not machine.ends else 1
     for number in range(2, launches + 1):
         first = [tensor.storage.flat.tobytes() for tensor in outputs.values()]
         for tensor, (elements, stamps) in zip(outputs.values(), found, strict=True):
             tensor.storage.flat[...], tensor.storage.stamps[...] = elements, stamps
         launch()
+        machine.end_call()
         for (name, tensor), bits in zip(outputs.items(), first, strict=True):
             if tensor.storage.flat.tobytes() != bits:
                 raise InterpreterError(f"output {name}: launch {number} gives other bits than the one before")

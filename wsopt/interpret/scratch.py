@@ -4,10 +4,11 @@ Of two accesses to an element, one of them a write, the earlier must happen befo
 `thread_barrier` between them (its threads hold different elements), in one block by mbarriers, and between blocks by
 `thread_barrier`, an atomic that releases, and one of the same address that acquires.
 
-One thread of a partition does a scalar atomic or store. An atomic's result goes to the other threads through shared
-memory and a barrier behind it, so all of them know what it acquired. Before it Triton 3.9 has a barrier of its own,
-3.6 has none (PTX of both for sm_90): so an atomic releases what its partition did before its last `thread_barrier`,
-and the scalar accesses of that one thread.
+One thread of a partition does a scalar atomic or store. An atomic's result, where it is used, goes to the other
+threads through shared memory and a barrier behind it, so all of them know what it acquired (3.6 has no barrier behind
+one whose result is not used; that is not looked at). Before the atomic Triton 3.9 has a barrier of its own, 3.6 none
+(PTX of both for sm_90): so it releases what its partition did before its last `thread_barrier`, and the scalar
+accesses of that one thread.
 """
 
 from __future__ import annotations

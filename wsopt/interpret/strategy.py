@@ -50,11 +50,12 @@ STRATEGIES = (
 
 
 def processors(seed: int) -> int:
-    """How many blocks share the tiles under a seed: two, or one that has all, and so goes round a deep ring too.
+    """How many blocks share the tiles under a seed: two, or one that has all, and so goes round a deep ring too, or
+    three, of which each can be the last at some of the tiles that it shares with another.
 
-    Each strategy comes with both.
+    Each strategy comes with all of these.
     """
-    return 2 - seed // len(STRATEGIES) % 2
+    return (2, 1, 3)[seed // len(STRATEGIES) % 3]
 
 
 class Chooser:
