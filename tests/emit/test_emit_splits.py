@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "192 columns": (builds.plain, structure(192, consumers=2, subtiles=3, splits=2)),
     "eight warps": (builds.plain, structure(128, rows=128, warps=8, subtiles=2, splits=2)),
     "seven parts": (builds.plain, structure(128, consumers=2, subtiles=2, splits=7)),
-    "parts one by one": (builds.plain, structure(128, consumers=3, splits=3)),
+    "parts one by one": (builds.plain, structure(128, consumers=3, splits=8)),
     "transposed": (builds.transposed, structure(splits=2)),
     "rows": (of_rows, structure(splits=3)),
     "computed operands": (widened, structure(splits=2)),
