@@ -55,6 +55,8 @@ CASES: dict[str, tuple[Body, Structure]] = {
     "ping-pong of three": (builds.plain, structure(consumers=3, ping_pong=True, splits=2)),
     "192 columns": (builds.plain, structure(192, consumers=2, subtiles=3, splits=2)),
     "eight warps": (builds.plain, structure(128, rows=128, warps=8, subtiles=2, splits=2)),
+    "seven parts": (builds.plain, structure(128, consumers=2, subtiles=2, splits=7)),
+    "parts one by one": (builds.plain, structure(128, consumers=3, splits=8)),
     "transposed": (builds.transposed, structure(splits=2)),
     "rows": (of_rows, structure(splits=3)),
     "computed operands": (widened, structure(splits=2)),
@@ -133,6 +135,17 @@ def test_only_the_last_to_arrive_counts_a_visit() -> None:
     assert any(line.startswith("tma_load(r_desc") for line in inside)
     assert sum(line.startswith("epilogue(") for line in inside) == 2
     assert not any("epilogue(" in line or "visit += 1" in line for line in lines[:last])
+
+
+def test_loads_are_in_a_loop_where_registers_are_too_few_for_all() -> None:
+    def loads(name: str) -> str:
+        return emitted(name).source.split("def combined(begin)")[1].split("return sums")[0]
+
+    assert "for part in gl.static_range(1, SPLITS):" in loads("plain")
+    assert "for part in range(1, SPLITS):" in loads("seven parts")
+    assert "thread_barrier()" not in loads("plain") + loads("seven parts")
+    assert "for part in range(1, SPLITS):" in loads("parts one by one")
+    assert "thread_barrier()" in loads("parts one by one")
 
 
 def test_the_workspace_waits_for_the_kernel_before() -> None:

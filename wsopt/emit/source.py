@@ -6,7 +6,7 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import records, text
+from wsopt.emit import records, splits, text
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
 from wsopt.emit.constants import accumulator_layouts, constants
@@ -88,7 +88,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "consumer_warps": s.consumer_warps,
         "mma_k": 256 // plan.program.whole.dtype.bits,
         "subtiles": 1 if plan.sums_apart or plan.split else s.subtiles,
-        "splits": {"copies": s.copies, "at_once": s.at_once} if plan.split else None,
+        "splits": splits.device(plan),
         "grid": grid,
         "counts_slots": plan.counts_slots,
         "ranges": ranges if plan.ranged else None,

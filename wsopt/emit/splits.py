@@ -4,7 +4,8 @@ A work item is a part of a tile: some of its K-blocks. A consumer leaves its par
 arrives at a counter of its rows of the tile. Whoever arrives last reads the partial sums of all parts, always in the
 order of the parts, so that the result does not depend on timing, and computes the epilogue. Nobody waits.
 
-The workspace has a place for each consumer of each part: for every product the consumer's rows, row by row in f32.
+The workspace has a place for each consumer of each part: for every product the consumer's rows in f32, in the order
+in which the threads have them (`places_of` in the template).
 """
 
 from __future__ import annotations
@@ -17,9 +18,15 @@ from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.graph.types import DType
+from wsopt.schedule.types import PartitionRole
 
 _WORKSPACE, _ARRIVALS = PARAMETERS = ("workspace_ptr", "arrivals_ptr")
 """The kernel's arguments: the places of partial sums (f32), and a counter for each consumer of a tile (i32)."""
+
+_KEPT = 64
+"""Registers of a consumer that hold other things than sums while it adds them up: addresses, and what the epilogue
+reads. With so many ptxas spilled nothing in tiles of 64 to 256 columns and 2 to 16 parts (Triton 3.9, sm_90).
+"""
 
 PART_RANGE = "first, last = part_range(part, k_iterations)"
 """The line with the K-blocks of a part."""
@@ -38,6 +45,22 @@ def constants(plan: KernelPlan) -> list[tuple[str, int, str]]:
 def place_elements(plan: KernelPlan) -> int:
     """Elements of the workspace for one consumer's partial sums of a part."""
     return len(plan.summed) * plan.s.rows * plan.s.columns
+
+
+def device(plan: KernelPlan) -> dict[str, object] | None:
+    """Values for the template of the functions that parts of tiles need; none if no sums are split."""
+    if not plan.split:
+        return None
+    s, machine = plan.s, plan.verified.machine
+    subtile = s.rows * s.subtile_columns // (s.consumer_warps * machine.threads_per_warp)
+    partitions = plan.verified.schedule.partitions
+    registers = min(one.registers for one in partitions if one.role is PartitionRole.CONSUMER) - _KEPT
+    return {
+        "copies": s.copies,
+        "at_once": s.at_once,
+        "loop": s.splits * subtile > registers,  # ptxas begins all loads that are not in a loop, and spills
+        "one_by_one": 3 * subtile > registers,
+    }
 
 
 def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
@@ -84,7 +107,7 @@ def combined(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
 
 def sums(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     """The lines that add up the sums of an epilogue subtile, one for each product."""
-    column = [f"{subtile} * SUBTILE_COLUMNS"] if subtile else []
+    column = _columns(subtile)
     return [
         f"{name} = combined({' + '.join(['first_part', *_product(number), *column])})"
         for number, name in enumerate(names)
@@ -101,10 +124,14 @@ def _stores(plan: KernelPlan) -> list[str]:
     found, cut = list[str](), accumulators(plan.s)
     for number, name in enumerate(plan.sums):
         for accumulator, one in zip(accumulator_names(plan.s, name), cut, strict=True):
-            column = [f"{one.low} * SUBTILE_COLUMNS"] if one.low else []
-            place = " + ".join(["own_part", *_product(number), *column])
+            place = " + ".join(["own_part", *_product(number), *_columns(one.low)])
             found.append(f"gl.store(places_of({place}, {one.columns}, {one.layout}), {accumulator})")
     return found
+
+
+def _columns(subtile: int) -> list[str]:
+    """Elements before those of a subtile."""
+    return [f"{subtile} * CONSUMER_ROWS * SUBTILE_COLUMNS"] if subtile else []
 
 
 def _product(number: int) -> list[str]:
