@@ -118,11 +118,14 @@ class Case:
     inputs: dict[str, Any]
     referee: Referee
     processors: int = 2
+    constants: frozenset[str] = frozenset()
 
     def check(self, source: str, seed: int) -> str | None:
         """What is wrong with a kernel under one interleaving, or None."""
         try:
-            outputs = execute(source, self.inputs, seed=seed, processors=self.processors).outputs
+            outputs = execute(
+                source, self.inputs, seed=seed, processors=self.processors, constants=self.constants
+            ).outputs
         except CheckError as fault:
             return str(fault)
         if set(outputs) != set(self.referee.expected):
@@ -140,7 +143,8 @@ def case(graph: Graph, processors: int = 2, inputs: dict[str, Any] | None = None
     """Inputs of a graph, as it is: random ones if none are given."""
     inputs = inputs or random_inputs(graph, 0)
     tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
-    return Case(inputs, Referee(expectations(graph, inputs), tolerance), processors)
+    referee = Referee(expectations(graph, inputs), tolerance)
+    return Case(inputs, referee, processors, graph.constants)
 
 
 def small_case(emitted: Emitted, k_iterations: int | None = None) -> Case:

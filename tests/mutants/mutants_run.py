@@ -38,7 +38,7 @@ class Bench:
     """A kernel with its inputs and who judges the outputs; the attempt that showed the last mistake goes first."""
 
     prepared: Prepared
-    cases: list[tuple[dict[str, Array], Referee]]
+    cases: list[tuple[dict[str, Array], Referee, frozenset[str]]]
     attempts: list[Attempt]
     ending: set[int] = field(default_factory=set)
 
@@ -48,7 +48,8 @@ class Bench:
         cases = []
         for run in prepared.runs:
             inputs = random_inputs(run.graph, 0)
-            cases.append((inputs, Referee(expectations(run.graph, inputs), run.tolerance)))
+            referee = Referee(expectations(run.graph, inputs), run.tolerance)
+            cases.append((inputs, referee, run.graph.constants))
         most = max(run.seeds for run in prepared.runs)
         attempts = [
             (case, seed) for seed in range(most) for case, run in enumerate(prepared.runs) if seed < run.seeds
@@ -61,9 +62,9 @@ class Bench:
 
     def fault(self, source: str, attempt: Attempt, ending: set[int] | None = None) -> str:
         """What one run shows of a source; empty for nothing. `ending` gains lines of waits that ended something."""
-        inputs, referee = self.cases[attempt[0]]
+        (inputs, referee, constants), seed = self.cases[attempt[0]], attempt[1]
         try:
-            found = execute(source, inputs, seed=attempt[1], processors=processors(attempt[1]))
+            found = execute(source, inputs, seed=seed, processors=processors(seed), constants=constants)
         except CheckError as error:
             return f"{type(error).__name__}: {str(error).splitlines()[0]}"
         for name in referee.expected:

@@ -105,7 +105,7 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
 
 
 def first_place(plan: KernelPlan) -> tuple[list[str], str]:
-    """The lines that say where a block's first tile lies, or its first part of one, and how many K-blocks that has."""
+    """The lines that say where a block's first tile lies, or its first part of one, and how many K-blocks it has."""
     place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
     number = "gl.program_id(0)" + (" // SPLITS" if plan.split else "")
     lines = [f"{place} = tile_coordinates({', '.join([number, *grid_parameters(plan)])})"]

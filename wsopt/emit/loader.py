@@ -42,20 +42,20 @@ def loader(plan: KernelPlan, index: int) -> Function:
     k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
     held = _stationary_loads(plan) if stationary else []
     first = [tile_range(), *held] if plan.ranged else []
-    fills = _tile_fills(plan, k_block, "ahead" if plan.fills_ahead(index) else "")
+    filled = _filled(plan, index)
+    fills = _tile_fills(plan, k_block, "filled" if filled else "")
     counts = stationary or plan.inputs_by_loader
     begin, end = (["visit = 0"], ["visit += 1"]) if counts else ([], [])
     begin = [*first_step(numbered), *first_slots(counters), *begin, *_first_fills(plan, index), "gdc_wait()"]
     begin += _other_fills(plan, index)
-    end += ["ahead = 0"] if plan.fills_ahead(index) and plan.s.persistent else []
-    body = write([*first, fills, *end])
+    body = write([*first, *filled, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     return function(plan, role, parameters, begin, body, after, index=index)
 
 
 def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:
-    """The fills of all K-blocks of a tile behind those that are filled `ahead`, and the copies of the epilogue's inputs
-    if they are the loader's: behind the last K-block, or before so many that they come in time.
+    """The fills of a tile's K-blocks behind those filled `ahead`, and the copies of the epilogue's inputs if
+    they are the loader's: behind the last K-block, or before so many that they come in time.
     """
     if plan.loops_over_tiles:
         return fills
@@ -102,6 +102,19 @@ def _other_fills(plan: KernelPlan, index: int) -> list[str]:
     return [*again, _for_ahead(plan, index, write(fills))]
 
 
+def _filled(plan: KernelPlan, index: int) -> list[str]:
+    """The line that says how many of a tile's slots were filled ahead: none but the first tile's.
+
+    Said of each tile, not set to 0 behind the first one: Triton 3.6 loses a constant that a loop assigns.
+    """
+    if not plan.fills_ahead(index):
+        return []
+    if not plan.s.persistent:
+        return ["filled = ahead"]
+    number = "part" if plan.split else "tile"
+    return [f"filled = gl.where({number} == gl.program_id(0), ahead, 0)"]
+
+
 def _for_ahead(plan: KernelPlan, index: int, fills: str) -> str:
     """The loop over the K-blocks whose slots are filled ahead."""
     counters = windows(ring.counter for ring in plan.loaders[index])
@@ -110,7 +123,7 @@ def _for_ahead(plan: KernelPlan, index: int, fills: str) -> str:
 
 
 def _ahead(plan: KernelPlan, ring: Ring, *, constant: bool) -> list[str]:
-    """The copies into a slot of tensors that are constant, all the slot's bytes announced before, or of the others."""
+    """The copies of constants into a slot, with all of its bytes announced before them, or those of other tensors."""
     members = [member for member, _ in ring.members if member.view.constant is constant]
     copies = [line for member in members for line in _copies(plan, ring, member)]
     announced = any(member.view.constant for member, _ in ring.members)

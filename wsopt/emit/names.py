@@ -107,6 +107,7 @@ _KERNEL_WORDS = frozenset(
             "REFILL_APART",
             "INPUTS_AHEAD",
             "pause",
+            *("ahead", "filled"),
             "RASTER_GROUP",
             "TAIL",
             "ROW_LENGTH",

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 
+from wsopt.interpret.carried import check_carried
 from wsopt.interpret.faults import InterpreterError
 
 MARKS = "__ran__"
@@ -58,6 +59,7 @@ def marked(source: str, filename: str = "kernel.py") -> Marked:
     lines: list[int] = []
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and any(map(_is_jit, function.decorator_list)):
+            check_carried(function, filename)
             _mark(function, lines)
     return Marked(compile(ast.fix_missing_locations(tree), filename, "exec"), tuple(lines))
 

@@ -20,8 +20,8 @@ from wsopt.interpret.scheduler import Scheduler
 class Program:
     """The state of one program while it runs.
 
-    `number` counts the programs of the grid; `constants` are tensors whose contents are fixed before the kernel launched
-    before ends; `ending` are the lines whose waits ended a product or a store.
+    `number` counts the programs of the grid; `constants` are tensors whose contents are fixed before the kernel
+    launched before ends; `ending` are the lines whose waits ended a product or a store.
     """
 
     program_id: tuple[int, ...]

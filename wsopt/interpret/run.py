@@ -50,8 +50,8 @@ def execute(
     is how many the device claims to have: few, so that a persistent kernel gives each several tiles. With `ends` only
     so many of a grid's first programs and of its last ones run, and outputs are not whole. The same arguments are
     launched `launches` times, each time with outputs as they were found at first, and the bits have to agree: if not
-    told, twice where the launcher has memory of its own for the kernel to write, and once elsewhere. What of the inputs
-    are `constants` may be read while the kernel launched before still runs.
+    told, twice where the launcher has memory of its own for the kernel to write, and once elsewhere. Inputs that are
+    `constants` may be read while the kernel launched before still runs.
     Raises RaceError, DeadlockError, BarrierError or InterpreterError, with the line and the partition.
     """
     machine = Machine(seed, processors, filename, ends, constants)
