@@ -28,8 +28,8 @@ def program(machine: Machine, region: Region | None = None, cut: Structure = CUT
 
 @pytest.fixture
 def card(h200: Machine) -> Machine:
-    """A trip of 1000 cycles, a barrier of 20; 64 bytes a cycle to an SM alone, 32 where all have their share."""
-    latency = replace(h200.latency, tma_load_l2=1000.0, barrier=20.0)
+    """A trip of 1000 cycles, of 800 and 1200 the middle; a barrier of 20; 64 bytes a cycle to an SM alone, 32 where all have their share."""
+    latency = replace(h200.latency, tma_load_l2=800.0, tma_load_dram=1200.0, barrier=20.0)
     share = 32.0 * h200.sm_count * h200.sustained_clock_mhz * 1e6
     return replace(h200, latency=latency, l2_bandwidth=share, tma_bytes_per_cycle=64.0)
 

@@ -48,9 +48,10 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
     nbytes, s = partial_bytes(program), program.structure
     if not nbytes:
         return SplitCost(0, 0)
-    trip, every = machine.latency.tma_load_l2, nbytes * s.at_once
+    latency, every = machine.latency, nbytes * s.at_once
+    trip = (latency.tma_load_l2 + latency.tma_load_dram) / 2  # while others copy from device memory
     elements = nbytes // (s.consumer_warps * machine.threads_per_warp * DType.F32.bits // 8)
-    part = load_cycles(every, machine) + _TRIPS * trip + machine.latency.barrier
+    part = load_cycles(every, machine) + _TRIPS * trip + latency.barrier
     rounds = math.ceil(s.splits * elements / _IN_FLIGHT)
     back = rounds * trip + s.splits * every / machine.tma_bytes_per_cycle
     return SplitCost(math.ceil(part), math.ceil(back))
