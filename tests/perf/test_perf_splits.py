@@ -28,8 +28,8 @@ def program(machine: Machine, region: Region | None = None, cut: Structure = CUT
 
 @pytest.fixture
 def card(h200: Machine) -> Machine:
-    """A trip of 1000 cycles, of 800 and 1200 the middle; a barrier of 20; 64 bytes a cycle to an SM alone, 32 where all have their share."""
-    latency = replace(h200.latency, tma_load_l2=800.0, tma_load_dram=1200.0, barrier=20.0)
+    """A barrier of 20 cycles; 64 bytes a cycle to an SM alone, 32 where all have their share."""
+    latency = replace(h200.latency, barrier=20.0)
     share = 32.0 * h200.sm_count * h200.sustained_clock_mhz * 1e6
     return replace(h200, latency=latency, l2_bandwidth=share, tma_bytes_per_cycle=64.0)
 
@@ -46,10 +46,16 @@ def test_sums_that_are_not_split_cost_nothing(card: Machine) -> None:
 
 
 def test_a_part_goes_to_the_workspace_and_all_come_back(card: Machine) -> None:
-    """Two consumers store 32 KiB at 32 bytes a cycle, and arrive two trips later. Of four parts each thread has
-    4 x 32 elements to ask for, 64 at a time, and the 128 KiB come at 64 bytes a cycle.
+    """Two consumers store 32 KiB at 32 bytes a cycle, and arrive two trips of 770 cycles later. Of four parts each
+    thread has 4 x 32 elements to ask for, all at once, and the 128 KiB come at 64 bytes a cycle.
     """
-    assert split_cost(program(card), card) == SplitCost(1024 + 2000 + 20, 2 * 1000 + 2048)
+    assert split_cost(program(card), card) == SplitCost(1024 + 2 * 770 + 20, 770 + 2048)
+
+
+def test_more_parts_than_a_thread_has_registers_for_come_in_turns(card: Machine) -> None:
+    """Of eight parts there are 8 x 32 elements to ask for, 160 at a time."""
+    cost = split_cost(program(card, cut=replace(CUT, splits=8)), card)
+    assert cost.all == 2 * 770 + 2 * 2048
 
 
 def test_the_last_block_of_a_tile_has_all_of_it_and_each_its_share(card: Machine) -> None:

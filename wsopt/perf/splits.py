@@ -16,11 +16,13 @@ from wsopt.perf.costs import load_cycles
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import TileProgram
 
-_TRIPS = 2
-"""To L2 and back before an arrival is known: the stores' fence, then the counter."""
+_TRIPS, _TRIP_CYCLES = 2, 770
+"""To L2 and back before an arrival is known, the stores' fence and the counter; and the cycles of a trip while others
+copy from device memory, fitted on an H200 (`docs/model/h200_few_tiles.json`).
+"""
 
-_IN_FLIGHT = 64
-"""Elements that a thread has asked for at a time: the registers beside its sums."""
+_IN_FLIGHT = 160
+"""Elements that a thread has asked for at a time: the registers that its sums have left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,9 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
     nbytes, s = partial_bytes(program), program.structure
     if not nbytes:
         return SplitCost(0, 0)
-    latency, every = machine.latency, nbytes * s.at_once
-    trip = (latency.tma_load_l2 + latency.tma_load_dram) / 2  # while others copy from device memory
+    every = nbytes * s.at_once
     elements = nbytes // (s.consumer_warps * machine.threads_per_warp * DType.F32.bits // 8)
-    part = load_cycles(every, machine) + _TRIPS * trip + latency.barrier
+    part = load_cycles(every, machine) + _TRIPS * _TRIP_CYCLES + machine.latency.barrier
     rounds = math.ceil(s.splits * elements / _IN_FLIGHT)
-    back = rounds * trip + s.splits * every / machine.tma_bytes_per_cycle
+    back = rounds * _TRIP_CYCLES + s.splits * every / machine.tma_bytes_per_cycle
     return SplitCost(math.ceil(part), math.ceil(back))

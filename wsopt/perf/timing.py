@@ -243,20 +243,27 @@ def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
     """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least.
 
-    Device memory is idle until the first blocks have asked and the first bytes are there, and behind the last stores;
-    where tiles of rows are the iterations of a loop, their time has that already.
+    Device memory is idle until the first blocks have asked and the first bytes are there, and behind the last stores,
+    and it is not asked for as evenly where SMs have nothing to do. Where tiles of rows are the iterations of a loop,
+    their time has that already.
     """
     through_l2 = (
         program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
     )
     latency, in_blocks = machine.latency, program.iteration is Iteration.K_BLOCKS
-    idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store if in_blocks else 0.0
+    bytes_us = program.dram_bytes / machine.dram_sustained_bandwidth * 1e6
+    if in_blocks:
+        idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store
+        without = 1 - program.tiles / (math.ceil(program.tiles / machine.sm_count) * machine.sm_count)
+        bytes_us = machine.seconds(idle) * 1e6 + bytes_us * (1 + _UNEVEN * without)
     return (
-        machine.seconds(idle) * 1e6 + program.dram_bytes / machine.dram_sustained_bandwidth * 1e6,
+        bytes_us,
         through_l2 / machine.l2_bandwidth * 1e6,
     )
 
 
+_UNEVEN = 0.3
+"""Share of its time by which device memory takes longer if all SMs but one are idle; fitted, as `_PATHS_KNEE`."""
 _PATHS_KNEE = 5.0
 """Exponent of the norm by which the SMs' own time and that of the bytes add up."""
 
