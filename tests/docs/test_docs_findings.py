@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,34 @@ def test_orders_and_slots() -> None:
     told = " ".join(PAGE.split())
     assert all(words in told for words in (rescaled, waited, alone))
     assert f"in turns it runs at {ratios['attention_d256', '1now']}" in told
+
+
+def test_turns_with_kernels_of_before() -> None:
+    rows = measured("calibration/h200_turns")["rows"]
+    assert {row["status"] for row in rows} == {"ok"}
+
+    def ratios(name: str) -> list[float]:
+        found = (one for row in rows for one in row["baselines"] if one["name"] == name)
+        return [one["ratio"] for one in found if one["ratio"]]
+
+    before, flash = ratios("against"), ratios("flash_attn_4")
+    assert f"The {len(before)} problems in nine turns" in PAGE
+    told = f"{min(before):.3f} to {max(before):.3f}, in the geometric mean {statistics.geometric_mean(before):.3f}"
+    assert told in PAGE
+    told = f"by {statistics.geometric_mean(flash):.2f} in the geometric mean of {len(flash)} graphs, and ahead in three"
+    assert told in PAGE
+    assert sum(ratio < 1 for ratio in flash) == 3
+
+
+def test_where_partial_sums_lie() -> None:
+    data = measured("calibration/h200_partial_sums")
+
+    def told(graph: str) -> tuple[str, ...]:
+        own = next(row for row in data["rows"] if row["graph"] == graph)
+        cublas = next(row for row in data["cublas"] if row["graph"] == graph)
+        return tuple(f"{one[when]:.1f}" for one in (own, cublas) for when in ("now_us", "before_us"))
+
+    now, before, beside, beside_before = told("mm_128_576_7168")
+    assert f"takes {now} us where it took {before} (cuBLAS beside it {beside} and {beside_before})" in PAGE
+    now, before, beside, beside_before = told("mm_16_1024_7168")
+    assert f"{now} where it took {before} ({beside} and {beside_before})" in PAGE
