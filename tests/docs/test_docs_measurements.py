@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 
 import pytest
 
 from wsopt.bench import docs as bench_docs
+from wsopt.bench.rows import load_document
 from wsopt.validate import docs as validate_docs
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,6 +21,22 @@ def test_benchmarks(tmp_path: Path) -> None:
     assert (tmp_path / "page.md").read_text(encoding="utf-8") == (DOCS / "benchmarks.md").read_text(
         encoding="utf-8"
     )
+
+
+def test_few_tiles(tmp_path: Path) -> None:
+    file, page = DOCS / "few_tiles" / "h200.json", tmp_path / "page.md"
+    assert bench_docs.main([str(file), "-o", str(page)]) == 0
+    assert page.read_text(encoding="utf-8") == (DOCS / "few_tiles.md").read_text(encoding="utf-8")
+    rows = load_document(file).rows
+    assert {row.status for row in rows} == {"ok"}
+    ratios = {row.name: row.baselines[0].graph_ratio or row.baselines[0].ratio or 0.0 for row in rows}
+    few = [ratio for name, ratio in ratios.items() if int(name.split("_")[1]) <= 128]
+    many = [ratio for name, ratio in ratios.items() if int(name.split("_")[1]) > 128]
+    means = [statistics.geometric_mean(group) for group in (ratios.values(), few, many)]
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"Of [{len(rows)} products](docs/few_tiles.md) of 1 to 4096 rows" in readme
+    assert f"beside cuBLAS is {means[0]:.2f} in a CUDA graph: {means[1]:.2f} with up to 128 rows, " in readme
+    assert f"{means[2]:.2f} with 512 and 4096, where {min(many):.2f} is the least" in readme
 
 
 def test_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
