@@ -35,7 +35,7 @@ def test_few_tiles(tmp_path: Path) -> None:
     means = [statistics.geometric_mean(group) for group in (ratios.values(), few, many)]
     readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
     assert f"Of [{len(rows)} products](docs/few_tiles.md) of 1 to 4096 rows" in readme
-    assert f"beside cuBLAS is {means[0]:.2f} in a CUDA graph: {means[1]:.2f} with up to 128 rows, " in readme
+    assert f"beside cuBLAS is {means[0]:.2f}, short ones in a CUDA graph: {means[1]:.2f} with up to 128 rows, " in readme
     assert f"{means[2]:.2f} with 512 and 4096, where {min(many):.2f} is the least" in readme
 
 
