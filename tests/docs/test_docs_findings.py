@@ -194,10 +194,9 @@ def test_turns_with_kernels_of_before() -> None:
 
     before, flash = ratios("against"), ratios("flash_attn_4")
     assert f"The {len(before)} problems in nine turns" in PAGE
-    told = f"{min(before):.3f} to {max(before):.3f}, in the geometric mean {statistics.geometric_mean(before):.3f}"
-    assert told in PAGE
-    told = f"by {statistics.geometric_mean(flash):.2f} in the geometric mean of {len(flash)} graphs, and ahead in three"
-    assert told in PAGE
+    own, other = map(statistics.geometric_mean, (before, flash))
+    assert f"{min(before):.3f} to {max(before):.3f}, in the geometric mean {own:.3f}" in PAGE
+    assert f"by {other:.2f} in the geometric mean of {len(flash)} graphs, and ahead in three" in PAGE
     assert sum(ratio < 1 for ratio in flash) == 3
 
 
@@ -213,3 +212,14 @@ def test_where_partial_sums_lie() -> None:
     assert f"takes {now} us where it took {before} (cuBLAS beside it {beside} and {beside_before})" in PAGE
     now, before, beside, beside_before = told("mm_16_1024_7168")
     assert f"{now} where it took {before} ({beside} and {beside_before})" in PAGE
+
+
+def test_constants_that_are_copied_early() -> None:
+    rows = {row["name"]: row["baselines"][0] for row in measured("calibration/h200_constants")["rows"]}
+    short = ("gemm_ragged", "gemm_small_k", "gemm_2048")
+    told = ", ".join(f"`{name}` {rows[name]['ratio']:.2f}" for name in short)
+    wide = [one["ratio"] for name, one in rows.items() if name not in (*short, "router")]
+    assert f"{told}, wide products {min(wide):.2f} to {max(wide):.2f}" in PAGE
+    lost = [name for name, one in rows.items() if (one["graph_ratio"] or 1) < 0.985]
+    assert lost == ["gemm_2048", "router"]
+    assert {round(1 - rows[name]["graph_ratio"], 2) for name in lost} == {0.02}

@@ -32,11 +32,11 @@ def test_few_tiles(tmp_path: Path) -> None:
     ratios = {row.name: row.baselines[0].graph_ratio or row.baselines[0].ratio or 0.0 for row in rows}
     few = [ratio for name, ratio in ratios.items() if int(name.split("_")[1]) <= 128]
     many = [ratio for name, ratio in ratios.items() if int(name.split("_")[1]) > 128]
-    means = [statistics.geometric_mean(group) for group in (ratios.values(), few, many)]
+    every, of_few, of_many = map(statistics.geometric_mean, (ratios.values(), few, many))
     readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
     assert f"Of [{len(rows)} products](docs/few_tiles.md) of 1 to 4096 rows" in readme
-    assert f"beside cuBLAS is {means[0]:.2f}, short ones in a CUDA graph: {means[1]:.2f} with up to 128 rows, " in readme
-    assert f"{means[2]:.2f} with 512 and 4096, where {min(many):.2f} is the least" in readme
+    assert f"beside cuBLAS is {every:.2f}, short ones in a CUDA graph: {of_few:.2f} with up to 128" in readme
+    assert f"rows, {of_many:.2f} with 512 and 4096, where {min(many):.2f} is the least" in readme
 
 
 def test_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
