@@ -15,6 +15,7 @@ from graph_examples import MLP, changed, node, single
 
 from wsopt.errors import InputError
 from wsopt.graph import DType, Graph, TensorType, load_graph, parse_graph
+from wsopt.graph.serialize import graph_to_json
 
 
 def last(graph: Graph) -> Any:
@@ -136,3 +137,10 @@ def test_importing_the_graph_room_loads_no_heavy_package() -> None:
     code = "import sys, wsopt.graph; print({'torch', 'triton', 'ortools', 'pydantic'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_graph_says_whether_its_bits_may_depend_on_timing() -> None:
+    asked = parse_graph(changed({"/deterministic": True}), "t")
+    assert (asked.deterministic, parse_graph(MLP, "t").deterministic) == (True, False)
+    assert parse_graph(graph_to_json(asked), "t") == asked
+    assert "deterministic" not in graph_to_json(parse_graph(MLP, "t"))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsopt.graph.draft import read_input, read_node, type_node
 from wsopt.graph.faults import Faults, quote
-from wsopt.graph.fields import read_doc, read_name
+from wsopt.graph.fields import read_doc, read_flag, read_name
 from wsopt.graph.ops import OPS, OpSpec
 from wsopt.graph.parse import FORMAT, parse_graph
 from wsopt.graph.serialize import attr_to_json, scalar_to_json
@@ -80,9 +80,10 @@ class GraphBuilder:
     method raises InputError, with the place in the graph and what is allowed there.
     """
 
-    def __init__(self, name: str, doc: str = "") -> None:
+    def __init__(self, name: str, doc: str = "", *, deterministic: bool = False) -> None:
         self.name = name
         self.doc = doc
+        self.deterministic = deterministic
         self._inputs: list[dict[str, Any]] = []
         self._nodes: list[dict[str, Any]] = []
         self._outputs: list[str] = []
@@ -90,6 +91,7 @@ class GraphBuilder:
         faults = self._faults()
         read_name(name, "/name", faults)
         read_doc(doc, "/doc", faults)
+        read_flag(deterministic, "/deterministic", faults)
         faults.raise_any()
 
     def input(
@@ -123,7 +125,8 @@ class GraphBuilder:
 
     def to_json(self) -> dict[str, Any]:
         """The graph built so far, in the file's format."""
-        doc = {"doc": self.doc} if self.doc else {}
+        doc: dict[str, Any] = {"doc": self.doc} if self.doc else {}
+        doc |= {"deterministic": True} if self.deterministic else {}
         sections = {"inputs": self._inputs, "nodes": self._nodes, "outputs": self._outputs}
         return {"format": FORMAT, "name": self.name, **doc, **sections}
 

@@ -24,7 +24,6 @@ LATER: Mapping[str, str] = MappingProxyType(
 LATER_KEYS: Mapping[str, str] = MappingProxyType(
     {
         "dims": "named extents are not in this version yet: give numbers; those of tiled axes may differ at a call",
-        "deterministic": "it is not in this version yet: leave it out",
     }
 )
 """Keys of a graph that a later version has."""

@@ -80,6 +80,14 @@ def read_name(value: object, pointer: str, faults: Faults) -> str | None:
     return None
 
 
+def read_flag(value: object, pointer: str, faults: Faults) -> bool:
+    """A truth value; False beside a fault."""
+    if not isinstance(value, bool):
+        faults.wants(pointer, "true or false", value)
+        return False
+    return value
+
+
 def read_doc(value: object, pointer: str, faults: Faults) -> str:
     """Free text."""
     if not isinstance(value, str):

@@ -17,13 +17,13 @@ from wsopt.graph.draft import (
     type_node,
 )
 from wsopt.graph.faults import Faults, bare, hint, join, quote
-from wsopt.graph.fields import read_doc, read_list, read_name, read_object
+from wsopt.graph.fields import read_doc, read_flag, read_list, read_name, read_object
 from wsopt.graph.jsontext import decode, read_text
 from wsopt.graph.order import cycles, topological_order
 from wsopt.graph.types import Graph, Node
 
 FORMAT = "wsopt.graph/1"
-GRAPH_KEYS = (("format", "name", "inputs", "nodes", "outputs"), ("doc",))
+GRAPH_KEYS = (("format", "name", "inputs", "nodes", "outputs"), ("doc", "deterministic"))
 _LONGEST_CYCLE = 8
 _MOST_CYCLES = 100
 
@@ -53,6 +53,7 @@ def _read_graph(value: object, faults: Faults) -> Graph | None:
     _check_format(fields, faults)
     name = read_name(fields["name"], "/name", faults) if "name" in fields else None
     doc = read_doc(fields.get("doc", ""), "/doc", faults)
+    deterministic = read_flag(fields.get("deterministic", False), "/deterministic", faults)
     inputs = [read_input(*entry, faults) for entry in _entries(fields, "inputs", faults)]
     nodes = [read_node(*entry, faults) for entry in _entries(fields, "nodes", faults)]
     drafts: list[InputDraft | NodeDraft] = [*inputs, *nodes]
@@ -66,7 +67,8 @@ def _read_graph(value: object, faults: Faults) -> Graph | None:
     outputs = _read_outputs(fields, known, faults, unsure=unsure)
     if faults or name is None:
         return None
-    return Graph(name, doc, tuple(entry.input for entry in inputs if entry.input), typed, outputs)
+    given = tuple(entry.input for entry in inputs if entry.input)
+    return Graph(name, doc, given, typed, outputs, deterministic)
 
 
 def _check_format(fields: dict[str, Any], faults: Faults) -> None:

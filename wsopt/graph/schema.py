@@ -29,6 +29,7 @@ def json_schema() -> Schema:
                 "format": {"const": FORMAT},
                 "name": _ref("name"),
                 "doc": {"type": "string"},
+                "deterministic": {"type": "boolean", "default": False},
                 "inputs": {"type": "array", "items": _ref("input")},
                 "nodes": {"type": "array", "items": _ref("node")},
                 "outputs": {"type": "array", "items": _ref("name"), "minItems": 1, "uniqueItems": True},

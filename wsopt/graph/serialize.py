@@ -17,6 +17,7 @@ def graph_to_json(graph: Graph) -> dict[str, Any]:
         "format": FORMAT,
         "name": graph.name,
         **({"doc": graph.doc} if graph.doc else {}),
+        **({"deterministic": True} if graph.deterministic else {}),
         "inputs": [_input(item) for item in graph.inputs],
         "nodes": [_node(node) for node in graph.nodes],
         "outputs": list(graph.outputs),

@@ -162,13 +162,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A checked graph. Nodes stand in topological order, by place in the file where that leaves a choice."""
+    """A checked graph. Nodes stand in topological order, by place in the file where that leaves a choice.
+
+    A `deterministic` one wants the same bits whatever the timing, and of each row whatever rows there are beside it.
+    """
 
     name: str
     doc: str
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
+    deterministic: bool = False
     _by_name: dict[str, Input | Node] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -176,8 +176,8 @@ NAMES: dict[str, tuple[dict[str, Any], Faults]] = {
         ],
     ),
     "deterministic": (
-        {"/deterministic": True},
-        [("/deterministic", "it is not in this version yet: leave it out")],
+        {"/deterministic": "yes"},
+        [("/deterministic", 'found the string "yes"; wants true or false')],
     ),
     "dtype of another library": ({f"{X}/dtype": "half"}, [(f"{X}/dtype", 'did you mean "f16"?')]),
     "dtype that is not there": ({f"{X}/dtype": "f64"}, [(f"{X}/dtype", "i32 i8 i4 bool")]),
