@@ -206,7 +206,7 @@ def _filled_by(schedule: Schedule, plan: RingPlan) -> str:
 
 def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin: int) -> Faults:
     """emitter.v1: a pass for every stage of a consumer; what has to be over in a pass is."""
-    spare = program.k_iterations - bool(program.structure.tail)
+    spare = program.least_iterations - bool(program.structure.tail)
     values = program.computes_with_products or program.feeds_products
     limits = (
         (True, spare, f"has more stages before its last than a tile has passes, {spare}"),

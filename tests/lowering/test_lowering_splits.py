@@ -84,6 +84,8 @@ def test_parts_add_up_to_their_tiles(number: int, h200: Machine) -> None:
     k_blocks = math.ceil(region.extent(Role.STREAM) / s.depth)
     assert (program.tiles, program.grid.tiles) == (number, 1)
     assert program.k_iterations == math.ceil(k_blocks / number)
+    assert program.least_iterations == k_blocks // number
+    assert whole.least_iterations == whole.k_iterations == k_blocks
     assert program.tile_l2_bytes * number == pytest.approx(k_blocks * program.rings[0].slot_bytes, rel=1e-3)
     assert whole.tiles == 1
 

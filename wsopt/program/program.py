@@ -21,7 +21,7 @@ from wsopt.program.ids import Unit as Unit
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.views import FULL, Output, Source
+from wsopt.tensors.views import FULL, Output, Role, Source
 from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
@@ -316,6 +316,14 @@ class TileProgram:
     def tensor_columns(self) -> int:
         """Columns of tensor memory that one set of its sums takes; 0 where sums are in registers."""
         return sum(value.shape[1] for value in self.values if value.space is Space.TENSOR)
+
+    @property
+    def least_iterations(self) -> int:
+        """Iterations of a tile, or of its shortest part: where sums are split parts differ by one at most."""
+        s = self.structure
+        if s.splits == 1:
+            return self.k_iterations
+        return math.ceil(self.whole.extent(Role.STREAM) / (s.depth * s.copies)) // s.splits
 
     @property
     def passes(self) -> float:

@@ -235,7 +235,7 @@ def rings_in_step(m: Model) -> None:
 
 def most_stages(program: TileProgram) -> int:
     """Stages that the passes of a tile leave room for."""
-    return program.k_iterations - bool(program.structure.tail) + 1
+    return program.least_iterations - bool(program.structure.tail) + 1
 
 
 def few_overlaps(m: Model) -> None:
