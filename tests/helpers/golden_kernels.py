@@ -1,4 +1,4 @@
-"""Seven small kernels of every shape that an emitter knows, whose text is kept."""
+"""Eight small kernels of every shape that an emitter knows, whose text is kept."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "streamed_rows": (row_graphs.layer_norm, structure(columns=1024, depth=1, consumers=2, rows=4)),
     "joint": (builds.plain, structure(columns=128, rows=128, warps=8, subtiles=2)),
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
+    "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),
 }
 
 
