@@ -105,7 +105,7 @@ def test_a_graph_may_hold_what_no_output_needs(tmp_path: Path) -> None:
     assert wsopt(tmp_path, "run", "made", "--seeds", "1").returncode == 0
     found = read_folder(tmp_path / "made")
     inputs = random_inputs(found.graph, 0)  # with one that the kernel does not read
-    assert set(execute(found.kernel, inputs, seed=0).outputs) == {"y"}
+    assert set(execute(found.kernel, inputs, seed=0, constants=found.graph.constants).outputs) == {"y"}
     graph["nodes"][-1]["inputs"] = ["z", "nowhere"]  # no output needs it, and it is a fault all the same
     (tmp_path / "other").mkdir()
     assert_says(compile_refused(tmp_path / "other", graph), 2, "/nodes/3/inputs/1")

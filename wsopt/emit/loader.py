@@ -127,8 +127,10 @@ def _ahead(plan: KernelPlan, ring: Ring, *, constant: bool) -> list[str]:
     members = [member for member, _ in ring.members if member.view.constant is constant]
     copies = [line for member in members for line in _copies(plan, ring, member)]
     announced = any(member.view.constant for member, _ in ring.members)
-    first = expect(ring.full(), ring.nbytes)
-    return [first, *copies] if constant or not announced else copies
+    if constant and not announced:
+        return []
+    first = [expect(ring.full(), ring.nbytes)] if constant or not announced else []
+    return [*first, *copies]
 
 
 def _last(plan: KernelPlan) -> int:
