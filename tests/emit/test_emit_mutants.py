@@ -43,6 +43,7 @@ NOT_FIRST = "the loop behind the copies never works on the first K-block"
 THIS_TILE = "no store of the tile before is waited for, so that its number is no remainder"
 ALIKE = "workers of as many warps and registers"
 LAST = "nobody waits for the slots of the block's last tile"
+FILLED = "a consumer's copies come behind a slot that was filled when the kernel before had ended"
 
 FIRST_PHASE = "phase = (step // RING_DEPTH) & 1"
 FIRST_ROUND = "a consumer's first K-block is in the ring's first round at any depth"
@@ -107,6 +108,7 @@ EQUIVALENT: dict[str, dict[tuple[str, str], tuple[int, str]]] = {
         ("depth-1", FIRST_PHASE): (1, FIRST_ROUND),
     },
     "in_place": {
+        ("drop-gdc_wait", "gdc_wait()"): (1, FILLED),
         ("double-wait", EMPTY): (1, TWICE),
         ("double-wait", FULL): (2, TWICE),
         ("keep-accumulator", LATER_P): (1, NOT_FIRST),
