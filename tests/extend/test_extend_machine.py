@@ -73,7 +73,7 @@ def test_the_schedule_follows_the_capacities(small: VerifiedSchedule, large: Ver
     assert (small.program.structure.columns, large.program.structure.columns) == (128, 128)
     products = 64 * 128 * 512 // 1024 * small.program.structure.consumers
     assert small.schedule.ii * small.program.k_iterations >= products
-    assert small.schedule.prediction.microseconds > 2 * large.schedule.prediction.microseconds
+    assert small.schedule.prediction.microseconds > 1.9 * large.schedule.prediction.microseconds
 
 
 @pytest.mark.solver

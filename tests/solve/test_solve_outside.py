@@ -35,11 +35,9 @@ def test_a_graph_of_few_tiles_names_the_sms_that_have_none(h200: Machine) -> Non
     told, certificate = few_tiles(h200)
     outside = certificate.outside
     assert outside is not None
-    assert (outside.idle_sms, outside.absent[0]) == (132 - 16, Absent.SPLIT)
+    assert (outside.idle_sms, outside.absent) == (132 - 16, (Absent.CLUSTERS,))
     assert outside.idle == pytest.approx(116 / 132)
-    assert (
-        "one block takes all 4,096 of its elements for a tile, and 116 of 132 SMs have no tile at all" in told
-    )
+    assert "split" not in told, "other structures of products split their sums"
     assert "116 of 132 SMs have no tile in the only wave; 87.9 % of the SMs' time" in told
 
 
@@ -57,7 +55,7 @@ def test_only_limits_that_apply_are_told(h200: Machine) -> None:
     assert names.keys() >= {Limit.SLOTS_IN_ORDER.value, Limit.LOADERS.value}
     assert not names.keys() & {Limit.ONE_PROGRAM.value, Limit.ROWS_IN_A_PASS.value, Limit.MOST_SLOTS.value}
     assert "slots filled in order (1)" in told
-    assert "rows" not in told.partition("No split")[0]
+    assert "rows" not in told.partition("No clusters")[0]
 
 
 def test_axes_that_tiles_reach_over_are_told_with_their_share(h200: Machine) -> None:
@@ -86,6 +84,7 @@ def test_tiles_of_unequal_length_do_not_come_in_waves(h200: Machine) -> None:
     found = outside_of(program, h200, {})
     assert found.idle_sms == 0
     assert 0.3 < found.idle < 0.9
+    assert found.absent[0] is Absent.SPLIT
 
 
 def test_structures_that_a_limit_leaves_out_are_counted(h200: Machine) -> None:

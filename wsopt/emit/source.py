@@ -139,5 +139,11 @@ def expectation(verified: VerifiedSchedule) -> Expectation:
 
 
 def covering_k_blocks(verified: VerifiedSchedule) -> int:
-    """The least K-blocks of a tile with which every pass of a consumer's loop runs."""
-    return consumer_of(plan_of(verified)).covering_k_blocks()
+    """The least K-blocks of a tile with which every pass of a consumer's loop runs, and a loading warp's loop where
+    a block's only tile has slots that are filled ahead.
+    """
+    plan = plan_of(verified)
+    least = consumer_of(plan).covering_k_blocks()
+    if plan.s.persistent or not plan.constants:
+        return least
+    return max(least, 1 + max(slots for _, slots in verified.schedule.rings))
