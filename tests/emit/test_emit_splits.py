@@ -19,7 +19,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Structure
 from wsopt.simulation import first_k_blocks, simulate
 
-SEEDS = 4
+SEEDS = 2
 
 
 def of_rows(g: GraphBuilder) -> tuple[Symbol, ...]:

@@ -39,6 +39,10 @@ def test_one_tile_is_split_until_parts_have_two_iterations(h200: Machine) -> Non
     assert splits(plain(64, 64, 16 * 64), h200) == {1, 2, 3, 4, 6, 8}
 
 
+def test_a_short_loop_is_not_split(h200: Machine) -> None:
+    assert splits(plain(64, 64, 15 * 64), h200) == {1}
+
+
 def test_a_split_leaves_the_busiest_sm_a_tenth_less_than_fewer_parts(h200: Machine) -> None:
     """66 tiles are half a wave: 2 parts each fill it, 3 take two waves of thirds, which is worse than 2 halves."""
     assert h200.sm_count == 132

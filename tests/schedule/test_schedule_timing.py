@@ -392,10 +392,11 @@ def test_memory_bounds_the_time_from_below(card: Machine) -> None:
     # Two operands of 2 MiB and an output of 8 MiB.
     assert program.dram_bytes == 12 * 2**20
     assert found.bound_by == "device memory"
-    # The memory has nothing to do for the start of a block, a first copy and a last store.
+    # The memory has nothing to do for the start of a block, a first copy and a last store; a sixth of the places of
+    # three waves of 100 SMs have no tile.
     latency = slow.latency
     idle = slow.block_start_cycles + latency.tma_load_dram + latency.tma_store
-    assert found.dram_us == pytest.approx(12 * 2**20 / 1e11 * 1e6 + slow.seconds(idle) * 1e6)
+    assert found.dram_us == pytest.approx(12 * 2**20 / 1e11 * 1e6 * (1 + 0.3 / 6) + slow.seconds(idle) * 1e6)
     assert found.microseconds == pytest.approx(found.dram_us + 1.5, rel=1e-3)
 
 

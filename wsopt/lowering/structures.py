@@ -36,9 +36,10 @@ _MIN_SUBTILE_COLUMNS = 32
 """A narrower epilogue subtile has stores of less than 64 bytes a row, half of what TMA moves at full rate."""
 _SPLITS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Ways to split sums, beside that which gives every SM one part where there are parts enough for one each."""
-_FEW_WAVES, _PART_ITERATIONS, _SPLIT_GAINS = 2, 2, 0.9
-"""Sums are split where tiles are fewer than so many waves; a part has so many iterations at least, and leaves the
-busiest SM this share at most of what fewer parts would.
+_FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
+"""Sums are split where tiles are fewer than so many waves, and have so many iterations at least: a shorter loop takes
+no longer than the trips of its parts. A part has so many iterations at least, and leaves the busiest SM this share at
+most of what fewer parts would.
 """
 _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
@@ -348,7 +349,7 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
     if tiles >= _FEW_WAVES * sms:
         return
     iterations, least = -(-region.extent(Role.STREAM) // (s.depth * s.copies)), _busiest_share(tiles, sms, 1)
-    most = iterations // _PART_ITERATIONS
+    most = iterations // _PART_ITERATIONS if iterations >= _LONG_LOOP else 1
     for splits in sorted(n for n in {*_SPLITS, sms // tiles} if 1 < n <= most):
         share = _busiest_share(tiles, sms, splits)
         if share <= _SPLIT_GAINS * least:
