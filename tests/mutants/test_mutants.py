@@ -19,6 +19,7 @@ from wsopt.interpret import Place, deletions
 
 SAMPLE = {
     **dict.fromkeys((f"golden-{name}" for name in mutants_kernels.GOLDENS), 2),
+    "golden-split": 4,
     "attention_causal": 3,
     "gemm_residual": 4,
     "router": 2,
