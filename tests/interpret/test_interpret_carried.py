@@ -16,9 +16,10 @@ def kernel(pointer, count):
 """
 
 
-def compiled(body: str, loop: str = "range(0, count)") -> None:
+def compiled(body: str, loop: str = "range(0, count)") -> tuple[int, ...]:
+    """The lines of the kernel that have a statement: of an accepted one the function's, the loop's and the body's."""
     lines = "\n".join("        " + line for line in body.splitlines())
-    marked(KERNEL.format(loop=loop, body=lines))
+    return marked(KERNEL.format(loop=loop, body=lines)).lines
 
 
 def test_a_constant_that_the_next_pass_would_read_is_refused() -> None:
@@ -32,12 +33,12 @@ def test_a_constant_in_an_inner_loop_is_refused() -> None:
 
 
 def test_what_a_pass_gives_a_value_before_it_reads_it_is_carried_by_nobody() -> None:
-    compiled("ahead = 0\ngl.store(pointer + ahead, tile)")
+    assert compiled("ahead = 0\ngl.store(pointer + ahead, tile)") == (3, 4, 5, 6)
 
 
 def test_values_that_are_no_constants_are_carried() -> None:
-    compiled("gl.store(pointer + ahead, tile)\nahead = ahead - 1")
+    assert compiled("gl.store(pointer + ahead, tile)\nahead = ahead - 1") == (3, 4, 5, 6)
 
 
 def test_a_loop_that_is_unrolled_carries_nothing() -> None:
-    compiled("gl.store(pointer + ahead, tile)\nahead = 0", loop="gl.static_range(3)")
+    assert compiled("gl.store(pointer + ahead, tile)\nahead = 0", loop="gl.static_range(3)") == (3, 4, 5, 6)

@@ -181,7 +181,9 @@ def test_refused(statement: str, message: str) -> None:
 
 
 def test_a_masked_atomic_does_nothing() -> None:
-    launched("gl.atomic_add(flag_ptr, 1, mask=False)")
+    assert launched("gl.atomic_add(flag_ptr, 1, mask=False)").steps > 0
+    with pytest.raises(InterpreterError):  # the counter is not as it was found
+        launched("gl.atomic_add(flag_ptr, 1, mask=True)")
 
 
 def test_blocks_run_in_an_order_of_the_seed() -> None:

@@ -89,10 +89,8 @@ def function(
 def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each tile of a block."""
 
-    place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
-
     def located(tile: str) -> str:
-        return f"{place} = tile_coordinates({', '.join([tile, *grid_parameters(plan)])})\n{body}"
+        return f"{_place_of(plan, tile)}\n{body}"
 
     if plan.split:
         return _each_part(plan, role, body if role in _PLACELESS else located("part // SPLITS"))
@@ -106,12 +104,16 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
 
 def first_place(plan: KernelPlan) -> tuple[list[str], str]:
     """The lines that say where a block's first tile lies, or its first part of one, and how many K-blocks it has."""
-    place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
-    number = "gl.program_id(0)" + (" // SPLITS" if plan.split else "")
-    lines = [f"{place} = tile_coordinates({', '.join([number, *grid_parameters(plan)])})"]
     if not plan.split:
-        return lines, "k_iterations"
-    return ["first, last = part_range(gl.program_id(0), k_iterations)", *lines], "last - first"
+        return [_place_of(plan, "gl.program_id(0)")], "k_iterations"
+    place = _place_of(plan, "gl.program_id(0) // SPLITS")
+    return ["first, last = part_range(gl.program_id(0), k_iterations)", place], "last - first"
+
+
+def _place_of(plan: KernelPlan, tile: str) -> str:
+    """The line that says where a tile lies, by its number."""
+    place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
+    return f"{place} = tile_coordinates({', '.join([tile, *grid_parameters(plan)])})"
 
 
 def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:

@@ -16,6 +16,7 @@ from wsopt.graph.fields import (
     SCALAR_WORDS,
     read_attr,
     read_dtype,
+    read_flag,
     read_list,
     read_name,
     read_object,
@@ -82,9 +83,7 @@ def read_input(value: object, pointer: str, faults: Faults) -> InputDraft:
     name = read_name(entry["name"], join(pointer, "name"), faults) if "name" in entry else None
     shape = read_shape(entry["shape"], join(pointer, "shape"), faults) if "shape" in entry else None
     dtype = read_dtype(entry["dtype"], join(pointer, "dtype"), faults) if "dtype" in entry else None
-    constant = entry.get("constant", False)
-    if not isinstance(constant, bool):
-        faults.wants(join(pointer, "constant"), "true or false", constant)
+    constant = read_flag(entry.get("constant", False), join(pointer, "constant"), faults)
     strides = None
     if "strides" in entry:
         strides = read_strides(entry["strides"], join(pointer, "strides"), faults)
