@@ -19,7 +19,7 @@ from wsopt.bench.attention_source import (
     sdpa_source,
 )
 from wsopt.bench.eager_source import Inapplicable, Missing, eager_source
-from wsopt.bench.product_source import copy_source, matmuls_source, scaled_mm_source
+from wsopt.bench.product_source import copy_source, matmuls_source, read_source, scaled_mm_source
 from wsopt.bench.raw_region import raw_region
 from wsopt.runtime.raw_graph import RawGraph
 from wsopt.runtime.torch_reference import compulsory_bytes, shapes
@@ -76,6 +76,12 @@ def build_baseline(name: str, graph: RawGraph, schedule: Mapping[str, Any] | Non
             _check_bound_by_bytes(schedule or {})
             source = copy_source(graph, compulsory_bytes(graph))
             return Baseline(name, source, _function(source), complete=False, prepares=True)
+        case "read":
+            _check_bound_by_bytes(schedule or {})
+            source = read_source(graph)
+            return Baseline(
+                name, source, _function(source, **_libraries(name)), complete=False, prepares=True
+            )
         case _ if name in SDPA_BACKENDS:
             return _prepared(name, sdpa_source(_attention(graph, schedule), name))
         case "flex":
@@ -123,6 +129,10 @@ def _libraries(name: str) -> dict[str, Any]:
         except ImportError as error:
             raise Missing(f"flash-attn-4 is not installed here ({error})") from error
         return {"flash_attn_func": flash_attn_func}
+    if name == "read":
+        from wsopt.bench.reads import reading
+
+        return {"reading": reading}
     if name == "flex":
         from torch.nn.attention import flex_attention as flex
 

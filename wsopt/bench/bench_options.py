@@ -20,7 +20,7 @@ DEFAULT_BASELINES = (
     "flash_attn_4",
     "copy",
 )
-BASELINES = (*DEFAULT_BASELINES, "sdpa")
+BASELINES = (*DEFAULT_BASELINES, "sdpa", "read")
 AGAINST = "against"
 
 

@@ -67,6 +67,17 @@ def copy_source(graph: RawGraph, nbytes: int) -> str:
     return "\n".join(lines)
 
 
+def read_source(graph: RawGraph) -> str:
+    """A kernel that only reads as many bytes as the graph's inputs have, as a function that returns a launch."""
+    if not graph.inputs:
+        raise Inapplicable("the graph reads nothing")
+    arguments, nbytes = (
+        [variable(item.name) for item in graph.inputs],
+        sum(one.nbytes for one in graph.inputs),
+    )
+    return f"def read({', '.join(arguments)}):\n    return reading({nbytes}, {arguments[0]}.device)\n"
+
+
 def _factors(graph: RawGraph, name: Operand) -> list[Operand]:
     node = graph.node(name)
     if node is None or node.op != "mul":

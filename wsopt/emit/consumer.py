@@ -145,7 +145,13 @@ class Consumer:
         end = [*calls(plan), *([] if plan.loops_over_tiles else ["visit += 1"])]
         if plan.split:
             stored = store_lines(plan.prefetched.values())
-            end = splits.combined(plan, [inputs.input_loads(plan), *stored, *end])
+            *last, visited = end
+            # A visit is a tile's, or that of a part which brings a tile of its own for its loop.
+            each = [visited] if plan.stationary else []
+            end = splits.combined(
+                plan, [inputs.input_loads(plan), *stored, *last, *([] if each else [visited])]
+            )
+            end += each
         lines = [*self._places(), *self._starts(), *self._loops(), *end, *self._others_steps()]
         return "\n".join(line for line in lines if line)
 
@@ -156,9 +162,9 @@ class Consumer:
             return [*counted, *self.plan.first_places()]
         narrow = "begin, whole_begin, whole_end, end"
         if not self.plan.own_k_blocks:
-            return [tile_range(narrow), *self.plan.first_places(), "origin = begin - step"]
+            return [tile_range(self.plan, narrow), *self.plan.first_places(), "origin = begin - step"]
         return [
-            tile_range("tile_begin, whole_begin, whole_end, tile_end"),
+            tile_range(self.plan, "tile_begin, whole_begin, whole_end, tile_end"),
             *self.plan.first_places(),
             f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}",
             "origin = tile_begin - step",
@@ -261,12 +267,12 @@ def consumer_of(plan: KernelPlan) -> Consumer:
 
     With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
     """
-    consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
+    consumer = Consumer(plan, operations_of(plan), _live(plan))
     if plan.sums_apart:
         return consumer
     plain, live = unrolled(consumer.operations), consumer.live
     consumer = replace(consumer, least=plain.least)
-    if not plan.program.bounds.every:
+    if not plan.program.bounds.every and not (plan.ranged and plan.split):
         passes = plan.k_blocks if plan.s.copies == 1 else f"{plan.k_blocks} // {plan.s.copies}"
         end = f"{passes} - {plain.peeled}" if plain.peeled else passes
         only = Stretch("begin", "end", plain) if plan.ranged else Stretch("0", end, plain)
@@ -285,6 +291,12 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
     short = overlapped and (plain.least > 1 or live.none_whole)
     return replace(consumer, stretches=tuple(found), may_fall_short=short)
+
+
+def _live(plan: KernelPlan) -> LiveLoops:
+    """The loops that can run; a part of a tile may have no whole K-block, or none at all."""
+    live = live_loops(plan.program.bounds, plan.s)
+    return replace(live, none_whole=True) if plan.split else live
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:

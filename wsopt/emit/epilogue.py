@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from wsopt.emit import records, splits, tensor_sums
 from wsopt.emit.arithmetic import ROW, Arithmetic
+from wsopt.emit.combination import parts_of
 from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import arrive, expect, tma_load, wait, when
@@ -47,17 +48,23 @@ def calls(plan: KernelPlan) -> list[str]:
     """The sums of a consumer's tile cut into subtiles, and one call a subtile."""
     if plan.loops_over_tiles:
         return []
-    whole = () if plan.sums_apart or plan.split else plan.sums
+    whole, parts = () if plan.sums_apart or plan.split else plan.sums, parts_of(plan)
     lines = [line for name in whole for line in cut_to_subtiles(plan.s, name)]
-    for item in plan.rows:
+    for item in plan.rows if parts is None else ():
         name = plan.value(item.name)
         row = f"gl.sum({name}, axis=1)" if item.name in plan.program.lane_sums else name
         lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
+    combined = {} if parts is None else parts.rows()
     for number in range(plan.s.subtiles):
         sums = [subtile_name(plan.s, name, number, number + 1) for name in plan.sums]
         lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
         lines += splits.sums(plan, sums, number) if plan.split else []
-        given = {"column": plan.column(number), "subtile": str(number), **plan.staged.given(number)}
+        given = {
+            "column": plan.column(number),
+            "subtile": str(number),
+            **plan.staged.given(number),
+            **combined,
+        }
         rest = (given.get(one, one) for one in _parameters(plan)[len(sums) :])
         lines += records.stamp(plan, PartitionRole.CONSUMER, records.subtile_event(number))
         lines.append(f"epilogue({', '.join([*sums, *rest])})")

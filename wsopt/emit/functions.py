@@ -118,11 +118,13 @@ def _place_of(plan: KernelPlan, tile: str) -> str:
 
 def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each part of a tile that a block takes. Those of a tile follow each other."""
-    body = f"{splits.PART_RANGE}\n{body}"
+    body = body if plan.ranged else f"{splits.PART_RANGE}\n{body}"
     if not plan.s.persistent:
         return ["part = gl.program_id(0)", body]
-    header = f"parts = {PYTHON(tiles(plan))} * SPLITS\nfor part in {_taken(plan, role, 'parts')}:"
-    return [header, text.block(body)]
+    count = (
+        [] if plan.ranged else [f"parts = {PYTHON(tiles(plan))} * SPLITS"]
+    )  # else the launcher says how many
+    return [*count, f"for part in {_taken(plan, role, 'parts')}:", text.block(body)]
 
 
 def _taken(plan: KernelPlan, role: PartitionRole, count: str) -> str:

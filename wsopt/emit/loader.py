@@ -41,7 +41,7 @@ def loader(plan: KernelPlan, index: int) -> Function:
     counters = windows(ring.counter for ring in plan.loaders[index])
     k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
     held = _stationary_loads(plan) if stationary else []
-    first = [tile_range(), *held] if plan.ranged else []
+    first = [tile_range(plan), *held] if plan.ranged else []
     filled = _filled(plan, index)
     fills = _tile_fills(plan, k_block, "filled" if filled else "")
     counts = stationary or plan.inputs_by_loader

@@ -17,6 +17,7 @@ from wsopt.emit.staging import Staging, staging
 from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
+from wsopt.program.combination import Combination, combination_of
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
@@ -30,6 +31,18 @@ SPLIT_WORDS = frozenset(
         *("part", "parts", "other", "k_blocks", "places", "sums", "counter", "layout", "first", "last"),
         *("workspace", "arrivals", "own_part", "first_part", "turns", "thread_barrier"),
         *("part_range", "places_of", "last_to_arrive", "combined", "SPLITS", "PARTIAL_SUMS"),
+        *(
+            "part_of",
+            "places_in",
+            "inside_of",
+            "rows_of",
+            "combine",
+            "one_part",
+            "inside",
+            "number",
+            "before",
+        ),
+        *("COMBINED_ROWS", "COMBINED_LAYOUT"),
     )
 )
 """Names that the text of a kernel takes for itself where its sums are split (`splits.py`)."""
@@ -109,6 +122,17 @@ class KernelPlan:
     def split(self) -> bool:
         """Whether a tile's K-blocks are shared by several blocks, and what a block takes is a part of a tile."""
         return self.s.splits > 1
+
+    @property
+    def combination(self) -> Combination | None:
+        """How the parts of a tile come together where its loop computes values."""
+        return combination_of(self.program) if self.split else None
+
+    @property
+    def consumer_registers(self) -> int:
+        """Registers of each of a consumer's threads."""
+        partitions = self.verified.schedule.partitions
+        return min(one.registers for one in partitions if one.role is PartitionRole.CONSUMER)
 
     @property
     def k_blocks(self) -> str:
@@ -245,7 +269,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     items = tuple(dict.fromkeys(item for op in program.loop if op.consumer == 0 for item in op.items))
     read = frozenset(name for item in after.items for name in item.reads)
     wanted = read | {output.value for output in after.outputs}
-    counts = tuple(_counts(axes, ranged=ranged, by_tile=by_tile))
+    counts = (*_counts(axes, ranged=ranged, by_tile=by_tile), *(["parts"] if ranged and s.splits > 1 else []))
     sizes = [*counts, "row_extent", *([] if by_tile else ["column_extent"])]
     counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
     return KernelPlan(
@@ -270,7 +294,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
         counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
-        order_table=("order_ptr",) if ranged and s.persistent else (), trace=trace,
+        order_table=("order_ptr",) if ranged and s.persistent and s.splits == 1 else (), trace=trace,
     )  # fmt: skip
 
 

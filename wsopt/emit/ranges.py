@@ -13,10 +13,11 @@ def k_block_range(row: str, height: str, first: str, last: str) -> str:
     return f"k_block_range({row}, {height}, {first}, {last}, row_extent, stream_extent)"
 
 
-def tile_range(target: str = "begin, whole_begin, whole_end, end") -> str:
-    """The line that says which K-blocks the present tile looks at."""
+def tile_range(plan: KernelPlan, target: str = "begin, whole_begin, whole_end, end") -> str:
+    """The lines that say which K-blocks the present tile looks at, or the present part of one."""
     last = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
-    return f"{target} = {k_block_range('row_tile * TILE_ROWS', 'TILE_ROWS', '0', last)}"
+    line = f"{target} = {k_block_range('row_tile * TILE_ROWS', 'TILE_ROWS', '0', last)}"
+    return f"{line}\n{target} = part_of(part, {target})" if plan.split else line
 
 
 def range_lines(plan: KernelPlan) -> list[str]:

@@ -9,10 +9,11 @@ from wsopt.codegen.oracle import Expectation
 from wsopt.emit import records, splits, text
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
+from wsopt.emit.combination import PARAMETERS, parts_of
 from wsopt.emit.constants import accumulator_layouts, constants
 from wsopt.emit.consumer import Consumer, consumer_of
 from wsopt.emit.epilogue import epilogue
-from wsopt.emit.functions import grid_parameters, partitions
+from wsopt.emit.functions import Function, grid_parameters, partitions
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.plan import KernelPlan, plan_of
@@ -54,12 +55,13 @@ def _summary(plan: KernelPlan) -> str:
 def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     """The device functions, and the constants and layouts that they name."""
     s, schedule = plan.s, plan.verified.schedule
-    target = target_of(plan.verified.machine)
+    target, parts = target_of(plan.verified.machine), parts_of(plan)
     written = [
         *(loader(plan, number) for number in range(len(plan.loaders))),
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
         *([mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
         *([transform(plan)] if s.transforms else []),
+        *([Function("combine", PARAMETERS, *parts.body())] if parts else []),
         consumer.function(),
         *([store_warp(plan)] if plan.stores_apart else []),
     ]

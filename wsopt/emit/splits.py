@@ -1,5 +1,8 @@
 """Split sums: the K-blocks of a tile are shared by several blocks, and the last of them to arrive adds up the sums.
 
+Here is what loops of products need, and what all have in common; what a loop leaves that computes values, and how
+that comes together, is in `combination.py`.
+
 A work item is a part of a tile: some of its K-blocks. A consumer leaves its partial sums of a part in a workspace and
 arrives at a counter of its rows of the tile. Whoever arrives last reads the partial sums of all parts, always in the
 order of the parts, so that the result does not depend on timing, and computes the epilogue. Nobody waits.
@@ -12,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from wsopt.emit.combination import parts_of
 from wsopt.emit.instructions import when
 from wsopt.emit.integers import named
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.graph.types import DType
-from wsopt.schedule.types import PartitionRole
 
 _WORKSPACE, _ARRIVALS = PARAMETERS = ("workspace_ptr", "arrivals_ptr")
 """The kernel's arguments: the places of partial sums (f32), and a counter for each consumer of a tile (i32)."""
@@ -32,19 +35,22 @@ PART_RANGE = "first, last = part_range(part, k_iterations)"
 """The line with the K-blocks of a part."""
 
 
-def constants(plan: KernelPlan) -> list[tuple[str, int, str]]:
+def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
     """Constants of a kernel whose sums are split, with comments."""
     if not plan.split:
         return []
+    parts = parts_of(plan)
     return [
         ("SPLITS", plan.s.splits, "parts of a tile's K-blocks, each for a block of its own"),
         ("PARTIAL_SUMS", place_elements(plan), "elements of a consumer's partial sums"),
+        *(parts.constants() if parts else []),
     ]
 
 
 def place_elements(plan: KernelPlan) -> int:
     """Elements of the workspace for one consumer's partial sums of a part."""
-    return len(plan.summed) * plan.s.rows * plan.s.columns
+    rows = len(plan.combination.rows) if plan.combination else 0
+    return plan.s.rows * (len(plan.summed) * plan.s.columns + rows)
 
 
 def device(plan: KernelPlan) -> dict[str, object] | None:
@@ -52,10 +58,12 @@ def device(plan: KernelPlan) -> dict[str, object] | None:
     if not plan.split:
         return None
     s, machine = plan.s, plan.verified.machine
+    if plan.ranged:
+        return {"ranged": True}
     subtile = s.rows * s.subtile_columns // (s.consumer_warps * machine.threads_per_warp)
-    partitions = plan.verified.schedule.partitions
-    registers = min(one.registers for one in partitions if one.role is PartitionRole.CONSUMER) - _KEPT
+    registers = plan.consumer_registers - _KEPT
     return {
+        "ranged": False,
         "copies": s.copies,
         "at_once": s.at_once,
         "loop": s.splits * subtile > registers,  # ptxas begins all loads that are not in a loop, and spills
@@ -97,17 +105,20 @@ def combined(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """
     own, first = (_of_consumer(plan, part) for part in ("part", "part // SPLITS * SPLITS"))
     arrived = f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'part // SPLITS')})"
-    begin = f"first_part = {_WORKSPACE} + {first} * PARTIAL_SUMS"
+    begin, parts = [f"first_part = {_WORKSPACE} + {first} * PARTIAL_SUMS"], parts_of(plan)
+    begin += ["combine(first_part, row, row_extent)"] if parts else []
     return [
         f"own_part = {_WORKSPACE} + {own} * PARTIAL_SUMS",
-        *_stores(plan),
-        when(arrived, "\n".join([begin, *(line for line in epilogue if line)])),
+        *(parts.stores() if parts else _stores(plan)),
+        when(arrived, "\n".join([*begin, *(line for line in epilogue if line)])),
     ]
 
 
 def sums(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     """The lines that add up the sums of an epilogue subtile, one for each product."""
-    column = _columns(subtile)
+    column, parts = _columns(subtile), parts_of(plan)
+    if parts:
+        return [*parts.sums(names, subtile)]
     return [
         f"{name} = combined({' + '.join(['first_part', *_product(number), *column])})"
         for number, name in enumerate(names)

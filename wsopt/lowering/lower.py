@@ -93,10 +93,27 @@ def _work(bounds: Bounds, s: Structure, machine: Machine, tiles: int) -> Work:
     from_last = longest_last(by_row)
     counts = numbered(by_row, from_last)
     own = numbered(list(own_k_iterations(bounds, s)), from_last)
+    if s.splits > 1:
+        return _work_of_parts(counts, own, s.splits, tiles, machine)
     blocks = min(machine.sm_count, tiles)
     together = tiles_together(counts, tiles, blocks) if s.persistent else 0
     dealt = deal(counts, rasterization_order(counts, tiles, together), blocks)
     works = (Work(len(taken), math.fsum(own[tile % len(own)] for tile in taken)) for taken in dealt)
+    return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles)
+
+
+def _work_of_parts(counts: list[int], own: list[float], splits: int, tiles: int, machine: Machine) -> Work:
+    """The same where a tile's K-blocks are split: blocks take every so many-th part, in the order of tile numbers."""
+    parts, blocks = tiles * splits, min(machine.sm_count, tiles * splits)
+
+    def k_iterations(part: int) -> float:
+        tile, number = part // splits % len(counts), part % splits
+        k_blocks = counts[tile]
+        share = (number + 1) * k_blocks // splits - number * k_blocks // splits
+        return share * own[tile] / k_blocks if k_blocks else 0.0
+
+    dealt = (range(block, parts, blocks) for block in range(blocks))
+    works = [Work(len(taken), math.fsum(map(k_iterations, taken))) for taken in dealt]
     return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles)
 
 
@@ -147,7 +164,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     after, whole = _epilogue(region, loop), whole_of(region)
     bounds = bounds_of(region)
     by_row = k_iteration_counts(bounds, s) if bounds.every else ()
-    k_blocks = max(by_row, default=_part_k_blocks(region, s))
+    k_blocks = math.ceil(max(by_row) / s.splits) if by_row else _part_k_blocks(region, s)
     columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
     have, choices = machine.tensor_memory_columns, target_of(machine).sum_sets
     sets = (count for count in choices if count == 1 or count * columns <= have)
@@ -199,6 +216,6 @@ def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
     slot = sum(ring.slot_bytes for ring in loop.rings if ring.copied)
     if region.chained:
         counts = k_iteration_counts(bounds, s)
-        return slot * round(sum(counts) / len(counts))
+        return slot * round(sum(counts) / len(counts) / s.splits)
     k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
     return math.ceil((k_blocks - 1 + s.tail / s.depth if s.tail else k_blocks) * slot / s.splits)

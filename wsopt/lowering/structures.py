@@ -6,17 +6,19 @@ out here could not be written at all, whatever the budgets.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.types import Region
+from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
+from wsopt.program.combination import Combination, combination
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -260,6 +262,7 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
             )  # fmt: skip
             if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
                 yield s
+                yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
 
 
 def _aligned(region: Region, depth: int) -> bool:
@@ -341,9 +344,13 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
     """Parts that the sums of a tile may be split into, each for a block of its own: numbers that leave the busiest SM
     less of a tile than any smaller one, and each part a few K-blocks.
 
-    emitter.v1: by persistent blocks whose sums are in registers, and without rows that are reduced on the way.
+    emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
+    values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
     """
     if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
+        return
+    apart = s.sharing is Sharing.PING_PONG or region.full_sources
+    if region.chained and (apart or _together(region) is None):
         return
     tiles, sms = grid_of(region, s).tiles, machine.sm_count
     if tiles >= _FEW_WAVES * sms:
@@ -355,6 +362,13 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
         if share <= _SPLIT_GAINS * least:
             least = share
             yield splits
+
+
+@functools.lru_cache(maxsize=16)
+def _together(region: Region) -> Combination | None:
+    """How the results of a loop's parts come together, where it computes values."""
+    sums = {one.name: one.rescale for one in region.contractions if one.spans == FULL}
+    return combination((item for item in region.body if not isinstance(item, Contraction)), sums)
 
 
 def _busiest_share(tiles: int, sms: int, splits: int) -> float:

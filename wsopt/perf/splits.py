@@ -3,6 +3,9 @@
 Every part of a tile is stored, also the one that comes last: the parts are then added up in their own order, whoever
 that is, so that the sum's bits do not depend on who came when. A store is there for others when the arrival behind
 it is, two trips to L2 and back.
+
+What a loop that computes values leaves is rescaled as it is added up, some rows at a time, and goes to the epilogue
+by way of the workspace; of rows that no tensor has nothing is stored.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from wsopt.machine.types import Machine
 from wsopt.perf.costs import load_cycles
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import TileProgram
+from wsopt.program.types import Structure
+from wsopt.tensors.views import Role
 
 _TRIPS, _TRIP_CYCLES = 2, 770
 """To L2 and back before an arrival is known, the stores' fence and the counter; and the cycles of a trip while others
@@ -25,6 +30,12 @@ _IN_FLIGHT = 160
 """Elements that a thread has asked for at a time: the registers that its sums have left."""
 
 
+_LEAST_ROWS, _TOGETHER, _THREADS = 8, 96, 32
+"""Rows that are brought together at least, since workspaces have eight of them side by side; elements that a thread
+loads together, beside what it rescales them with; threads of a warp.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class SplitCost:
     """Cycles of one consumer: to store its `part` of a tile and to arrive, and to add up `all` parts of one."""
@@ -33,16 +44,51 @@ class SplitCost:
     all: int
 
 
+def _sums(program: TileProgram) -> int:
+    return sum(v.id.kind is ValueKind.SUM and v.consumer == 0 for v in program.values)
+
+
+def _rows(program: TileProgram) -> int:
+    """Rows of a consumer's tile that are stored: of a loop that computes values no more than the tensor has."""
+    rows = program.structure.rows
+    return min(rows, program.whole.extent(Role.ROW)) if program.work is not None else rows
+
+
 def partial_bytes(program: TileProgram) -> int:
     """Bytes of one consumer's sums of one part of a tile; 0 where no sums are split."""
     s = program.structure
-    sums = [v for v in program.values if v.id.kind is ValueKind.SUM and v.consumer == 0]
-    return len(sums) * s.rows * s.columns * DType.F32.bits // 8 if s.splits > 1 else 0
+    return _sums(program) * _rows(program) * s.columns * DType.F32.bits // 8 if s.splits > 1 else 0
 
 
 def workspace_bytes(program: TileProgram) -> int:
     """Bytes of all parts of all tiles."""
     return partial_bytes(program) * program.structure.at_once * program.tiles
+
+
+def rows_at_once(program: TileProgram) -> int:
+    """Rows of a consumer whose parts are brought together at a time: as many as the tensor may have, if the loads of
+    all parts fit the registers.
+    """
+    s, rows = program.structure, _LEAST_ROWS
+    while (
+        2 * rows <= s.rows
+        and rows < program.whole.extent(Role.ROW)
+        and _each(s, 2 * rows) * s.splits <= _TOGETHER
+    ):
+        rows *= 2
+    return rows
+
+
+def parts_at_once(program: TileProgram) -> int:
+    """Parts whose loads are under way together: all, or a power of two that the registers hold."""
+    s = program.structure
+    fit = max(1, int(_TOGETHER // _each(s, rows_at_once(program))))
+    return s.splits if s.splits <= fit else 1 << fit.bit_length() - 1
+
+
+def _each(s: Structure, rows: int) -> float:
+    """Registers of a thread for so many rows of one product's sums."""
+    return rows * s.columns / (s.consumer_warps * _THREADS)
 
 
 def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
@@ -54,5 +100,8 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
     elements = nbytes // (s.consumer_warps * machine.threads_per_warp * DType.F32.bits // 8)
     part = load_cycles(every, machine) + _TRIPS * _TRIP_CYCLES + machine.latency.barrier
     rounds = math.ceil(s.splits * elements / _IN_FLIGHT)
+    if program.work is not None:  # rows after rows, parts after parts; and from the workspace to the epilogue
+        rows = math.ceil(_rows(program) / rows_at_once(program))
+        rounds = rows * math.ceil(s.splits / parts_at_once(program)) + 1
     back = rounds * _TRIP_CYCLES + s.splits * every / machine.tma_bytes_per_cycle
     return SplitCost(math.ceil(part), math.ceil(back))

@@ -1,0 +1,195 @@
+"""Loops that compute values, their K-blocks split over several blocks: the last to arrive has all parts."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import pytest
+from emit_builds import Body, Emitted, build, case, graph_of
+from other_compiler import compiled_by
+from test_emit_k_blocks import attention, structure
+
+from wsopt.codegen import compile_kernel
+from wsopt.emit.source import expected_instructions
+from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.structures import structures
+from wsopt.machine import load_machine
+from wsopt.perf.splits import parts_at_once, rows_at_once
+from wsopt.program.types import Structure
+
+SEEDS = 2
+
+
+def of_queries(mask: str, queries: int, wide: int = 64) -> Body:
+    return lambda g: attention(g, mask, keys=456, queries=queries, wide=wide)
+
+
+def weighted(g: GraphBuilder) -> Symbol:
+    """relu(q k') v: sums that nothing rescales, and no maxima."""
+    q = g.input("q", (1, 2, 72, 64), "bf16")
+    k, v = (g.input(name, (1, 2, 456, 64), "bf16") for name in "kv")
+    weights = g.cast(g.relu(g.matmul(q, k, transpose_b=True)), dtype="bf16")
+    return g.cast(g.matmul(weights, v), dtype="bf16", name="o")
+
+
+def with_sums(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Attention and the logarithm of each row's sum."""
+    q = g.input("q", (1, 2, 72, 64), "bf16")
+    k, v = (g.input(name, (1, 2, 456, 64), "bf16") for name in "kv")
+    s = g.matmul(q, k, transpose_b=True) * 0.125
+    peak = g.reduce_max(s, axis=-1, keepdims=True)
+    weights = g.exp(s - peak)
+    total = g.reduce_sum(weights, axis=-1, keepdims=True)
+    lse = g.cast(peak + g.log(total), dtype="f32", name="lse")
+    return lse, g.cast(g.matmul(g.cast(weights / total, dtype="bf16"), v), dtype="f32", name="y")
+
+
+def split(
+    splits: int, columns: int = 64, depth: int = 64, consumers: int = 1, subtiles: int = 1
+) -> Structure:
+    return replace(structure(columns, depth, consumers, subtiles, persistent=True), splits=splits)
+
+
+CASES: dict[str, tuple[Body, Structure]] = {
+    "few rows": (of_queries("full", 4), split(4)),
+    "two consumers": (of_queries("full", 72), split(3, consumers=2)),
+    "causal": (of_queries("causal", 72), split(3, consumers=2)),
+    "window": (of_queries("window", 200), split(3)),
+    "limit": (of_queries("limit", 72), split(2, depth=128)),
+    "more parts than K-blocks": (of_queries("limit", 4), split(12, depth=128)),
+    "subtiles": (of_queries("full", 12, wide=128), split(2, columns=128, subtiles=2)),
+    "96 columns": (of_queries("full", 12, wide=96), split(2, columns=96, subtiles=3)),
+    "parts after parts": (of_queries("full", 4, wide=256), split(7, columns=256)),
+    "nothing bounds them": (weighted, split(4)),
+    "values of rows": (with_sums, split(4, consumers=2)),
+}
+
+
+@functools.cache
+def emitted(name: str) -> Emitted:
+    body, s = CASES[name]
+    return build(graph_of(body), s)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_computes(name: str) -> None:
+    made = emitted(name)
+    assert case(made.graph).fault(made.source, SEEDS) is None
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["few rows", "causal", "96 columns", "parts after parts"])
+def test_machine_code_is_what_was_asked_for(name: str) -> None:
+    found = compile_kernel(emitted(name).source)
+    assert found.tensor_instructions == expected_instructions(emitted(name).verified)
+    assert (found.stack_bytes, found.spill_loads) == (0, 0)
+    assert (found.overwritten_operands, found.early_arrivals, found.warnings) == (0, 0, ())
+
+
+def test_compiles_with_another_triton(other_triton: str) -> None:
+    names = ["few rows", "causal"]
+    for name, other in zip(names, compiled_by(other_triton, [emitted(n).source for n in names]), strict=True):
+        assert (other["stack_bytes"], other["spill_loads"]) == (0, 0), name
+        assert other["tensor_instructions"] == expected_instructions(emitted(name).verified)
+
+
+# --- how many at a time -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "parts"),
+    [("few rows", 8, 4), ("two consumers", 64, 3), ("parts after parts", 8, 4), ("limit", 64, 2)],
+)
+def test_rows_and_parts_that_registers_hold(name: str, rows: int, parts: int) -> None:
+    program = emitted(name).verified.program
+    assert (rows_at_once(program), parts_at_once(program)) == (rows, parts)
+    assert f"COMBINED_ROWS = gl.constexpr({rows})" in emitted(name).source
+
+
+def test_parts_that_are_no_multiple_are_left_out_behind_the_last() -> None:
+    body = emitted("parts after parts").source.split("def combine(")[1].split("@gluon.jit")[0]
+    assert body.count("mask=inside & (part < SPLITS)") == 3
+    assert "part < SPLITS" not in emitted("few rows").source
+
+
+# --- what is in the space ---------------------------------------------------------------------------------
+
+
+def splits_of(body: Body) -> set[int]:
+    return {s.splits for s in structures(find_region(graph_of(body)), load_machine("h200"))}
+
+
+def long(g: GraphBuilder) -> Symbol:
+    return attention(g, keys=8192, queries=4)
+
+
+def test_long_loops_of_few_tiles_are_split() -> None:
+    assert splits_of(long) >= {1, 2, 4, 16, 64}
+    assert splits_of(lambda g: attention(g, keys=456, queries=4)) == {1}
+    assert splits_of(lambda g: attention(g, keys=8192, queries=65536)) == {1}
+
+
+def test_a_factor_that_needs_more_than_maxima_is_not_split() -> None:
+    def scaled(g: GraphBuilder) -> Symbol:
+        q, r = g.input("q", (1, 2, 4, 64), "bf16"), g.input("r", (1, 2, 4, 1), "f32")
+        k, v = (g.input(name, (1, 2, 8192, 64), "bf16") for name in "kv")
+        p = g.softmax(g.matmul(q, k, transpose_b=True) * r, axis=-1)
+        return g.cast(g.matmul(g.cast(p, dtype="bf16"), v), dtype="bf16", name="o")
+
+    assert max(splits_of(scaled)) > 1  # the scale is in the scores, not in the factor
+
+    def with_residual(g: GraphBuilder) -> Symbol:
+        r = g.input("r", (1, 2, 4, 64), "bf16")
+        return g.cast(attention(g, keys=8192, queries=4) + r, dtype="bf16", name="y")
+
+    assert splits_of(with_residual) == {1}
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------
+
+MISTAKES = {
+    "no barrier before the arrival": ("    thread_barrier()\n    last = gl.atomic", "    last = gl.atomic"),
+    "no barrier before the results": ("        thread_barrier()  # all have read the first part\n", ""),
+    "no barrier behind the results": (
+        "    thread_barrier()\n\n\n@gluon.jit\ndef consumer",
+        "\n\n@gluon.jit\ndef consumer",
+    ),
+    "an arrival that acquires nothing": ('sem="acq_rel"', 'sem="release"'),
+    "maxima of the first part alone": ("_0__part = gl.load(one_part", "_0__part = gl.load(first_part"),
+    "a factor the wrong way": ("_7__part - softmax_0_3__part", "_3__part - softmax_0_7__part"),
+    "sums that are not rescaled": (", other=0.0) * softmax_0_9__part", ", other=0.0)"),
+    "products that are not rescaled": (", other=0.0) * gl.expand_dims(softmax_0_9__part, 1)", ", other=0.0)"),
+    "rows left out": ("inside = row + rows < row_extent", "inside = row + rows < row_extent - 1"),
+    "a part left out": (
+        "number * k_blocks // SPLITS\n    last",
+        "(number + 1) * k_blocks // SPLITS\n    last",
+    ),
+    "the last K-block left out": (
+        "last = begin + (number + 1) * k_blocks // SPLITS",
+        "last = begin + (number + 1) * k_blocks // SPLITS - 1",
+    ),
+    "an overlapped loop beyond the part": (
+        "gl.maximum(gl.minimum(whole_end, last), whole_begin)",
+        "whole_end",
+    ),
+    "rows of the next part": (
+        "own_part = workspace_ptr + part *",
+        "own_part = workspace_ptr + (part + 1) % parts *",
+    ),
+    "a visit for tiles alone": (
+        "        visit += 1\n    tma.store_wait",
+        "            visit += 1\n    tma.store_wait",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_found(name: str) -> None:
+    right, wrong = MISTAKES[name]
+    made = emitted("few rows")
+    assert right in made.source
+    assert case(made.graph).fault(made.source.replace(right, wrong), SEEDS) is not None

@@ -1,0 +1,69 @@
+"""How a tile's results come together where several blocks have a part of its loop each.
+
+A loop that computes values carries, for each row, maxima and sums, and may rescale what it has summed when a maximum
+has grown. The same factors rescale a part's sums to the largest maximum of all parts: a factor is computed from a
+reduction before a K-block and with it, and a part's own maximum stands for the first, that of all for the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from wsopt.program.ids import OpKind, ValueKind
+from wsopt.program.program import TileProgram
+from wsopt.tensors.views import BEFORE, Item, Reduction, Role, Statement
+
+_ROW = frozenset({Role.ROW})
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """What of a part goes into a tile's result: `maxima` and `sums` of rows, sums of `products`, with the factor that
+    rescales each, by name or None; and the `statements` that compute the factors, in order.
+    """
+
+    maxima: tuple[str, ...]
+    sums: tuple[tuple[str, str | None], ...]
+    products: tuple[tuple[str, str | None], ...]
+    statements: tuple[Statement, ...]
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The values of a row, by name, in the order in which a part leaves them."""
+        return (*self.maxima, *(name for name, _ in self.sums))
+
+
+def combination(items: Iterable[Item], products: Mapping[str, str | None]) -> Combination | None:
+    """How parts of a loop with these items come together; `products` have the factor of each product's sums.
+
+    None where a factor takes more than maxima and numbers, so that it cannot be computed behind the loop.
+    """
+    known = {item.name: item for item in items}
+    reductions = [item for item in known.values() if isinstance(item, Reduction)]
+    factors = {one.rescale for one in reductions} | {*products.values()}
+    wanted, needed = [name for name in factors if name is not None], set[str]()
+    while wanted:
+        item = known.get(wanted.pop().removesuffix(BEFORE))
+        if isinstance(item, Statement) and item.spans <= _ROW:
+            needed.add(item.name)
+            wanted.extend(item.reads)
+        elif not (isinstance(item, Reduction) and item.kind == "max" and item.rescale is None):
+            return None
+    return Combination(
+        maxima=tuple(one.name for one in reductions if one.kind == "max"),
+        sums=tuple((one.name, one.rescale) for one in reductions if one.kind == "sum"),
+        products=tuple(products.items()),
+        statements=tuple(
+            item for item in known.values() if isinstance(item, Statement) and item.name in needed
+        ),
+    )
+
+
+def combination_of(program: TileProgram) -> Combination | None:
+    """How the parts of a tile program's loop come together; None where they cannot, or are products' sums alone."""
+    own = [op for op in program.loop if op.consumer == 0]
+    items = dict.fromkeys(item for op in own for item in op.items)
+    factors = {op.id.subject: op.inputs[0].subject for op in own if op.kind is OpKind.RESCALE}
+    summed = [v.id.subject for v in program.values if v.consumer == 0 and v.id.kind is ValueKind.SUM]
+    return combination(items, {name: factors.get(name) for name in summed}) if program.work else None
