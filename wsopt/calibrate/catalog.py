@@ -195,6 +195,7 @@ def _whole() -> list[Probe]:
     found.append(Probe("power.tensor", Mode.SUSTAINED, heavy, groups=2))
     found.append(Probe("power.library", Mode.LIBRARY))
     found.append(Probe("memory.copy", Mode.COPY))
+    found.append(Probe("memory.read", Mode.READ))
     return found
 
 

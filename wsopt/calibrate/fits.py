@@ -218,6 +218,7 @@ FORMULAS: Mapping[str, Formula] = {
     "l2_bandwidth": lambda v: v["load.same.128x64.6.all.rate"],
     "l2_distinct_bandwidth": lambda v: v["load.l2.128x64.6.all.rate"],
     "dram_sustained_bandwidth": lambda v: v["memory.copy.rate"],
+    "dram_read_bandwidth": lambda v: v["memory.read.rate"],
     "kernel_launch_us": lambda v: v["launch.empty.graph_us"],
     "block_start_cycles": lambda v: v["block.load.issue"],
     "block_turnover_cycles": lambda v: v["block.store.turnover"],

@@ -14,7 +14,7 @@ class Mode(StrEnum):
 
     `roles`: one to three warpgroups of a block, cycles an iteration. `alone`: one partition, likewise.
     `load` and `store`: copies by TMA. `block`: blocks in waves. `launch`: empty kernels. `sustained`: tensor
-    instructions under the power limit. `library` and `copy`: what torch reaches.
+    instructions under the power limit. `library` and `copy`: what torch reaches; `read`: what reads alone do.
     """
 
     ROLES = "roles"
@@ -26,6 +26,7 @@ class Mode(StrEnum):
     SUSTAINED = "sustained"
     LIBRARY = "library"
     COPY = "copy"
+    READ = "read"
 
 
 class Place(StrEnum):

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from wsopt.bench.reads import reading
 from wsopt.calibrate.build import box_layout, build, constant_arguments
 from wsopt.calibrate.program import Mode, Place, Probe
 from wsopt.runtime.hang import wait
@@ -246,6 +247,14 @@ def _copy(runner: Runner, probe: Probe) -> dict[str, float]:
     return {".rate": 2 * 2**31 / (1e-3 * statistics.median(elapsed))}
 
 
+def _read(runner: Runner, probe: Probe) -> dict[str, float]:
+    """Bytes a second of a kernel that only reads 2 GB."""
+    launch = reading(2**31, runner.device)
+    runner._time(launch)
+    elapsed = [runner._time(launch) for _ in range(5)]
+    return {".rate": 2**31 / (1e-3 * statistics.median(elapsed))}
+
+
 _MODES: Mapping[Mode, Callable[[Runner, Probe], dict[str, float]]] = {
     Mode.ROLES: _roles,
     Mode.ALONE: _alone,
@@ -256,4 +265,5 @@ _MODES: Mapping[Mode, Callable[[Runner, Probe], dict[str, float]]] = {
     Mode.SUSTAINED: _sustained,
     Mode.LIBRARY: _library,
     Mode.COPY: _copy,
+    Mode.READ: _read,
 }

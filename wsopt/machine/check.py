@@ -171,12 +171,15 @@ def _shared_memory(
 def _memory(
     dram_bandwidth: float,
     dram_sustained_bandwidth: float,
+    dram_read_bandwidth: float,
     l2_bandwidth: float,
     l2_distinct_bandwidth: float,
 ) -> Iterator[Problem]:
-    yield from _at_most(
-        "dram_sustained_bandwidth", dram_sustained_bandwidth, "dram_bandwidth", dram_bandwidth
-    )
+    copies, reads = "dram_sustained_bandwidth", "dram_read_bandwidth"
+    yield from _at_most(copies, dram_sustained_bandwidth, "dram_bandwidth", dram_bandwidth)
+    yield from _at_most(reads, dram_read_bandwidth, "dram_bandwidth", dram_bandwidth)
+    if dram_read_bandwidth >= 2 * dram_sustained_bandwidth:
+        yield Problem(f"/{reads}", f"{dram_read_bandwidth:g} is twice {copies} or more: writes would take no time")
     if l2_bandwidth < dram_bandwidth:
         yield Problem("/l2_bandwidth", f"{l2_bandwidth:g} is below dram_bandwidth, {dram_bandwidth:g}")
     else:

@@ -182,7 +182,12 @@ class Machine:
     ]
     dram_bytes: Annotated[int, _whole(2**28, 2**44, "device memory, bytes")]
     dram_bandwidth: Annotated[float, _real(1e10, 1e15, "device memory by datasheet, bytes a second")]
-    dram_sustained_bandwidth: Annotated[float, _real(1e10, 1e15, "device memory as reached, bytes a second")]
+    dram_sustained_bandwidth: Annotated[
+        float, _real(1e10, 1e15, "device memory as copies reach it, bytes a second")
+    ]
+    dram_read_bandwidth: Annotated[
+        float, _real(1e10, 1e15, "device memory as reads alone reach it, bytes a second")
+    ]
 
     mma_rows: Annotated[int, _whole(1, 1024, "rows of one tensor instruction")]
     mma_columns_step: Annotated[
@@ -329,6 +334,13 @@ class Machine:
     def seconds(self, cycles: float) -> float:
         """Time that `cycles` of an SM take at the sustained clock; what the power limit adds are cycles too."""
         return cycles / (self.sustained_clock_mhz * 1e6)
+
+    def memory_seconds(self, read: float, written: float) -> float:
+        """Time of so many bytes from and to device memory. A copy reads as many as it writes, and reads alone are
+        faster: what is left of a copy's time is that of its writes.
+        """
+        write = 2 / self.dram_sustained_bandwidth - 1 / self.dram_read_bandwidth
+        return read / self.dram_read_bandwidth + written * write
 
     def source(self, figure: str) -> str:
         """Where a figure comes from, by field name or `table.key` ("tensor.bf16"); KeyError if unknown."""

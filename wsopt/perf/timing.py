@@ -20,7 +20,7 @@ from wsopt.perf.contention import busiest, contended_interval, iteration_energy,
 from wsopt.perf.costs import load_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.splits import workspace_bytes
+from wsopt.perf.splits import split_cost, workspace_bytes
 from wsopt.program.facts import Arithmetic, Rescale
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
@@ -37,7 +37,7 @@ class Waves:
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
     beside its epilogue and all iterations but the `first`; `code` is the loops' instructions coming to an SM. Where
     device memory bounds the loop, the clock of the SMs, and with it the energy, does not count: it is not
-    `clocked`.
+    `clocked`. Bytes on the paths that all SMs share take `paths` cycles of the sustained clock at least.
     """
 
     waves: int
@@ -51,6 +51,7 @@ class Waves:
     first: float = 0.0
     code: float = 0.0
     clocked: bool = True
+    paths: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
         contended=contended_interval(program, machine),
         first=first,
         code=machine.code_cycles * instructions(program, machine) if program.work is not None else 0.0,
+        paths=max(memory_floors_us(program, machine)) * machine.sustained_clock_mhz,
     )
 
 
@@ -234,26 +236,40 @@ def _in_turns(work: Work, s: Structure, fixed: Waves, ends: Epilogues, once: flo
 
 
 def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
-    """Cycles of the sustained clock that the power limit adds to `cycles` of a kernel."""
+    """Cycles of the sustained clock that the power limit adds to `cycles` of a kernel.
+
+    The energy is spent over the whole time, which is that of the bytes where they take longer.
+    """
     if not fixed.clocked:
         return 0.0
-    return cycles * (machine.sustained_clock_mhz / machine.power_clock(cycles, fixed.energy) - 1)
+    clock = machine.power_clock(max(cycles, fixed.paths), fixed.energy)
+    return cycles * (machine.sustained_clock_mhz / clock - 1)
+
+
+def memory_us(program: TileProgram, nbytes: float, machine: Machine) -> float:
+    """Microseconds of so many bytes of device memory: the outputs once, and else reads."""
+    written = sum(output.view.nbytes for output in program.after.outputs)
+    return machine.memory_seconds(nbytes - written, written) * 1e6
 
 
 def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, float]:
     """Microseconds that the bytes of device memory, and those from L2 to the SMs, take at least.
 
     Device memory is idle until the first blocks have asked and the first bytes are there, and behind the last stores,
-    and it is not asked for as evenly where SMs have nothing to do. Where tiles of rows are the iterations of a loop,
-    their time has that already.
+    and it is not asked for as evenly where SMs have nothing to do. A loop that computes values has its last K-block's
+    way to the sums behind the last bytes, and its parts' way together. Where tiles of rows are the iterations of a
+    loop, their time has that already.
     """
     through_l2 = (
         program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
     )
     latency, in_blocks = machine.latency, program.iteration is Iteration.K_BLOCKS
-    bytes_us = program.dram_bytes / machine.dram_sustained_bandwidth * 1e6
+    bytes_us = memory_us(program, program.dram_bytes, machine)
     if in_blocks:
         idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store
+        if program.work is not None:  # what follows the last bytes
+            split = split_cost(program, machine)
+            idle += _chain(program) + split.part + split.all
         without = 1 - program.tiles / (math.ceil(program.tiles / machine.sm_count) * machine.sm_count)
         bytes_us = machine.seconds(idle) * 1e6 + bytes_us * (1 + _UNEVEN * without)
     return (
@@ -264,7 +280,7 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
 
 _UNEVEN = 0.3
 """Share of its time by which device memory takes longer if all SMs but one are idle; fitted, as `_PATHS_KNEE`."""
-_PATHS_KNEE = 5.0
+_PATHS_KNEE = 3.5
 """Exponent of the norm by which the SMs' own time and that of the bytes add up."""
 
 
@@ -287,7 +303,7 @@ def roofline_us(program: TileProgram, machine: Machine) -> float:
     whole = program.whole
     rate = machine.sustained_tflops(whole.dtype.value) if whole.products else 1.0
     arithmetic = whole.needed_flops / (rate * 1e6)
-    return max(arithmetic, whole.needed_bytes / machine.dram_sustained_bandwidth * 1e6)
+    return max(arithmetic, memory_us(program, whole.needed_bytes, machine))
 
 
 def predict(

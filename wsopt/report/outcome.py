@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wsopt.perf.timing import memory_us
 from wsopt.program.program import Iteration, Unit
 from wsopt.program.types import Sharing, Structure
 from wsopt.report.facts import (
@@ -57,7 +58,8 @@ def _bounds(verified: VerifiedSchedule) -> list[tuple[str, str, str]]:
 
 def _roof(verified: VerifiedSchedule) -> str:
     """Cause of the roofline bound in words: the compulsory bytes, or else arithmetic."""
-    nbytes_us = verified.program.whole.needed_bytes / verified.machine.dram_sustained_bandwidth * 1e6
+    program = verified.program
+    nbytes_us = memory_us(program, program.whole.needed_bytes, verified.machine)
     return "the compulsory bytes" if nbytes_us >= verified.schedule.prediction.roofline_us else "arithmetic"
 
 

@@ -66,7 +66,11 @@ def variants(verified: VerifiedSchedule) -> tuple[Variant, ...]:
         _registers(machine),
         *(_rates(machine, *rates) for rates in (tensor, *exp2)),
         _bandwidth(machine, "L2 bandwidth +10 %", ("l2_bandwidth", "l2_distinct_bandwidth")),
-        _bandwidth(machine, "memory bandwidth +10 %", ("dram_sustained_bandwidth", "dram_bandwidth")),
+        _bandwidth(
+            machine,
+            "memory bandwidth +10 %",
+            ("dram_sustained_bandwidth", "dram_read_bandwidth", "dram_bandwidth"),
+        ),
     )
 
 
