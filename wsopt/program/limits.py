@@ -26,7 +26,7 @@ class Limit(StrEnum):
     STORES_OF_PARTIALS = "no store warps where partial sums are added"
     STORES_OF_VALUES = "no store warps in loops that compute values"
     STORES_OF_SPLITS = "no helpers of epilogues where sums are split"
-    SPLIT_SUMS = "sums split in loops of products alone"
+    SPLIT_SUMS = "sums split where parts come together by what loops carry"
     STORES_OF_ROWS = "no store warps where rows stream"
     LOADERS = "two loading warps, a ring each"
     OWN_OPERATIONS = "consumers issue what is theirs"
@@ -192,9 +192,10 @@ RECORDS = (
     ),
     Record(
         Limit.SPLIT_SUMS,
-        "Sums are not split over blocks where a loop computes values between products, or reduces rows beside them, "
-        "nor where blocks have one tile.",
-        "What such a loop carries beside sums, maxima and factors, has no place in the workspace yet.",
+        "Sums are not split over blocks where a loop reduces rows beside its products, where blocks have one tile, or "
+        "where a loop that computes values rescales its sums by more than maxima and numbers, or has an epilogue that "
+        "reads full tiles.",
+        "A part leaves sums and maxima in the workspace, and factors are computed from those alone.",
         How.CHOICES,
         "The model has no price for it; there is no figure.",
         ("lowering/structures.py:_splits",),

@@ -197,10 +197,15 @@ def _split(verified: VerifiedSchedule) -> Iterator[str]:
     """A sentence on what becomes of the parts of a tile whose sums are split."""
     p, s = verified.program, verified.program.structure
     if s.splits > 1:
-        cost = split_cost(p, verified.machine)
+        cost, values = split_cost(p, verified.machine), p.work is not None
+        axis, left, does = (
+            ("streamed", "its sums and maxima", "rescales and adds up")
+            if values
+            else ("contracted", "its sums", "adds up")
+        )
         yield (
-            f"{s.splits} blocks share a tile, each with a part of the contracted axis: each stores its sums "
-            f"({cost.part:,} cycles), and the one that comes last adds up all {s.splits} in order "
+            f"{s.splits} blocks share a tile, each with a part of the {axis} axis: each stores {left} "
+            f"({cost.part:,} cycles), and the one that comes last {does} all {s.splits} in order "
             f"({cost.all:,} cycles) and has the epilogue."
         )
 
