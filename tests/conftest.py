@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
+from wsopt import candidates
 from wsopt.machine import Machine, load_machine
 
 MARKS_OF_FIXTURES = {
@@ -33,6 +35,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for name in (fixture, f"{item.path.parent.name}.{fixture}"):
                 for mark in MARKS_OF_FIXTURES.get(name, ()):
                     item.add_marker(mark)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_search_beside_the_compiler() -> Iterator[None]:
+    """Compiles in the tests' own processes do not search on while the compiler works: another test has that core.
+
+    What is chosen is the same (tests/solve/test_solve_ahead.py), and commands that tests start search on as ever.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "_CORES", sys.maxsize)
+        yield
 
 
 @pytest.fixture(scope="session")
