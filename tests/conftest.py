@@ -27,6 +27,8 @@ MARKS_OF_FIXTURES = {
 }
 """Marks of every test that asks for a fixture, which may be a room's own."""
 
+MARKS_OF_LONG_TESTS = ("solver", "compiler", "torch", "slow")
+
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses among them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,6 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for name in (fixture, f"{item.path.parent.name}.{fixture}"):
                 for mark in MARKS_OF_FIXTURES.get(name, ()):
                     item.add_marker(mark)
+    # Files with long tests first: short ones at the end keep every process busy until all are done.
+    long = {item.path for item in items if any(map(item.get_closest_marker, MARKS_OF_LONG_TESTS))}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session", autouse=True)
