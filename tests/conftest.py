@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 
+from wsopt import candidates
 from wsopt.machine import Machine, load_machine
 
 MARKS_OF_FIXTURES = {
@@ -25,6 +27,8 @@ MARKS_OF_FIXTURES = {
 }
 """Marks of every test that asks for a fixture, which may be a room's own."""
 
+MARKS_OF_LONG_TESTS = ("solver", "compiler", "torch", "slow")
+
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses among them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,6 +37,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for name in (fixture, f"{item.path.parent.name}.{fixture}"):
                 for mark in MARKS_OF_FIXTURES.get(name, ()):
                     item.add_marker(mark)
+    # Files with long tests first: short ones at the end keep every process busy until all are done.
+    long = {item.path for item in items if any(map(item.get_closest_marker, MARKS_OF_LONG_TESTS))}
+    items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_search_beside_the_compiler() -> Iterator[None]:
+    """Compiles in the tests' own processes do not search on while the compiler works: another test has that core.
+
+    What is chosen is the same (tests/solve/test_solve_ahead.py), and commands that tests start search on as ever.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "_CORES", sys.maxsize)
+        yield
 
 
 @pytest.fixture(scope="session")

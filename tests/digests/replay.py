@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,9 @@ SCHEDULES = HERE / "schedules"
 DIGESTS = HERE / "digests.json"
 FOLDERS = {"": ROOT / "problems", "truth-": ROOT / "docs" / "model" / "graphs"}
 """Where graphs lie that have a file, by what their records' names begin with."""
+
+CHUNK = 5
+"""Kernels that a process compiles, one after the other."""
 
 _SCHEDULE = TypeAdapter(Schedule)
 
@@ -107,17 +110,22 @@ def release(python: str) -> str:
 
 
 def digests(python: str, sources: Iterable[str]) -> list[str]:
-    """The digest of each kernel's machine code, without line information, as a Python's Triton compiles it."""
+    """The digest of each kernel's machine code, without line information, as a Python's Triton compiles it.
 
-    def one(source: str) -> str:
+    A process has several kernels: to begin one costs a third of a second and more, in which it reads all of Triton.
+    """
+
+    def some(chunk: Sequence[str]) -> list[str]:
         done = subprocess.run(
-            [python, str(HERE / "sass_digest.py")], input=source, capture_output=True, text=True, check=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            [python, str(HERE / "sass_digest.py")], input=json.dumps(chunk), capture_output=True, text=True,
+            check=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
-        return done.stdout.strip()
+        return done.stdout.split()
 
+    wanted = list(sources)
+    chunks = [wanted[begin : begin + CHUNK] for begin in range(0, len(wanted), CHUNK)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(one, sources))
+        return [digest for made in pool.map(some, chunks) for digest in made]
 
 
 def known() -> dict[str, dict[str, str]]:

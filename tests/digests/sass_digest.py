@@ -1,4 +1,6 @@
-"""Prints a digest of the machine code of the kernel.py on standard input: its instructions, and nothing beside them.
+"""Prints digests of machine code, one a line: of each kernel.py in the JSON list on standard input.
+
+A digest is of a kernel's instructions, and of nothing beside them.
 
 Needs Triton and this package's `gpu` room alone, so that any Python with a Triton can be asked.
 """
@@ -6,6 +8,7 @@ Needs Triton and this package's `gpu` room alone, so that any Python with a Trit
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import sys
 import tempfile
@@ -31,4 +34,5 @@ def digest(source: str) -> str:
 
 
 if __name__ == "__main__":
-    print(digest(sys.stdin.read()))
+    for kernel in json.load(sys.stdin):
+        print(digest(kernel))

@@ -6,8 +6,7 @@ import functools
 from dataclasses import replace
 
 import pytest
-from emit_builds import Body, Emitted, build, graph_of, small_case, structure
-from emit_mutants import SEEDS
+from emit_builds import SEEDS, Body, Emitted, build, graph_of, small_case, structure
 from other_compiler import compiled_by
 
 from wsopt.codegen.aot import compile_kernel

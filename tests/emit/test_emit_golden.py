@@ -13,7 +13,7 @@ import emit_builds as builds
 import jinja2
 import numpy as np
 import pytest
-from emit_builds import build, case, graph_of, small_case, structure
+from emit_builds import SEEDS, build, case, graph_of, small_case, structure
 from golden_kernels import KERNELS, emitted
 from other_compiler import compiled_by
 
@@ -29,7 +29,6 @@ from wsopt.lowering.reduced import reduced
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "goldens"
-SEEDS = 20
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import functools
 import attention_graphs as a
 import pytest
 from attention_graphs import Sizes
-from emit_builds import Emitted, build, case, small_case
+from emit_builds import SEEDS, Emitted, build, case, small_case
 
 from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_instructions
@@ -15,7 +15,6 @@ from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.types import Graph
 from wsopt.program.types import Sharing, Structure
 
-SEEDS = 20
 SIZES = Sizes(batch=2, heads=2, queries=136, keys=136, inner=32, column=32)
 STRUCTURE = Structure(64, 32, 64, 2, 4, Sharing.COOPERATIVE, False, False, 1, 1)
 

@@ -7,7 +7,7 @@ import functools
 import attention_graphs as a
 import pytest
 from attention_graphs import Sizes
-from emit_builds import Emitted, build, case, small_case
+from emit_builds import SEEDS, Emitted, build, case, small_case
 
 from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_instructions
@@ -17,8 +17,6 @@ from wsopt.graph.types import Graph
 from wsopt.lowering.structures import structures
 from wsopt.machine import load_machine
 from wsopt.program.types import Sharing, Structure
-
-SEEDS = 20
 
 
 def sizes(inner: int, column: int, dtype: str = "bf16", *, length: int = 200) -> Sizes:

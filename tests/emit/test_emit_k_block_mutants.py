@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from emit_builds import build, case, graph_of
-from emit_mutants import SEEDS, survives, survivors
+from emit_builds import SEEDS, build, case, graph_of
+from emit_mutants import survives, survivors
 from test_emit_k_blocks import attention, structure
 
 from wsopt.interpret import Mutant

@@ -25,7 +25,6 @@ from wsopt.schedule.types import PartitionRole
 from wsopt.simulation import simulate
 from wsopt.tensors.views import Role
 
-SEEDS = 20
 MASKS = ("full", "causal", "window", "limit")
 
 

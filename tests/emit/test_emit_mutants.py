@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import emit_builds as builds
 import pytest
-from emit_builds import Body, Emitted, build, graph_of, small_case, structure
-from emit_mutants import SEEDS, survives, survivors
+from emit_builds import SEEDS, Body, Emitted, build, graph_of, small_case, structure
+from emit_mutants import survives, survivors
 
 from wsopt.interpret import Mutant, mutants
 from wsopt.program.types import Structure

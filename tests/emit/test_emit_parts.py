@@ -7,15 +7,13 @@ import functools
 import attention_graphs as a
 import pytest
 from attention_graphs import Sizes
-from emit_builds import Emitted, build, case, small_case
+from emit_builds import SEEDS, Emitted, build, case, small_case
 
 from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_instructions
 from wsopt.emit.sums import accumulator_names, accumulators, cut_to_subtiles, sum_layouts
 from wsopt.graph.types import Graph
 from wsopt.program.types import Sharing, Structure
-
-SEEDS = 20
 
 
 def sizes(inner: int, column: int, *, queries: int = 200, keys: int = 200, dtype: str = "bf16") -> Sizes:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import emit_builds as builds
 import pytest
-from emit_builds import MARGIN, Body, Emitted, build, graph_of, small_case, structure
+from emit_builds import MARGIN, SEEDS, Body, Emitted, build, graph_of, small_case, structure
 from row_graphs import normed_product
 
 from wsopt.checker import verify
@@ -14,8 +14,6 @@ from wsopt.codegen.aot import compile_kernel
 from wsopt.emit.source import emit, expected_instructions
 from wsopt.program.program import OpKind
 from wsopt.tensors.parts import stretches
-
-SEEDS = 20
 
 
 def a_pass_later(made: Emitted) -> Emitted:

@@ -6,13 +6,11 @@ import functools
 
 import emit_builds as builds
 import pytest
-from emit_builds import Emitted, build, graph_of, small_case, structure
+from emit_builds import SEEDS, Emitted, build, graph_of, small_case, structure
 
 from wsopt.codegen import compile_kernel
 from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
-
-SEEDS = 20
 
 
 def scaled_columns(g: GraphBuilder) -> Symbol:

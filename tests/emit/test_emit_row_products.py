@@ -6,7 +6,7 @@ import functools
 import re
 
 import pytest
-from emit_builds import Body, Emitted, build, case, graph_of, h200, small_case, structure
+from emit_builds import SEEDS, Body, Emitted, build, case, graph_of, h200, small_case, structure
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.source import expected_instructions
@@ -15,8 +15,6 @@ from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.lowering.structures import structures
 from wsopt.program.types import Structure
-
-SEEDS = 20
 
 
 def softmax(g: GraphBuilder, columns: int = 128, inner: int = 200) -> Symbol:

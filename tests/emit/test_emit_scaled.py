@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 
 import pytest
-from emit_builds import Body, Emitted, build, case, graph_of, small_case, structure
+from emit_builds import SEEDS, Body, Emitted, build, case, graph_of, small_case, structure
 from emit_mutants import survives
 from row_graphs import normed_product
 
@@ -15,8 +15,6 @@ from wsopt.emit.source import expected_instructions
 from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.interpret import mutants
 from wsopt.program.types import Sharing, Structure
-
-SEEDS = 20
 
 
 def factor(g: GraphBuilder, x: Symbol) -> Symbol:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import emit_builds as builds
 import pytest
-from emit_builds import MARGIN, Body, Emitted, build, graph_of, small_case, structure
+from emit_builds import MARGIN, SEEDS, Body, Emitted, build, graph_of, small_case, structure
 
 from wsopt.checker import verify
 from wsopt.codegen.aot import compile_kernel
@@ -16,8 +16,6 @@ from wsopt.perf import timing
 from wsopt.program.types import Structure
 from wsopt.schedule import budget
 from wsopt.schedule.types import Partition, PartitionRole
-
-SEEDS = 20
 
 CASES: dict[str, tuple[Body, Structure]] = {
     "one store": (builds.plain, structure(consumers=2)),

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import row_graphs
-from emit_builds import MARGIN, Body, Case, Emitted, build, case, graph_of, h200, small_case
+from emit_builds import MARGIN, SEEDS, Body, Case, Emitted, build, case, graph_of, h200, small_case
 from emit_mutants import survives
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
@@ -23,8 +23,6 @@ from wsopt.perf.price import lower
 from wsopt.program.types import Sharing, Structure
 from wsopt.solve.bound import infeasible
 from wsopt.solve.search import Search
-
-SEEDS = 20
 
 
 def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:

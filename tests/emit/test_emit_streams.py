@@ -9,7 +9,7 @@ from dataclasses import replace
 import attention_graphs as a
 import pytest
 from attention_graphs import Parts, Sizes
-from emit_builds import MARGIN, Emitted, build, case, small_case
+from emit_builds import MARGIN, SEEDS, Emitted, build, case, small_case
 from emit_mutants import survives
 
 from wsopt.checker import faults
@@ -28,7 +28,6 @@ from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.budget import MOST_SLOTS
 from wsopt.solve.bound import max_depth
 
-SEEDS = 20
 SIZES = Sizes(batch=2, heads=2, queries=136, keys=200, inner=32, column=32)
 
 

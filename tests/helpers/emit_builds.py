@@ -17,6 +17,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.types import Graph
 from wsopt.interpret import execute
+from wsopt.interpret.strategy import STRATEGIES
 from wsopt.lowering.reduced import reduced
 from wsopt.machine import Machine, load_machine
 from wsopt.perf.price import lower
@@ -27,6 +28,11 @@ from wsopt.simulation import TOLERANCE, first_k_blocks
 from wsopt.solve.optimum import solve
 
 MARGIN = 24
+SEEDS = len(STRATEGIES)
+"""Interleavings of a kernel: one of each strategy. `wsopt compile` runs more, with other numbers of blocks.
+
+Tests of mutants kill with these all that they kill with 20: nearly all at the first, as clocks find races, not luck.
+"""
 _OF_SPLITS = (("store_warp", False), ("inputs_by_loader", False))
 """Roles that cannot know which block has a split tile's epilogue."""
 Body = Callable[[GraphBuilder], Symbol | tuple[Symbol, ...]]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container
 
-from emit_builds import Case
+from emit_builds import SEEDS, Case
 
 from wsopt.interpret import Mutant, mutants
 
-SEEDS = 20
-SEEDS_OF_EQUIVALENTS = 5
+SEEDS_OF_EQUIVALENTS = 3
+"""Interleavings of a mutant that means the same: one that does not is found at the first, of one case or another."""
 
 Place = tuple[str, str]
 """The kind of a mutant, and what its line is known by."""

@@ -8,12 +8,13 @@ from collections import Counter
 import emit_builds as builds
 import pytest
 import targets_kernels as kernels
-from emit_builds import graph_of, small_case
-from emit_mutants import SEEDS, survives, survivors
+from emit_builds import SEEDS, graph_of, small_case
+from emit_mutants import survives, survivors
 from other_compiler import compiled_by
 from targets_kernels import OTHERS, PROBLEMS, ROOT, SMALL
 
 import wsopt
+from wsopt import driver
 from wsopt.codegen import verdict
 from wsopt.emit.source import expectation
 from wsopt.interpret import Mutant, mutants
@@ -57,7 +58,7 @@ def test_the_compiler_makes_of_it_what_was_asked_for(problem: str) -> None:
 @pytest.mark.parametrize("problem", [*PROBLEMS, *OTHERS])
 def test_it_is_right_under_every_interleaving(problem: str) -> None:
     made = kernels.found(problem)
-    simulation = simulate(made.graph, made.verified, made.source, SEEDS)
+    simulation = simulate(made.graph, made.verified, made.source, driver.SEEDS)
     assert simulation.lines_run == simulation.lines > 50
     assert simulation.max_relative_error < 1e-2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -65,10 +65,6 @@ class Agent:
         """The time of the operation under way."""
         return self.clock.at(self.component)
 
-    def can_run(self) -> bool:
-        """Is it neither finished nor waiting for something that has not come?"""
-        return not self.finished and (self.waiting is None or self.waiting.ready())
-
     def pause(self) -> None:
         """Let others run; return when the scheduler comes back to this partition."""
         self.coroutine.parent.switch()
@@ -93,3 +89,11 @@ class Agent:
         """Unwind a coroutine that will not be run any more."""
         if self.coroutine is not None and self.coroutine:
             self.coroutine.throw()
+
+
+def all_finished(agents: Sequence[Agent]) -> bool:
+    """Have all of these ended? A plain loop: this is asked at every step of a program."""
+    for agent in agents:  # noqa: SIM110
+        if not agent.finished:
+            return False
+    return True

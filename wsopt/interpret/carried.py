@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from wsopt.interpret.faults import InterpreterError
 
 
 def check_carried(function: ast.FunctionDef, filename: str) -> None:
     """Raises InterpreterError for the first such assignment, with its line."""
-    for loop in _loops(function):
-        before = _bound_before(function, loop)
+    nodes = list(ast.walk(function))
+    if not any(map(_sets_constant, nodes)):
+        return
+    for loop in _loops(nodes):
+        before = _bound_before(function, nodes, loop)
         for node in ast.walk(loop):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            if isinstance(node, ast.Assign) and _sets_constant(node):
                 names = {one.id for one in node.targets if isinstance(one, ast.Name)} & before
                 if names and not _renewed(loop, names):
                     place = f"{os.path.basename(filename)}:{node.lineno}: {function.name}"
@@ -28,18 +31,22 @@ def check_carried(function: ast.FunctionDef, filename: str) -> None:
                     )
 
 
-def _loops(function: ast.FunctionDef) -> Iterator[ast.For | ast.While]:
-    """The loops of a function that Triton keeps as loops."""
-    for node in ast.walk(function):
+def _sets_constant(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+
+
+def _loops(nodes: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
+    """The loops among a function's nodes that Triton keeps as loops."""
+    for node in nodes:
         static = isinstance(node, ast.For) and "static_range" in ast.unparse(node.iter)
         if isinstance(node, ast.For | ast.While) and not static:
             yield node
 
 
-def _bound_before(function: ast.FunctionDef, loop: ast.stmt) -> set[str]:
+def _bound_before(function: ast.FunctionDef, nodes: Iterable[ast.AST], loop: ast.stmt) -> set[str]:
     """The names that have a value when a loop begins: parameters, and what lines above it assign."""
     found = {argument.arg for argument in function.args.args}
-    for node in ast.walk(function):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.lineno < loop.lineno:
             found.add(node.id)
     return found

@@ -82,7 +82,7 @@ DTYPES = (
 )
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
-_LARGEST = {FLOAT8E4NV: 448.0, FLOAT8E5: 57344.0}
+_LARGEST = {FLOAT8E4NV.name: 448.0, FLOAT8E5.name: 57344.0}
 
 
 def named(name: str) -> DType:
@@ -100,7 +100,7 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
 
 def to_float32(array: Array) -> NDArray[np.float32]:
     """Convert to float32; exact for the narrower floats. A float32 array is returned as it is."""
-    if array.dtype == _F32:
+    if array.dtype is _F32 or array.dtype == _F32:
         return array
     if array.dtype == _BF16:  # the upper half of a float32
         wide = array.view(np.uint16).astype(np.uint32)
@@ -113,7 +113,7 @@ def convert(array: Array, dtype: DType) -> Array:
     """Convert as `.to(dtype)` does: nearest even, 8-bit floats saturating, floats to integers truncated."""
     if array.dtype == dtype.numpy:
         return array
-    largest = _LARGEST.get(dtype)
+    largest = _LARGEST.get(dtype.name)
     if largest is not None:
         array = np.clip(to_float32(array), -largest, largest)
     elif array.dtype.itemsize <= 2 and array.dtype.kind not in "iub":

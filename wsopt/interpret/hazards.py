@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -77,11 +77,10 @@ class Region:
     low: int
     high: int
     name: str
+    dense: bool = field(init=False)  # does it fill all bytes between its ends?
 
-    @property
-    def dense(self) -> bool:
-        """Does it fill all bytes between its ends?"""
-        return self.high - self.low == self.view.nbytes
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dense", self.high - self.low == self.view.nbytes)
 
     def overlaps(self, other: Region) -> bool:
         """Do the two share a byte?"""
@@ -144,6 +143,9 @@ class Write:
         return f"the {self.writer.value} into {self.region.name} by {self.agent.name} at line {self.line}"
 
 
+_Access = TypeVar("_Access", Read, Write)
+
+
 @dataclass(slots=True)
 class History:
     """Accesses to one allocation that later ones can still conflict with."""
@@ -153,24 +155,23 @@ class History:
 
     def read(self, agent: Actor, region: Region, reader: Reader, line: int) -> Read:
         """Record a read after checking that what it reads is there and stays there; RaceError if not."""
-        for write in self.writes:
-            if write.region.overlaps(region):
-                _check_read(agent, region, reader, write)
+        for write in _touching(self.writes, region):
+            _check_read(agent, region, reader, write)
         read = Read(region, agent, reader, agent.time, line, outstanding=reader.asynchronous)
-        self.reads = [old for old in self.reads if not _superseded(old, read)]
+        if not read.outstanding:
+            self.reads = [old for old in self.reads if not _superseded(old, read)]
         self.reads.append(read)
         return read
 
     def write(self, agent: Actor, region: Region, line: int, writer: Writer) -> Write:
         """Record a write after checking that nobody still needs what it overwrites; RaceError if not."""
-        for read in self.reads:
-            if read.region.overlaps(region):
-                _check_overwritten_read(agent, read, writer)
-        for write in self.writes:
-            if write.region.overlaps(region):
-                _check_overwritten_write(agent, write, writer)
-        self.reads = [read for read in self.reads if not region.covers(read.region)]
-        self.writes = [write for write in self.writes if not region.covers(write.region)]
+        for read in _touching(self.reads, region):
+            _check_overwritten_read(agent, read, writer)
+        for write in _touching(self.writes, region):
+            _check_overwritten_write(agent, write, writer)
+        if region.dense:
+            self.reads = _without(self.reads, region)
+            self.writes = _without(self.writes, region)
         new = Write(region, agent, agent.component, agent.time, line, writer, writer is Writer.COPY)
         self.writes.append(new)
         return new
@@ -182,11 +183,27 @@ class History:
                 write.fenced = agent.time
 
 
+def _touching(accesses: list[_Access], region: Region) -> list[_Access]:
+    """The accesses to bytes of a region."""
+    low, high = region.low, region.high
+    return [
+        one
+        for one in accesses
+        if (other := one.region).low < high and low < other.high and other.overlaps(region)
+    ]
+
+
+def _without(accesses: list[_Access], region: Region) -> list[_Access]:
+    """The accesses that are not within a dense region."""
+    low, high = region.low, region.high
+    return [one for one in accesses if (other := one.region).low < low or high < other.high]
+
+
 def _superseded(old: Read, new: Read) -> bool:
     """A later read of the same bytes by the same partition is ordered after the old one."""
     return (
-        not old.outstanding
-        and old.agent is new.agent
+        old.agent is new.agent
+        and not old.outstanding
         and not new.outstanding
         and new.region.covers(old.region)
     )

@@ -61,7 +61,7 @@ def marked(source: str, filename: str = "kernel.py") -> Marked:
         if isinstance(function, ast.FunctionDef) and any(map(_is_jit, function.decorator_list)):
             check_carried(function, filename)
             _mark(function, lines)
-    return Marked(compile(ast.fix_missing_locations(tree), filename, "exec"), tuple(lines))
+    return Marked(compile(tree, filename, "exec"), tuple(lines))
 
 
 def _is_jit(decorator: ast.expr) -> bool:
@@ -86,13 +86,21 @@ def _mark(node: ast.AST, lines: list[int]) -> None:
 def _marked_block(block: list[ast.stmt], lines: list[int]) -> Iterator[ast.stmt]:
     for statement in block:
         if not _is_text(statement):
-            mark = ast.parse(f"{MARKS}[{len(lines)}] = 1").body[0]
+            yield _mark_of(len(lines), statement)
             lines.append(statement.lineno)
-            for node in ast.walk(mark):
-                ast.copy_location(node, statement)
-            yield mark
         _mark(statement, lines)
         yield statement
+
+
+def _mark_of(number: int, statement: ast.stmt) -> ast.stmt:
+    """The assignment that sets a mark, at the place of the statement behind it."""
+    marks, index = ast.Name(MARKS, ast.Load()), ast.Constant(number)
+    target, one = ast.Subscript(marks, index, ast.Store()), ast.Constant(1)
+    mark = ast.Assign([target], one)
+    for node in (marks, index, target, one, mark):
+        node.lineno, node.col_offset = statement.lineno, statement.col_offset
+        node.end_lineno, node.end_col_offset = statement.end_lineno, statement.end_col_offset
+    return mark
 
 
 def _is_text(statement: ast.stmt) -> bool:

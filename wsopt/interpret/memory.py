@@ -57,7 +57,7 @@ def allocation_name(source_line: str) -> str:
 class SharedView:
     """A `shared_memory_descriptor`: a slot, permutation or reshape of an allocation."""
 
-    __slots__ = ("_region", "allocation", "data", "label", "layout", "written")
+    __slots__ = ("_region", "_views", "_whole", "allocation", "data", "label", "layout", "written")
 
     def __init__(self, allocation: Allocation, data: Array, written: Array, layout: Any, label: str) -> None:
         self.allocation = allocation
@@ -66,6 +66,10 @@ class SharedView:
         self.layout = layout
         self.label = label
         self._region: Region | None = None
+        self._whole = False  # all of it is known to have been written; that stays so
+        self._views: dict[
+            tuple[Any, ...], SharedView
+        ] = {}  # of it that were taken: a kernel takes few, often
 
     @property
     def shape(self) -> list[int]:
@@ -113,29 +117,41 @@ class SharedView:
     def index(self, index: int) -> SharedView:
         """Return the slot `index` of the leading dimension; RaceError outside the allocation."""
         slot = int(index)
+        known = self._views.get(("index", slot))
+        if known is not None:
+            return known
         if not 0 <= slot < self.data.shape[0]:
             raise RaceError(
                 f"{self.label}[{slot}] lies outside the {self.data.shape[0]} slots of the allocation"
             )
         label = f"{self.label}[{slot}]"
-        return SharedView(self.allocation, self.data[slot], self.written[slot], self.layout, label)
+        view = SharedView(self.allocation, self.data[slot], self.written[slot], self.layout, label)
+        return self._views.setdefault(("index", slot), view)
 
     def slice(self, start: int, length: int, dim: int = 0) -> SharedView:
         """Return `length` elements of a dimension from `start` on; RaceError outside the view."""
         start, length = int(start), int(length)
+        known = self._views.get(("slice", start, length, dim))
+        if known is not None:
+            return known
         if not 0 <= start <= start + length <= self.data.shape[dim]:
             raise RaceError(
                 f"{self.label}: slice {start}:{start + length} lies outside {self.data.shape[dim]}"
             )
         key = (slice(None),) * dim + (slice(start, start + length),)
         label = f"{self.label}[{start}:{start + length}]"
-        return SharedView(self.allocation, self.data[key], self.written[key], self.layout, label)
+        view = SharedView(self.allocation, self.data[key], self.written[key], self.layout, label)
+        return self._views.setdefault(("slice", start, length, dim), view)
 
     def permute(self, order: tuple[int, ...]) -> SharedView:
         """Return the view with its dimensions in another order."""
         axes = tuple(int(axis) for axis in order)
+        known = self._views.get(("permute", *axes))
+        if known is not None:
+            return known
         data, written = self.data.transpose(axes), self.written.transpose(axes)
-        return SharedView(self.allocation, data, written, None, self.label)
+        view = SharedView(self.allocation, data, written, None, self.label)
+        return self._views.setdefault(("permute", *axes), view)
 
     def reshape(self, shape: tuple[int, ...]) -> SharedView:
         """Return the view with other extents over the same bytes."""
@@ -172,13 +188,14 @@ class SharedView:
 
     def check_written(self) -> None:
         """RaceError where some of the view never got any data."""
-        if not self.written.all():
+        if not self._whole and not self.written.all():
             raise RaceError(f"{self.label} is read before anything was written into it")
+        self._whole = True
 
     @property
     def barrier(self) -> Barrier:
         """The mbarrier in this view; BarrierError before its `init`."""
-        barrier = self.allocation.barriers.get(self.allocation.address(self.data))
+        barrier = self.allocation.barriers.get(self.region.low)
         if barrier is None:
             raise BarrierError(f"{self.label} is used before mbarrier.init")
         return barrier

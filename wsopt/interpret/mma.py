@@ -28,6 +28,8 @@ a busy machine each product waits for them."""
 def product(a: Array, b: Array) -> Array:
     """The product of two matrices, by as many rows at a time as one thread takes."""
     rows = max(1, _SINGLE_THREAD // b.size)
+    if rows >= len(a):
+        return np.asarray(np.matmul(a, b))
     result: Array = np.concatenate([np.matmul(a[i : i + rows], b) for i in range(0, len(a), rows)])
     return result
 
@@ -56,7 +58,10 @@ class Mma:
 
     def possible(self) -> bool:
         """The tensor core keeps the order of issue."""
-        return next(mma for mma in self.agent.mmas if mma._result is None) is self
+        for mma in self.agent.mmas:
+            if mma._result is None:
+                return mma is self
+        return False
 
     def perform(self) -> None:
         """Read the operands and multiply."""
@@ -131,14 +136,12 @@ def _check_operands(agent: Agent, a: Any, b: Any, acc: Any) -> None:
     if not isinstance(acc.layout, NVMMADistributedLayout) or acc.dtype != FLOAT32:
         raise InterpreterError(f"the accumulator must be float32 of a NVMMADistributedLayout, got {acc.type}")
     check_warps(acc.layout, agent.num_warps)
-    if (
-        len(a.shape) != 2
-        or len(b.shape) != 2
-        or [a.shape[0], b.shape[1]] != acc.shape
-        or a.shape[1] != b.shape[0]
+    left, right = a.shape, b.shape
+    if len(left) != 2 or len(right) != 2 or [left[0], right[1]] != acc.shape or left[1] != right[0]:
+        raise InterpreterError(f"wgmma of {left} by {right} into {acc.shape}")
+    if a.dtype is not b.dtype and (
+        a.dtype.itemsize != b.dtype.itemsize or a.dtype.is_fp8() != b.dtype.is_fp8()
     ):
-        raise InterpreterError(f"wgmma of {a.shape} by {b.shape} into {acc.shape}")
-    if a.dtype.itemsize != b.dtype.itemsize or a.dtype.is_fp8() != b.dtype.is_fp8():
         raise InterpreterError(f"wgmma of {a.dtype} by {b.dtype}")
     if isinstance(a, Tensor) and not (
         isinstance(a.layout, DotOperandLayout) and a.layout.parent == acc.layout

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from wsopt.interpret.agent import Agent, Waiting
+from wsopt.interpret.agent import Agent, Waiting, all_finished
 from wsopt.interpret.barrier import Barrier
 from wsopt.interpret.clock import Clock, Components, joined
 from wsopt.interpret.faults import InterpreterError, RaceError
@@ -70,9 +70,8 @@ class Program:
 
     def operation(self) -> Agent:
         """Start a synchronizing or asynchronous operation: others may run first. Return who does it."""
-        agent = self.agent
-        line = self.line()
-        agent.line = line
+        agent = self.scheduler.current or self.agent
+        agent.line = line = self.line()
         agent.passes[line] = agent.passes.get(line, 0) + 1
         agent.pause()
         agent.tick()
@@ -80,9 +79,9 @@ class Program:
 
     def line(self) -> int:
         """Return the line of the kernel's source that is running."""
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename != self.filename:
-            frame = frame.f_back
+        frame, filename = sys._getframe(1), self.filename
+        while frame.f_code.co_filename != filename and (outer := frame.f_back) is not None:
+            frame = outer
         return frame.f_lineno
 
     def specialize(self, parts: Sequence[tuple[Any, Sequence[Any]]], worker_warps: Sequence[int]) -> Any:
@@ -98,7 +97,7 @@ class Program:
             agent.start(partial(function, *arguments))
             # The partitions hang under the scheduler, not under the kernel that makes them.
             agent.coroutine.parent = parent.coroutine.parent
-        ended = Waiting(lambda: all(a.finished for a in agents), lambda: "joins its partitions", self.line())
+        ended = Waiting(lambda: all_finished(agents), lambda: "joins its partitions", self.line())
         parent.wait_until(ended)
         parent.clock.join(joined(agent.clock for agent in agents))
         parent.joined = parent.time

@@ -6,7 +6,7 @@ import os
 
 import greenlet
 
-from wsopt.interpret.agent import Agent, AsyncWork
+from wsopt.interpret.agent import Agent, AsyncWork, all_finished
 from wsopt.interpret.faults import SOURCE_ERRORS, DeadlockError, InterpreterError, KernelFault
 from wsopt.interpret.strategy import Chooser
 
@@ -29,7 +29,7 @@ class Scheduler:
     def run(self) -> None:
         """Run until every agent has finished; KernelFault with its place if one cannot."""
         try:
-            while not all(agent.finished for agent in self.agents):
+            while not all_finished(self.agents):
                 self._step()
         finally:
             for agent in self.agents:
@@ -54,7 +54,11 @@ class Scheduler:
         self.steps += 1
         if self.steps > self._steps_left:
             raise self._deadlock("livelock: the kernel does not end in the steps allowed")
-        runnable = [agent.index for agent in self.agents if agent.can_run()]
+        runnable = [
+            agent.index
+            for agent in self.agents
+            if not agent.finished and ((waiting := agent.waiting) is None or waiting.ready())
+        ]
         work = self._next_work(bool(runnable))
         if work is not None:
             self.perform(work)
@@ -68,7 +72,7 @@ class Scheduler:
             return None
         if someone_can_run and not self._chooser.completes_now(len(self.pending)):
             return None
-        possible = [w for w in self.pending if w.possible() and (someone_can_run or w.wakes)]
+        possible = [w for w in self.pending if (someone_can_run or w.wakes) and w.possible()]
         return self._chooser.work(possible) if possible else None
 
     def _resume(self, agent: Agent) -> None:

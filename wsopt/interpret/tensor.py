@@ -195,22 +195,23 @@ def common_layout(values: tuple[Any, ...]) -> Any:
     for other in tensors[1:]:
         if len(other._shape) != len(first._shape):
             raise InterpreterError(f"operands of shapes {first.shape} and {other.shape} do not broadcast")
-        if other.layout != first.layout:
+        if other.layout is not first.layout and other.layout != first.layout:
             raise InterpreterError(f"operands have different layouts: {first.layout} and {other.layout}")
     return first.layout
 
 
 def promoted(left: Any, right: Any) -> DType:
     """Return the element type in which two operands meet; Python numbers take a tensor's type."""
-    types = [value.dtype for value in (left, right) if isinstance(value, Tensor)]
-    if not types:
+    first = left.dtype if isinstance(left, Tensor) else None
+    second = right.dtype if isinstance(right, Tensor) else None
+    if first is None and second is None:
         raise InterpreterError(f"no tensor among the operands {left!r} and {right!r}")
-    if any(dtype.is_fp8() for dtype in types):
+    if (first is not None and first.is_fp8()) or (second is not None and second.is_fp8()):
         raise InterpreterError("arithmetic on 8-bit floats: convert them with .to first")
-    if len(types) == 1:
-        number = right if isinstance(left, Tensor) else left
-        return _with_number(types[0], number)
-    return _wider(*types)
+    if first is None:
+        assert second is not None
+        return _with_number(second, left)
+    return _with_number(first, right) if second is None else _wider(first, second)
 
 
 def operand(value: Any, dtype: DType) -> Any:
@@ -231,7 +232,7 @@ def _with_number(dtype: DType, number: Any) -> DType:
 
 
 def _wider(left: DType, right: DType) -> DType:
-    if left == right:
+    if left is right or left == right:
         return left
     if left.floating or right.floating:
         floats = {dtype.name for dtype in (left, right) if dtype.floating}
