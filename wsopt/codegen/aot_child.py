@@ -96,11 +96,31 @@ def _triton_compile(module: ModuleType, architecture: str, aligned: bool = False
     ]
     own = getattr(module, "ALIGNED", ())
     multiples = {(place,): [["tt.divisibility", 16]] for place, name in pointers if aligned or name in own}
-    return triton.compile(
-        GluonASTSource(module.kernel, module.SIGNATURE, {}, multiples or None),
-        target=GPUTarget("cuda", capability, 32),
-        options=dict(module.OPTIONS),
-    )
+    with _no_digest_of_triton():
+        return triton.compile(
+            GluonASTSource(module.kernel, module.SIGNATURE, {}, multiples or None),
+            target=GPUTarget("cuda", capability, 32),
+            options=dict(module.OPTIONS),
+        )
+
+
+@contextlib.contextmanager
+def _no_digest_of_triton() -> Iterator[None]:
+    """Triton's version in place of a digest of its files, half a gigabyte: a third of a second for the name of an
+    entry in a cache that is thrown away. A release without that function is left as it is.
+    """
+    import triton
+    from triton.runtime import cache
+
+    digest = getattr(cache, "triton_key", None)
+    if digest is None:
+        yield
+        return
+    cache.triton_key = lambda: triton.__version__
+    try:
+        yield
+    finally:
+        cache.triton_key = digest
 
 
 @contextlib.contextmanager
