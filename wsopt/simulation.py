@@ -17,6 +17,7 @@ from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
 from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError
 from wsopt.graph.agreement import Referee, expectations
+from wsopt.graph.lengths import KINDS, compared_extents
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
@@ -128,12 +129,13 @@ def _runs(
     k_blocks, structure = first_k_blocks(verified), verified.program.structure
     yield Run(reduced(graph, structure, k_blocks, longer=structure.splits > 1), seeds)
     far = reaching(graph, structure, k_blocks)
+    draws = input_draws(graph)
     if far is not None:
-        yield Run(far, min(seeds, _FAR_SEEDS))
+        yield Run(far, min(seeds, max(_FAR_SEEDS, draws)))
     if not complete():
         for other in further(graph, structure, max(k_blocks, covering_k_blocks(verified))):
             if _has_numbers(other):
-                yield Run(other, min(seeds, _FURTHER_SEEDS))
+                yield Run(other, min(seeds, max(_FURTHER_SEEDS, draws)))
             if complete():
                 return
 
@@ -143,6 +145,11 @@ def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph
     k_blocks, structure = first_k_blocks(verified), verified.program.structure
     if not _has_numbers(reduced(graph, structure, k_blocks)):
         yield from further(graph, structure, max(k_blocks, covering_k_blocks(verified)))
+
+
+def input_draws(graph: Graph) -> int:
+    """How many draws of inputs the interleavings of a run go through: all kinds of lengths that come at run time."""
+    return KINDS if compared_extents(graph) else 1
 
 
 def first_k_blocks(verified: VerifiedSchedule) -> int:
@@ -184,14 +191,14 @@ def _check_covered(graph: Graph, source: str, covered: Coverage) -> None:
 
 def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: set[int]) -> Agreement:
     """The worst agreement of a run's outputs over its interleavings; notes in `ran` which statements do."""
-    graph = run.graph
-    inputs = random_inputs(graph, 0)
-    referee = Referee(
-        expectations(graph, inputs), {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
-    )
+    graph, draws = run.graph, input_draws(run.graph)
+    tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
     worst = NO_DIFFERENCE
-    for seed in range(run.seeds):
-        progress(seed, run.seeds)
+    for done, seed in enumerate(sorted(range(run.seeds), key=lambda seed: seed % draws)):
+        progress(done, run.seeds)
+        if seed < draws:
+            inputs = random_inputs(graph, seed)
+            referee = Referee(expectations(graph, inputs), tolerance)
         execution = execute(source, inputs, seed=seed, processors=processors(seed), constants=graph.constants)
         ran |= execution.ran
         for name in graph.outputs:

@@ -17,7 +17,7 @@ from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, 
 from wsopt.emit.operations import Operations, operations_of
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
-from wsopt.emit.ranges import k_block_range, tile_range
+from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values, unrolled
@@ -154,13 +154,15 @@ class Consumer:
         if not self.plan.ranged:
             counted = ["k_blocks = last - first"] if self.plan.split else []
             return [*counted, *self.plan.first_places()]
-        narrow = "begin, whole_begin, whole_end, end"
+        narrow, scalars = "begin, whole_begin, whole_end, end", [*self.plan.scalars.values()]
+        loads = scalar_loads(self.plan)
         if not self.plan.own_k_blocks:
-            return [tile_range(narrow), *self.plan.first_places(), "origin = begin - step"]
+            return [*loads, tile_range(narrow, scalars), *self.plan.first_places(), "origin = begin - step"]
         return [
-            tile_range("tile_begin, whole_begin, whole_end, tile_end"),
+            *loads,
+            tile_range("tile_begin, whole_begin, whole_end, tile_end", scalars),
             *self.plan.first_places(),
-            f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}",
+            f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end', scalars)}",
             "origin = tile_begin - step",
         ]
 

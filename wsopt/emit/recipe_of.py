@@ -160,7 +160,8 @@ def _mask_checks(bounds: Bounds) -> Iterator[Check]:
         return bound.row * (_ROWS + -1) + bound.constant
 
     last = _STREAM + -1
-    lower, upper = ([b for b in bounds.every if b.stream * sign > 0] for sign in (1, -1))
+    known = [bound for bound in bounds.every if not bound.terms]
+    lower, upper = ([b for b in known if b.stream * sign > 0] for sign in (1, -1))
     if bounds.masked:  # the mask that keeps the fewest elements keeps none beyond the end, for any row
         ends = (maximum(b.constant, in_last_row(b)) if b.row else b.constant for b in upper)
         yield at_most(
