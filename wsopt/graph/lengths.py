@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph
 
 Array = npt.NDArray[Any]
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_WHOLE = ("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "cast", "reshape", "transpose")
 
 KINDS = 9
 """How many kinds of values `lengths_to_try` has; as many seeds show all to every element."""
@@ -46,7 +46,7 @@ def _compared(graph: Graph, names: tuple[str, ...]) -> tuple[set[str], int]:
             inputs |= {name} if graph.type_of(name).dtype is DType.I32 else set()
         elif node.op == "iota":
             extent = max(extent, node.type.shape[node.attr("axis", int)])
-        elif OPS[node.op].cost is not CostClass.REDUCTION and node.op != "matmul":
+        elif node.op in _WHOLE:
             left.extend(node.tensors)
     return inputs, extent
 
