@@ -16,15 +16,19 @@ import numpy as np
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
 from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError
+from wsopt.frontend.roles import graph_axes
 from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.lengths import KINDS, compared_extents
+from wsopt.graph.needed import needed
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.interpret.strategy import processors
 from wsopt.lowering.reduced import beyond, further, reaching, reduced
 from wsopt.program.program import Iteration
+from wsopt.program.scalars import aligned_scalars
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.views import Role
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
 """Largest relative error of an output, by its type, in the norm. The reference rounds where the graph does, so
@@ -49,10 +53,14 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A graph at reduced extents, and under how many interleavings a kernel is executed on it."""
+    """A graph at reduced extents, and under how many interleavings a kernel is executed on it.
+
+    Each of `given` is an input with a value for all of its elements, which takes the place of a draw of inputs.
+    """
 
     graph: Graph
     seeds: int
+    given: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +146,22 @@ def _runs(
                 yield Run(other, min(seeds, max(_FURTHER_SEEDS, draws)))
             if complete():
                 return
+        for other in (
+            further(graph, structure, max(k_blocks, covering_k_blocks(verified))) if draws > 1 else ()
+        ):
+            given = _aligned_lengths(verified, other)
+            if _has_numbers(other):
+                yield Run(other, len(given), given)
+            if complete():
+                return
+
+
+def _aligned_lengths(verified: VerifiedSchedule, graph: Graph) -> tuple[tuple[str, int], ...]:
+    """Inputs with values at which masks begin or end with a K-block, where a graph's last row is."""
+    program, rows = verified.program, graph_axes(needed(graph)).extent(Role.ROW)
+    tensors = {vector.name: vector.view.tensor for vector in program.after.vectors}
+    found = aligned_scalars(program.bounds, program.structure, rows)
+    return tuple(dict.fromkeys((tensors[name], value) for name, value in found))
 
 
 def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph]:
@@ -191,13 +215,15 @@ def _check_covered(graph: Graph, source: str, covered: Coverage) -> None:
 
 def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: set[int]) -> Agreement:
     """The worst agreement of a run's outputs over its interleavings; notes in `ran` which statements do."""
-    graph, draws = run.graph, input_draws(run.graph)
+    graph, draws = run.graph, len(run.given) or input_draws(run.graph)
     tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
     worst = NO_DIFFERENCE
     for done, seed in enumerate(sorted(range(run.seeds), key=lambda seed: seed % draws)):
         progress(done, run.seeds)
         if seed < draws:
             inputs = random_inputs(graph, seed)
+            for name, value in run.given[seed : seed + 1]:
+                inputs[name][...] = value
             referee = Referee(expectations(graph, inputs), tolerance)
         execution = execute(source, inputs, seed=seed, processors=processors(seed), constants=graph.constants)
         ran |= execution.ran

@@ -17,6 +17,7 @@ from wsopt.graph.lengths import KINDS
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import mutants
 from wsopt.program.types import Sharing, Structure
+from wsopt.report.text import at_run_time
 from wsopt.simulation import simulate
 
 QUERIES, KEYS = 72, 200
@@ -116,6 +117,11 @@ def test_the_simulation_goes_through_all_kinds_of_lengths() -> None:
     assert blind != made.source
     with pytest.raises(CheckError):  # only the largest number of the type shows that
         simulate(made.graph, made.verified, blind, KINDS)
+
+
+def test_inspect_says_what_is_not_known_before_the_call() -> None:
+    (told,) = at_run_time(emitted("length").verified.program)
+    assert told == "run time   n says which K-blocks are read; work and time here are of all"
 
 
 @pytest.mark.compiler

@@ -11,6 +11,7 @@ import pytest
 from attention_graphs import Parts, Sizes, attention, causal
 from region_numpy import evaluate_region
 
+from wsopt.errors import LoweringError
 from wsopt.frontend.needed import end_is_masked, every_row_counts, kept
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import Symbol
@@ -126,3 +127,20 @@ def test_nothing_is_taken_for_granted_of_a_length() -> None:
     whole, masked = find_region(attention()), find_region(attention(FORMS["length"]))
     assert kept(whole) == kept(masked)
     assert not find_region(attention(FORMS["a finite number"])).full_rows
+
+
+def test_a_length_beside_a_single_row_is_one_by_batch() -> None:
+    length = hidden(lambda p, n: p.columns < n, by_batch=True)
+    region = find_region(attention(length, Sizes(queries=1)))
+    assert any(bound.terms for bound in region.bounds)
+
+
+def test_a_length_by_batch_beside_groups_is_given_by_head() -> None:
+    def by(*shape: int) -> a.Score:
+        return lambda p, x: p.g.where(
+            p.columns <= p.rows + p.g.input("n", (*shape, 1, 1, 1), "i32"), x, -math.inf
+        )
+
+    with pytest.raises(LoweringError, match="give every tensor all of them"):
+        find_region(a.grouped("inputs", by(2, 1)))
+    assert any(bound.terms for bound in find_region(a.grouped("inputs", by(2, 2))).bounds)
