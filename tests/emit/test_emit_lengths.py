@@ -23,7 +23,7 @@ from wsopt.simulation import simulate
 QUERIES, KEYS = 72, 200
 VALUES = (100, 0, 2**31 - 1, -70, 129, KEYS, -(2**31), 5000, 64, -40)
 """Among them those of an element of the batch, and of the next."""
-FORMS = ("length", "chunk", "window", "length and causal")
+FORMS = ("length", "chunk", "window", "length and causal", "length and chunk")
 
 
 def attention(g: GraphBuilder, form: str) -> Symbol:
@@ -34,7 +34,11 @@ def attention(g: GraphBuilder, form: str) -> Symbol:
     i, j = g.iota(shape=(QUERIES, 1), axis=0), g.iota(shape=(1, KEYS), axis=1)
     if form.startswith("length"):
         n = g.reshape(g.input("n", (2,), "i32"), shape=(2, 1, 1, 1))
-        seen = j < n if form == "length" else g.logical_and(j < n, j <= i + (KEYS - QUERIES))
+        seen = j < n
+        if form == "length and causal":
+            seen = g.logical_and(seen, j <= i + (KEYS - QUERIES))
+        if form == "length and chunk":
+            seen = g.logical_and(seen, j <= i + (n - g.input("first", (), "i32")))
     else:
         n = g.input("n", (), "i32")
         seen = j <= i + n if form == "chunk" else g.logical_and(j <= i + n, j > i + n - 100)

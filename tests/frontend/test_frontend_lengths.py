@@ -57,6 +57,9 @@ FORMS: dict[str, a.Score] = {
     "length and causal": hidden(lambda p, n: p.g.logical_and(p.columns < n, p.columns <= p.rows)),
     "within a distance": hidden(lambda p, n: p.g.abs(p.columns - p.rows) < n),
     "negated": hidden(lambda p, n: p.g.logical_not(p.g.logical_or(p.columns >= n, p.columns > p.rows))),
+    "between two": lambda p, x: hidden(lambda p, n: p.columns < n)(
+        p, p.g.where(p.columns >= p.g.input("first", (), "i32"), x, -math.inf)
+    ),
     "a finite number": hidden(lambda p, n: p.columns < n, low=-1e30),
     "nested": lambda p, x: hidden(lambda p, n: p.columns < n)(p, causal(p, x)),
 }

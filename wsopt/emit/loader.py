@@ -42,8 +42,10 @@ def loader(plan: KernelPlan, index: int) -> Function:
     counters = windows(ring.counter for ring in plan.loaders[index])
     k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
     held = _stationary_loads(plan) if stationary else []
-    ranged = [*scalar_loads(plan), tile_range(scalars=[*plan.scalars.values()])]
-    first = [*ranged, *held] if plan.ranged else []
+    ranged = [tile_range(scalars=[*plan.scalars.values()])]
+    # What the block holds is on its way while scalars come.
+    ranged = [*scalar_loads(plan), *held, *ranged] if plan.scalars else [*ranged, *held]
+    first = ranged if plan.ranged else []
     filled = _filled(plan, index)
     fills = _tile_fills(plan, k_block, "filled" if filled else "")
     counts = stationary or plan.inputs_by_loader
