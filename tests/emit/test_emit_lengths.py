@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,6 +88,13 @@ def test_what_lies_beyond_is_not_read(form: str, value: int) -> None:
     for array in poisoned.values():
         array[:, :, max(0, -(-last // 64) * 64) :] = math.nan
     assert Case(inputs | poisoned, clean.referee).check(made.source, 0) is None
+
+
+def test_a_length_is_loaded_when_the_kernel_before_has_ended() -> None:
+    one, wait = with_values("chunk", 0), "visit = 0\n    gdc_wait()"
+    early = emitted("chunk").source.replace(wait, f"early = gl.load(n_ptr)\n    {wait}", 1)
+    assert "n is used before gdc_wait" in str(one.check(early, 0))
+    assert replace(one, constants=frozenset({"n"})).check(early, 0) is None
 
 
 @pytest.mark.parametrize("form", ["length", "chunk"])
