@@ -131,6 +131,13 @@ def test_the_simulation_goes_through_all_kinds_of_lengths() -> None:
         simulate(made.graph, made.verified, blind, KINDS)
 
 
+def test_longer_axes_than_a_length_is_sure_for_are_refused() -> None:
+    source = emitted("length").source
+    assert "elements of the streamed axis: masks by lengths at run time take less than 134217728" in source
+    assert "stream_extent <= 134217727" in source
+    assert "row_extent <= 134217727" in source
+
+
 def test_inspect_says_what_is_not_known_before_the_call() -> None:
     (told,) = at_run_time(emitted("length").verified.program)
     assert told == "run time   n says which K-blocks are read; work and time here are of all"
