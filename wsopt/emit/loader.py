@@ -42,10 +42,7 @@ def loader(plan: KernelPlan, index: int) -> Function:
     counters = windows(ring.counter for ring in plan.loaders[index])
     k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
     held = _stationary_loads(plan) if stationary else []
-    ranged = [tile_range(scalars=[*plan.scalars.values()])]
-    # What the block holds is on its way while scalars come.
-    ranged = [*scalar_loads(plan), *held, *ranged] if plan.scalars else [*ranged, *held]
-    first = ranged if plan.ranged else []
+    first = _range_and_held(plan, held) if plan.ranged else []
     filled = _filled(plan, index)
     fills = _tile_fills(plan, k_block, "filled" if filled else "")
     counts = stationary or plan.inputs_by_loader
@@ -55,6 +52,14 @@ def loader(plan: KernelPlan, index: int) -> Function:
     body = write([*first, *filled, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     return function(plan, role, parameters, begin, body, after, index=index)
+
+
+def _range_and_held(plan: KernelPlan, held: list[str]) -> list[str]:
+    """The lines that find a tile's K-blocks, and those that copy what the block holds, which is on its way while
+    scalars come.
+    """
+    found = tile_range(scalars=[*plan.scalars.values()])
+    return [*scalar_loads(plan), *held, found] if plan.scalars else [found, *held]
 
 
 def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:
