@@ -154,15 +154,14 @@ class Consumer:
         if not self.plan.ranged:
             counted = ["k_blocks = last - first"] if self.plan.split else []
             return [*counted, *self.plan.first_places()]
-        narrow, scalars = "begin, whole_begin, whole_end, end", [*self.plan.scalars.values()]
-        loads = scalar_loads(self.plan)
+        narrow, loads = "begin, whole_begin, whole_end, end", scalar_loads(self.plan)
         if not self.plan.own_k_blocks:
-            return [*loads, tile_range(narrow, scalars), *self.plan.first_places(), "origin = begin - step"]
+            return [*loads, tile_range(self.plan, narrow), *self.plan.first_places(), "origin = begin - step"]
         return [
             *loads,
-            tile_range("tile_begin, whole_begin, whole_end, tile_end", scalars),
+            tile_range(self.plan, "tile_begin, whole_begin, whole_end, tile_end"),
             *self.plan.first_places(),
-            f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end', scalars)}",
+            f"{narrow} = {k_block_range(self.plan, 'row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}",
             "origin = tile_begin - step",
         ]
 

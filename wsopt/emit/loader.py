@@ -58,7 +58,7 @@ def _range_and_held(plan: KernelPlan, held: list[str]) -> list[str]:
     """The lines that find a tile's K-blocks, and those that copy what the block holds, which is on its way while
     scalars come.
     """
-    found = tile_range(scalars=[*plan.scalars.values()])
+    found = tile_range(plan)
     return [*scalar_loads(plan), *held, found] if plan.scalars else [found, *held]
 
 

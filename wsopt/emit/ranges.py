@@ -6,7 +6,7 @@ address at the start of every tile, behind `gdc_wait`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from wsopt.emit.integers import GLUON, Integer, maximum, minimum, named
 from wsopt.emit.plan import KernelPlan
@@ -14,17 +14,16 @@ from wsopt.program.ranges import k_blocks_between, splits
 from wsopt.tensors.views import FAR, Bound
 
 
-def k_block_range(row: str, height: str, first: str, last: str, scalars: Sequence[str] = ()) -> str:
-    """The call that narrows K-blocks from `first` to `last` to those of some rows, by the values of the bounds'
-    scalars.
-    """
-    return f"k_block_range({', '.join([row, height, first, last, 'row_extent, stream_extent', *scalars])})"
+def k_block_range(plan: KernelPlan, row: str, height: str, first: str, last: str) -> str:
+    """The call that narrows K-blocks from `first` to `last` to those of some rows, by the values of the scalars."""
+    extents = "row_extent", "stream_extent"
+    return f"k_block_range({', '.join([row, height, first, last, *extents, *plan.scalars.values()])})"
 
 
-def tile_range(target: str = "begin, whole_begin, whole_end, end", scalars: Sequence[str] = ()) -> str:
-    """The line that says which K-blocks the present tile looks at, by the values of the bounds' scalars."""
+def tile_range(plan: KernelPlan, target: str = "begin, whole_begin, whole_end, end") -> str:
+    """The line that says which K-blocks the present tile looks at, behind `scalar_loads`."""
     last = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
-    return f"{target} = {k_block_range('row_tile * TILE_ROWS', 'TILE_ROWS', '0', last, scalars)}"
+    return f"{target} = {k_block_range(plan, 'row_tile * TILE_ROWS', 'TILE_ROWS', '0', last)}"
 
 
 def scalar_loads(plan: KernelPlan) -> list[str]:
