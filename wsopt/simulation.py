@@ -16,14 +16,19 @@ import numpy as np
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement
 from wsopt.emit.source import covering_k_blocks
 from wsopt.errors import CheckError
+from wsopt.frontend.roles import graph_axes
 from wsopt.graph.agreement import Referee, expectations
+from wsopt.graph.lengths import KINDS, compared_extents
+from wsopt.graph.needed import needed
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
 from wsopt.interpret.strategy import processors
 from wsopt.lowering.reduced import beyond, further, reaching, reduced
 from wsopt.program.program import Iteration
+from wsopt.program.scalars import aligned_scalars
 from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.tensors.views import Role
 
 TOLERANCE = {DType.F32: 1e-4, DType.F16: 5e-3, DType.BF16: 1e-2, DType.F8E4M3: 1e-2, DType.F8E5M2: 1e-2}
 """Largest relative error of an output, by its type, in the norm. The reference rounds where the graph does, so
@@ -48,10 +53,14 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A graph at reduced extents, and under how many interleavings a kernel is executed on it."""
+    """A graph at reduced extents, and under how many interleavings a kernel is executed on it.
+
+    Each of `given` is an input with a value for all of its elements, which takes the place of a draw of inputs.
+    """
 
     graph: Graph
     seeds: int
+    given: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +137,31 @@ def _runs(
     k_blocks, structure = first_k_blocks(verified), verified.program.structure
     yield Run(reduced(graph, structure, k_blocks, longer=structure.splits > 1), seeds)
     far = reaching(graph, structure, k_blocks)
+    draws = input_draws(graph)
     if far is not None:
-        yield Run(far, min(seeds, _FAR_SEEDS))
+        yield Run(far, min(seeds, max(_FAR_SEEDS, draws)))
     if not complete():
         for other in further(graph, structure, max(k_blocks, covering_k_blocks(verified))):
             if _has_numbers(other):
-                yield Run(other, min(seeds, _FURTHER_SEEDS))
+                yield Run(other, min(seeds, max(_FURTHER_SEEDS, draws)))
             if complete():
                 return
+        for other in (
+            further(graph, structure, max(k_blocks, covering_k_blocks(verified))) if draws > 1 else ()
+        ):
+            given = _aligned_lengths(verified, other)
+            if _has_numbers(other):
+                yield Run(other, len(given), given)
+            if complete():
+                return
+
+
+def _aligned_lengths(verified: VerifiedSchedule, graph: Graph) -> tuple[tuple[str, int], ...]:
+    """Inputs with values at which masks begin or end with a K-block, where a graph's last row is."""
+    program, rows = verified.program, graph_axes(needed(graph)).extent(Role.ROW)
+    tensors = {vector.name: vector.view.tensor for vector in program.after.vectors}
+    found = aligned_scalars(program.bounds, program.structure, rows)
+    return tuple(dict.fromkeys((tensors[name], value) for name, value in found))
 
 
 def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph]:
@@ -143,6 +169,11 @@ def _without_numbers(graph: Graph, verified: VerifiedSchedule) -> Iterator[Graph
     k_blocks, structure = first_k_blocks(verified), verified.program.structure
     if not _has_numbers(reduced(graph, structure, k_blocks)):
         yield from further(graph, structure, max(k_blocks, covering_k_blocks(verified)))
+
+
+def input_draws(graph: Graph) -> int:
+    """How many draws of inputs the interleavings of a run go through: all kinds of lengths that come at run time."""
+    return KINDS if compared_extents(graph) else 1
 
 
 def first_k_blocks(verified: VerifiedSchedule) -> int:
@@ -184,14 +215,16 @@ def _check_covered(graph: Graph, source: str, covered: Coverage) -> None:
 
 def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: set[int]) -> Agreement:
     """The worst agreement of a run's outputs over its interleavings; notes in `ran` which statements do."""
-    graph = run.graph
-    inputs = random_inputs(graph, 0)
-    referee = Referee(
-        expectations(graph, inputs), {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
-    )
+    graph, draws = run.graph, len(run.given) or input_draws(run.graph)
+    tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
     worst = NO_DIFFERENCE
-    for seed in range(run.seeds):
-        progress(seed, run.seeds)
+    for done, seed in enumerate(sorted(range(run.seeds), key=lambda seed: seed % draws)):
+        progress(done, run.seeds)
+        if seed < draws:
+            inputs = random_inputs(graph, seed)
+            for name, value in run.given[seed : seed + 1]:
+                inputs[name][...] = value
+            referee = Referee(expectations(graph, inputs), tolerance)
         execution = execute(source, inputs, seed=seed, processors=processors(seed), constants=graph.constants)
         ran |= execution.ran
         for name in graph.outputs:

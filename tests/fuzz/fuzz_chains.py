@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fuzz_draft import Draft
-from fuzz_steps import condition, function, steps, store, store_some
+from fuzz_steps import condition, function, indices, steps, store, store_some
 
 from wsopt.graph.builder import Symbol
 
@@ -149,6 +149,26 @@ def segments(d: Draft, score: Symbol) -> Symbol:
     return d.g.where(a >= b if d.chance(0.5) else d.g.equal(a, b), score, d.pick((-1e4, -math.inf)))
 
 
+def by_length(d: Draft, score: Symbol) -> Symbol:
+    """Keys up to a length, or in a chunk of a longer sequence, that the call says."""
+    i, j = indices(d, score)
+    lead = len(score.shape) - 2
+    shape = d.pick(((), (score.shape[0],) if lead else ()))
+    n = d.tensor("length", shape, "i32", plain=True)
+    if shape:
+        n = d.g.reshape(n, shape=(*shape, *(1,) * (lead + 1)))
+    seen = {
+        "length": lambda: j < n,
+        "length, causal": lambda: (j < n) & (j <= i),
+        "from a length": lambda: d.g.greater_equal(j, n),
+        "chunk": lambda: j <= i + n,
+        "chunk window": lambda: (j <= i + n) & (i + n - j < max(2, score.shape[-1] // 4)),
+    }
+    kind = d.pick(tuple(seen))
+    d.mark(f"mask {kind}")
+    return d.g.where(seen[kind](), score, d.pick((-math.inf, -math.inf, -math.inf, -1e30)))
+
+
 SCORES: Mapping[str, tuple[float, Callable[[Draft, Symbol], Symbol]]] = {
     "hidden scores": (5, hidden),
     "added mask": (1, added_mask),
@@ -159,6 +179,7 @@ SCORES: Mapping[str, tuple[float, Callable[[Draft, Symbol], Symbol]]] = {
     "function of scores": (0.7, bent),
     "scaled scores": (0.7, scaled_by),
     "segments": (0.5, segments),
+    "scores by length": (1, by_length),
 }
 
 

@@ -14,7 +14,7 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.meaning import cast_array
 from wsopt.graph.types import DType, Graph
 from wsopt.primitives import PRIMITIVES, comparison_of
-from wsopt.tensors.views import Bound, Reduction, Role, Scalar, Statement, View
+from wsopt.tensors.views import FAR, Bound, Reduction, Role, Scalar, Statement, View
 
 Array = npt.NDArray[Any]
 ROW, COLUMN, STREAM = Role.ROW, Role.COLUMN, Role.STREAM
@@ -82,10 +82,12 @@ def evaluate_region(
     return shaped, run.counts
 
 
-def interval(bound: Bound, rows: range, stream: range) -> tuple[int, int]:
-    """The least and the greatest value of a bound's expression over a rectangle."""
+def interval(bound: Bound, rows: range, stream: range, scalars: Mapping[str, int]) -> tuple[int, int]:
+    """The least and the greatest value of a bound's expression over a rectangle; of one that says nothing any."""
+    if bound.wraps and any(abs(scalars[name]) > FAR for name in bound.scalars):
+        return -1, 0
     ends = [
-        bound.row * i + bound.stream * j + bound.constant
+        bound.row * i + bound.stream * j + bound.constant + sum(k * scalars[name] for k, name in bound.terms)
         for i in (rows[0], rows[-1])
         for j in (stream[0], stream[-1])
     ]
@@ -106,8 +108,11 @@ class Tile:
         region, run = self.region, self.run
         self._clear()
         rows = range(self.row, min(self.row + run.rows, region.extent(ROW)))
+        named = {name for bound in region.bounds for name in bound.scalars}
+        sources = (source for source in region.sources if source.name in named)
+        scalars = {s.name: int(self._source(s.view, s.spans, {}, STREAM).item()) for s in sources}
         for start in range(0, region.extent(STREAM), run.k_block):
-            limits = [interval(b, rows, range(start, start + run.k_block)) for b in region.bounds]
+            limits = [interval(b, rows, range(start, start + run.k_block), scalars) for b in region.bounds]
             if run.split and any(high < 0 for _, high in limits):
                 run.counts.skipped += 1
                 continue

@@ -165,3 +165,21 @@ def test_rows_are_laid_apart_only_where_they_have_to_be_contiguous() -> None:
     g.output(g.cast(g.softmax(x) * f, dtype="f16", name="y"))
     small = reduced(g.build(), Structure(4, 256, 1, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1), 3)
     assert [item.strides for item in small.inputs] == [None, None]
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+def test_a_length_beside_a_single_row_or_key_stays_one_number(viewed: bool) -> None:
+    """At more rows, and at more keys, too: an axis that a reshape adds is none of the graph's."""
+    for queries, keys in ((1, 328), (40, 1)):
+        g = GraphBuilder("single")
+        q = g.input("q", (2, 2, queries, 64), "bf16")
+        k, v = (g.input(name, (2, 2, keys, 64), "bf16") for name in "kv")
+        n = g.input("n", (2,) if viewed else (2, 1, 1, 1), "i32")
+        n = g.reshape(n, shape=(2, 1, 1, 1)) if viewed else n
+        seen = g.iota(shape=(2, 1, 1, keys), axis=3) < n
+        scores = g.where(seen, g.matmul(q, k, transpose_b=True), -math.inf)
+        g.output(g.cast(g.matmul(g.cast(g.softmax(scores), dtype="bf16"), v), dtype="bf16", name="o"))
+        found = list(further(g.build(), CUT, 3))
+        assert {one.type_of("q").shape[2] for one in found} > {8}
+        assert {one.type_of("n").size for one in found} <= {1, 2}
+        assert all(any(bound.terms for bound in find_region(one).bounds) for one in found)

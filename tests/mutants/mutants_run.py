@@ -12,6 +12,7 @@ from wsopt.graph.agreement import Referee, expectations
 from wsopt.graph.reference import Array, random_inputs
 from wsopt.interpret import Mutant, Place, deletions, execute
 from wsopt.interpret.strategy import processors
+from wsopt.simulation import input_draws
 
 SEEDS_OF_LISTED = 5
 """Interleavings for a mutant that is known to change nothing."""
@@ -45,14 +46,14 @@ class Bench:
     @classmethod
     def of(cls, prepared: Prepared) -> Bench:
         """The bench of a kernel; AssertionError if the kernel as it is shows a fault."""
-        cases = []
-        for run in prepared.runs:
-            inputs = random_inputs(run.graph, 0)
+        cases, tried = [], [(run, draw) for run in prepared.runs for draw in range(input_draws(run.graph))]
+        for run, draw in tried:
+            inputs = random_inputs(run.graph, draw)
             referee = Referee(expectations(run.graph, inputs), run.tolerance)
             cases.append((inputs, referee, run.graph.constants))
         most = max(run.seeds for run in prepared.runs)
         attempts = [
-            (case, seed) for seed in range(most) for case, run in enumerate(prepared.runs) if seed < run.seeds
+            (case, seed) for seed in range(most) for case, (run, _) in enumerate(tried) if seed < run.seeds
         ]
         bench = cls(prepared, cases, attempts)
         for case in range(len(cases)):

@@ -6,11 +6,13 @@ import itertools
 
 import pytest
 
-from wsopt.program.ranges import Bounds, LiveLoops, live_loops
+from wsopt.program.ranges import Bounds, LiveLoops, k_iteration_counts, live_loops
 from wsopt.program.types import Sharing, Structure
 from wsopt.tensors.views import Bound
 
 CAUSAL = Bound(1, -1, 0)
+N, MINUS_N = ((1, "n"),), ((-1, "n"),)
+SCALARS = (*range(-200, 400, 37), 0, 64, 128, 900)
 LENGTHS = (*range(1, 20), *range(20, 700, 13), 700)
 
 
@@ -24,7 +26,7 @@ def within(*bounds: Bound, stream: int = 4096) -> Bounds:
 
 
 def ranges(
-    bounds: tuple[Bound, ...], s: Structure, row: int, height: int, span: tuple[int, int], end: int
+    bounds: tuple[Bound, ...], s: Structure, row: int, height: int, span: tuple[int, int], end: int, n: int
 ) -> list[int]:
     """As a kernel works them out: the first K-block, the first whole one, and those behind the last of each."""
     first, last = span
@@ -34,7 +36,8 @@ def ranges(
         if abs(b.stream) != 1:
             whole_end = 0
             continue
-        ends = (b.row * row + b.constant, b.row * last_row + b.constant)
+        constant = b.constant + sum(k * n for k, _ in b.terms)
+        ends = (b.row * row + constant, b.row * last_row + constant)
         least, most = ends if b.row >= 0 else ends[::-1]
         if b.stream < 0:
             stop = min(stop, max(most + s.depth, 0) // s.depth)
@@ -52,14 +55,16 @@ def ranges(
 def seen(bounds: tuple[Bound, ...], s: Structure) -> LiveLoops:
     """What ran for any tile at these lengths of rows and streamed axis."""
     most, none, begins, ends, waits = 0, False, False, False, False
-    for rows, stream in itertools.product(LENGTHS, (64, 300, 704)):
+    scalars = SCALARS if any(bound.terms for bound in bounds) else (0,)
+    rows_of = LENGTHS if len(scalars) == 1 else LENGTHS[::4]
+    for rows, stream, n in itertools.product(rows_of, (64, 300, 704), scalars):
         k_blocks = -(-stream // s.depth)
         for tile in range(0, rows, s.tile_rows):
-            own = ranges(bounds, s, tile, s.tile_rows, (0, k_blocks), rows)
+            own = ranges(bounds, s, tile, s.tile_rows, (0, k_blocks), rows, n)
             span = own[0], own[3]
             for consumer in range(s.consumers if s.consumers > 1 else 1):
                 if s.consumers > 1:
-                    own = ranges(bounds, s, tile + consumer * s.rows, s.rows, span, rows)
+                    own = ranges(bounds, s, tile + consumer * s.rows, s.rows, span, rows, n)
                 begins |= own[0] < own[1]
                 most = max(most, own[2] - own[1])
                 none |= own[1] == own[2]
@@ -83,6 +88,11 @@ BOUNDS = {
     "a wide band": (Bound(1, -1, 200),),
     "always": (Bound(1, 1, 5),),
     "rows alone": (Bound(1, 0, -5), CAUSAL),
+    "a length": (Bound(0, -1, -1, N),),
+    "from a length on": (Bound(0, 1, 0, MINUS_N),),
+    "a chunk": (Bound(1, -1, 0, N),),
+    "a chunk's window": (Bound(-1, 1, 127, MINUS_N), Bound(1, -1, 0, N)),
+    "a length and causal": (Bound(0, -1, -1, N), CAUSAL),
 }
 
 
@@ -119,6 +129,24 @@ def test_what_cannot_run_is_not() -> None:
     assert live_loops(within(Bound(-1, 1, 1023), CAUSAL), two).waits
     assert live_loops(within(*BOUNDS["against the rows"]), two).waits
     assert not live_loops(within(Bound(1, 1, -32)), two).waits
+
+
+def test_a_scalar_may_ask_for_any_loop_but_keeps_the_width_of_a_window() -> None:
+    one, two = structure(64, 64, 1), structure(64, 64, 2)
+    found = live_loops(within(*BOUNDS["a length"]), one)
+    assert found == LiveLoops(float("inf"), none_whole=True, begins=False, ends=True, waits=False)
+    window = live_loops(within(*BOUNDS["a chunk's window"]), two)
+    assert window == LiveLoops(2, none_whole=True, begins=True, ends=True, waits=True)
+    other = Bound(-1, 1, 127, ((-1, "m"),)), Bound(1, -1, 0, N)
+    assert live_loops(within(*other), two).most_whole == float("inf")
+    assert live_loops(within(*BOUNDS["from a length on"]), two).begins
+
+
+def test_the_host_counts_as_if_scalars_left_nothing_out() -> None:
+    s = structure(64, 64, 2)
+    for bound in (Bound(0, -1, -1, N), Bound(1, -1, 0, N)):
+        assert k_iteration_counts(within(bound), s) == k_iteration_counts(within(), s)
+    assert k_iteration_counts(within(Bound(0, -1, -1, N), CAUSAL), s) == k_iteration_counts(within(CAUSAL), s)
 
 
 def test_the_end_of_the_stream_is_no_constant() -> None:

@@ -91,3 +91,17 @@ def test_inputs_obey_strides_scales_and_seeds() -> None:
     assert float(first["i1"].float().std()) == pytest.approx(1 / 16, rel=0.05)
     assert torch.equal(first["i0"], again["i0"])
     assert not torch.equal(first["i0"], other["i0"])
+
+
+def test_lengths_lie_within_the_axis_that_they_are_compared_along() -> None:
+    mask = {"format": "wsopt.graph/1", "name": "mask", "outputs": ["m"]}
+    inputs = [{"name": name, "shape": [4000], "dtype": "i32"} for name in ("lengths", "other")]
+    nodes = [
+        {"name": "j", "op": "iota", "inputs": [], "attrs": {"shape": [4000, 40], "axis": 1}},
+        {"name": "n", "op": "reshape", "inputs": ["lengths"], "attrs": {"shape": [4000, 1]}},
+        {"name": "m", "op": "less", "inputs": ["j", "n"]},
+    ]
+    drawn = gpu_inputs.random_inputs(raw_graph({**mask, "inputs": inputs, "nodes": nodes}), 0, "cpu")
+    lengths, other = drawn["lengths"], drawn["other"]
+    assert (lengths.dtype, int(lengths.min()), int(lengths.max())) == (torch.int32, 0, 40)
+    assert (int(other.min()), int(other.max())) == (-8, 7)

@@ -17,7 +17,7 @@ from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, 
 from wsopt.emit.operations import Operations, operations_of
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
-from wsopt.emit.ranges import k_block_range, tile_range
+from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
 from wsopt.emit.slots import first_slots, first_step, next_slots, windows
 from wsopt.emit.sums import accumulator_names, accumulators
 from wsopt.emit.unroll import older_values, unrolled
@@ -160,13 +160,14 @@ class Consumer:
         if not self.plan.ranged:
             counted = ["k_blocks = last - first"] if self.plan.split else []
             return [*counted, *self.plan.first_places()]
-        narrow = "begin, whole_begin, whole_end, end"
+        narrow, loads = "begin, whole_begin, whole_end, end", scalar_loads(self.plan)
         if not self.plan.own_k_blocks:
-            return [tile_range(self.plan, narrow), *self.plan.first_places(), "origin = begin - step"]
+            return [*loads, tile_range(self.plan, narrow), *self.plan.first_places(), "origin = begin - step"]
         return [
+            *loads,
             tile_range(self.plan, "tile_begin, whole_begin, whole_end, tile_end"),
             *self.plan.first_places(),
-            f"{narrow} = {k_block_range('row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}",
+            f"{narrow} = {k_block_range(self.plan, 'row', 'CONSUMER_ROWS', 'tile_begin', 'tile_end')}",
             "origin = tile_begin - step",
         ]
 

@@ -14,7 +14,7 @@ from wsopt.emit import inputs, records, text
 from wsopt.emit.functions import Function, first_place, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
-from wsopt.emit.ranges import tile_range
+from wsopt.emit.ranges import scalar_loads, tile_range
 from wsopt.emit.rings import Ring
 from wsopt.emit.slots import first_slots, first_step, next_slots, next_step, windows
 from wsopt.emit.stamps import Event, Point
@@ -36,12 +36,13 @@ def loader(plan: KernelPlan, index: int) -> Function:
     sizes = plan.sizes if plan.ranged else plan.counts
     descriptors += [box.descriptor for box in plan.inputs.values() if plan.inputs_by_loader]
     channels = [*seen(plan, role, own=False, index=index), *inputs.brought_names(plan)]
-    parameters = [*descriptors, *channels, *plan.order_table, *sizes]
+    scalars = [argument for name in plan.scalars for argument in plan.vectors[name].arguments]
+    parameters = [*descriptors, *channels, *scalars, *plan.order_table, *sizes]
     numbered = plan.trace is not None or not plan.counts_slots
     counters = windows(ring.counter for ring in plan.loaders[index])
     k_block = write([*_fills(plan, index), *next_step(numbered), *next_slots(counters)])
     held = _stationary_loads(plan) if stationary else []
-    first = [tile_range(plan), *held] if plan.ranged else []
+    first = _range_and_held(plan, held) if plan.ranged else []
     filled = _filled(plan, index)
     fills = _tile_fills(plan, k_block, "filled" if filled else "")
     counts = stationary or plan.inputs_by_loader
@@ -51,6 +52,14 @@ def loader(plan: KernelPlan, index: int) -> Function:
     body = write([*first, *filled, fills, *end])
     after = _LET_NEXT_IN if index == _last(plan) else ""
     return function(plan, role, parameters, begin, body, after, index=index)
+
+
+def _range_and_held(plan: KernelPlan, held: list[str]) -> list[str]:
+    """The lines that find a tile's K-blocks, and those that copy what the block holds, which is on its way while
+    scalars come.
+    """
+    found = tile_range(plan)
+    return [*scalar_loads(plan), *held, found] if plan.scalars else [found, *held]
 
 
 def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:

@@ -9,7 +9,7 @@ from wsopt.emit.addresses import ByAddress
 from wsopt.emit.arithmetic import Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
-from wsopt.emit.plan import KernelPlan
+from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
 from wsopt.emit.sums import accumulator_names
@@ -156,9 +156,9 @@ class Operations:
         yield from self.writer.phase(op.makes, age, masked=masked)
 
     def vectors(self) -> Iterator[str]:
-        """The loads of the vectors and scalars that the loop's values read."""
+        """The loads of the vectors and scalars that the loop's values read; those of bounds are there already."""
         plan, sources = self.plan, self.writer.sources
-        for name in sorted(sources.keys() & plan.vectors.keys()):
+        for name in sorted(sources.keys() & plan.vectors.keys() - plan.scalars.keys()):
             spans = sources[name].spans
             ragged = Role.COLUMN in spans and plan.program.whole.extent(Role.COLUMN) != plan.s.columns
             inside = "rows < row_extent" if Role.ROW in spans else "columns < ROW_LENGTH" if ragged else ""
@@ -185,8 +185,7 @@ def sources(plan: KernelPlan, items: Iterable[Item]) -> dict[str, Operand]:
     read, found = {name for item in items for name in item.reads}, dict[str, Operand]()
     for source in (*plan.program.after.vectors, *plan.program.streamed):
         if source.name in read:
-            name = plan.names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
-            found[source.name] = operand_of(source, name)
+            found[source.name] = operand_of(source, loop_name(plan.names, source))
     return found
 
 

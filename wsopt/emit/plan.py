@@ -73,7 +73,8 @@ class KernelPlan:
 
     `counts` are the kernel's arguments that say how many tiles there are, and K-blocks in each; `sizes` those and
     extents, `order_table` the one that says which tiles a block takes. The epilogue reads the extent of the streamed
-    axis if it `counts_stream`. Consumers with `own_k_blocks` look at some of their tile's alone.
+    axis if it `counts_stream`. `scalars` are the sources of the bounds' run-time scalars, each with its name in
+    registers. Consumers with `own_k_blocks` look at some of their tile's alone.
     With a `trace` the kernel has stamps (`stamps.py`).
     """
 
@@ -109,6 +110,7 @@ class KernelPlan:
     counts: tuple[str, ...]
     sizes: tuple[str, ...]
     order_table: tuple[str, ...]
+    scalars: Mapping[str, str]
     counts_stream: bool
     own_k_blocks: bool
     trace: Trace | None
@@ -295,7 +297,15 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
         order_table=("order_ptr",) if ranged and s.persistent and s.splits == 1 else (), trace=trace,
+        scalars={
+            name: loop_name(names, vectors[name].of) for bound in program.bounds.every for name in bound.scalars
+        },
     )  # fmt: skip
+
+
+def loop_name(names: Names, source: Source) -> str:
+    """The identifier of what a loop reads of a tensor, in registers."""
+    return names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
 
 
 def _inputs_ahead(verified: VerifiedSchedule) -> int:

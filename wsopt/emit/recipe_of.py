@@ -26,7 +26,7 @@ from wsopt.emit.recipe_views import axis_extents, axis_strides, map_strides, out
 from wsopt.emit.tensors import Box
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
-from wsopt.tensors.views import Bound, Output, Role, Source, View
+from wsopt.tensors.views import FAR, Bound, Output, Role, Source, View
 
 _BOX_EXTENT = 256
 """Elements of a tensor map's box along one dimension at most (CUDA driver API, cuTensorMapEncodeTiled)."""
@@ -160,7 +160,11 @@ def _mask_checks(bounds: Bounds) -> Iterator[Check]:
         return bound.row * (_ROWS + -1) + bound.constant
 
     last = _STREAM + -1
-    lower, upper = ([b for b in bounds.every if b.stream * sign > 0] for sign in (1, -1))
+    if len(known := [bound for bound in bounds.every if not bound.terms]) < len(bounds.every):
+        for axis, extent in (("rows", _ROWS), ("elements of the streamed axis", _STREAM)):
+            most = f" {axis}: masks by lengths at run time take less than {FAR // 2}"
+            yield Check(extent, "at_most", FAR // 2 - 1, (extent, most))
+    lower, upper = ([b for b in known if b.stream * sign > 0] for sign in (1, -1))
     if bounds.masked:  # the mask that keeps the fewest elements keeps none beyond the end, for any row
         ends = (maximum(b.constant, in_last_row(b)) if b.row else b.constant for b in upper)
         yield at_most(

@@ -67,7 +67,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
     ]
     names = frozenset[str]().union(*(function.called for function in written))
     workers = schedule.partitions[1:]
-    ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks}
+    ranges = {"lines": range_lines(plan), "own": plan.own_k_blocks, "scalars": [*plan.scalars.values()]}
     grid = {
         "parameters": grid_parameters(plan),
         "outer": plan.outer,

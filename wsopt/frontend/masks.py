@@ -6,10 +6,12 @@ one of them excludes, it is a bound of the loop: K-blocks outside are skipped, a
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from dataclasses import dataclass, field, replace
 
+from wsopt.frontend.affine import bounds_of
 from wsopt.frontend.algebra import is_number
 from wsopt.frontend.needed import every_row_counts
 from wsopt.frontend.values import SINKS, Draft, Pool, Rewriter, Term, Value
@@ -23,73 +25,7 @@ HUGE = 1e9
 Bounds = frozenset[Bound]
 _NOWHERE: Bounds = frozenset()
 
-_Affine = tuple[int, int, int]
-"""The factors of the row and of the streamed index, and the constant that is added."""
-
 # --- conditions -----------------------------------------------------------------------------------------
-
-
-def _sum(first: _Affine, second: _Affine, times: int) -> _Affine:
-    """One affine function and so many times another."""
-    row, stream, constant = (a + times * b for a, b in zip(first, second, strict=True))
-    return row, stream, constant
-
-
-def _affine(pool: Pool, term: Term) -> _Affine | None:
-    """A term as an affine function of the row and the streamed index, with whole numbers; None if it is none."""
-    if not isinstance(term, str):
-        whole = not isinstance(term, bool) and math.isfinite(term) and term == int(term)
-        return (0, 0, int(term)) if whole else None
-    value = pool[term]
-    if value.primitive not in ("iota_row", "iota_stream", "round_f32", "neg", "add", "sub", "mul"):
-        return None
-    parts = [part for part in (_affine(pool, a) for a in value.args) if part is not None]
-    match value.primitive, parts:
-        case "iota_row", _:
-            return 1, 0, 0
-        case "iota_stream", _:
-            return 0, 1, 0
-        case "round_f32", [x]:  # whole numbers below 2**24 are f32 numbers
-            return x
-        case "neg", [x]:
-            return _sum((0, 0, 0), x, -1)
-        case (("add" | "sub"), [x, y]):
-            return _sum(x, y, 1 if value.primitive == "add" else -1)
-        case ("mul", [(0, 0, k), x]) | ("mul", [x, (0, 0, k)]):
-            return _sum((0, 0, 0), x, k)
-    return None
-
-
-_ORDERS = {
-    "less_equal": ((0, 1, 0),),
-    "less": ((0, 1, -1),),
-    "greater_equal": ((1, 0, 0),),
-    "greater": ((1, 0, -1),),
-    "equal": ((0, 1, 0), (1, 0, 0)),
-}
-"""Comparisons of whole numbers: which operand is at most which other one plus a number, all of which have to hold."""
-
-
-def bounds_of(pool: Pool, condition: Term) -> tuple[Bound, ...] | None:
-    """Bounds that are equal to a comparison when all hold; None for a comparison of other values than indices.
-
-    Only bounds whose coefficients are -1, 0 and 1 are given: those that K-blocks are split by.
-    """
-    found: list[Bound] = []
-    value = pool[str(condition)]
-    for low, high, slack in _ORDERS.get(value.primitive, ()):
-        inside = pool.match(value.args[low], "abs")  # a magnitude is below two bounds
-        below = _affine(pool, inside[0] if inside else value.args[low])
-        above = _affine(pool, value.args[high])
-        if below is None or above is None:
-            return None
-        for sign in (-1, 1) if inside else (-1,):
-            row, stream, constant = _sum(_sum(above, below, sign), (0, 0, slack), 1)
-            common = math.gcd(row, stream) or 1
-            found.append(Bound(row // common, stream // common, constant // common))
-    if any(abs(bound.row) > 1 or abs(bound.stream) > 1 for bound in found):
-        return None
-    return tuple(found) or None
 
 
 def conjuncts(pool: Pool, condition: Term) -> tuple[Term, ...]:
@@ -250,5 +186,5 @@ def bound_loop(draft: Draft) -> Draft:
         (low if sink.primitive == "reduce_max" else zero).get(str(sink.args[0]), _NOWHERE) for sink in sinks
     ]
     splitter = _MaskSplitter(draft, bounds=_common(taken))
-    bounds = sorted(splitter.bounds, key=lambda bound: (bound.row, bound.stream, bound.constant))
+    bounds = sorted(splitter.bounds, key=dataclasses.astuple)
     return replace(splitter.run(), bounds=tuple(bounds), unmasked=splitter.unmasked)

@@ -30,8 +30,11 @@ class Kept:
 
 
 def row_range(bounds: Iterable[Bound], row: int, stream: int) -> tuple[int, int]:
-    """The elements [begin, end) of the streamed axis that count for a row; begin = end where none does."""
-    edges = [(bound.stream, bound.row * row + bound.constant) for bound in bounds]
+    """The elements [begin, end) of the streamed axis that count for a row; begin = end where none does.
+
+    What run-time scalars leave out is not known here: it counts.
+    """
+    edges = [(bound.stream, bound.row * row + bound.constant) for bound in bounds if not bound.terms]
     begin = max([0, *(-(edge // step) for step, edge in edges if step > 0)])
     end = min([stream, *(edge // -step + 1 for step, edge in edges if step < 0)])
     never = any(step == 0 and edge < 0 for step, edge in edges)
@@ -39,16 +42,20 @@ def row_range(bounds: Iterable[Bound], row: int, stream: int) -> tuple[int, int]
 
 
 def every_row_counts(bounds: Collection[Bound], rows: int, stream: int) -> bool:
-    """Whether every row has an element of the streamed axis inside all bounds.
+    """Whether every row has an element of the streamed axis inside all bounds, whatever run-time scalars hold.
 
     The range of j that is left is at its shortest at the first or the last row: it is a concave function.
     """
-    return all(begin < end for begin, end in (row_range(bounds, row, stream) for row in (0, rows - 1)))
+    known = not any(bound.terms for bound in bounds)
+    return known and all(
+        begin < end for begin, end in (row_range(bounds, row, stream) for row in (0, rows - 1))
+    )
 
 
 def end_is_masked(bounds: Iterable[Bound], rows: int, stream: int) -> bool:
-    """Whether bounds leave every row without elements beyond the end of the streamed axis."""
-    return any(b.stream < 0 and b.constant + max(0, b.row * max(rows - 1, 0)) < stream for b in bounds)
+    """Whether bounds leave every row without elements beyond the end of the streamed axis, whatever scalars hold."""
+    known = (bound for bound in bounds if bound.stream < 0 and not bound.terms)
+    return any(b.constant + max(0, b.row * max(rows - 1, 0)) < stream for b in known)
 
 
 @functools.lru_cache(maxsize=256)

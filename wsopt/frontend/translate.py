@@ -18,6 +18,7 @@ from wsopt.frontend.axes import Axes, RawView
 from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
 from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
 from wsopt.frontend.values import Draft, Pool, Rule, Term
+from wsopt.graph.lengths import compared_extents
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import K_BLOCK, Role
@@ -41,7 +42,8 @@ def _source(reader: _Reader, node: Node, operand: int) -> Term:
     """An input that elementwise operations read; one for each tensor and layout.
 
     A tensor is broadcast along its dimensions of extent one. Of axes that are kept the products have one element as
-    well: those may have more at run time.
+    well: those may have more at run time. What is compared with indices is broadcast there too: beside a single row
+    it is a length of all rows, not of one.
     """
     axes, use = reader.axes, f"{node.name}:{operand}"
     view, plain = axes.raw_view(use), axes.kind.plain
@@ -60,6 +62,8 @@ def _source(reader: _Reader, node: Node, operand: int) -> Term:
     kept = {axis for axis, role in axes.roles.items() if role in _KERNEL_AXES}.union(
         axes.singles if plain else ()
     )
+    if view.tensor in compared_extents(axes.graph):
+        kept = set()
     view = view.along(lambda dim: dim.extent > 1 or dim.axis in kept)
     use = next((known for known, raw in reader.raw.items() if known in reader.read and raw == view), use)
     reader.raw[use] = view

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wsopt.graph.faults import Faults, hint, quote
+from wsopt.graph.lengths import compared_extents, lengths_to_try
 from wsopt.graph.meaning import cast_array
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType, Graph, Input, Node, Operand, TensorType
@@ -82,14 +83,18 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products of layers keep their size (not f8, whose range that would leave).
-    Integers are -8..7, bools fair coins. Strides are the input's.
+    Integers are -8..7, but for those that are compared with indices (`lengths_to_try`); bools are fair coins. Strides
+    are the input's.
     """
-    return {
-        item.name: _placed(
-            _random_array(item.type, np.random.default_rng([seed, index]), _scale(graph, item)), item.strides
-        )
-        for index, item in enumerate(graph.inputs)
-    }
+    compared, found = compared_extents(graph), dict[str, Array]()
+    for index, item in enumerate(graph.inputs):
+        rng = np.random.default_rng([seed, index])
+        if item.name in compared:
+            values = lengths_to_try(item.type.shape, compared[item.name], seed, rng)
+        else:
+            values = _random_array(item.type, rng, _scale(graph, item))
+        found[item.name] = _placed(values, item.strides)
+    return found
 
 
 def _placed(values: Array, strides: tuple[int, ...] | None) -> Array:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
+from wsopt.interpret.mutate_ranges import RANGE_RULES
 from wsopt.interpret.mutate_splits import BARRIERS, SPLIT_RULES
 from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies, callee, calls, statements
 
@@ -326,4 +327,5 @@ _RULES: tuple[Rule, ...] = (
     _indices_mixed,
     _accumulation_changed,
     *SPLIT_RULES,
+    *RANGE_RULES,
 )

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 from wsopt.frontend.axes import Axes, Dim
 from wsopt.frontend.kinds import Kind
-from wsopt.frontend.masks import HUGE
 from wsopt.frontend.needed import end_is_masked, every_row_counts
 from wsopt.frontend.region import find_region
 from wsopt.frontend.roles import graph_axes
@@ -78,8 +77,7 @@ def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
     """
     axes = graph_axes(needed(graph))
     if axes.kind is Kind.CHAIN:
-        scalars = (value for node in axes.graph.nodes for value in node.inputs if not isinstance(value, str))
-        number = any(HUGE <= abs(value) < math.inf for value in scalars)
+        number = find_region(axes.graph).full_rows
         for lengths in _further(axes, s, k_iterations):
             extents = _chain_extents(axes, *lengths)
             new = {role: extents[axis] for axis, role in reversed(axes.roles.items())}
@@ -207,7 +205,8 @@ def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) 
     """
     bounds, kept = _masks(axes), _split_off(axes)
     if end_is_masked(bounds, axes.extent(Role.ROW), axes.extent(Role.STREAM)):
-        ends = [max(b.constant, b.row * (rows - 1) + b.constant) + 1 for b in bounds if b.stream < 0]
+        fixed = (b for b in bounds if b.stream < 0 and not b.terms)
+        ends = [max(b.constant, b.row * (rows - 1) + b.constant) + 1 for b in fixed]
         stream = max(stream, min(ends))
     new, found = {Role.ROW: rows, Role.STREAM: stream}, dict[Dim, int]()
     for axis, role in axes.roles.items():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from wsopt.errors import InputError, InternalError
 from wsopt.frontend.axes import Axes, Dim
+from wsopt.graph.lengths import compared_extents
 from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import DType, Graph, row_major_strides
@@ -65,6 +66,14 @@ def shared_axes(axes: Axes) -> list[tuple[Dim, ...]]:
     return [tuple(dict.fromkeys(atoms)) for atoms in known.values() if len(set(atoms)) > 1]
 
 
+def _broadcast(axes: Axes) -> set[str]:
+    """Lengths and offsets, which are compared with indices, and views of them: along axes of one element they stay
+    so at other extents.
+    """
+    compared = compared_extents(axes.graph)
+    return {name for path in axes.paths.values() for name in path if path[-1] in compared}
+
+
 def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
     """A graph whose axes are told apart by atoms at other extents: inputs, indices and reshapes alike."""
     graph = axes.graph
@@ -72,12 +81,18 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
     for use, path in axes.paths.items():
         instances.update({name: axes.instance(use, index) for index, name in enumerate(path)})
 
-    def shape(name: str) -> list[int]:
+    broadcast = _broadcast(axes)
+
+    def shape(name: str, within: Container[Dim] | None = None) -> list[int]:
+        """The new shape of a tensor; axes of one element that are not `within` an operand stay as they are."""
         use = instances[name]
-        return [
-            math.prod(extents.get(a, axes.extents[a]) for a in axes.atoms(use, dim))
-            for dim in range(len(axes.shapes[use]))
-        ]
+
+        def extent(atom: Dim) -> int:
+            stays = name in broadcast or (within is not None and atom not in within)
+            new = extents.get(atom, axes.extents[atom])
+            return 1 if stays and axes.extents[atom] == 1 else new
+
+        return [math.prod(map(extent, axes.atoms(use, dim))) for dim in range(len(axes.shapes[use]))]
 
     data = graph_to_json(graph)
     for item in data["inputs"]:
@@ -89,5 +104,6 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
             item["strides"] = dense_strides(item["shape"], list(strides))
     for item in data["nodes"]:
         if "shape" in item.get("attrs", {}):
-            item["attrs"]["shape"] = shape(item["name"])
+            operand = item["inputs"][0] if item["op"] == "reshape" else None
+            item["attrs"]["shape"] = shape(item["name"], operand and axes.all_atoms(instances[operand]))
     return parse_derived(data, graph)

@@ -179,7 +179,9 @@ def _memory(
     yield from _at_most(copies, dram_sustained_bandwidth, "dram_bandwidth", dram_bandwidth)
     yield from _at_most(reads, dram_read_bandwidth, "dram_bandwidth", dram_bandwidth)
     if dram_read_bandwidth >= 2 * dram_sustained_bandwidth:
-        yield Problem(f"/{reads}", f"{dram_read_bandwidth:g} is twice {copies} or more: writes would take no time")
+        yield Problem(
+            f"/{reads}", f"{dram_read_bandwidth:g} is twice {copies} or more: writes would take no time"
+        )
     if l2_bandwidth < dram_bandwidth:
         yield Problem("/l2_bandwidth", f"{l2_bandwidth:g} is below dram_bandwidth, {dram_bandwidth:g}")
     else:

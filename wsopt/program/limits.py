@@ -192,9 +192,9 @@ RECORDS = (
     ),
     Record(
         Limit.SPLIT_SUMS,
-        "Sums are not split over blocks where a loop reduces rows beside its products, where blocks have one tile, or "
-        "where a loop that computes values rescales its sums by more than maxima and numbers, or has an epilogue that "
-        "reads full tiles.",
+        "Sums are not split over blocks where a loop reduces rows beside its products, where blocks have one tile, "
+        "or where a loop that computes values rescales its sums by more than maxima and numbers, or has an epilogue "
+        "that reads full tiles.",
         "A part leaves sums and maxima in the workspace, and factors are computed from those alone.",
         How.CHOICES,
         "The model has no price for it; there is no figure.",

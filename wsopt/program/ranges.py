@@ -2,7 +2,8 @@
 which are not written.
 
 Interval arithmetic on bounds row * i + stream * j + constant >= 0 with stream = 1 or -1; others leave no
-K-block out.
+K-block out. A bound may also have run-time scalars, which the kernel alone knows: what the host counts, and the model
+with it, is as if such bounds left nothing out, and any loop that they could ask for is live.
 
 A tile's K-blocks are passed in order: K-blocks before a consumer's own, K-blocks in which a mask is at work, K-blocks
 in which every element counts, again K-blocks with a mask, and the rest of the tile's. Bounds say where each begins
@@ -48,8 +49,8 @@ def splits(bound: Bound) -> bool:
 
 
 def narrowing(bounds: Bounds) -> tuple[tuple[int, int, int], ...]:
-    """The bounds that leave K-blocks out, as triples: row, stream, constant."""
-    found = (bound for bound in bounds.every if splits(bound) and bound != bounds.end)
+    """The bounds that leave K-blocks out and that the host knows, as triples: row, stream, constant."""
+    found = (b for b in bounds.every if splits(b) and b != bounds.end and not b.terms)
     return tuple((bound.row, bound.stream, bound.constant) for bound in found)
 
 
@@ -127,13 +128,13 @@ def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
     if not all(map(splits, bounds.every)):
         return LiveLoops(0, none_whole=True, begins=False, ends=True, waits=waits)
     # Indices are not negative: other lower bounds never leave anything out.
-    lower = [b for b in bounds.every if b.stream > 0 and (b.row < 0 or b.constant < 0)]
+    lower = [b for b in bounds.every if b.stream > 0 and (b.row < 0 or b.constant < 0 or b.terms)]
     upper = [bound for bound in bounds.every if bound.stream < 0]
     constants = [bound for bound in upper if bound != bounds.end]
     pairs = itertools.product((_START, *lower), constants)
     ends = len(constants) < len(upper)
     # Some end before the first K-block does, for the first rows or for later ones.
-    short = any(bound.row < 0 or bound.constant + 1 < s.depth for bound in constants)
+    short = any(bound.row < 0 or bound.constant + 1 < s.depth or bound.terms for bound in constants)
     return LiveLoops(
         most_whole=min((_most_whole(one, other, s) for one, other in pairs), default=math.inf),
         none_whole=s.consumers > 1 or ends or bool(lower) or short,
@@ -145,8 +146,11 @@ def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
 
 def _most_whole(lower: Bound, upper: Bound, s: Structure) -> float:
     """K-blocks between two bounds for a single row, which has the most. Without limit where the bounds diverge; for
-    the first row where one of them moves towards the start of the axis.
+    the first row where one of them moves towards the start of the axis. Scalars shift both alike, or without limit.
     """
+    if lower.terms or upper.terms:
+        together = not lower.row + upper.row and lower.terms == tuple((-k, name) for k, name in upper.terms)
+        return max(0, (lower.constant + upper.constant + 1) // s.depth) if together else math.inf
     if lower == _START and upper.row < 0:
         return max(0, (upper.constant + 1) // s.depth)
     if lower.row + upper.row:
@@ -160,8 +164,10 @@ def _most_whole(lower: Bound, upper: Bound, s: Structure) -> float:
 
 
 def _cuts(bound: Bound, place: int, s: Structure) -> bool:
-    """Whether a bound ever cuts a K-block: one that moves with the rows does, another whose `place` is inside one."""
-    return bool(bound.row) or (place > 0 and place % s.depth > 0)
+    """Whether a bound ever cuts a K-block: one that moves with the rows or with a scalar does, another whose `place`
+    is inside one.
+    """
+    return bool(bound.row or bound.terms) or (place > 0 and place % s.depth > 0)
 
 
 def _comes_later(bound: Bound, s: Structure) -> bool:
@@ -169,10 +175,10 @@ def _comes_later(bound: Bound, s: Structure) -> bool:
 
     One that does not move with the rows begins in the same K-block for all. One that moves with them begins at its
     first row's, and repeats; one that moves against them begins at its last row's, and ends at the streamed axis'
-    start.
+    start. A scalar may shift it to any K-block.
     """
-    if bound.row == 0:
-        return False
+    if bound.row == 0 or bound.terms:
+        return bool(bound.row)
     end = math.lcm(s.tile_rows, s.depth) if bound.row < 0 else -bound.constant
     own = range(0, s.tile_rows, s.rows) if bound.row < 0 else range(s.rows - 1, s.tile_rows, s.rows)
     whole = own[0] if bound.row < 0 else own[-1]

@@ -38,6 +38,7 @@ def program_section(verified: VerifiedSchedule, certificate: Certificate, width:
         f"work       {tiles_in_words(program)} of {_k_iterations(program)}; "
         f"{whole.needed_flops:,} FLOP{_masked(whole)}, {whole.needed_bytes:,} compulsory bytes",
         f"intensity  {_intensity(verified)}",
+        *at_run_time(program),
     ]
     return [part for line in lines for part in wrapped(line, width, hang=" " * 11)]
 
@@ -56,6 +57,15 @@ def _intensity(verified: VerifiedSchedule) -> str:
 def _k_iterations(program: TileProgram) -> str:
     """Iterations of a tile; with masks of the longest one."""
     return ("up to " if program.bounds.every else "") + counted(program.k_iterations, "iteration")
+
+
+def at_run_time(program: TileProgram) -> list[str]:
+    """The inputs that say at run time which K-blocks are read."""
+    scalars = {name for bound in program.bounds.every for name in bound.scalars}
+    tensors = dict.fromkeys(clean(one.view.tensor) for one in program.after.vectors if one.name in scalars)
+    verb = "says" if len(tensors) == 1 else "say"
+    told = f"run time   {joined([*tensors])} {verb} which K-blocks are read; work and time here are of all"
+    return [told] if tensors else []
 
 
 def _masked(whole: Whole) -> str:

@@ -91,6 +91,29 @@ def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
     return (math.prod(shape) * _BITS[dtype] + 7) // 8
 
 
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_WHOLE = ("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "cast", "reshape", "transpose")
+
+
+def compared_extents(graph: RawGraph) -> dict[str, int]:
+    """The inputs of i32 that are compared with indices, each with the largest extent that those count along.
+
+    The same as `graph/lengths.py` has it: they and the indices may be added to others, and be seen through views.
+    """
+    found: dict[str, int] = {}
+    for node in (node for node in graph.nodes if node.op in _COMPARISONS):
+        reached = set(node.tensors)
+        for below in reversed(graph.nodes):
+            if below.name in reached and below.op in _WHOLE:
+                reached.update(below.tensors)
+        counted = (one for one in graph.nodes if one.name in reached and one.op == "iota")
+        extent = max((one.attrs["shape"][one.attrs["axis"]] for one in counted), default=0)
+        for item in graph.inputs if extent else ():
+            if item.name in reached and item.dtype == "i32":
+                found[item.name] = max(found.get(item.name, 0), extent)
+    return found
+
+
 def load_raw_graph(path: Path) -> RawGraph:
     """The graph of a file. Raises InputError if it is not a graph, OSError if it cannot be read."""
     try:

@@ -74,11 +74,33 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Element j of the streamed axis counts for row i only where row * i + stream * j + constant >= 0."""
+    """Element j of the streamed axis counts for row i only where row * i + stream * j + constant + t >= 0, in whole
+    numbers without a limit.
+
+    t is the sum of the run-time `terms`, each a coefficient times a scalar by its source's name: an i32 that is one
+    for a tile. Where the graph adds to such a scalar, its own sum wraps around in i32 (`wraps`): the bound is the
+    graph's comparison while every scalar is at most `FAR` from zero, and beyond that says nothing.
+    """
 
     row: int
     stream: int
     constant: int
+    terms: tuple[tuple[int, str], ...] = ()
+    wraps: bool = False
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The names of its run-time scalars' sources."""
+        return tuple(name for _, name in self.terms)
+
+
+FAR = 2**28
+"""Scalars of a bound that are further from zero are beyond all axes, which have less than `FAR` / 2 elements."""
+
+MOST_TERMS = 4
+"""How often a bound's scalars are added at most: sums of so many numbers up to `FAR`, two indices and numbers up to
+`FAR` / 4 stay within i32.
+"""
 
 
 @dataclass(frozen=True, slots=True)

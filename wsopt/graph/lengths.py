@@ -1,0 +1,67 @@
+"""Inputs of i32 that a graph compares with indices, such as lengths and offsets, and values to try them with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wsopt.graph.types import DType, Graph
+
+Array = npt.NDArray[Any]
+
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_WHOLE = ("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "cast", "reshape", "transpose")
+
+KINDS = 9
+"""How many kinds of values `lengths_to_try` has; as many seeds show all to every element."""
+
+
+def compared_extents(graph: Graph) -> dict[str, int]:
+    """The inputs of i32 that are compared with indices, each with the largest extent that those count along.
+
+    They and the indices may be added to others, and be seen through views, before they are compared.
+    """
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        if node.op not in _COMPARISONS:
+            continue
+        inputs, extent = _compared(graph, node.tensors)
+        for name in inputs if extent else ():
+            found[name] = max(found.get(name, 0), extent)
+    return found
+
+
+def _compared(graph: Graph, names: tuple[str, ...]) -> tuple[set[str], int]:
+    """The inputs of i32 that tensors are made of element by element, and the largest extent of their indices."""
+    inputs, extent, seen, left = set[str](), 0, set[str](), list(names)
+    while left:
+        name = left.pop()
+        node = graph.producer(name)
+        if name in seen:
+            continue
+        seen.add(name)
+        if node is None:
+            inputs |= {name} if graph.type_of(name).dtype is DType.I32 else set()
+        elif node.op == "iota":
+            extent = max(extent, node.type.shape[node.attr("axis", int)])
+        elif node.op in _WHOLE:
+            left.extend(node.tensors)
+    return inputs, extent
+
+
+def lengths_to_try(shape: tuple[int, ...], extent: int, seed: int, rng: np.random.Generator) -> Array:
+    """Values that are compared with an index below `extent`, as an array of i32.
+
+    Kinds take turns, over the elements and from seed to seed: within the axis, its end, zero, beyond the end,
+    negative, the largest and the least number of the type.
+    """
+    size = int(np.prod(shape))
+    within, beyond = rng.integers(1, extent + 1, size), rng.integers(extent + 1, 2 * extent + 2, size)
+    ends = (np.full(size, value) for value in (extent, 0, 2**31 - 1, -(2**31)))
+    full, zero, largest, least = ends
+    kinds = np.stack((within, full, zero, within, beyond, -within, within, largest, least))
+    assert len(kinds) == KINDS
+    chosen = kinds[(seed + np.arange(size)) % KINDS, np.arange(size)]
+    return chosen.astype(np.int32).reshape(shape)
