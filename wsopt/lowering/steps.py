@@ -20,7 +20,7 @@ from wsopt.lowering.phases import (
     row_phases,
 )
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Member, Product, Promotion, Read, Release, Rescale, Store, Transform
+from wsopt.program.facts import Copy, Member, Product, Promotion, Read, Release, Rescale, Store, Transform
 from wsopt.program.ids import OpKind, ValueKind
 from wsopt.program.program import Item
 from wsopt.program.row_layout import row_layout, widest_bits
@@ -94,6 +94,16 @@ class _Maker:
         name = self.region.operand_name(view) if view in self.region.streams else view.tensor
         return Member(view, name, self.shape(view, s.rows), s.at_once if by_rows else 1, by_rows)
 
+    def box(self, member: Member) -> Copy:
+        """Counts of a copy of an operand, with the rows of it that lie beyond the tensor's end, on the average."""
+        role, s = member.view.roles[-2], self.s
+        tile = {row_role(s.swap): s.tile_rows, column_role(s.swap): s.columns}.get(role)
+        if tile is None:
+            return member.box(member.shape)
+        extent = self.region.extent(role)
+        share = 1 - extent / (math.ceil(extent / tile) * tile)
+        return replace(member.box(member.shape), outside=share * member.extent(role))
+
     def read(self, views: Iterable[View]) -> tuple[tuple[ValueKind, str], ...]:
         """The inputs of a step that reads the tiles of streamed tensors, each once."""
         return tuple((ValueKind.TILE, self.region.operand_name(view)) for view in dict.fromkeys(views))
@@ -103,7 +113,7 @@ class _Maker:
     def products(self) -> Steps:
         """A loop of products, and of what is computed from their operands beside them: one ring for all."""
         loads = [
-            Load(member, consumer, member.shape, member.box(member.shape))
+            Load(member, consumer, member.shape, self.box(member))
             for member in map(self.member, self.region.operands)
             for consumer in (range(self.s.at_once) if member.by_rows else (None,))
         ]

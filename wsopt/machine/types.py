@@ -254,6 +254,9 @@ class Machine:
         float,
         _real(1, 100, "exponent of the norm in which units and threads bound a loop that computes values"),
     ]
+    tma_outside_cycles: Annotated[
+        float, _real(0, 100, "cycles of a copy for 128 bytes of a row beyond the tensor's end")
+    ]
     code_cycles: Annotated[
         float, _real(0, 100, "cycles that an instruction takes to come to an SM, before a role first runs it")
     ]

@@ -17,11 +17,11 @@ from graphlib import TopologicalSorter
 
 from wsopt.machine.types import Machine
 from wsopt.perf.contention import busiest, contended_interval, iteration_energy, norm
-from wsopt.perf.costs import load_cycles
+from wsopt.perf.costs import load_cycles, outside_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
 from wsopt.perf.splits import split_cost, workspace_bytes
-from wsopt.program.facts import Arithmetic, Rescale
+from wsopt.program.facts import Arithmetic, Copy, Rescale
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
 from wsopt.program.ranges import live_loops
@@ -267,15 +267,26 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
     bytes_us = memory_us(program, program.dram_bytes, machine)
     if in_blocks:
         idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store
+        split, waves = split_cost(program, machine), math.ceil(program.tiles / machine.sm_count)
+        # The trips of a part that another follows take as long as what is asked for meanwhile.
+        idle += (waves - 1) * (split.part + split.all / program.structure.splits)
         if program.work is not None:  # what follows the last bytes
-            split = split_cost(program, machine)
             idle += _chain(program) + split.part + split.all
         without = 1 - program.tiles / (math.ceil(program.tiles / machine.sm_count) * machine.sm_count)
-        bytes_us = machine.seconds(idle) * 1e6 + bytes_us * (1 + _UNEVEN * without)
+        bytes_us = machine.seconds(idle + _outside(program, machine)) * 1e6 + bytes_us * (
+            1 + _UNEVEN * without
+        )
     return (
         bytes_us,
         through_l2 / machine.l2_bandwidth * 1e6,
     )
+
+
+def _outside(program: TileProgram, machine: Machine) -> float:
+    """Cycles that an SM's copies take for rows beyond tensors' ends; meanwhile they ask for nothing."""
+    copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
+    waves = math.ceil(program.tiles / machine.sm_count)
+    return waves * program.k_iterations * sum(outside_cycles(one, machine) for one in copies)
 
 
 _UNEVEN = 0.3

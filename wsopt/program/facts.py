@@ -20,7 +20,8 @@ from wsopt.tensors.views import OUTER, Role, View
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A box of `rows` of `row_bytes`, `pitch_bytes` apart in memory. Of whole rows only `from_memory` bytes are
-    copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2.
+    copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2. On the average
+    `outside` of the rows lie beyond the tensor's end, and are filled with zeros.
     """
 
     rows: int
@@ -28,6 +29,7 @@ class Copy:
     pitch_bytes: int
     from_memory: int = 0
     tiles: int = 0
+    outside: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
