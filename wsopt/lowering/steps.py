@@ -95,7 +95,9 @@ class _Maker:
         return Member(view, name, self.shape(view, s.rows), s.at_once if by_rows else 1, by_rows)
 
     def box(self, member: Member) -> Copy:
-        """Counts of a copy of an operand, with the rows of it that lie beyond the tensor's end, on the average."""
+        """Counts of a copy of an operand, with the rows of it that lie beyond the tensor's end, on the average: where
+        it is the last tile's alone, the others have the bytes that this one does not ask for.
+        """
         role, s = member.view.roles[-2], self.s
         tile = {row_role(s.swap): s.tile_rows, column_role(s.swap): s.columns}.get(role)
         if tile is None:

@@ -319,7 +319,9 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     every = Limit.ALL_PROMOTED in lifted or all(one.promote for one in region.contractions)
     copies = (1, 2) if region.promote and every else (1,)
     for swap in (False, True) if few and target.swaps else (False,):
-        sizes = [*_columns(region.extent(column_role(swap)), 8 if swap else 16 if region.body else 64, machine)]
+        sizes = [
+            *_columns(region.extent(column_role(swap)), 8 if swap else 16 if region.body else 64, machine)
+        ]
         counts = sorted({count for size in sizes for count in _subtiles(size)})
         for rows, columns, depth, consumers, own, sharing, persistent, subtiles, group in itertools.product(
             target.consumer_rows, sizes, depths, target.consumers, warps, sharings,

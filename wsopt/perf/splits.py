@@ -21,7 +21,7 @@ from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.tensors.views import Role
 
-_TRIPS, _TRIP_CYCLES = 2, 770
+_TRIPS, _TRIP_CYCLES = 2, 700
 """To L2 and back before an arrival is known, the stores' fence and the counter; and the cycles of a trip while others
 copy from device memory, fitted on an H200 (`docs/model/h200_few_tiles.json`).
 """
