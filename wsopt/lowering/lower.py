@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from wsopt.entries import extended
@@ -11,6 +12,7 @@ from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.phases import element_mix, lane_sums
+from wsopt.lowering.spread import mean_share, shares
 from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
@@ -41,12 +43,18 @@ def whole_of(region: Region) -> Whole:
         dtype=region.operand_dtype,
         products=len(region.contractions),
         flops=region.flops,
-        needed_flops=needed_flops(region),
-        needed_bytes=needed_bytes(region),
+        needed_flops=round(needed_flops(region) * mean_share(region)),
+        needed_bytes=_needed_bytes(region),
         compulsory_bytes=region.compulsory_bytes,
         once_bytes=sum(view.nbytes for view in once),
         kept=kept(region).elements / elements,
     )
+
+
+def _needed_bytes(region: Region) -> int:
+    """Bytes that are needed, as far as loops are taken to go."""
+    spared, streamed = 1 - mean_share(region), sum(view.nbytes for view in region.streams)
+    return needed_bytes(region) - round(spared * streamed) if spared else needed_bytes(region)
 
 
 def grid_of(region: Region, s: Structure) -> TileGrid:
@@ -83,37 +91,33 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
     )
 
 
-def _work(bounds: Bounds, s: Structure, machine: Machine, tiles: int) -> Work:
-    """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, else the order
-    of tile numbers.
+def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> Work:
+    """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, which knows no
+    run-time scalars, else the order of tile numbers; parts of tiles go to every block in turn.
 
     A tile's K-iterations are its consumers' on the average: who is done goes on, and leaves the units to others.
     """
+    bounds, varied = bounds_of(region), shares(region)
     by_row = list(k_iteration_counts(bounds, s))
     from_last = longest_last(by_row)
     counts = numbered(by_row, from_last)
     own = numbered(list(own_k_iterations(bounds, s)), from_last)
-    if s.splits > 1:
-        return _work_of_parts(counts, own, s.splits, tiles, machine)
-    blocks = min(machine.sm_count, tiles)
-    together = tiles_together(counts, tiles, blocks) if s.persistent else 0
-    dealt = deal(counts, rasterization_order(counts, tiles, together), blocks)
-    works = (Work(len(taken), math.fsum(own[tile % len(own)] for tile in taken)) for taken in dealt)
-    return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles)
-
-
-def _work_of_parts(counts: list[int], own: list[float], splits: int, tiles: int, machine: Machine) -> Work:
-    """The same where a tile's K-blocks are split: blocks take every so many-th part, in the order of tile numbers."""
-    parts, blocks = tiles * splits, min(machine.sm_count, tiles * splits)
 
     def k_iterations(part: int) -> float:
-        tile, number = part // splits % len(counts), part % splits
-        k_blocks = counts[tile]
-        share = (number + 1) * k_blocks // splits - number * k_blocks // splits
-        return share * own[tile] / k_blocks if k_blocks else 0.0
+        outer, row = divmod(part // s.splits, len(counts))
+        k_blocks, number = round(counts[row] * varied[outer % len(varied)]), part % s.splits
+        share = (number + 1) * k_blocks // s.splits - number * k_blocks // s.splits
+        return share * own[row] / counts[row] if counts[row] else 0.0
 
-    dealt = (range(block, parts, blocks) for block in range(blocks))
-    works = [Work(len(taken), math.fsum(map(k_iterations, taken))) for taken in dealt]
+    parts = tiles * s.splits
+    blocks = min(machine.sm_count, parts)
+    if s.splits > 1:
+        dealt: Iterable[Iterable[int]] = (range(block, parts, blocks) for block in range(blocks))
+    else:
+        together = tiles_together(counts, tiles, blocks) if s.persistent else 0
+        known = counts if s.persistent else [math.ceil(k_iterations(tile)) for tile in range(tiles)]
+        dealt = deal(known, rasterization_order(counts, tiles, together), blocks)
+    works = (Work(len(taken), math.fsum(map(k_iterations, taken))) for taken in map(list, dealt))
     return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles)
 
 
@@ -183,17 +187,23 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         after=after,
         accumulator_registers=_registers(region, s, machine, loop),
         tile_l2_bytes=_l2_bytes(region, bounds, s, loop),
-        dram_bytes=whole.compulsory_bytes,
+        dram_bytes=_dram_bytes(region, whole),
         live=loop.live,
         stationary=held,
         stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
-        work=_work(bounds, s, machine, grid.tiles) if region.chained else None,
+        work=_work(region, s, machine, grid.tiles) if region.chained else None,
         lane_sums=lane_sums(region.body, s, machine),
         bounds=bounds,
         unmasked=region.unmasked,
         streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
         sum_sets=tuple(sets),
     )
+
+
+def _dram_bytes(region: Region, whole: Whole) -> int:
+    """Bytes of device memory, as far as loops are taken to go."""
+    streamed = sum(view.nbytes for view in region.streams) if mean_share(region) < 1 else 0
+    return whole.compulsory_bytes - round((1 - mean_share(region)) * streamed)
 
 
 def _part_k_blocks(region: Region, s: Structure) -> int:
@@ -216,6 +226,6 @@ def _l2_bytes(region: Region, bounds: Bounds, s: Structure, loop: Cut) -> int:
     slot = sum(ring.slot_bytes for ring in loop.rings if ring.copied)
     if region.chained:
         counts = k_iteration_counts(bounds, s)
-        return slot * round(sum(counts) / len(counts) / s.splits)
+        return slot * round(mean_share(region) * sum(counts) / len(counts) / s.splits)
     k_blocks = math.ceil(region.extent(Role.STREAM) / (s.depth * s.copies)) * s.copies
     return math.ceil((k_blocks - 1 + s.tail / s.depth if s.tail else k_blocks) * slot / s.splits)
