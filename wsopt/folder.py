@@ -185,11 +185,23 @@ def _conditions(where: Path, certificate: Certificate) -> Conditions:
     return parse_conditions(text, str(where), "/certificate/conditions") if text else FREE
 
 
+RANGE = "range.json"
+"""What a folder of several kernels has; each of them has a folder of its own in it, a build like any."""
+
+
+def one_kernel(path: Path) -> None:
+    """Raise InputError for the folder of a build of several kernels."""
+    if (path / RANGE).is_file():
+        raise _refuse(path, "holds several kernels; give one of them, a folder in it such as kernels/0")
+
+
 def read_folder(path: Path) -> BuildFolder:
     """Read a build and check its schedule against its graph again.
 
-    Raises InputError for files that are missing or damaged, CheckError for a schedule that is not right.
+    Raises InputError for files that are missing or damaged and for a build of several kernels, CheckError for a
+    schedule that is not right.
     """
+    one_kernel(path)
     if not path.is_dir():
         raise _refuse(path, "is no folder; give one that `wsopt compile` wrote")
     where = path / "schedule.json"
