@@ -244,10 +244,10 @@ def bench(
     from wsopt.folder import one_kernel
     from wsopt.requirements import require_torch, require_triton
 
-    require_torch("bench")
-    require_triton("bench")
     for folder in folders:
         one_kernel(folder)
+    require_torch("bench")
+    require_triton("bench")
     names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)
     options = BenchOptions(baselines=names, together=together)
     document = bench_folders(folders, options, json_path=json_path)

@@ -17,7 +17,6 @@ from wsopt.emit.source import emit
 from wsopt.errors import InfeasibleError
 from wsopt.perf.price import lower
 from wsopt.program.types import Structure
-from wsopt.ranges.cover import Cover, Losses, cover
 from wsopt.ranges.find import (
     Found,
     Progress,
@@ -33,6 +32,7 @@ from wsopt.ranges.points import Grid, Point, grid_of, samples_of
 from wsopt.ranges.price import Extents, Kernel
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import for_trial
+from wsopt.solve.cover import Cover, Losses, cover
 
 SAMPLES = 24
 """Extents that are searched, about."""

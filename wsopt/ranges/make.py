@@ -30,7 +30,7 @@ from wsopt.requirements import require_triton
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import Schedule
 
-DEFAULT_KERNELS = 4
+DEFAULT_KERNELS, MOST_KERNELS = 4, 64
 _ROUNDS = 8
 """Choices at most, each without the structures that the compiler rejected in those before."""
 

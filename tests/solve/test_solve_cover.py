@@ -9,7 +9,7 @@ import random
 import pytest
 
 from wsopt.errors import InfeasibleError
-from wsopt.ranges.cover import Losses, cover
+from wsopt.solve.cover import Losses, cover
 
 INF = math.inf
 
