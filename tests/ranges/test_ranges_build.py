@@ -187,3 +187,15 @@ def test_extents_that_cannot_be_lowered_have_status_3(tmp_path: Path) -> None:
     graph = {**GRAPH, "dims": {"tokens": {"min": 61, "max": 61}}, "inputs": inputs, "nodes": nodes}
     with pytest.raises(LoweringError, match="with tokens = 61: tensor x: axis 0"):
         wsopt.compile_range(graph, use_cache=False)
+
+
+def test_extents_that_kernels_have_fixed_have_status_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wsopt.ranges.choose.SAMPLES", 2)
+    g = wsopt.Graph("rows")
+    columns = g.dim("columns", 64, 96)
+    x = g.input("x", (512, columns), "bf16")
+    g.output(g.cast(g.softmax(x), dtype="bf16", name="y"))
+    with pytest.raises(
+        LoweringError, match="no kernel of the range takes a call with columns = 80, for each is"
+    ):
+        wsopt.compile_range(g, use_cache=False)

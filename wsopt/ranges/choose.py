@@ -8,13 +8,14 @@ least of all near structures, and `Cover.proved` says whether CP-SAT came to an 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from wsopt.emit.source import emit
-from wsopt.errors import InfeasibleError
+from wsopt.errors import InfeasibleError, LoweringError
+from wsopt.graph.symbolic import said
 from wsopt.perf.price import lower
 from wsopt.program.types import Structure
 from wsopt.ranges.find import (
@@ -32,14 +33,12 @@ from wsopt.ranges.points import Grid, Point, grid_of, samples_of
 from wsopt.ranges.price import Extents, Kernel
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import for_trial
-from wsopt.solve.cover import Cover, Losses, cover
+from wsopt.solve.cover import Cover, Losses, cover, covering
 
 SAMPLES = 24
 """Extents that are searched, about."""
 _ROUNDS = 60
 """Covers at most; each but the last has structures solved."""
-_QUICK = 0.2
-"""Deterministic time of a cover whose structures are not solved yet."""
 
 Columns = list[tuple[Kernel | Structure, list[float]]]
 """What may serve, with its times at all cells, in microseconds."""
@@ -97,6 +96,18 @@ class Chooser:
         self.bounds = dict(zip(structures, rows, strict=True))
         for one in results:
             self._add(kernel_of(one, self.extents))
+        self._check_cells()
+
+    def _check_cells(self) -> None:
+        """Raise LoweringError where the kernels that are the best at samples leave some extents without any."""
+        for cell, times in zip(self.grid.cells, zip(*self.times.values(), strict=True), strict=True):
+            if min(times) == math.inf:
+                graph, extents = self.extents.symbolic.name, said(self.extents.values(cell))
+                raise LoweringError(
+                    f"graph {graph}: no kernel of the range takes a call with {extents}, for each is written for the "
+                    "extents it was found at: rows that are reduced, and an axis that is held whole or is a part of a "
+                    "tensor's dimension, have a fixed extent; give those as numbers"
+                )
 
     def _add(self, kernel: Kernel) -> None:
         """A solved kernel, with its times at all cells. Its structure may have others, with other rings."""
@@ -110,20 +121,18 @@ class Chooser:
             columns = self._columns()
             best = [min(times) for times in zip(*(times for _, times in columns), strict=True)]
             losses = self._losses(columns, best)
-            # While structures are open the cover is asked again anyway: then it need not be the best one.
-            found = cover(losses, self.most, _QUICK)
-            if not self._solved(found, columns):
-                continue
+            if not self._solved(covering(losses, self.most), columns):
+                continue  # the worst loss first: most structures are solved for that
             found = cover(losses, self.most)
-            if self._solved(found, columns) and not self._strange(found, [one for one, _ in columns]):
+            if self._solved(found.chosen, columns) and not self._strange(found, [one for one, _ in columns]):
                 return self._choice(found, columns, best)
         raise InfeasibleError(
             f"graph {self.extents.symbolic.name}: no kernels settled on in {_ROUNDS} covers"
         )
 
-    def _solved(self, found: Cover, columns: Columns) -> bool:
-        """Whether a cover has solved kernels alone; its structures are solved."""
-        open_ones = [one for k in found.chosen if isinstance(one := columns[k][0], Structure)]
+    def _solved(self, chosen: Sequence[int], columns: Columns) -> bool:
+        """Whether a choice has solved kernels alone; if not, its structures are solved."""
+        open_ones = [one for k in chosen if isinstance(one := columns[k][0], Structure)]
         for s in open_ones:
             self._solve(s)
         return not open_ones

@@ -87,9 +87,9 @@ def _dim(
     """What the template says of a dimension: how it is found in the extents of a tensor, its range."""
     order, told = next((place, one) for place, one in enumerate(every) if one.dim == dim.name)
     extent = f"{tensors[told.tensor]}.shape[{told.axis}]"
-    over = extent if told.rest == 0 else f"({extent} - ({_code(told.rest, variables)}))"
-    factor = _code(told.factor, variables)
-    plain = told.factor == 1
+    rest, factor, plain = _code(told.rest, variables), _code(told.factor, variables), told.factor == 1
+    over = extent if told.rest == 0 else f"{extent} - ({rest})" if " " in rest else f"{extent} - {rest}"
+    over = over if plain or told.rest == 0 else f"({over})"
     words = f"({told.factor}) * {dim.name}"
     return {
         "name": dim.name,
@@ -111,8 +111,11 @@ def _code(extent: int, variables: Mapping[str, str]) -> str:
     """An extent as Python, of the variables that hold the dimensions."""
     if not isinstance(extent, Extent):
         return str(extent)
-    factors = ([str(times), *(variables[name] for name in product)] for product, times in terms_of(extent))
-    return " + ".join(" * ".join(one) for one in factors)
+    sums = []
+    for product, times in terms_of(extent):
+        factors = [str(times)] * (times != 1 or not product)
+        sums.append(" * ".join([*factors, *(variables[name] for name in product)]))
+    return " + ".join(sums)
 
 
 def _place(names: Sequence[str], variables: Sequence[str], ends: Sequence[Sequence[int]]) -> str:

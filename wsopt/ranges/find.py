@@ -15,7 +15,7 @@ from wsopt.errors import CheckError, InfeasibleError, LoweringError
 from wsopt.graph.symbolic import SymbolicGraph, said
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
-from wsopt.program.types import Sharing, Structure
+from wsopt.program.types import Structure
 from wsopt.ranges.parallel import in_processes
 from wsopt.ranges.points import Point
 from wsopt.ranges.price import Extents, Kernel
@@ -62,17 +62,22 @@ def search_at(task: Task) -> Found:
         raise type(error)(f"with {said(extents.values(task.point))}: {error}") from error
     most = NEAR * verified.schedule.prediction.microseconds
     near = {s: bound for s, bound in search.first_bounds.items() if bound <= most}
-    return Found(task.point, verified.schedule, certificate, tuple(_fewer(near).items()))
+    return Found(
+        task.point,
+        verified.schedule,
+        certificate,
+        tuple(_fewer(near, alike=task.graph.generic.deterministic).items()),
+    )
 
 
-def _fewer(near: dict[Structure, float]) -> dict[Structure, float]:
-    """Of structures with the same tiles that with the best bound."""
-    best: dict[Structure, Structure] = {}
+def _fewer(near: dict[Structure, float], *, alike: bool) -> dict[Structure, float]:
+    """Of structures that cut into the same tiles that with the best bound; where kernels are to be `alike` in the
+    order of sums, of those with the same K-blocks too.
+    """
+    best: dict[tuple[int, ...], Structure] = {}
     for s in sorted(near, key=lambda one: (near[one], one)):
-        alike = replace(
-            s, subtiles=1, group=1, persistent=True, sharing=Sharing.COOPERATIVE, early_release=True
-        )
-        best.setdefault(alike, s)
+        tile = s.tile_rows, s.columns, s.splits, s.swap, s.copies, s.tail, s.transforms, s.exp2_eighths
+        best.setdefault((*tile, s.depth if alike else 0), s)
     return {s: near[s] for s in best.values()}
 
 

@@ -18,8 +18,8 @@ _WEIGHT_UNITS = 10_000
 _LOSS_UNITS = 10_000
 _EQUAL = 0.0025
 """Losses that differ by less count as equal in the mean, and smaller ones as none: the model errs by more."""
-_LIMIT = 4.0
-"""Deterministic time of each of the three models."""
+_LIMIT = 2.0
+"""Deterministic time of each model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,12 @@ class Cover:
         return tuple(sorted(set(self.serves)))
 
 
-def cover(losses: Losses, most: int, limit: float = _LIMIT) -> Cover:
-    """The best choice of at most so many kernels, each model solved in at most so much deterministic time.
-
-    Raises InfeasibleError where some cell has none.
-    """
-    worst, first, proved_worst = _least_worst(losses, most, limit)
+def cover(losses: Losses, most: int) -> Cover:
+    """The best choice of at most so many kernels. Raises InfeasibleError where some cell has none."""
+    worst, first, proved_worst = _least_worst(losses, most)
     worst = max(worst, _EQUAL)  # smaller losses are none
-    chosen, proved_mean = _least_mean(losses, (most, limit), worst, first)
-    serves, proved_switches = _fewest_switches(losses, chosen, worst, limit)
+    chosen, proved_mean = _least_mean(losses, most, worst, first)
+    serves, proved_switches = _fewest_switches(losses, chosen, worst)
     total = math.fsum(losses.weights)
     mean = math.fsum(losses.loss[k][c] * losses.weights[c] for c, k in enumerate(serves)) / total
     switches = sum(serves[a] != serves[b] for a, b in losses.neighbours)
@@ -78,7 +75,12 @@ def cover(losses: Losses, most: int, limit: float = _LIMIT) -> Cover:
     return Cover(serves, max(losses.loss[k][c] for c, k in enumerate(serves)), mean, switches, proved)
 
 
-def _least_worst(losses: Losses, most: int, limit: float) -> tuple[float, tuple[int, ...], bool]:
+def covering(losses: Losses, most: int) -> tuple[int, ...]:
+    """Kernels, at most so many, that have the least worst loss, whatever their mean. Raises as `cover`."""
+    return _least_worst(losses, most)[1]
+
+
+def _least_worst(losses: Losses, most: int) -> tuple[float, tuple[int, ...], bool]:
     """The least worst loss of at most so many kernels, kernels that have it, and whether less is proved impossible:
     the least threshold at which all cells can be covered.
     """
@@ -87,21 +89,21 @@ def _least_worst(losses: Losses, most: int, limit: float) -> tuple[float, tuple[
     if uncovered or not values:
         raise InfeasibleError("some extents have no kernel at all")
     low, high, proved = 0, len(values) - 1, True
-    best = _covering(losses, most, values[high], limit)
+    best = _covering(losses, most, values[high])
     if not best:
         raise InfeasibleError(
             f"no {most} kernels run at all extents of the range: ask for more with --kernels"
         )
     while low < high:
         middle = (low + high) // 2
-        found = _covering(losses, most, values[middle], limit)
+        found = _covering(losses, most, values[middle])
         proved = proved and found is not None
         best = found or best
         low, high = (low, middle) if found else (middle + 1, high)
     return values[high], best, proved
 
 
-def _covering(losses: Losses, most: int, threshold: float, limit: float) -> tuple[int, ...] | None:
+def _covering(losses: Losses, most: int, threshold: float) -> tuple[int, ...] | None:
     """So many kernels with a loss of at most the threshold everywhere; empty if there are none, None if undecided."""
     model = cp_model.CpModel()
     used = _choice(model, losses, most)
@@ -109,7 +111,7 @@ def _covering(losses: Losses, most: int, threshold: float, limit: float) -> tupl
     every = (tuple(k for k in losses.kernels if losses.loss[k][c] <= threshold) for c in losses.cells)
     for able in dict.fromkeys(every):
         model.add_bool_or([used[k] for k in able])
-    solver, status = solved(model, limit)
+    solver, status = solved(model, _LIMIT)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return tuple(k for k in losses.kernels if solver.value(used[k]))
     return () if status == cp_model.INFEASIBLE else None
@@ -134,11 +136,10 @@ def _steps(loss: float) -> int:
 
 
 def _least_mean(
-    losses: Losses, allowed: tuple[int, float], worst: float, first: Sequence[int]
+    losses: Losses, most: int, worst: float, first: Sequence[int]
 ) -> tuple[tuple[int, ...], bool]:
     """The kernels with the least mean loss of those whose worst one is the least; else the `first` ones."""
     model = cp_model.CpModel()
-    most, limit = allowed
     used, total = _choice(model, losses, most), list[cp_model.LinearExpr]()
     alike: dict[tuple[int | None, ...], float] = {}
     for c in losses.cells:
@@ -157,15 +158,13 @@ def _least_mean(
     model.minimize(len(losses.loss) * sum(total) + sum(used))
     for k in losses.kernels:
         model.add_hint(used[k], k in first)
-    solver, status = solved(model, limit)
+    solver, status = solved(model, _LIMIT)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return tuple(first), False
     return tuple(k for k in losses.kernels if solver.value(used[k])), status == cp_model.OPTIMAL
 
 
-def _fewest_switches(
-    losses: Losses, chosen: Sequence[int], worst: float, limit: float
-) -> tuple[tuple[int, ...], bool]:
+def _fewest_switches(losses: Losses, chosen: Sequence[int], worst: float) -> tuple[tuple[int, ...], bool]:
     """The kernel of each cell: of those with the least loss there, as few changes between neighbours as can be."""
     model = cp_model.CpModel()
     serves: list[dict[int, cp_model.IntVar]] = []
@@ -192,7 +191,7 @@ def _fewest_switches(
     # Of as few switches the assignment with the least loss, to the last digit.
     most = 1 + sum(round(_EQUAL * _LOSS_UNITS) + 1 for _ in serves)
     model.minimize(most * sum(changes) + sum(fine))
-    solver, status = solved(model, limit)
+    solver, status = solved(model, _LIMIT)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         best = (min(options, key=lambda k: losses.loss[k][c]) for c, options in enumerate(serves))
         return tuple(best), False
