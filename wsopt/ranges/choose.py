@@ -105,8 +105,8 @@ class Chooser:
                 graph, extents = self.extents.symbolic.name, said(self.extents.values(cell))
                 raise LoweringError(
                     f"graph {graph}: no kernel of the range takes a call with {extents}, for each is written for the "
-                    "extents it was found at: rows that are reduced, and an axis that is held whole or is a part of a "
-                    "tensor's dimension, have a fixed extent; give those as numbers"
+                    "extents it was found at: rows that are reduced, and an axis that is held whole or is a part of "
+                    "a tensor's dimension, have a fixed extent; give those as numbers"
                 )
 
     def _add(self, kernel: Kernel) -> None:
