@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.reference import random_inputs
 from wsopt.graph.symbolic import SymbolicGraph, bound
 from wsopt.interpret import execute, mma
-from wsopt.lowering.structures import structures
+from wsopt.interpret.faults import InterpreterError
 from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.types import Sharing, Structure
@@ -69,13 +70,19 @@ def test_a_kernel_refuses_a_contracted_axis_that_its_schedule_is_not_for(h200: M
     assert extents.microseconds(kernel, (1023,)) == math.inf
 
 
-def test_a_tail_is_for_some_lengths_of_the_contracted_axis(h200: Machine) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "taken"), [(144, True), (208, True), (136, True), (160, False), (64, False)]
+)
+def test_a_kernel_takes_what_its_own_checks_let_through(h200: Machine, tokens: int, taken: bool) -> None:
+    """One whose last K-block is 16 elements long: other rests are refused by `bind`, and not priced."""
     extents = Extents(_projection("tokens"), h200)
-    (tail,) = {s.tail for s in structures(extents.region((1040,)), h200) if s.depth == 64 and s.splits == 1}
-    kernel = _kernel(extents, replace(BASE, tail=tail), 1040)
-    assert extents.runs(kernel, (1040 + 64,))
-    assert not extents.runs(kernel, (1056,))
-    assert extents.microseconds(kernel, (1056,)) == math.inf
+    kernel = _kernel(extents, replace(BASE, tail=16), 144)
+    inputs = random_inputs(extents.graph((tokens,)), 0)
+    refused = nullcontext() if taken else pytest.raises(InterpreterError, match="the contracted axis")
+    with refused:
+        execute(kernel.source, inputs, seed=0, processors=2, constants=frozenset({"w"}))
+    assert extents.runs(kernel, (tokens,)) == taken
+    assert (extents.microseconds(kernel, (tokens,)) < math.inf) == taken
 
 
 def test_a_search_at_extents_that_cannot_be_lowered_names_them(h200: Machine) -> None:
