@@ -19,7 +19,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.program.conditions import FREE
-from wsopt.ranges.build import RangeBuild, check_any_target
+from wsopt.ranges.build import RangeBuild
 from wsopt.ranges.make import DEFAULT_KERNELS, MOST_KERNELS, build_range
 from wsopt.schedule.spec import parse_conditions
 
@@ -90,7 +90,7 @@ def compile_range(
         raise InputError("kernels", [Problem("", f"{kernels}; give a number from 1 to {MOST_KERNELS}")])
     read, record = _as_symbolic(graph), _as_machine(machine)
     if directory is not None:
-        check_any_target(Path(directory))
+        check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
     found = build_range(read, record, kernels=kernels, use_cache=use_cache, progress=show)
     if directory is not None:

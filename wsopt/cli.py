@@ -79,11 +79,10 @@ def compile_(
     A graph with named dimensions (dims) is compiled for their ranges, to a few kernels with one run().
     """
     from wsopt.driver import build
-    from wsopt.folder import write_folder
+    from wsopt.folder import check_target, write_folder
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
     from wsopt.program.conditions import FREE
-    from wsopt.ranges.build import check_any_target
     from wsopt.schedule.spec import parse_conditions
 
     if tuned and time_limit is not None:
@@ -100,7 +99,7 @@ def compile_(
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_any(graph)
     record = load_machine(machine)
-    check_any_target(target)
+    check_target(target)
     if isinstance(read, SymbolicGraph):
         _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under)
         _compile_range(read, record, target, kernels=kernels, use_cache=not no_cache, as_json=as_json)

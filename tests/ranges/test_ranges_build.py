@@ -15,7 +15,7 @@ import pytest
 import wsopt
 from wsopt.cli import main
 from wsopt.errors import CheckError, InputError, LoweringError
-from wsopt.folder import read_folder
+from wsopt.folder import check_target, read_folder
 from wsopt.graph.symbolic import load_any
 from wsopt.ranges.build import RangeBuild, range_build, read_range
 from wsopt.ranges.dispatch import dispatch_text
@@ -142,6 +142,22 @@ def test_a_record_that_is_not_right_is_refused(
     with pytest.raises(error) as caught:
         read_range(folder)
     assert told in str(caught.value)
+
+
+def test_builds_of_one_kernel_and_of_several_replace_each_other_and_nothing_else(
+    built: Path, tmp_path: Path
+) -> None:
+    several, one, other = tmp_path / "several", tmp_path / "one", tmp_path / "other"
+    shutil.copytree(built, several)
+    shutil.copytree(built / "kernels" / "0", one)
+    check_target(several)
+    check_target(one)
+    (other / "kernels").mkdir(parents=True)
+    (other / "kernel.py").touch()
+    with pytest.raises(InputError, match="holds kernels, which is no part of a build"):
+        check_target(other)
+    with pytest.raises(InputError, match="which is no part of an export"):
+        check_target(several, ("kernel.cubin",), "an export")
 
 
 # --- refused before anything is searched ----------------------------------------------------------------

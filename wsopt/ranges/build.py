@@ -15,14 +15,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from wsopt.errors import CheckError, InputError, Problem, RequirementError
-from wsopt.folder import BESIDE, FILES, RANGE, BuildFolder, check_target, read_folder, replace_folder
+from wsopt.folder import RANGE, BuildFolder, check_target, read_folder, replace_folder
 from wsopt.graph.symbolic import SymbolicGraph, load_any
-from wsopt.ranges.document import FOLDER, FORMAT, RECORD, RangeRecord, summary_of
+from wsopt.ranges.document import FORMAT, RECORD, RangeRecord, summary_of
 from wsopt.ranges.points import Grid, grid_of
 from wsopt.ranges.price import Extents, Kernel
 from wsopt.requirements import require_torch, require_triton
 
-RANGE_FILES = ("graph.json", RANGE, "kernel.py", "report.txt", FOLDER)
 _CLOSE = 1e-9
 _INSTEAD = "save(DIR) and `wsopt run DIR` execute the kernels without torch and GPU"
 
@@ -58,23 +57,16 @@ class RangeBuild:
 
         Raises RequirementError without torch, Triton or a GPU, ValueError for extents outside of the ranges.
         """
-        return self._launcher.run(**tensors)
+        return _launcher(tuple(self.files.items())).run(**tensors)
 
     def prepare(self, outputs: Mapping[str, Any] | None = None, /, **tensors: Any) -> Any:
         """A function that launches a kernel on these tensors, and its outputs by name; raises as `run`."""
-        return self._launcher.prepare(outputs, **tensors)
-
-    @property
-    def _launcher(self) -> ModuleType:
-        module = self.module
-        if not module.KERNELS[0].torch.cuda.is_available():
-            raise RequirementError(f"torch sees no GPU here, and a kernel's launcher needs one; {_INSTEAD}")
-        return module
+        return _launcher(tuple(self.files.items())).prepare(outputs, **tensors)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write the build folder, whole or not at all; a build there is replaced. InputError as `Build.save`."""
         path = Path(directory)
-        check_any_target(path)
+        check_target(path)
         replace_folder(path, self.files)
         return path
 
@@ -92,11 +84,6 @@ def range_build(files: dict[str, str], seconds: float) -> RangeBuild:
     return RangeBuild(files, summary_of(RECORD.validate_json(files[RANGE])), seconds)
 
 
-def check_any_target(path: Path) -> None:
-    """Raise InputError if `path` is something that no build must replace, of one kernel or of several."""
-    check_target(path, (*FILES, *BESIDE, *RANGE_FILES))
-
-
 @cache
 def _loaded(files: tuple[tuple[str, str], ...]) -> ModuleType:
     """The module of a build's kernel.py, loaded once a process."""
@@ -107,6 +94,15 @@ def _loaded(files: tuple[tuple[str, str], ...]) -> ModuleType:
     folder = Path(tempfile.mkdtemp(dir=_scratch().name)) / "build"
     replace_folder(folder, dict(files))
     return load_dispatch_file(folder / "kernel.py")
+
+
+@cache
+def _launcher(files: tuple[tuple[str, str], ...]) -> ModuleType:
+    """A build's module where it can be called. What it needs is looked for once, not at every call."""
+    module = _loaded(files)
+    if not module.KERNELS[0].torch.cuda.is_available():
+        raise RequirementError(f"torch sees no GPU here, and a kernel's launcher needs one; {_INSTEAD}")
+    return module
 
 
 @cache

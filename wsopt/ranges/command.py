@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from wsopt.errors import CheckError
+from wsopt.folder import check_target
 from wsopt.graph.symbolic import SymbolicGraph
 from wsopt.machine.types import Machine
-from wsopt.ranges.build import RangeBuild, check_any_target, read_range
+from wsopt.ranges.build import RangeBuild, read_range
 from wsopt.ranges.document import summary_of
 from wsopt.ranges.find import Progress
 from wsopt.ranges.make import build_range
@@ -27,7 +28,7 @@ def compile_range(
     progress: Progress,
 ) -> RangeBuild:
     """Compile a graph for its ranges and write the folder. Raises as `build_range`, and InputError for the target."""
-    check_any_target(target)
+    check_target(target)
     found = build_range(graph, machine, kernels=kernels, use_cache=use_cache, progress=progress)
     found.save(target)
     return found

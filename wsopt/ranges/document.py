@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from wsopt.folder import KERNELS
 from wsopt.ranges.choose import Choice
 
 FORMAT = "wsopt.range/1"
-FOLDER = "kernels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def record_of(
     names = [dim.name for dim in choice.grid.dims]
     members = (
         Member(
-            f"{FOLDER}/{number}",
+            f"{KERNELS}/{number}",
             dict(zip(names, kernel.home, strict=True)),
             kernel.schedule.structure.describe(),
             kernel.schedule.prediction.microseconds,
