@@ -90,24 +90,26 @@ class Chooser:
         tasks = [Task(graph, machine, point) for point in samples_of(self.grid, SAMPLES)]
         results = in_processes(search_at, tasks, lambda done, total: self.progress("search", done, total))
         self.found = {one.point: one for one in results}
+        for one in results:
+            self._add(kernel_of(one, self.extents))
+        self._check_cells()
         structures = list(dict.fromkeys(s for one in results for s, _ in one.near))
         self.near = len(structures)
         rows = bound_all(self.extents, structures, self.grid.cells, self.progress)
         self.bounds = dict(zip(structures, rows, strict=True))
-        for one in results:
-            self._add(kernel_of(one, self.extents))
-        self._check_cells()
 
     def _check_cells(self) -> None:
         """Raise LoweringError where the kernels that are the best at samples leave some extents without any."""
-        for cell, times in zip(self.grid.cells, zip(*self.times.values(), strict=True), strict=True):
-            if min(times) == math.inf:
-                graph, extents = self.extents.symbolic.name, said(self.extents.values(cell))
-                raise LoweringError(
-                    f"graph {graph}: no kernel of the range takes a call with {extents}, for each is written for the "
-                    "extents it was found at: rows that are reduced, and an axis that is held whole or is a part of "
-                    "a tensor's dimension, have a fixed extent; give those as numbers"
-                )
+        both = (point for cell in self.grid.cells for point in (self.grid.first(cell), cell))
+        for point in dict.fromkeys(both):
+            if any(self.extents.runs(kernel, point) for kernel in self.kernels.values()):
+                continue
+            graph, extents = self.extents.symbolic.name, said(self.extents.values(point))
+            raise LoweringError(
+                f"graph {graph}: no kernel of the range takes a call with {extents}: rows that are reduced, and an "
+                "axis that is held whole or is a part of a tensor's dimension, have a fixed extent in a kernel, and "
+                "rows of a tensor begin at multiples of 16 bytes; give such extents as numbers"
+            )
 
     def _add(self, kernel: Kernel) -> None:
         """A solved kernel, with its times at all cells. Its structure may have others, with other rings."""
