@@ -8,12 +8,13 @@ from typing import Any
 
 from wsopt.errors import CheckError
 from wsopt.folder import check_target
-from wsopt.graph.symbolic import SymbolicGraph
+from wsopt.graph.symbolic import SymbolicGraph, bound
 from wsopt.machine.types import Machine
 from wsopt.ranges.build import RangeBuild, read_range
 from wsopt.ranges.document import summary_of
 from wsopt.ranges.find import Progress
 from wsopt.ranges.make import build_range
+from wsopt.ranges.points import grid_of
 from wsopt.ranges.text import range_text
 from wsopt.simulation import simulate
 
@@ -60,12 +61,19 @@ def inspected(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def simulated(folder: Path, seeds: int, progress: Progress) -> dict[str, Any]:
-    """Execute each kernel of a build on the CPU, as `wsopt run` does one; the worst figures of all."""
+    """Execute each kernel of a build on the CPU, as `wsopt run` does one, for the largest extents that it serves; the
+    worst figures of all.
+    """
     found = read_range(folder)
+    names, cells = [dim.name for dim in found.graph.dims], grid_of(found.graph.dims).cells
     results = []
     for number, one in enumerate(found.kernels):
         show = functools.partial(progress, f"kernel {number}")
-        results.append(simulate(one.graph, one.verified, one.kernel, seeds, show).summary())
+        largest = max(
+            cell for cell, serving in zip(cells, found.record.serves, strict=True) if serving == number
+        )
+        graph = bound(found.graph, dict(zip(names, largest, strict=True)))
+        results.append(simulate(graph, one.verified, one.kernel, seeds, show).summary())
     lines = {key: sum(one["lines"][key] for one in results) for key in ("run", "of")}
     figures = [key for key, value in results[0].items() if isinstance(value, float)]
     worst = {key: max(one[key] for one in results) for key in figures}

@@ -18,7 +18,7 @@ from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
 from wsopt.ranges.build import RangeBuild, range_build
-from wsopt.ranges.choose import Choice, Chooser, chooser_of
+from wsopt.ranges.choose import Choice, chooser_of
 from wsopt.ranges.dispatch import dispatch_text
 from wsopt.ranges.document import record_of, record_text
 from wsopt.ranges.find import Progress
@@ -29,8 +29,11 @@ from wsopt.ranges.text import range_text
 from wsopt.requirements import require_triton
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.types import Schedule
+from wsopt.simulation import simulate
 
 DEFAULT_KERNELS, MOST_KERNELS = 4, 64
+_SEEDS = 4
+"""Interleavings at the largest extents that a kernel serves, beside those at its own."""
 _ROUNDS = 8
 """Choices at most, each without the structures that the compiler rejected in those before."""
 
@@ -65,29 +68,38 @@ def _made(graph: SymbolicGraph, machine: Machine, kernels: int, progress: Progre
     """The files of a build, made anew."""
     chooser = chooser_of(Extents(graph, machine), kernels, progress)
     chooser.search()
-    packed: dict[Schedule, _Packed] = {}
+    packed: dict[_Key, _Packed] = {}
     rejected: list[str] = []
     for _ in range(_ROUNDS):
         choice = chooser.choose()
-        new = [kernel for kernel in choice.kernels if kernel.key not in packed]
-        tasks = [_Pack(graph, machine, one.home, one.schedule, one.certificate) for one in new]
+        keys = [(kernel.key, choice.largest(number)) for number, kernel in enumerate(choice.kernels)]
+        new = [(key, one) for key, one in zip(keys, choice.kernels, strict=True) if key not in packed]
+        tasks = [
+            _Pack(graph, machine, one.home, largest, one.schedule, one.certificate)
+            for (_, largest), one in new
+        ]
         results = in_processes(_packed, tasks, lambda done, total: progress("compile", done, total))
-        packed |= {kernel.key: one for kernel, one in zip(new, results, strict=True)}
-        refused = [kernel for kernel in new if packed[kernel.key].complaint]
+        packed |= {key: one for (key, _), one in zip(new, results, strict=True)}
+        refused = [(packed[key].complaint, one) for key, one in new if packed[key].complaint]
         if not refused:
-            return _files(graph, machine, kernels, choice, chooser, packed, rejected)
-        rejected += [f"{k.schedule.structure.describe()} ({packed[k.key].complaint})" for k in refused]
-        chooser.rejected |= {kernel.schedule.structure for kernel in refused}
+            return _files(graph, machine, kernels, choice, [packed[key].files for key in keys], rejected)
+        rejected += [f"{one.schedule.structure.describe()} ({complaint})" for complaint, one in refused]
+        chooser.rejected |= {one.schedule.structure for _, one in refused}
     raise CheckError(f"graph {graph.name}: the compiler rejects what is chosen; the last one, {rejected[-1]}")
+
+
+_Key = tuple[Schedule, Point]
+"""A kernel, and the largest extents that it serves."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pack:
-    """A kernel to be compiled, simulated and packed."""
+    """A kernel to be compiled, simulated and packed, with the extents it was found at and the largest it serves."""
 
     graph: SymbolicGraph
     machine: Machine
     home: Point
+    largest: Point
     schedule: Schedule
     certificate: Certificate
 
@@ -109,7 +121,10 @@ def _packed(task: _Pack) -> _Packed:
     if asked.compiled is None or asked.complaint:
         return _Packed({}, asked.complaint or "it does not compile")
     candidate = Candidate(verified, task.certificate, kernel.source, asked.compiled)
-    return _Packed(pack(extents.graph(task.home), candidate, lambda stage, done, total: None), "")
+    files = pack(extents.graph(task.home), candidate, lambda stage, done, total: None)
+    if task.largest != task.home:  # which may have but one row
+        simulate(extents.graph(task.largest), verified, kernel.source, _SEEDS)
+    return _Packed(files, "")
 
 
 def _files(
@@ -117,8 +132,7 @@ def _files(
     machine: Machine,
     kernels: int,
     choice: Choice,
-    chooser: Chooser,
-    packed: dict[Schedule, _Packed],
+    builds: list[dict[str, str]],
     rejected: list[str],
 ) -> dict[str, str]:
     """The files of the whole build: those of each kernel's in its folder, and what is over them."""
@@ -127,13 +141,13 @@ def _files(
     folders = [member.folder for member in record.kernels]
     own = {
         f"{folder}/{name}": text
-        for folder, kernel in zip(folders, choice.kernels, strict=True)
-        for name, text in packed[kernel.key].files.items()
+        for folder, files in zip(folders, builds, strict=True)
+        for name, text in files.items()
     }
     return {
         "graph.json": json.dumps(symbolic_to_json(graph), indent=1, ensure_ascii=False) + "\n",
         "range.json": record_text(record),
-        "kernel.py": dispatch_text(graph, chooser.grid, choice.serves, folders),
+        "kernel.py": dispatch_text(graph, choice.grid, choice.serves, folders),
         "report.txt": range_text(record),
         **own,
     }
