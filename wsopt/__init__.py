@@ -9,11 +9,12 @@
     build = wsopt.compile(g, machine="h200", directory="mlp_up.wsopt")
     y = build.run(x=x_tensor, w=w_tensor)  # torch tensors on a GPU
 
-Graph        a graph in the making: inputs, one method for every operation, outputs
-load_graph   the graph in a graph.json
-compile      a graph to a Build: the best schedule, proved, checked, as a kernel
-Build        what compile returns: run, schedule, report, kernel, save
-WsoptError   every error that a user can cause or must know of; `exit_status` is the command line's
+Graph          a graph in the making: inputs, one method for every operation, outputs
+load_graph     the graph in a graph.json
+compile        a graph to a Build: the best schedule, proved, checked, as a kernel
+Build          what compile returns: run, schedule, report, kernel, save
+compile_range  a graph with named dimensions to a RangeBuild: a few kernels for all their extents
+WsoptError     every error that a user can cause or must know of; `exit_status` is the command line's
 
 The command `wsopt` does the same and more: `wsopt --help`.
 """
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wsopt.api import compile as compile
+    from wsopt.api import compile_range as compile_range
     from wsopt.build import Build as Build
     from wsopt.errors import WsoptError as WsoptError
     from wsopt.graph.builder import GraphBuilder as Graph
@@ -37,11 +39,12 @@ _HOMES = {
     "Graph": ("wsopt.graph.builder", "GraphBuilder"),
     "WsoptError": ("wsopt.errors", "WsoptError"),
     "compile": ("wsopt.api", "compile"),
+    "compile_range": ("wsopt.api", "compile_range"),
     "load_graph": ("wsopt.graph.parse", "load_graph"),
 }
 """Where each public name is at home. No module of the package may bear one of them: it would take its place."""
 
-__all__ = ["Build", "Graph", "WsoptError", "__version__", "compile", "load_graph"]
+__all__ = ["Build", "Graph", "WsoptError", "__version__", "compile", "compile_range", "load_graph"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,10 +14,13 @@ from wsopt.errors import InputError, Problem
 from wsopt.folder import check_target
 from wsopt.graph.builder import GraphBuilder
 from wsopt.graph.parse import load_graph, parse_graph
+from wsopt.graph.symbolic import SymbolicGraph, load_any, parse_any
 from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.program.conditions import FREE
+from wsopt.ranges.build import RangeBuild
+from wsopt.ranges.make import DEFAULT_KERNELS, MOST_KERNELS, build_range
 from wsopt.schedule.spec import parse_conditions
 
 AnyGraph = Graph | GraphBuilder | str | os.PathLike[str] | Mapping[str, Any]
@@ -65,6 +68,51 @@ def compile(
         found = build(read, record, under=conditions, seconds=time_limit, use_cache=use_cache, progress=show)
     if directory is not None:
         found.save(directory)
+    return found
+
+
+def compile_range(
+    graph: AnyGraph | SymbolicGraph,
+    *,
+    kernels: int = DEFAULT_KERNELS,
+    machine: str | os.PathLike[str] | Machine = DEFAULT_MACHINE,
+    directory: str | os.PathLike[str] | None = None,
+    use_cache: bool = True,
+    progress: Progress | None = None,
+) -> RangeBuild:
+    """Compile a graph with named dimensions to a few kernels that cover their ranges, with one `run`.
+
+    kernels: how many there are at most. The other arguments are those of `compile`.
+
+    Raises as `compile`; InputError for a graph without named dimensions too.
+    """
+    if not 1 <= kernels <= MOST_KERNELS:
+        raise InputError("kernels", [Problem("", f"{kernels}; give a number from 1 to {MOST_KERNELS}")])
+    read, record = _as_symbolic(graph), _as_machine(machine)
+    if directory is not None:
+        check_target(Path(directory))
+    show = progress or (lambda _stage, _done, _total: None)
+    found = build_range(read, record, kernels=kernels, use_cache=use_cache, progress=show)
+    if directory is not None:
+        found.save(directory)
+    return found
+
+
+def _as_symbolic(graph: AnyGraph | SymbolicGraph) -> SymbolicGraph:
+    """The graph with named dimensions in any of its forms. InputError for one without."""
+    match graph:
+        case SymbolicGraph():
+            return graph
+        case GraphBuilder():
+            return graph.symbolic()
+        case Mapping():
+            found = parse_any(dict(graph), "graph")
+        case Graph():
+            found = graph
+        case _:
+            found = load_any(graph)
+    if not isinstance(found, SymbolicGraph):
+        raise InputError(f"graph {found.name}", [Problem("/dims", "there are none: wsopt.compile takes it")])
     return found
 
 

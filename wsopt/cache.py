@@ -21,8 +21,7 @@ from pathlib import Path
 import diskcache
 
 from wsopt import __version__
-from wsopt.graph.serialize import canonical_bytes
-from wsopt.graph.types import Graph
+from wsopt.graph.symbolic import AnyGraph, any_canonical_bytes
 
 _SIZE_LIMIT = 256 * 2**20
 _STORE = "builds"
@@ -53,7 +52,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wsopt"
 
 
-def build_key(graph: Graph, machine: str, keep: int = 1, under: str = "") -> str:
+def build_key(graph: AnyGraph, machine: str, keep: int = 1, under: str = "") -> str:
     """The key of the `keep` best builds: the graph, the machine's record and the conditions as texts, and the
     versions that decide the result.
     """
@@ -61,7 +60,7 @@ def build_key(graph: Graph, machine: str, keep: int = 1, under: str = "") -> str
     versions = [f"{name}={importlib.metadata.version(name)}" for name in ("ortools", "triton")]
     versions.append(f"keep={keep}")
     texts = (machine, under, __version__, ";".join(versions))
-    for part in (canonical_bytes(graph), *(text.encode() for text in texts)):
+    for part in (any_canonical_bytes(graph), *(text.encode() for text in texts)):
         digest.update(len(part).to_bytes(8, "big") + part)
     digest.update(_sources_digest())
     return digest.hexdigest()

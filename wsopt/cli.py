@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -19,6 +19,10 @@ from wsopt.terminal import print_json as _print_json
 from wsopt.terminal import print_text as _print
 from wsopt.terminal import progress as _progress
 from wsopt.terminal import tell
+
+if TYPE_CHECKING:
+    from wsopt.graph.symbolic import SymbolicGraph
+    from wsopt.machine.types import Machine
 
 app = typer.Typer(
     add_completion=False,
@@ -65,12 +69,18 @@ def compile_(
     no_cache: Annotated[bool, typer.Option("--no-cache", help="neither read nor write the cache")] = False,
     tuned: Annotated[bool, typer.Option("--tuned", help="choose by what `tune` has measured")] = False,
     card: Annotated[str | None, typer.Option(help="with --tuned: the GPU, if several were measured")] = None,
+    kernels: Annotated[
+        int | None, typer.Option(min=1, max=64, help="of a graph with dims: kernels at most (default 4)")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt."""
+    """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt.
+
+    A graph with named dimensions (dims) is compiled for their ranges, to a few kernels with one run().
+    """
     from wsopt.driver import build
     from wsopt.folder import check_target, write_folder
-    from wsopt.graph.parse import load_graph
+    from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
@@ -87,9 +97,15 @@ def compile_(
         raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
     conditions = FREE if under is None else parse_conditions(under, "--under")
     target = output or Path(f"{graph.stem}.wsopt")
-    read = load_graph(graph)
+    read = load_any(graph)
     record = load_machine(machine)
     check_target(target)
+    if isinstance(read, SymbolicGraph):
+        _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under)
+        _compile_range(read, record, target, kernels=kernels, use_cache=not no_cache, as_json=as_json)
+        return
+    if kernels is not None:
+        raise typer.BadParameter("a graph without dims has one kernel", param_hint="--kernels")
     show, stop = _progress()
     try:
         if tuned:
@@ -107,6 +123,38 @@ def compile_(
         _print_json({**found.summary, "solve_s": round(found.seconds, 3), "directory": str(target)})
     else:
         _print(_summary_text(found.summary, found.seconds, target))
+
+
+def _one_kernel_options(*, tuned: bool, time_limit: float | None, under: str | None) -> None:
+    """Refuse options that are about one kernel, where a graph with named dimensions gets several."""
+    given = {"--tuned": tuned, "--time-limit": time_limit is not None, "--under": under is not None}
+    for option in (option for option, there in given.items() if there):
+        raise typer.BadParameter("is for graphs of numbers, not for one with dims", param_hint=option)
+
+
+def _compile_range(
+    graph: SymbolicGraph,
+    machine: Machine,
+    target: Path,
+    *,
+    kernels: int | None,
+    use_cache: bool,
+    as_json: bool,
+) -> None:
+    from wsopt.ranges.command import compile_range, compiled_text
+    from wsopt.ranges.make import DEFAULT_KERNELS
+
+    show, stop = _progress()
+    try:
+        found = compile_range(
+            graph, machine, target, kernels=kernels or DEFAULT_KERNELS, use_cache=use_cache, progress=show
+        )
+    finally:
+        stop()
+    if as_json:
+        _print_json({**found.summary, "solve_s": round(found.seconds, 3), "directory": str(target)})
+    else:
+        _print(compiled_text(found, target))
 
 
 app.command()(inspect)
@@ -134,11 +182,15 @@ def run(
 
 def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
     from wsopt.folder import read_folder
+    from wsopt.ranges.build import is_range
+    from wsopt.ranges.command import simulated
     from wsopt.simulation import simulate
 
-    found = read_folder(folder)
     show, stop = _progress()
     try:
+        if is_range(folder):
+            return simulated(folder, seeds, show)
+        found = read_folder(folder)
         result = simulate(
             found.graph,
             found.verified,
@@ -157,9 +209,13 @@ def _run_cuda(folder: Path, seeds: int) -> dict[str, Any]:
     require_torch("--device cuda", "--device cpu executes the kernel without torch and GPU")
     require_triton("--device cuda")
     from wsopt.agreement.judge import NO_DIFFERENCE
+    from wsopt.ranges.build import is_range
+    from wsopt.ranges.command import run_on_gpu
     from wsopt.runtime.launch import require_gpu, run_folder
 
     require_gpu()
+    if is_range(folder):
+        return run_on_gpu(folder, seeds)
     worst = NO_DIFFERENCE
     for seed in range(seeds):
         result = run_folder(folder, seed=seed)
@@ -184,8 +240,11 @@ def bench(
     from wsopt.bench.bench import bench_folders
     from wsopt.bench.bench_options import DEFAULT_BASELINES, BenchOptions
     from wsopt.bench.table import text_table
+    from wsopt.folder import one_kernel
     from wsopt.requirements import require_torch, require_triton
 
+    for folder in folders:
+        one_kernel(folder)
     require_torch("bench")
     require_triton("bench")
     names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)

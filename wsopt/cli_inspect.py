@@ -36,6 +36,7 @@ def inspect(
 ) -> None:
     """Show a build's schedule, and why it is what it is."""
     from wsopt.folder import read_folder
+    from wsopt.ranges.build import is_range
 
     if what_if + runner_up + (against is not None) > 1:
         raise typer.BadParameter(
@@ -44,6 +45,9 @@ def inspect(
         )
     if keep is not None and against is None:
         raise typer.BadParameter("says where to write what --against solves", param_hint="--keep")
+    if is_range(folder) and not (what_if or runner_up or against is not None):
+        _range(folder, as_json)
+        return
     found = read_folder(folder)
     if what_if:
         _what_if(found.verified, found.certificate, as_json)
@@ -53,6 +57,16 @@ def inspect(
         _against(found, against, keep, as_json)
     else:
         _report(found, as_json)
+
+
+def _range(folder: Path, as_json: bool) -> None:
+    from wsopt.ranges.command import inspected
+
+    summary, text = inspected(folder)
+    if as_json:
+        print_json(summary)
+    else:
+        print_text(text)
 
 
 def _report(found: BuildFolder, as_json: bool) -> None:

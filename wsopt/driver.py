@@ -119,10 +119,10 @@ def _builds(
 
     deadline = float("inf") if seconds is None else time.monotonic() + seconds
     contest = Contest(region, machine, keep, under, deadline, progress)
-    return [_pack(graph, candidate, progress) for candidate in candidates(contest)]
+    return [pack(graph, candidate, progress) for candidate in candidates(contest)]
 
 
-def _pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, str]:
+def pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, str]:
     """Simulate a kernel, and write down what is to be known of it."""
     from wsopt.report.simulated import simulated_text
     from wsopt.report.text import inspect_text

@@ -34,6 +34,9 @@ FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
 BESIDE = ("trace",)
 """Folders that other commands write beside a build's files, and that go with it."""
 
+RANGE, KERNELS = "range.json", "kernels"
+"""The record of a build of several kernels, and the folder in which each has one of its own, a build like any."""
+
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
 _MACHINE = TypeAdapter(Machine)
@@ -87,16 +90,22 @@ def _refuse(path: Path, why: str) -> InputError:
     return InputError(str(path), [Problem("", why)])
 
 
-def check_target(path: Path, files: Collection[str] = (*FILES, *BESIDE), what: str = "a build") -> None:
-    """Raise InputError if `path` is something that `what`, of these files, must not replace.
+def check_target(path: Path, files: Collection[str] = (), what: str = "a build") -> None:
+    """Raise InputError if `path` is something that `what` must not replace: it has these files, or if none are given
+    those of a build, of one kernel or of several.
 
     What a killed process has left beside it is put right first: it may have the build that was at `path`.
     """
     clear_up(path.parent)
     try:
-        _check_target(path, files, what)
+        _check_target(path, files or _files_of_a_build(path), what)
     except OSError as error:
         raise _refuse(path, f"cannot be written: {error.strerror}") from error
+
+
+def _files_of_a_build(path: Path) -> tuple[str, ...]:
+    """What a build in a folder may consist of; the folder of several kernels' builds only beside their record."""
+    return (*FILES, *BESIDE, *((RANGE, KERNELS) if (path / RANGE).is_file() else ()))
 
 
 def _check_target(path: Path, files: Collection[str], what: str) -> None:
@@ -185,11 +194,19 @@ def _conditions(where: Path, certificate: Certificate) -> Conditions:
     return parse_conditions(text, str(where), "/certificate/conditions") if text else FREE
 
 
+def one_kernel(path: Path) -> None:
+    """Raise InputError for the folder of a build of several kernels."""
+    if (path / RANGE).is_file():
+        raise _refuse(path, "holds several kernels; give one of them, a folder in it such as kernels/0")
+
+
 def read_folder(path: Path) -> BuildFolder:
     """Read a build and check its schedule against its graph again.
 
-    Raises InputError for files that are missing or damaged, CheckError for a schedule that is not right.
+    Raises InputError for files that are missing or damaged and for a build of several kernels, CheckError for a
+    schedule that is not right.
     """
+    one_kernel(path)
     if not path.is_dir():
         raise _refuse(path, "is no folder; give one that `wsopt compile` wrote")
     where = path / "schedule.json"

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,7 @@ from wsopt.codegen.errors import CompileError
 
 _LOAD_ERRORS = (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError, AssertionError)
 _REQUIRED = ("kernel", "SIGNATURE", "OPTIONS", "prepare", "run")
+_DISPATCHES = ("KERNELS", "serving", "prepare", "run")
 
 
 class _TorchStandIn(ModuleType):
@@ -45,6 +46,15 @@ def load_kernel_file(path: Path) -> ModuleType:
     Raises CompileError if it does not load or lacks a name of the contract (`kernel`, `SIGNATURE`,
     `OPTIONS`, `prepare`, `run`), OSError if there is no such file.
     """
+    return _loaded(path, _REQUIRED)
+
+
+def load_dispatch_file(path: Path) -> ModuleType:
+    """The module of the kernel.py of a build of several kernels, with those of its kernels; raises as above."""
+    return _loaded(path, _DISPATCHES)
+
+
+def _loaded(path: Path, names: Sequence[str]) -> ModuleType:
     name = "wsopt_kernel_" + hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -58,7 +68,7 @@ def load_kernel_file(path: Path) -> ModuleType:
         raise CompileError(f"{path.name} does not load: {type(error).__name__}: {error}") from error
     finally:
         del sys.modules[name]
-    missing = [required for required in _REQUIRED if not hasattr(module, required)]
+    missing = [required for required in names if not hasattr(module, required)]
     if missing:
         raise CompileError(f"{path.name} lacks {', '.join(missing)}")
     return module

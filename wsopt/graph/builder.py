@@ -16,12 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wsopt.errors import InputError, Problem
+from wsopt.graph.dims import Dim, input_extents, node_extents, read_dim
 from wsopt.graph.draft import read_input, read_node, type_node
+from wsopt.graph.extents import Extent
 from wsopt.graph.faults import Faults, quote
 from wsopt.graph.fields import read_doc, read_flag, read_name
 from wsopt.graph.ops import OPS, OpSpec
 from wsopt.graph.parse import FORMAT, parse_graph
 from wsopt.graph.serialize import attr_to_json, scalar_to_json
+from wsopt.graph.symbolic import SymbolicGraph, parse_any
 from wsopt.graph.types import DType, Graph, TensorType
 
 
@@ -88,16 +92,34 @@ class GraphBuilder:
         self._nodes: list[dict[str, Any]] = []
         self._outputs: list[str] = []
         self._types: dict[str, TensorType] = {}
+        self._dims: dict[str, Dim] = {}
         faults = self._faults()
         read_name(name, "/name", faults)
         read_doc(doc, "/doc", faults)
         read_flag(deterministic, "/deterministic", faults)
         faults.raise_any()
 
+    def dim(
+        self, name: str, least: int, most: int, *, typical: Sequence[int] | Mapping[int, float] = ()
+    ) -> Extent:
+        """A named dimension for shapes, alone or in sums and products; `typical` extents may have weights."""
+        weights = (
+            {str(extent): one for extent, one in typical.items()} if isinstance(typical, Mapping) else None
+        )
+        entry = {"min": least, "max": most, "typical": list(typical) if weights is None else weights}
+        faults = self._faults()
+        found = read_dim(name, entry, f"/dims/{name}", faults)
+        if name in self._types or name in self._dims:
+            faults.add(f"/dims/{name}", f"the name {quote(name)} is taken")
+        faults.raise_any()
+        assert found is not None, "a dimension without faults is read whole"
+        self._dims[name] = found
+        return Extent((((name,), 1),), least)
+
     def input(
         self,
         name: str,
-        shape: Sequence[int],
+        shape: Sequence[int | str],
         dtype: str | DType,
         *,
         constant: bool = False,
@@ -108,7 +130,7 @@ class GraphBuilder:
         if strides is not None:
             entry["strides"] = _plain(strides)
         faults = self._faults()
-        draft = read_input(entry, f"/inputs/{len(self._inputs)}", faults)
+        draft = read_input(input_extents(entry, self._least), f"/inputs/{len(self._inputs)}", faults)
         self._check_free(name, draft.pointer, faults)
         faults.raise_any()
         assert draft.input is not None, "an input without faults is read whole"
@@ -120,13 +142,32 @@ class GraphBuilder:
         self._outputs.extend(str(self._operand(symbol)) for symbol in symbols)
 
     def build(self) -> Graph:
-        """The graph, checked as a whole. Raises InputError, for outputs that are missing or inputs."""
+        """The graph, checked as a whole. Raises InputError, for outputs that are missing or inputs, and for a graph
+        with named dimensions, which `symbolic` gives.
+        """
         return parse_graph(self.to_json(), self.name)
+
+    def symbolic(self) -> SymbolicGraph:
+        """The graph with its named dimensions, checked as a whole. Raises InputError as `build`, and without any."""
+        found = parse_any(self.to_json(), self.name)
+        if not isinstance(found, SymbolicGraph):
+            raise InputError(self.name, [Problem("", "has no named dimensions: build() gives the graph")])
+        return found
+
+    @property
+    def named(self) -> bool:
+        """Whether it has named dimensions."""
+        return bool(self._dims)
+
+    @property
+    def _least(self) -> dict[str, int]:
+        return {dim.name: dim.least for dim in self._dims.values()}
 
     def to_json(self) -> dict[str, Any]:
         """The graph built so far, in the file's format."""
         doc: dict[str, Any] = {"doc": self.doc} if self.doc else {}
         doc |= {"deterministic": True} if self.deterministic else {}
+        doc |= {"dims": {dim.name: dim.to_json() for dim in self._dims.values()}} if self._dims else {}
         sections = {"inputs": self._inputs, "nodes": self._nodes, "outputs": self._outputs}
         return {"format": FORMAT, "name": self.name, **doc, **sections}
 
@@ -145,7 +186,7 @@ class GraphBuilder:
             "attrs": {key: _plain(value) for key, value in attrs.items()},
         }
         faults = self._faults()
-        draft = read_node(entry, f"/nodes/{len(self._nodes)}", faults)
+        draft = read_node(node_extents(entry, self._least), f"/nodes/{len(self._nodes)}", faults)
         self._check_free(entry["name"], draft.pointer, faults)
         node = type_node(draft, self._types, faults)
         faults.raise_any()
@@ -168,7 +209,7 @@ class GraphBuilder:
         return scalar_to_json(operand) if isinstance(operand, int | float) else operand
 
     def _check_free(self, name: object, pointer: str, faults: Faults) -> None:
-        if isinstance(name, str) and name in self._types:
+        if isinstance(name, str) and (name in self._types or name in self._dims):
             faults.add(f"{pointer}/name", f"the name {quote(name)} is taken")
 
     def _free_name(self, op: str) -> str:

@@ -21,13 +21,6 @@ LATER: Mapping[str, str] = MappingProxyType(
 )
 """Operations that a later version has: what to do today."""
 
-LATER_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "dims": "named extents are not in this version yet: give numbers; those of tiled axes may differ at a call",
-    }
-)
-"""Keys of a graph that a later version has."""
-
 _NAMES = {
     "matmul": "mm bmm dot gemm linear dense addmm",
     "reduce_sum": "sum",

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, TypeGuard, assert_never
 
-from wsopt.graph.elsewhere import DTYPES, LATER_KEYS
+from wsopt.graph.elsewhere import DTYPES
+from wsopt.graph.extents import BadExtent
 from wsopt.graph.faults import Faults, describe, hint, join, nearest, quote
 from wsopt.graph.infer import MAX_EXTENT, MAX_RANK
 from wsopt.graph.jsontext import JsonObject
@@ -44,9 +45,6 @@ def read_object(
         faults.add(join(pointer, key), f"the key {quote(key)} stands more than once")
     meant = set()
     for key in (key for key in value if key not in known):
-        if not pointer and key in LATER_KEYS:
-            faults.add(join(pointer, key), LATER_KEYS[key])
-            continue
         close = nearest(str(key), [name for name in known if name not in value])
         meant.add(close)
         allowed = f"allowed: {', '.join(known)}" if known else "none is allowed here"
@@ -134,9 +132,11 @@ def _integers(value: object, pointer: str, what: str, least: int, faults: Faults
     for index, entry in enumerate(entries):
         if is_integer(entry) and least <= entry <= MAX_EXTENT:
             good.append(entry)
+        elif isinstance(entry, BadExtent):
+            faults.add(join(pointer, index), entry.why)
         else:
             wanted = f"an integer from {least} to 2**31 - 1"
-            named = "; named extents are not in this version yet" if isinstance(entry, str) else ""
+            named = "; names of extents want the graph's dims" if isinstance(entry, str) else ""
             faults.wants(join(pointer, index), wanted + named, entry)
     return tuple(good) if len(good) == len(entries) else None
 

@@ -23,7 +23,10 @@ from wsopt.graph.order import cycles, topological_order
 from wsopt.graph.types import Graph, Node
 
 FORMAT = "wsopt.graph/1"
-GRAPH_KEYS = (("format", "name", "inputs", "nodes", "outputs"), ("doc", "deterministic"))
+GRAPH_KEYS = (("format", "name", "inputs", "nodes", "outputs"), ("doc", "deterministic", "dims"))
+_NUMBERS_WANTED = (
+    "a graph of numbers is wanted here; `wsopt compile` takes named extents, or write numbers instead"
+)
 _LONGEST_CYCLE = 8
 _MOST_CYCLES = 100
 
@@ -36,17 +39,22 @@ def load_graph(path: str | os.PathLike[str]) -> Graph:
 def parse_graph(text_or_obj: str | dict[str, Any], source: str) -> Graph:
     """The graph in a JSON text, or in the values that one decodes to; `source` names it in errors.
 
-    Raises InputError with every fault: each with its JSON pointer, what was found and what is allowed.
+    Raises InputError with every fault: each with its JSON pointer, what was found and what is allowed. Named
+    dimensions are one: `symbolic.parse_any` reads those.
     """
     value = decode(text_or_obj, source) if isinstance(text_or_obj, str) else text_or_obj
     faults = Faults(source)
-    graph = _read_graph(value, faults)
+    if isinstance(value, dict) and "dims" in value:
+        faults.add("/dims", _NUMBERS_WANTED)
+        faults.raise_any()
+    graph = read_graph(value, faults)
     faults.raise_any()
     assert graph is not None, "a graph without faults is read whole"
     return graph
 
 
-def _read_graph(value: object, faults: Faults) -> Graph | None:
+def read_graph(value: object, faults: Faults) -> Graph | None:
+    """The graph in JSON values, or None, with faults noted. Extents may be expressions that were read already."""
     fields = read_object(value, "", *GRAPH_KEYS, faults)
     if fields is None:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
+from wsopt.graph.dims import DIM_KEYS, MOST_DIMS
 from wsopt.graph.draft import INPUT_KEYS, NODE_KEYS
 from wsopt.graph.fields import DTYPE_WORDS, NAME_PATTERN, SCALAR_WORDS
 from wsopt.graph.infer import MAX_EXTENT, MAX_RANK
@@ -30,6 +31,7 @@ def json_schema() -> Schema:
                 "name": _ref("name"),
                 "doc": {"type": "string"},
                 "deterministic": {"type": "boolean", "default": False},
+                "dims": _dims(),
                 "inputs": {"type": "array", "items": _ref("input")},
                 "nodes": {"type": "array", "items": _ref("node")},
                 "outputs": {"type": "array", "items": _ref("name"), "minItems": 1, "uniqueItems": True},
@@ -43,7 +45,7 @@ def _definitions() -> Schema:
     return {
         "name": {"type": "string", "pattern": f"^{NAME_PATTERN}$", "not": {"enum": list(SCALAR_WORDS)}},
         "dtype": {"enum": list(DTYPE_WORDS)},
-        "shape": _integers(1),
+        "shape": _shape(),
         "scalar": {"anyOf": [{"type": "number"}, {"enum": list(SCALAR_WORDS)}]},
         "operand": {"anyOf": [_ref("name"), _ref("scalar")]},
         "input": _object(
@@ -58,6 +60,31 @@ def _definitions() -> Schema:
         ),
         "node": _node(),
     }
+
+
+def _dims() -> Schema:
+    extent = {"type": "integer", "minimum": 1, "maximum": MAX_EXTENT}
+    weights = {
+        "type": "object",
+        "propertyNames": {"pattern": "^[0-9]+$"},
+        "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
+    }
+    typical = {"anyOf": [{"type": "array", "items": extent, "uniqueItems": True}, weights]}
+    return {
+        "type": "object",
+        "propertyNames": _ref("name"),
+        "minProperties": 1,
+        "maxProperties": MOST_DIMS,
+        "additionalProperties": _object(DIM_KEYS, {"min": extent, "max": extent, "typical": typical}),
+    }
+
+
+def _shape() -> Schema:
+    """Extents: numbers, and where the graph has dims sums of products of numbers and names."""
+    factor = rf"\s*({NAME_PATTERN}|[0-9]+)\s*"
+    words = {"type": "string", "pattern": f"^{factor}([+*]{factor})*$"}
+    extent = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_EXTENT}, words]}
+    return {"type": "array", "items": extent, "maxItems": MAX_RANK}
 
 
 def _node() -> Schema:

@@ -34,6 +34,14 @@ def product(a: Array, b: Array) -> Array:
     return result
 
 
+def added(a: Array, b: Array, before: Array | None) -> Array:
+    """The product of two tiles on top of what the accumulator held before, if anything."""
+    result = product(a, b)
+    if before is not None:
+        result += before
+    return result
+
+
 class Mma:
     """One `warpgroup_mma` from its issue to the wait that retires it."""
 
@@ -66,11 +74,10 @@ class Mma:
     def perform(self) -> None:
         """Read the operands and multiply."""
         a = self._a.data if isinstance(self._a, SharedView) else self._a
-        result = product(dtypes.to_float32(a), dtypes.to_float32(self._b.data))
+        before = None
         if self._use_acc:
             before = self._acc.pending.values if self._acc.pending is not None else self._acc.data
-            result += before
-        self._result = result
+        self._result = added(dtypes.to_float32(a), dtypes.to_float32(self._b.data), before)
         self._a = self._b = self._acc = None  # or a chain of accumulators would stay alive
 
     @property

@@ -34,12 +34,17 @@ class VerifiedSchedule:
 
 
 def for_trial(
-    verified: VerifiedSchedule, *, schedule: Schedule | None = None, machine: Machine | None = None
+    verified: VerifiedSchedule,
+    *,
+    schedule: Schedule | None = None,
+    program: TileProgram | None = None,
+    machine: Machine | None = None,
 ) -> VerifiedSchedule:
-    """A copy with a schedule or a machine that nobody has checked, to try the compiler on it or to price a change.
+    """A copy with a schedule, program or machine that nobody has checked: to try the compiler on it, to price a
+    change, or to see whether it is written alike.
 
     No kernel from it is handed over.
     """
     return VerifiedSchedule(
-        schedule or verified.schedule, verified.program, machine or verified.machine, SEAL
+        schedule or verified.schedule, program or verified.program, machine or verified.machine, SEAL
     )

@@ -61,6 +61,7 @@ class Search:
     It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
     structure. What the compiler rejected is `rejected`; of `spilled` also what lives in as many registers.
     With `conditions` it searches among schedules that meet them, and proves what it says of those alone.
+    `first_bounds` are the bounds, in microseconds, of all structures that no budget rules out, before any is tight.
     `programs` are those that earlier searches of the same region on the same machine have lowered, `solutions` what
     they have solved.
     """
@@ -86,6 +87,7 @@ class Search:
     unfinished: int = 0
     open_bound: float = math.inf
     bounds: dict[Structure, float] = field(default_factory=dict)
+    first_bounds: dict[Structure, float] = field(default_factory=dict)
     kept: list[VerifiedSchedule] = field(default_factory=list)
     runners: list[RunnerUp] = field(default_factory=list)
 
@@ -106,7 +108,8 @@ class Search:
             if reason:
                 self._count(reason)
             else:
-                found.append(Candidate(structure, program, lower_bound_us(program, self.machine)))
+                bound = self.first_bounds[structure] = lower_bound_us(program, self.machine)
+                found.append(Candidate(structure, program, bound))
         if not self.conditions:
             self.limits += left_out(self.region, self.machine, self.programs)
         return sorted(found, key=_preference)

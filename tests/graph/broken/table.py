@@ -171,9 +171,12 @@ NAMES: dict[str, tuple[dict[str, Any], Faults]] = {
     "dims": (
         {"/dims": {"tokens": {"min": 1, "max": 8}}, f"{X}/shape/0": "tokens"},
         [
-            ("/dims", "named extents are not in this version yet: give numbers"),
-            (f"{X}/shape/0", "2**31 - 1; named extents are not in this version yet"),
+            ("/dims", "a graph of numbers is wanted here; `wsopt compile` takes named extents"),
         ],
+    ),
+    "an extent's name without dims": (
+        {f"{X}/shape/0": "tokens"},
+        [(f"{X}/shape/0", "2**31 - 1; names of extents want the graph's dims")],
     ),
     "deterministic": (
         {"/deterministic": "yes"},

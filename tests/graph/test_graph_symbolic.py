@@ -1,0 +1,238 @@
+"""Graphs with named dimensions: what is read, what is refused and where, and the graphs they are bound to."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from wsopt.errors import InputError
+from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.extents import Extent, read_extent
+from wsopt.graph.parse import parse_graph
+from wsopt.graph.serialize import graph_to_json
+from wsopt.graph.symbolic import (
+    SymbolicGraph,
+    any_canonical_bytes,
+    bound,
+    parse_any,
+    symbolic_to_json,
+)
+
+LEAST = {"batch": 2, "seq": 3}
+GRAPH: dict[str, Any] = {
+    "format": "wsopt.graph/1",
+    "name": "projection",
+    "dims": {
+        "seq": {"min": 1, "max": 8192, "typical": [1, 16, 512]},
+        "batch": {"min": 2, "max": 4, "typical": {"2": 0.5, "3": 1.5}},
+    },
+    "inputs": [
+        {"name": "x", "shape": ["batch", "seq", 256], "dtype": "bf16"},
+        {"name": "w", "shape": [256, 128], "dtype": "bf16", "constant": True},
+        {"name": "r", "shape": ["batch*seq", 128], "dtype": "bf16"},
+    ],
+    "nodes": [
+        {"name": "rows", "op": "reshape", "inputs": ["x"], "attrs": {"shape": ["seq * batch", 256]}},
+        {"name": "h", "op": "matmul", "inputs": ["rows", "w"]},
+        {"name": "sum", "op": "add", "inputs": ["h", "r"]},
+        {"name": "y", "op": "cast", "inputs": ["sum"], "attrs": {"dtype": "bf16"}},
+    ],
+    "outputs": ["y"],
+}
+
+
+def _read(data: dict[str, Any] = GRAPH) -> SymbolicGraph:
+    found = parse_any(data, "g.json")
+    assert isinstance(found, SymbolicGraph)
+    return found
+
+
+def _extent(text: str) -> int:
+    found = read_extent(text, LEAST)
+    assert isinstance(found, int)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("batch*seq", "seq * batch"),
+        ("batch + seq", "seq+batch"),
+        ("2*seq + seq", "seq*3"),
+        ("batch*2*seq + 1*1", "1 + seq*batch + batch*seq"),
+    ],
+)
+def test_expressions_that_mean_the_same_are_equal(one: str, other: str) -> None:
+    assert _extent(one) == _extent(other)
+    assert hash(_extent(one)) == hash(_extent(other))
+    assert str(_extent(one)) == str(_extent(other))
+
+
+@pytest.mark.parametrize(("one", "other"), [("batch*seq", "batch + seq"), ("batch", "2"), ("seq + 1", "seq")])
+def test_expressions_are_not_equal_for_having_one_value(one: str, other: str) -> None:
+    assert _extent(one) != _extent(other)
+
+
+def test_an_expression_of_numbers_alone_is_a_number() -> None:
+    found = _extent("2*3 + 1")
+    assert found == 7
+    assert not isinstance(found, Extent)
+
+
+def test_a_multiple_is_told_by_the_coefficients() -> None:
+    assert _extent("4*seq + 8") % 4 == 0
+    assert _extent("4*seq + 8") // 4 == _extent("seq + 2")
+    assert _extent("4*seq + 2") % 4 != 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is empty"),
+        ("seq +", 'ends with "+"'),
+        ("seq - 1", 'has "-" where "+" or "*" is wanted'),
+        ("(seq)", 'has "(" where a dimension or a number is wanted'),
+        ("seq * 0", 'has "0"; a number in it is from 1'),
+        ("token", 'has the unknown dimension "token"; the graph\'s dims are batch, seq'),
+        ("+".join(["seq"] * 40), "more than 64 words"),
+    ],
+)
+def test_a_malformed_expression_says_why(text: str, told: str) -> None:
+    found = read_extent(text, LEAST)
+    assert not isinstance(found, int)
+    assert told in found.why
+
+
+def test_a_graph_is_written_as_it_is_read() -> None:
+    graph = _read()
+    assert parse_any(symbolic_to_json(graph), "again") == graph
+    assert any_canonical_bytes(graph) == any_canonical_bytes(_read(symbolic_to_json(graph)))
+    assert pickle.loads(pickle.dumps(graph)) == graph
+    assert symbolic_to_json(graph)["dims"] == GRAPH["dims"]
+    assert graph.dims[1].weights == {2: 0.25, 3: 0.75}
+
+
+def test_bound_it_is_an_ordinary_graph() -> None:
+    graph = bound(_read(), {"batch": 2, "seq": 5})
+    assert graph.type_of("h").shape == (10, 128)
+    assert all(type(extent) is int for node in graph.nodes for extent in node.type.shape)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"seq": 5}, "/dims/batch: is not bound"),
+        ({"seq": 0, "batch": 2}, "/dims/seq: 0 is outside of its range, 1 to 8192"),
+        ({"seq": 8193, "batch": 2}, "/dims/seq: 8193 is outside of its range"),
+        ({"seq": 5, "batch": 2, "rows": 1}, "/dims/rows: is no dimension of the graph"),
+    ],
+)
+def test_binding_outside_of_the_range_is_refused(values: dict[str, int], told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        bound(_read(), values)
+    assert told in str(caught.value)
+
+
+REFUSED: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "unknown name": (
+        ("inputs", 0, "shape", 1),
+        "sequence",
+        '/inputs/0/shape/1: has the unknown dimension "sequence"',
+    ),
+    "malformed": (("nodes", 0, "attrs", "shape", 0), "seq*", '/nodes/0/attrs/shape/0: ends with "*"'),
+    "unequal in a reshape": (
+        ("nodes", 0, "attrs", "shape", 0),
+        "batch + seq",
+        "/nodes/0/attrs/shape: shape [batch, seq, 256] with 256*batch*seq elements cannot become [batch + seq, 256]",
+    ),
+    "unequal in an addition": (
+        ("inputs", 2, "shape", 0),
+        "seq",
+        "/nodes/2/inputs: shapes [batch*seq, 128] and [seq, 128] do not broadcast",
+    ),
+    "unequal in a product": (
+        ("inputs", 1, "shape", 0),
+        "seq",
+        "/nodes/1/inputs: shapes [batch*seq, 256] and [seq, 128]: the contracted extents are 256 and seq",
+    ),
+    "empty range": (
+        ("dims", "seq"),
+        {"min": 9, "max": 8},
+        "/dims/seq: min 9 is above max 8: the range is empty",
+    ),
+    "least of none": (("dims", "seq", "min"), 0, "/dims/seq/min: found 0; wants an integer from 1"),
+    "typical outside": (
+        ("dims", "seq", "typical"),
+        [1, 9000],
+        "/dims/seq/typical/1: found 9000; wants an extent of the range, 1 to 8192",
+    ),
+    "weight of nothing": (
+        ("dims", "seq", "typical"),
+        {"1": 0},
+        "/dims/seq/typical/1: found 0; wants a weight: a number above 0",
+    ),
+    "a tensor's name": (
+        ("dims", "x"),
+        {"min": 1, "max": 2},
+        '/dims/x: the name "x" is taken by /inputs/0; a dimension has a name of its own',
+    ),
+    "told by nothing": (("dims", "rest"), {"min": 1, "max": 2}, "/dims/rest: no input's shape tells"),
+    "no dimension": (("dims",), {}, "/dims: found 0 dimensions; a graph has 1 to 4"),
+    "unknown key": (("dims", "seq", "most"), 3, '/dims/seq/most: unknown key "most"'),
+    "too large at the end": (
+        ("dims", "seq", "max"),
+        2**31 - 1,
+        "/inputs/2/shape/0: found 8589934588; wants an integer from 1 to 2**31 - 1 (with seq = 2147483647",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_fault_has_its_place(case: str) -> None:
+    path, value, told = REFUSED[case]
+    data = copy.deepcopy(GRAPH)
+    *way, last = path
+    place: Any = data
+    for key in way:
+        place = place[key]
+    place[last] = value
+    with pytest.raises(InputError) as caught:
+        parse_any(data, "g.json")
+    assert told in str(caught.value)
+
+
+def test_dimensions_are_told_by_sums_and_products_too() -> None:
+    data = copy.deepcopy(GRAPH)
+    data["inputs"][0]["shape"] = ["batch*seq", 256]
+    data["inputs"].append({"name": "k", "shape": ["2*batch + 3"], "dtype": "bf16"})
+    first, second = _read(data).told
+    assert (first.dim, first.tensor, first.axis, first.factor, first.rest) == ("batch", "k", 0, 2, 3)
+    assert (second.dim, second.tensor, str(second.factor)) == ("seq", "x", "batch")
+
+
+def test_a_graph_of_numbers_is_read_as_before_and_named_extents_are_refused_where_it_is_wanted() -> None:
+    plain = symbolic_to_json(_read())
+    with pytest.raises(InputError, match="/dims: a graph of numbers is wanted here"):
+        parse_graph(plain, "g.json")
+    graph = bound(_read(), {"batch": 2, "seq": 5})
+    assert parse_any(graph_to_json(graph), "g.json") == graph
+
+
+def test_the_builder_has_dimensions() -> None:
+    g = GraphBuilder("projection")
+    seq, batch = g.dim("seq", 1, 64, typical=[1, 16]), g.dim("batch", 1, 4)
+    x = g.input("x", (batch, seq, 64), "bf16")
+    w = g.input("w", (64, 64), "bf16", constant=True)
+    rows = g.reshape(x, shape=(batch * seq, 64))
+    g.output(g.cast(g.matmul(rows, w), dtype="bf16", name="y"))
+    graph = g.symbolic()
+    assert str(graph.generic.type_of("y")) == "bf16[batch*seq, 64]"
+    with pytest.raises(InputError, match="do not broadcast"):
+        g.add(rows, g.input("r", ("batch + seq", 64), "bf16"))
+    with pytest.raises(InputError, match="a graph of numbers is wanted"):
+        g.build()
+    with pytest.raises(InputError, match='the name "x" is taken'):
+        g.dim("x", 1, 2)

@@ -1,0 +1,152 @@
+"""Kernels at other extents than their own: their time, the calls that they refuse, and the bits they give a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from wsopt.checker import verify
+from wsopt.errors import LoweringError
+from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.reference import random_inputs
+from wsopt.graph.symbolic import SymbolicGraph, bound
+from wsopt.interpret import execute, mma
+from wsopt.interpret.faults import InterpreterError
+from wsopt.machine import Machine
+from wsopt.perf.price import lower
+from wsopt.program.types import Sharing, Structure
+from wsopt.ranges.find import Task, search_at
+from wsopt.ranges.kinds import kind_of
+from wsopt.ranges.price import Extents, Kernel
+from wsopt.schedule.certificate import Certificate
+from wsopt.solve.optimum import solve
+from wsopt.solve.search import DEFAULT_MARGIN
+
+CERTIFICATE = Certificate(1, 0, (), 1, 0, 0.0, 0.0, DEFAULT_MARGIN, ())
+BASE = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=1, group=1)
+
+
+def _projection(stream: int | str = 512) -> SymbolicGraph:
+    """Rows by weights; `tokens` are the rows, and where `stream` says so the contracted axis too."""
+    g = GraphBuilder("projection", deterministic=True)
+    g.dim("tokens", 1, 4096)
+    x = g.input("x", ("tokens", stream), "bf16")
+    w = g.input("w", (stream, 192), "bf16", constant=True)
+    g.output(g.matmul(x, w, name="y"))  # in f32, which shows the order of sums
+    return g.symbolic()
+
+
+def _kernel(extents: Extents, s: Structure, home: int) -> Kernel:
+    program = lower(extents.region((home,)), s, extents.machine)
+    found = solve(program, extents.machine, DEFAULT_MARGIN)
+    assert found.schedule is not None
+    return Kernel((home,), verify(found.schedule, program, extents.machine, DEFAULT_MARGIN), CERTIFICATE)
+
+
+@pytest.fixture(scope="module")
+def extents(h200: Machine) -> Extents:
+    return Extents(_projection(), h200)
+
+
+def test_the_time_elsewhere_is_that_of_the_same_structure_solved_there(extents: Extents) -> None:
+    kernel, there = _kernel(extents, BASE, 64), _kernel(extents, BASE, 4096)
+    assert extents.microseconds(kernel, (64,)) == kernel.schedule.prediction.microseconds
+    found, solved = extents.microseconds(kernel, (4096,)), there.schedule.prediction.microseconds
+    assert math.isclose(found, solved, rel_tol=0.01)
+    assert found > 1.2 * extents.microseconds(kernel, (64,))
+
+
+def test_a_kernel_refuses_a_contracted_axis_that_its_schedule_is_not_for(h200: Machine) -> None:
+    extents = Extents(_projection("tokens"), h200)
+    kernel = _kernel(extents, BASE, 1024)
+    assert extents.runs(kernel, (4096,))
+    assert not extents.runs(kernel, (8,)) or kernel.recipe.checks
+    assert not extents.runs(kernel, (1023,))  # rows that TMA cannot move
+    assert extents.microseconds(kernel, (1023,)) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("tokens", "taken"), [(144, True), (208, True), (136, True), (160, False), (64, False)]
+)
+def test_a_kernel_takes_what_its_own_checks_let_through(h200: Machine, tokens: int, taken: bool) -> None:
+    """One whose last K-block is 16 elements long: other rests are refused by `bind`, and not priced."""
+    extents = Extents(_projection("tokens"), h200)
+    kernel = _kernel(extents, replace(BASE, tail=16), 144)
+    inputs = random_inputs(extents.graph((tokens,)), 0)
+    refused = nullcontext() if taken else pytest.raises(InterpreterError, match="the contracted axis")
+    with refused:
+        execute(kernel.source, inputs, seed=0, processors=2, constants=frozenset({"w"}))
+    assert extents.runs(kernel, (tokens,)) == taken
+    assert (extents.microseconds(kernel, (tokens,)) < math.inf) == taken
+
+
+def test_a_search_at_extents_that_cannot_be_lowered_names_them(h200: Machine) -> None:
+    with pytest.raises(LoweringError, match="with tokens = 1023: tensor x: axis 0"):
+        search_at(Task(_projection("tokens"), h200, (1023,)))
+
+
+@pytest.fixture(autouse=True)
+def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products add up as the tensor core does it, 16 elements of the contracted axis after the other: what NumPy does
+    depends on the sizes of tiles.
+    """
+
+    def added(a: np.ndarray, b: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+        result = np.zeros((len(a), b.shape[1]), np.float32) if before is None else before
+        for first in range(0, a.shape[1], 16):
+            part = a[:, first : first + 16].astype(np.float64) @ b[first : first + 16].astype(np.float64)
+            result = (result + part).astype(np.float32)
+        return result
+
+    monkeypatch.setattr(mma, "added", added)
+
+
+def _rows(kernel: Kernel, graph: SymbolicGraph, tokens: int, seed: int) -> np.ndarray:
+    """The bits of the outputs of a call with so many of the same rows."""
+    inputs = random_inputs(bound(graph, {"tokens": 64}), 3)
+    inputs = {**inputs, "x": inputs["x"][:tokens]}
+    done = execute(kernel.source, inputs, seed=seed, processors=2, constants=frozenset({"w"}))
+    return done.outputs["y"].view(np.uint32)
+
+
+def _of_one_kind(extents: Extents) -> Iterator[Kernel]:
+    """Kernels with other tiles, consumers and orders, which take sums alike."""
+    yield _kernel(extents, replace(BASE, splits=2), 64)
+    yield _kernel(extents, replace(BASE, splits=2, columns=128, subtiles=2, early_release=False), 64)
+    yield _kernel(extents, replace(BASE, splits=2, consumers=2, group=2), 64)
+
+
+@pytest.mark.slow
+def test_rows_have_the_same_bits_alone_and_among_others_through_every_kernel_of_a_kind(
+    extents: Extents,
+) -> None:
+    kernels = [*_of_one_kind(extents)]
+    assert len({kind_of(one.verified.program) for one in kernels}) == 1
+    assert len({one.source for one in kernels}) == len(kernels)
+    expected = _rows(kernels[0], extents.symbolic, 64, 0)
+    for number, kernel in enumerate(kernels):
+        for tokens in (1, 7, 64):
+            assert np.array_equal(_rows(kernel, extents.symbolic, tokens, number), expected[:tokens])
+
+
+@pytest.mark.parametrize("other", [{"splits": 4}, {"depth": 128}, {"swap": True}])
+def test_kernels_that_take_sums_otherwise_are_of_another_kind(
+    extents: Extents, other: dict[str, int]
+) -> None:
+    program, changed = (
+        lower(extents.region((64,)), s, extents.machine)
+        for s in (replace(BASE, splits=2), replace(BASE, **{"splits": 2, **other}))
+    )
+    assert kind_of(program) != kind_of(changed)
+
+
+def test_other_splits_give_other_bits(extents: Extents) -> None:
+    """What the kind is for: without it a row would not be the same through two kernels."""
+    one, other = (_kernel(extents, replace(BASE, splits=splits), 64) for splits in (1, 4))
+    found, again = (_rows(kernel, extents.symbolic, 64, 0) for kernel in (one, other))
+    assert not np.array_equal(found, again)

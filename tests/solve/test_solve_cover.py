@@ -1,0 +1,73 @@
+"""The covering problem, held against choices that are known or tried one by one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+
+from wsopt.errors import InfeasibleError
+from wsopt.solve.cover import Losses, cover
+
+INF = math.inf
+
+
+def _losses(
+    rows: list[list[float]], kinds: tuple[str, ...] | None = None, **given: tuple[float, ...]
+) -> Losses:
+    cells = len(rows[0])
+    weights = given.get("weights", (1.0,) * cells)
+    neighbours = tuple(itertools.pairwise(range(cells)))
+    return Losses(tuple(map(tuple, rows)), weights, neighbours, kinds or ("",) * len(rows))
+
+
+def test_the_worst_loss_comes_before_the_mean() -> None:
+    rows = [[0.0, 0.0, 0.0, 0.5], [0.2, 0.2, 0.2, 0.2], [INF, INF, INF, 0.0]]
+    found = cover(_losses(rows), 1)
+    assert found.serves == (1, 1, 1, 1)
+    assert (found.worst, found.proved) == (0.2, (True, True, True))
+    assert cover(_losses(rows), 2).serves == (0, 0, 0, 2)
+
+
+def test_the_mean_is_weighed() -> None:
+    rows = [[0.0, 0.1], [0.1, 0.0]]
+    assert cover(_losses(rows, weights=(0.9, 0.1)), 1).serves == (0, 0)
+    assert cover(_losses(rows, weights=(0.1, 0.9)), 1).serves == (1, 1)
+
+
+def test_among_equals_there_are_few_switches() -> None:
+    rows = [[0.0, 0.0, 0.001, 0.0, 0.3], [0.3, 0.001, 0.0, 0.002, 0.0]]
+    found = cover(_losses(rows), 2)
+    assert (found.serves, found.switches) == ((0, 0, 0, 0, 1), 1)
+
+
+def test_fewer_kernels_are_taken_where_more_gain_nothing() -> None:
+    assert len(cover(_losses([[0.0, 0.0], [0.0, 0.0]]), 2).chosen) == 1
+
+
+def test_kernels_of_one_kind_alone_go_together() -> None:
+    rows = [[0.0, INF], [INF, 0.0], [0.1, 0.1]]
+    assert cover(_losses(rows, ("a", "b", "b")), 2).serves in ((2, 2), (2, 1))
+    assert cover(_losses(rows, ("a", "b", "b")), 2).worst == 0.1
+    assert cover(_losses(rows), 2).serves == (0, 1)
+
+
+def test_cells_without_a_kernel_are_refused() -> None:
+    with pytest.raises(InfeasibleError, match="no kernel at all"):
+        cover(_losses([[0.0, INF]]), 1)
+    with pytest.raises(InfeasibleError, match="no 1 kernels run at all extents"):
+        cover(_losses([[0.0, INF], [INF, 0.0]]), 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_worst_losses_are_those_of_trying_all_choices(seed: int) -> None:
+    draw = random.Random(seed)
+    rows = [[round(draw.random(), 3) for _ in range(7)] for _ in range(6)]
+    for most in (1, 2, 3):
+        choices = itertools.combinations(range(6), most)
+        least = min(max(min(rows[k][c] for k in chosen) for c in range(7)) for chosen in choices)
+        found = cover(_losses(rows), most)
+        assert found.worst == least
+        assert len(found.chosen) <= most

@@ -1,0 +1,20 @@
+"""What fixes the bits of a row: kernels of one kind take the sums of a row in one order, whatever rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from wsopt.program.program import Iteration, TileProgram
+from wsopt.tensors.views import Reduction
+
+
+def kind_of(program: TileProgram) -> Hashable:
+    """Equal for kernels that give a row the same bits: sums over the streamed axis in the same parts and order, by
+    the same instructions; and where values of a row are reduced in registers, with the same layout.
+    """
+    s = program.structure
+    sums = (s.splits, s.swap, s.depth, s.copies, s.tail, s.transforms, s.exp2_eighths)
+    reduces = any(isinstance(item, Reduction) for item in program.after.items)
+    if program.iteration is Iteration.K_BLOCKS and not program.computes and not reduces:
+        return sums
+    return (*sums, s.rows, s.columns, s.consumer_warps, s.subtiles)

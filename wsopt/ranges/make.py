@@ -1,0 +1,153 @@
+"""Builds for graphs with named dimensions: kernels are chosen, compiled, simulated, packed; one `run` for all."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from wsopt.cache import BuildCache, build_key, cache_folder
+from wsopt.candidates import Candidate, ask
+from wsopt.checker import verify
+from wsopt.driver import pack
+from wsopt.entries import extended
+from wsopt.errors import CheckError
+from wsopt.folder import machine_text
+from wsopt.graph.symbolic import SymbolicGraph, symbolic_to_json
+from wsopt.machine.load import require_target
+from wsopt.machine.types import Machine
+from wsopt.perf.price import lower
+from wsopt.ranges.build import RangeBuild, range_build
+from wsopt.ranges.choose import Choice, chooser_of
+from wsopt.ranges.dispatch import dispatch_text
+from wsopt.ranges.document import record_of, record_text
+from wsopt.ranges.find import Progress
+from wsopt.ranges.parallel import in_processes
+from wsopt.ranges.points import Point
+from wsopt.ranges.price import Extents, Kernel
+from wsopt.ranges.text import range_text
+from wsopt.requirements import require_triton
+from wsopt.schedule.certificate import Certificate
+from wsopt.schedule.types import Schedule
+from wsopt.simulation import simulate
+
+DEFAULT_KERNELS, MOST_KERNELS = 4, 64
+_SEEDS = 4
+"""Interleavings at the largest extents that a kernel serves, beside those at its own."""
+_ROUNDS = 8
+"""Choices at most, each without the structures that the compiler rejected in those before."""
+
+
+def build_range(
+    graph: SymbolicGraph,
+    machine: Machine,
+    *,
+    kernels: int = DEFAULT_KERNELS,
+    use_cache: bool = True,
+    progress: Progress = lambda stage, done, total: None,
+) -> RangeBuild:
+    """Compile a graph for the ranges of its dimensions, to at most so many kernels.
+
+    Raises LoweringError or InfeasibleError, with the extents, where some of the range have no kernel, and CheckError;
+    nothing is written.
+    """
+    began = time.monotonic()
+    require_target(machine)
+    require_triton("compiling a kernel")
+    use_cache = use_cache and not extended()
+    cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), kernels)
+    files = cache.get(key) if use_cache else None
+    if files is None:
+        files = _made(graph, machine, kernels, progress)
+        if use_cache:
+            cache.put(key, files)
+    return range_build(files, time.monotonic() - began)
+
+
+def _made(graph: SymbolicGraph, machine: Machine, kernels: int, progress: Progress) -> dict[str, str]:
+    """The files of a build, made anew."""
+    chooser = chooser_of(Extents(graph, machine), kernels, progress)
+    chooser.search()
+    packed: dict[_Key, _Packed] = {}
+    rejected: list[str] = []
+    for _ in range(_ROUNDS):
+        choice = chooser.choose()
+        keys = [(kernel.key, choice.largest(number)) for number, kernel in enumerate(choice.kernels)]
+        new = [(key, one) for key, one in zip(keys, choice.kernels, strict=True) if key not in packed]
+        tasks = [
+            _Pack(graph, machine, one.home, largest, one.schedule, one.certificate)
+            for (_, largest), one in new
+        ]
+        results = in_processes(_packed, tasks, lambda done, total: progress("compile", done, total))
+        packed |= {key: one for (key, _), one in zip(new, results, strict=True)}
+        refused = [(packed[key].complaint, one) for key, one in new if packed[key].complaint]
+        if not refused:
+            return _files(graph, machine, kernels, choice, [packed[key].files for key in keys], rejected)
+        rejected += [f"{one.schedule.structure.describe()} ({complaint})" for complaint, one in refused]
+        chooser.rejected |= {one.schedule.structure for _, one in refused}
+    raise CheckError(f"graph {graph.name}: the compiler rejects what is chosen; the last one, {rejected[-1]}")
+
+
+_Key = tuple[Schedule, Point]
+"""A kernel, and the largest extents that it serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    """A kernel to be compiled, simulated and packed, with the extents it was found at and the largest it serves."""
+
+    graph: SymbolicGraph
+    machine: Machine
+    home: Point
+    largest: Point
+    schedule: Schedule
+    certificate: Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """The files of a kernel's build, or the compiler's complaint about it."""
+
+    files: dict[str, str]
+    complaint: str
+
+
+def _packed(task: _Pack) -> _Packed:
+    extents = Extents(task.graph, task.machine)
+    program = lower(extents.region(task.home), task.schedule.structure, task.machine)
+    verified = verify(task.schedule, program, task.machine, task.certificate.margin)
+    kernel = Kernel(task.home, verified, task.certificate)
+    asked = ask(kernel.source, verified)
+    if asked.compiled is None or asked.complaint:
+        return _Packed({}, asked.complaint or "it does not compile")
+    candidate = Candidate(verified, task.certificate, kernel.source, asked.compiled)
+    files = pack(extents.graph(task.home), candidate, lambda stage, done, total: None)
+    if task.largest != task.home:  # which may have but one row
+        simulate(extents.graph(task.largest), verified, kernel.source, _SEEDS)
+    return _Packed(files, "")
+
+
+def _files(
+    graph: SymbolicGraph,
+    machine: Machine,
+    kernels: int,
+    choice: Choice,
+    builds: list[dict[str, str]],
+    rejected: list[str],
+) -> dict[str, str]:
+    """The files of the whole build: those of each kernel's in its folder, and what is over them."""
+    alike = graph.generic.deterministic
+    record = record_of(choice, graph.name, machine.name, kernels, tuple(rejected), alike=alike)
+    folders = [member.folder for member in record.kernels]
+    own = {
+        f"{folder}/{name}": text
+        for folder, files in zip(folders, builds, strict=True)
+        for name, text in files.items()
+    }
+    return {
+        "graph.json": json.dumps(symbolic_to_json(graph), indent=1, ensure_ascii=False) + "\n",
+        "range.json": record_text(record),
+        "kernel.py": dispatch_text(graph, choice.grid, choice.serves, folders),
+        "report.txt": range_text(record),
+        **own,
+    }
