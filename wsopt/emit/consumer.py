@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.emit import inputs, records, splits, tensor_sums, text
 from wsopt.emit.epilogue import calls
-from wsopt.emit.functions import Function, function, seen
+from wsopt.emit.functions import Function, each_owed, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
 from wsopt.emit.operations import Operations, operations_of
 from wsopt.emit.plan import STATIONARY, KernelPlan
@@ -91,12 +91,13 @@ class Consumer:
         step = self._first_step()
         begin = [] if plan.sums_apart else [*step, *self._first_slots()]
         if not plan.loops_over_tiles:
-            begin.append("visit = 0")
+            begin += ["visit = 0", *(splits.NOTHING_OWED if plan.split and plan.ranged else [])]
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
             # The kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
             begin += ["gdc_wait()"] if early else []
-        body, end = self._body(), "" if plan.stores_apart else "tma.store_wait(0)"
+        ends = each_owed(plan, [*plan.first_places(), *calls(plan)]) if plan.split and plan.ranged else []
+        body, end = self._body(), "\n".join([*ends, *([] if plan.stores_apart else ["tma.store_wait(0)"])])
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
         return function(plan, role, parameters, begin + self._carried(), body, end, called)
 
@@ -143,15 +144,12 @@ class Consumer:
         """All that a consumer does for a tile."""
         plan = self.plan
         end = [*calls(plan), *([] if plan.loops_over_tiles else ["visit += 1"])]
-        if plan.split:
-            stored = store_lines(plan.prefetched.values())
-            *last, visited = end
-            # A visit is a tile's, or that of a part which brings a tile of its own for its loop.
-            each = [visited] if plan.stationary else []
+        if plan.split and plan.ranged:
+            end = [*splits.left(plan), "visit += 1"]
+        elif plan.split:
             end = splits.combined(
-                plan, [inputs.input_loads(plan), *stored, *last, *([] if each else [visited])]
+                plan, [inputs.input_loads(plan), *store_lines(plan.prefetched.values()), *end]
             )
-            end += each
         lines = [*self._places(), *self._starts(), *self._loops(), *end, *self._others_steps()]
         return "\n".join(line for line in lines if line)
 

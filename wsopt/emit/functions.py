@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wsopt.emit import records, splits, text
 from wsopt.emit.channels import channels, instance
+from wsopt.emit.instructions import when
 from wsopt.emit.integers import PYTHON, Integer, named, product
 from wsopt.emit.plan import KernelPlan
 from wsopt.schedule.types import PartitionRole
@@ -125,6 +126,17 @@ def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
         [] if plan.ranged else [f"parts = {PYTHON(tiles(plan))} * SPLITS"]
     )  # else the launcher says how many
     return [*count, f"for part in {_taken(plan, role, 'parts')}:", text.block(body)]
+
+
+def each_owed(plan: KernelPlan, lines: Iterable[str]) -> list[str]:
+    """The lines with which a consumer goes through its parts once more, and does some for each tile whose last part
+    was its own. Meanwhile no loop waits for it, and its reads of other parts wait for no copies.
+    """
+    owed = when(
+        "(owed >> taken) & 1", "\n".join([_place_of(plan, "part // SPLITS"), *splits.brought(plan, lines)])
+    )
+    header = f"for part in {_taken(plan, PartitionRole.CONSUMER, 'parts')}:"
+    return ["taken = 0", header, text.block(f"{owed}\ntaken += 1")]
 
 
 def _taken(plan: KernelPlan, role: PartitionRole, count: str) -> str:

@@ -42,7 +42,7 @@ SPLIT_WORDS = frozenset(
             "number",
             "before",
         ),
-        *("COMBINED_ROWS", "COMBINED_LAYOUT"),
+        *("COMBINED_ROWS", "COMBINED_LAYOUT", "owed", "taken"),
     )
 )
 """Names that the text of a kernel takes for itself where its sums are split (`splits.py`)."""

@@ -100,7 +100,10 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
     if plan.split:
         yield "parts", taken * s.splits
         taken = named("parts")
-    yield "blocks", minimum(named("processors"), taken) if s.persistent else taken
+    blocks = minimum(named("processors"), taken) if s.persistent else taken
+    if plan.split and plan.ranged:  # a consumer has a bit for each of its parts
+        blocks = maximum(blocks, ceil_divide(taken, splits.MOST_PARTS))
+    yield "blocks", blocks
 
 
 # --- checks ---------------------------------------------------------------------------------------------

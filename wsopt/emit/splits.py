@@ -31,6 +31,11 @@ _KEPT = 64
 reads. With so many ptxas spilled nothing in tiles of 64 to 256 columns and 2 to 16 parts (Triton 3.9, sm_90).
 """
 
+NOTHING_OWED = ["owed = 0", "taken = 0"]
+"""The lines by which a consumer begins that ends tiles when it has left all of its parts: a bit for each of them."""
+MOST_PARTS = 31
+"""Parts of a block, one for each bit."""
+
 PART_RANGE = "first, last = part_range(part, k_iterations)"
 """The line with the K-blocks of a part."""
 
@@ -100,18 +105,39 @@ def steps(others: str, part: str) -> str:
 
 
 def combined(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
-    """The lines of a consumer behind its loop: partial sums into the workspace, and where all have arrived the
-    `epilogue`.
+    """The lines of a consumer behind its loop of products: partial sums into the workspace, and where all parts have
+    arrived the `epilogue`.
     """
-    own, first = (_of_consumer(plan, part) for part in ("part", "part // SPLITS * SPLITS"))
-    arrived = f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'part // SPLITS')})"
-    begin, parts = [f"first_part = {_WORKSPACE} + {first} * PARTIAL_SUMS"], parts_of(plan)
-    begin += ["combine(first_part, row, row_extent)"] if parts else []
-    return [
-        f"own_part = {_WORKSPACE} + {own} * PARTIAL_SUMS",
-        *(parts.stores() if parts else _stores(plan)),
-        when(arrived, "\n".join([*begin, *(line for line in epilogue if line)])),
-    ]
+    return [_own_part(plan), *_stores(plan), when(_arrives(plan), "\n".join(brought(plan, epilogue)))]
+
+
+def left(plan: KernelPlan) -> list[str]:
+    """The lines of a consumer behind a loop that computes values: what it leaves of the part, and whether it owes the
+    tile's end, which comes when it has left all of its parts.
+    """
+    parts = parts_of(plan)
+    assert parts is not None, "its parts come together"
+    owed = f"owed = owed | ({_arrives(plan)}.to(gl.int32) << taken)"
+    return [_own_part(plan), *parts.stores(), owed, "taken += 1"]
+
+
+def brought(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
+    """The lines of who has to end a tile: the parts are brought together, and then comes the `epilogue`."""
+    begin = f"first_part = {_WORKSPACE} + {_of_consumer(plan, 'part // SPLITS * SPLITS')} * PARTIAL_SUMS"
+    together = ["combine(first_part, row, row_extent)"] if parts_of(plan) else []
+    lines = [line for line in epilogue if line]
+    # A loop that computes values says anew where its rows are; they come before the parts.
+    first = len(plan.first_places()) if together else 0
+    return [*lines[:first], begin, *together, *lines[first:]]
+
+
+def _own_part(plan: KernelPlan) -> str:
+    return f"own_part = {_WORKSPACE} + {_of_consumer(plan, 'part')} * PARTIAL_SUMS"
+
+
+def _arrives(plan: KernelPlan) -> str:
+    """The call that arrives at the counter of a consumer's rows of the tile."""
+    return f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'part // SPLITS')})"
 
 
 def sums(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:

@@ -16,7 +16,6 @@ from wsopt.frontend import remedies
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
-from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
 from wsopt.program.combination import Combination, combination
@@ -44,8 +43,6 @@ _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
 no longer than the trips of its parts. A part has so many iterations at least, and leaves the busiest SM this share at
 most of what fewer parts would.
 """
-_VARIED_WAVES = 8
-"""The same where lengths are known at run time alone: parts of them even blocks' work out."""
 _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 
@@ -358,14 +355,13 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
     if region.chained and (apart or _together(region) is None):
         return
     tiles, sms = grid_of(region, s).tiles, machine.sm_count
-    varied = mean_share(region) < 1
-    if tiles >= (_VARIED_WAVES if varied else _FEW_WAVES) * sms:
+    if tiles >= _FEW_WAVES * sms:
         return
     iterations, least = -(-region.extent(Role.STREAM) // (s.depth * s.copies)), _busiest_share(tiles, sms, 1)
     most = iterations // _PART_ITERATIONS if iterations >= _LONG_LOOP else 1
     for splits in sorted(n for n in {*_SPLITS, sms // tiles} if 1 < n <= most):
         share = _busiest_share(tiles, sms, splits)
-        if varied or share <= _SPLIT_GAINS * least:
+        if share <= _SPLIT_GAINS * least:
             least = share
             yield splits
 

@@ -112,21 +112,23 @@ def _given(counts: Cost, machine: Machine) -> Cost:
 
 @cost.register
 def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> Cost:
-    """A TMA copy: its first bytes come after a while, then it holds the way for all of its lines' bytes, and for rows
-    beyond the tensor's end. At the sustained clock, if no other is given.
+    """A TMA copy: its first bytes come after a while, then it holds the way for all of its lines' bytes. At the
+    sustained clock, if no other is given.
     """
     latency, pipes = machine.latency, tuple[tuple[Unit, int], ...]()
     if copy.from_memory:
         busy, first = load_cycles(copy.from_memory, machine), latency.tma_load_dram
         pipes = ((Unit.MEMORY, memory_cycles(copy.from_memory, copy.tiles, machine)),)
     else:
-        busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz) + outside_cycles(copy, machine)
+        busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
         first = machine.first_bytes(latency.tma_load_l2)
     return Cost(copy_issue(machine), math.ceil(first) + busy, Unit.TMA, busy, pipes)
 
 
 def outside_cycles(copy: Copy, machine: Machine) -> int:
-    """Cycles that a copy takes for the rows beyond the tensor's end, piece by piece of a swizzle."""
+    """Cycles of a copy in which an SM asks device memory for nothing: it fills rows beyond the tensor's end, piece by
+    piece of a swizzle.
+    """
     pieces = sum(math.ceil(part.length / _SWIZZLE_BYTES) for part in parts(copy.row_bytes))
     return math.ceil(copy.outside * pieces * machine.tma_outside_cycles)
 
