@@ -214,6 +214,42 @@ def test_where_partial_sums_lie() -> None:
     assert f"{now} where it took {before} ({beside} and {beside_before})" in PAGE
 
 
+def test_rows_beyond_the_end() -> None:
+    rows = measured("calibration/h200_few_rows")["rows"]
+    own = {(row["rows"], row["tile"]): row for row in rows if row["columns"] == row["contracted"]}
+    before, whole = own[8, "64x64x128"]["us"], own[64, "64x64x128"]["us"]
+    assert f"8192 x 8192 takes {before} us where the same kernel takes {whole} us for 64 rows" in PAGE
+    wide, best = own[8, "64x16x128"], own[8, "64x8x128"]
+    assert f"hold the 8 rows, {wide['us']} us, and 8 columns none too many, {best['us']} us" in PAGE
+    rate = (8192 * 8192 + 2 * 8 * 8192) * 2 / best["us"] / 1e6
+    assert f"{rate:.2f} TB/s, and {best['cublas_ratio']} of cuBLAS" in PAGE
+    assert f"cost {own[8, '64x8x64']['us']} and {own[8, '64x8x32']['us']} us" in PAGE
+
+
+def test_few_queries() -> None:
+    rows = {(row["batch"], row["keys"]): row for row in measured("calibration/h200_decode")["rows"]}
+
+    def told(batch: int, keys: int) -> tuple[str, str, float]:
+        row = rows[batch, keys]
+        reads, other = row["read_us"] / row["us"], row["flash_attn_4_us"] / row["us"]
+        return f"{row['us']:.1f} us, ", f"{reads:.2f}", other
+
+    us, reads, other = told(16, 8192)
+    assert f"16 x 8192 keys {us}{reads} of the reads' and {other:.2f} of flash-attn-4's time" in PAGE
+    us, reads, other = told(1, 131072)
+    assert f"in one batch element {us}{reads} of the reads' and ahead by {other:.1f}; 8192 " in PAGE
+    us, reads, other = told(1, 8192)
+    assert f"keys {us}{reads} and {other:.1f}." in PAGE
+
+
+def test_lengths_that_differ() -> None:
+    drawn = measured("calibration/h200_decode")["lengths"]
+    unsplit = [one["us_by_splits"]["1"] / one["read_us"] for one in drawn if one["keys"] < 131072]
+    assert f"{min(unsplit):.2f} to {max(unsplit):.2f} of their reads' time unsplit" in PAGE
+    (full,) = (one["us_by_splits"] for one in drawn if one["keys"] == 131072)
+    assert f"to {full['8']:.0f} us. Unsplit it takes {full['1']:.0f}" in PAGE
+
+
 def test_constants_that_are_copied_early() -> None:
     rows = {row["name"]: row["baselines"][0] for row in measured("calibration/h200_constants")["rows"]}
     short = ("gemm_ragged", "gemm_small_k", "gemm_2048")

@@ -11,6 +11,8 @@ from other_compiler import compiled_by
 from test_emit_k_blocks import attention, structure
 
 from wsopt.codegen import compile_kernel
+from wsopt.emit.integers import PYTHON
+from wsopt.emit.recipe_of import launch_recipe
 from wsopt.emit.source import expected_instructions
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -115,6 +117,13 @@ def test_parts_that_are_no_multiple_are_left_out_behind_the_last() -> None:
     assert "part < SPLITS" not in emitted("few rows").source
 
 
+def test_a_block_has_a_bit_for_each_of_its_parts() -> None:
+    """With more parts than bits for all SMs there are more blocks, which take their turns."""
+    names = dict(launch_recipe(emitted("few rows").verified).names)
+    told = "max(min(processors, parts), triton.cdiv(parts, 31))"
+    assert PYTHON(names["blocks"]) == told
+
+
 # --- what is in the space ---------------------------------------------------------------------------------
 
 
@@ -179,10 +188,9 @@ MISTAKES = {
         "own_part = workspace_ptr + part *",
         "own_part = workspace_ptr + (part + 1) % parts *",
     ),
-    "a visit for tiles alone": (
-        "        visit += 1\n    tma.store_wait",
-        "            visit += 1\n    tma.store_wait",
-    ),
+    "one bit for all parts": ("        taken += 1\n        visit += 1\n", "        visit += 1\n"),
+    "the bit of a part of the next tile": ("(owed >> taken) & 1", "(owed >> (taken + 2)) & 1"),
+    "a visit for tiles alone": ("        taken += 1\n        visit += 1\n", "        taken += 1\n"),
 }
 
 
