@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import replace
 
 import pytest
@@ -78,6 +79,8 @@ def emitted(name: str) -> Emitted:
 def test_computes(name: str) -> None:
     made = emitted(name)
     assert case(made.graph).fault(made.source, SEEDS) is None
+    names = re.findall(r"^def (\w+)\(", made.source.split("\nOPTIONS = ")[0], re.MULTILINE)
+    assert [one for one in names if len(re.findall(rf"\b{one}\b", made.source)) == 1] == []
 
 
 @pytest.mark.compiler
