@@ -166,6 +166,8 @@ def by_length(d: Draft, score: Symbol) -> Symbol:
         "length": lambda: j < n,
         "length, causal": lambda: (j < n) & (j <= i),
         "from a length": lambda: d.g.greater_equal(j, n),
+        "from a magnitude": lambda: d.g.greater_equal(j, d.g.abs(n)),
+        "near a length": lambda: d.g.less(d.g.abs(j - n), max(2, score.shape[-1] // 3)),
         "chunk": lambda: j <= i + n,
         "chunk window": lambda: (j <= i + n) & (i + n - j < max(2, score.shape[-1] // 4)),
     }
