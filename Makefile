@@ -27,8 +27,8 @@ test: $(VENV)/ready  ## run the tests; no GPU is needed
 test-fast: $(VENV)/ready  ## run the tests of every room that need no search, no compiler and no seconds
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not (solver or compiler or torch or slow)"
 
-fuzz: $(VENV)/ready  ## compile random graphs for SECONDS; SEED, JOBS, and ONLY=i for graph i alone
-	$(VENV)/bin/python tests/fuzz/fuzz_run.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS) $(ONLY:%=--only %)
+fuzz: $(VENV)/ready  ## compile random graphs for SECONDS; SEED, JOBS, FAMILY="family decode", and ONLY=i for graph i alone
+	$(VENV)/bin/python tests/fuzz/fuzz_run.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS) $(ONLY:%=--only %) $(if $(FAMILY),--family "$(FAMILY)")
 
 mutants: $(VENV)/ready  ## delete every wait, arrival and fence of every kernel, and see that a run shows it (minutes)
 	PYTHONPATH=. $(VENV)/bin/python tests/mutants/mutants.py $(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY),--only $(ONLY))

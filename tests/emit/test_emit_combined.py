@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import replace
 
 import pytest
@@ -80,6 +81,8 @@ def emitted(name: str) -> Emitted:
 def test_computes(name: str) -> None:
     made = emitted(name)
     assert case(made.graph).fault(made.source, SEEDS) is None
+    names = re.findall(r"^def (\w+)\(", made.source.split("\nOPTIONS = ")[0], re.MULTILINE)
+    assert [one for one in names if len(re.findall(rf"\b{one}\b", made.source)) == 1] == []
 
 
 @pytest.mark.compiler
@@ -160,26 +163,7 @@ def test_a_factor_that_needs_more_than_maxima_is_not_split() -> None:
 # --- mistakes ---------------------------------------------------------------------------------------------
 
 MISTAKES = {
-    "no barrier before the arrival": ("    thread_barrier()\n    last = gl.atomic", "    last = gl.atomic"),
-    "no barrier before the results": ("        thread_barrier()  # all have read the first part\n", ""),
-    "no barrier behind the results": (
-        "    thread_barrier()\n\n\n@gluon.jit\ndef consumer",
-        "\n\n@gluon.jit\ndef consumer",
-    ),
-    "an arrival that acquires nothing": ('sem="acq_rel"', 'sem="release"'),
-    "maxima of the first part alone": ("_0__part = gl.load(one_part", "_0__part = gl.load(first_part"),
     "a factor the wrong way": ("_7__part - softmax_0_3__part", "_3__part - softmax_0_7__part"),
-    "sums that are not rescaled": (", other=0.0) * softmax_0_9__part", ", other=0.0)"),
-    "products that are not rescaled": (", other=0.0) * gl.expand_dims(softmax_0_9__part, 1)", ", other=0.0)"),
-    "rows left out": ("inside = row + rows < row_extent", "inside = row + rows < row_extent - 1"),
-    "a part left out": (
-        "number * k_blocks // SPLITS\n    last",
-        "(number + 1) * k_blocks // SPLITS\n    last",
-    ),
-    "the last K-block left out": (
-        "last = begin + (number + 1) * k_blocks // SPLITS",
-        "last = begin + (number + 1) * k_blocks // SPLITS - 1",
-    ),
     "an overlapped loop beyond the part": (
         "gl.maximum(gl.minimum(whole_end, last), whole_begin)",
         "whole_end",
@@ -192,6 +176,7 @@ MISTAKES = {
     "the bit of a part of the next tile": ("(owed >> taken) & 1", "(owed >> (taken + 2)) & 1"),
     "a visit for tiles alone": ("        taken += 1\n        visit += 1\n", "        taken += 1\n"),
 }
+"""What no rule of `interpret/mutate.py` makes; `test_emit_combined_mutants.py` has the rest."""
 
 
 @pytest.mark.slow

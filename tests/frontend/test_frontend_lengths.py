@@ -56,6 +56,7 @@ FORMS: dict[str, a.Score] = {
     "window of a chunk": hidden(window),
     "length and causal": hidden(lambda p, n: p.g.logical_and(p.columns < n, p.columns <= p.rows)),
     "within a distance": hidden(lambda p, n: p.g.abs(p.columns - p.rows) < n),
+    "from a magnitude on": hidden(lambda p, n: p.g.less_equal(p.g.abs(n), p.columns)),
     "negated": hidden(lambda p, n: p.g.logical_not(p.g.logical_or(p.columns >= n, p.columns > p.rows))),
     "between two": lambda p, x: hidden(lambda p, n: p.columns < n)(
         p, p.g.where(p.columns >= p.g.input("first", (), "i32"), x, -math.inf)

@@ -11,6 +11,9 @@ from fuzz_steps import condition, function, indices, steps, store, store_some
 
 from wsopt.graph.builder import Symbol
 
+DECODE = "family decode"
+"""Graphs of few queries and many keys, whose loops are split over blocks."""
+FEW, MANY = (1, 2, 4, 5, 8, 16, 40, 72), (2048, 4000, 4096, 8192, 16384, 33000)
 HEADS = (16, 32, 64, 64, 80, 96, 128, 128, 8, 40, 192, 256)
 
 
@@ -26,6 +29,8 @@ class Chain:
 
 def lengths(d: Draft) -> tuple[int, int]:
     """How many queries and keys there are."""
+    if DECODE in d.features:
+        return d.pick(FEW), d.pick(MANY)
     queries = d.extent(most=1024)
     if d.chance(0.6):
         return queries, queries
@@ -161,6 +166,8 @@ def by_length(d: Draft, score: Symbol) -> Symbol:
         "length": lambda: j < n,
         "length, causal": lambda: (j < n) & (j <= i),
         "from a length": lambda: d.g.greater_equal(j, n),
+        "from a magnitude": lambda: d.g.greater_equal(j, d.g.abs(n)),
+        "near a length": lambda: d.g.less(d.g.abs(j - n), max(2, score.shape[-1] // 3)),
         "chunk": lambda: j <= i + n,
         "chunk window": lambda: (j <= i + n) & (i + n - j < max(2, score.shape[-1] // 4)),
     }
@@ -190,6 +197,9 @@ def scores(d: Draft, chain: Chain) -> Symbol:
         kind = d.weighted({name: weight for name, (weight, _) in SCORES.items()})
         d.mark(kind)
         score = SCORES[kind][1](d, score)
+    if DECODE in d.features and d.chance(0.5):
+        d.mark("scores by length")
+        score = by_length(d, score)
     return score
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fuzz_chains import chain_graph
+from fuzz_chains import DECODE, chain_graph
 from fuzz_draft import Draft
 from fuzz_products import normed_product_graph, product_graph, reduced_product_graph
 from fuzz_rows import row_graph, wrong_axis_graph
@@ -88,7 +88,8 @@ FAMILIES: Mapping[str, tuple[float, Callable[[Draft], None]]] = {
     "family product": (9, product_graph),
     "family reduced product": (2.5, reduced_product_graph),
     "family normed product": (2, normed_product_graph),
-    "family chain": (6, chain_graph),
+    DECODE: (1, chain_graph),
+    "family chain": (5, chain_graph),
     "family rows": (5, row_graph),
     "family wrong axis": (0.3, wrong_axis_graph),
     "family elementwise": (0.2, elementwise_graph),
@@ -97,10 +98,11 @@ FAMILIES: Mapping[str, tuple[float, Callable[[Draft], None]]] = {
 }
 
 
-def random_graph(seed: int, index: int) -> Made:
-    """Graph `index` of a seed."""
+def random_graph(seed: int, index: int, family: str | None = None) -> Made:
+    """Graph `index` of a seed, of a `family` that is asked for or of one that is drawn."""
     d = Draft(np.random.default_rng([seed, index]), GraphBuilder(f"fuzz_{seed}_{index}"))
-    family = d.weighted({name: weight for name, (weight, _) in FAMILIES.items()})
+    drawn = d.weighted({name: weight for name, (weight, _) in FAMILIES.items()})
+    family = family or drawn
     d.mark(family)
     FAMILIES[family][1](d)
     if d.chance(0.1):

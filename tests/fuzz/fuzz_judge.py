@@ -26,11 +26,15 @@ SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a compilation ended: the exit status that the command would have had (-1: crashed or hung), and why."""
+    """How a compilation ended: the exit status that the command would have had (-1: crashed or hung), and why.
+
+    `chosen` are features of the schedule that was found.
+    """
 
     status: int
     text: str
     seconds: float
+    chosen: tuple[str, ...] = ()
 
     @property
     def is_finding(self) -> bool:
@@ -40,7 +44,7 @@ class Verdict:
 
 def judge(data: dict[str, Any]) -> Verdict:
     """Compile a graph; the search ends with its first schedule, so that the kernel does not depend on the clock."""
-    began, stages = time.monotonic(), set[str]()
+    began, stages, chosen = time.monotonic(), set[str](), tuple[str, ...]()
     try:
         graph = parse_graph(data, "graph.json")
         made = build(
@@ -50,12 +54,13 @@ def judge(data: dict[str, Any]) -> Verdict:
             use_cache=False,
             progress=lambda stage, _done, _total: stages.add(stage),
         )
+        chosen = ("chosen: splits",) if made.schedule.structure.splits > 1 else ()
         status, text = COMPILED, f"error {made.summary['verified']['interpreter']['max_relative_error']:.1e}"
     except WsoptError as error:
         status, text = error.exit_status, str(error)
         if isinstance(error, LoweringError) and stages:
             status, text = -1, f"refused only after the stages {sorted(stages)}: {text}"
-    return Verdict(status, text, time.monotonic() - began)
+    return Verdict(status, text, time.monotonic() - began, chosen)
 
 
 def serve(connection: Connection, log: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from fuzz_graphs import Made, random_graph
+from fuzz_graphs import FAMILIES, Made, random_graph
 from fuzz_judge import COMPILED, Verdict, Worker
 from fuzz_shrink import shrunk
 from fuzz_table import Case, feature_table, kind_of, reasons
@@ -35,6 +35,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="index of the first graph")
     parser.add_argument("--only", type=int, help="try this graph alone")
+    parser.add_argument("--family", choices=FAMILIES, help="graphs of this family alone")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--out", type=Path, default=Path("out/fuzz"), help="folder for verdicts and the graphs of findings"
@@ -65,14 +66,15 @@ def judged(o: argparse.Namespace) -> Iterator[tuple[Made, Case]]:
             index = next(left, None)
             if index is None:
                 break
-            busy[worker] = index, random_graph(o.seed, index)
+            busy[worker] = index, random_graph(o.seed, index, o.family)
             worker.give(busy[worker][1].data)
         if not busy:
             break
         ready = wait([worker.connection for worker in busy], timeout=1.0)
         for worker in [w for w in busy if w.connection in ready or w.late]:
             index, made = busy.pop(worker)
-            yield made, Case(index, made.features, worker.answer())
+            verdict = worker.answer()
+            yield made, Case(index, made.features | {*verdict.chosen}, verdict)
     for worker in workers:
         worker.end()
 

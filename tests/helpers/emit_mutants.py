@@ -22,11 +22,17 @@ def survives(cases: list[Case], source: str, seeds: int) -> bool:
 
 
 def survivors(
-    cases: list[Case], source: str, place_of: Callable[[str, Mutant], Place], equivalent: Container[Place]
+    cases: list[Case],
+    source: str,
+    place_of: Callable[[str, Mutant], Place],
+    equivalent: Container[Place],
+    chosen: Callable[[Mutant], bool] = lambda _: True,
 ) -> Counter[Place]:
-    """The mutants of a kernel that pass, by place; those known to mean the same are tried fewer times."""
+    """The mutants of a kernel that pass, by place: of all or of those `chosen`. Those known to mean the same are
+    tried fewer times.
+    """
     found: Counter[Place] = Counter()
-    for mutant in mutants(source):
+    for mutant in filter(chosen, mutants(source)):
         place = place_of(source, mutant)
         if survives(cases, mutant.source, SEEDS_OF_EQUIVALENTS if place in equivalent else SEEDS):
             found[place] += 1

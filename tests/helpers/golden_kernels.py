@@ -1,14 +1,27 @@
-"""Eight small kernels of every shape that an emitter knows, whose text is kept."""
+"""Nine small kernels of every shape that an emitter knows, whose text is kept."""
 
 from __future__ import annotations
 
 import functools
+import math
 
 import emit_builds as builds
 import row_graphs
 from emit_builds import Body, Emitted, build, graph_of, structure
 
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Structure
+
+
+def decoded(g: GraphBuilder, keys: int = 8192) -> Symbol:
+    """o = softmax(q k' / 8) v for a few queries, over as many keys of each element as `n` says."""
+    q, n = g.input("q", (2, 40, 64), "bf16"), g.input("n", (2,), "i32")
+    k, v = (g.input(name, (2, keys, wide), "bf16") for name, wide in (("k", 64), ("v", 128)))
+    s = g.mul(g.matmul(q, k, transpose_b=True), 0.125)
+    seen = g.iota(shape=(1, keys), axis=1) < g.reshape(n, shape=(2, 1, 1))
+    weights = g.cast(g.softmax(g.where(seen, s, -math.inf), axis=-1), dtype="bf16")
+    return g.cast(g.matmul(weights, v), dtype="bf16", name="o")
+
 
 KERNELS: dict[str, tuple[Body, Structure]] = {
     "plain": (builds.plain, structure(columns=128, consumers=2, subtiles=2)),
@@ -19,6 +32,7 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "joint": (builds.plain, structure(columns=128, rows=128, warps=8, subtiles=2)),
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
     "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),
+    "combined": (decoded, structure(columns=128, depth=128, subtiles=2, splits=3)),
 }
 
 

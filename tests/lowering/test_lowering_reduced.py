@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from tile_graphs import Body
@@ -103,6 +104,15 @@ def test_no_axis_is_longer_than_it_is_unless_asked_for() -> None:
     assert reduced(few, CUT, 20).type_of("x").shape[1] == 512
     (longer,) = further(few, CUT, 20)
     assert 19 * 64 < longer.type_of("x").shape[1] < 20 * 64
+
+
+def test_parts_of_the_last_tile_have_k_blocks_enough_under_a_mask_that_moves_with_rows() -> None:
+    graph = graph_of(lambda g: attention(g, length=64))
+
+    def most(s: Structure) -> int:
+        return max(one.type_of("x").shape[2] for one in further(graph, s, 20))
+
+    assert most(CUT) < 20 * CUT.depth <= most(replace(CUT, splits=6))
 
 
 def test_the_last_tile_leaves_a_consumer_without_rows_and_ends_in_a_k_block() -> None:

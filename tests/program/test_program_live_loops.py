@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 
@@ -16,8 +17,8 @@ SCALARS = (*range(-200, 400, 37), 0, 64, 128, 900)
 LENGTHS = (*range(1, 20), *range(20, 700, 13), 700)
 
 
-def structure(rows: int, depth: int, consumers: int) -> Structure:
-    return Structure(rows, 64, depth, consumers, 4, Sharing.COOPERATIVE, True, False, 1, 1)
+def structure(rows: int, depth: int, consumers: int, splits: int = 1) -> Structure:
+    return Structure(rows, 64, depth, consumers, 4, Sharing.COOPERATIVE, True, False, 1, 1, splits=splits)
 
 
 def within(*bounds: Bound, stream: int = 4096) -> Bounds:
@@ -52,6 +53,13 @@ def ranges(
     return [begin, whole_begin, max(min(whole_end, stop), whole_begin), stop]
 
 
+def part_of(own: list[int], part: int, splits: int) -> list[int]:
+    """A part's K-blocks out of a tile's."""
+    first, last = (own[0] + number * (own[3] - own[0]) // splits for number in (part, part + 1))
+    begin = min(max(own[1], first), last)
+    return [first, begin, max(min(own[2], last), begin), last]
+
+
 def seen(bounds: tuple[Bound, ...], s: Structure) -> LiveLoops:
     """What ran for any tile at these lengths of rows and streamed axis."""
     most, none, begins, ends, waits = 0, False, False, False, False
@@ -60,9 +68,11 @@ def seen(bounds: tuple[Bound, ...], s: Structure) -> LiveLoops:
     for rows, stream, n in itertools.product(rows_of, (64, 300, 704), scalars):
         k_blocks = -(-stream // s.depth)
         for tile in range(0, rows, s.tile_rows):
-            own = ranges(bounds, s, tile, s.tile_rows, (0, k_blocks), rows, n)
-            span = own[0], own[3]
-            for consumer in range(s.consumers if s.consumers > 1 else 1):
+            end = tile + s.tile_rows if s.splits > 1 else rows
+            whole = ranges(bounds, s, tile, s.tile_rows, (0, k_blocks), end, n)
+            for part, consumer in itertools.product(range(s.splits), range(s.consumers)):
+                own = part_of(whole, part, s.splits)
+                span = own[0], own[3]
                 if s.consumers > 1:
                     own = ranges(bounds, s, tile + consumer * s.rows, s.rows, span, rows, n)
                 begins |= own[0] < own[1]
@@ -104,6 +114,16 @@ def test_what_runs_is_live(name: str) -> None:
         assert found.most_whole <= live.most_whole, s
         for part in ("none_whole", "begins", "ends", "waits"):
             assert getattr(live, part) or not getattr(found, part), (part, s)
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_what_runs_of_a_part_is_live(name: str) -> None:
+    """The bound on whole K-blocks of a part is at most one above what is seen."""
+    for rows, depth, consumers, splits in ((64, 64, 1, 2), (64, 32, 2, 3), (64, 128, 1, 4)):
+        s = structure(rows, depth, consumers, splits)
+        found, live = seen(BOUNDS[name], s), live_loops(within(*BOUNDS[name]), s)
+        assert found.most_whole <= live.most_whole, s
+        assert math.isinf(live.most_whole) or live.most_whole - found.most_whole <= 1, s
 
 
 def test_what_cannot_run_is_not() -> None:

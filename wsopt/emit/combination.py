@@ -108,7 +108,7 @@ class Parts:
         """
         writer = self._writer()
         lines = [line for one in accumulators(self.plan.s) for line in self._accumulator(one, writer)]
-        return write(lines), frozenset(writer.called)
+        return write([*lines, "thread_barrier()"]), frozenset(writer.called)
 
     def _accumulator(self, one: Accumulator, writer: Arithmetic) -> list[str]:
         """Lines for the columns of one accumulator, and with the last one's for the values of rows, by which all are
@@ -127,11 +127,7 @@ class Parts:
             *self._results(one, rows=last),
         ]
         count = "gl.minimum(CONSUMER_ROWS, row_extent - row)"
-        return [
-            f"for begin in range(0, {count}, COMBINED_ROWS):",
-            text.block(write(body)),
-            "thread_barrier()",
-        ]
+        return [f"for begin in range(0, {count}, COMBINED_ROWS):", text.block(write(body))]
 
     def _each(self, lines: Iterable[str]) -> str:
         """Lines for each part: so many at a time that their loads fit the registers."""
@@ -202,8 +198,8 @@ class Parts:
         )  # fmt: skip
 
     def _results(self, one: Accumulator, *, rows: bool) -> Iterator[str]:
-        """Lines that leave the results in the first part's place."""
-        for name in self.together.rows if rows else ():
+        """Lines that leave the results in the first part's place, of rows those that the epilogue reads."""
+        for name in (item.name for item in self.plan.rows) if rows else ():
             yield f"gl.store(first_part + ({self.rows_first(name)} + rows), {self._all(name)}, mask=inside)"
         for number, (name, _) in enumerate(self.together.products):
             place = f"first_part{self.sums_first(number, one.low)} + places"

@@ -14,16 +14,24 @@ from wsopt.program.ranges import k_blocks_between, splits
 from wsopt.tensors.views import FAR, Bound
 
 
-def k_block_range(plan: KernelPlan, row: str, height: str, first: str, last: str) -> str:
+def k_block_range(
+    plan: KernelPlan, row: str, height: str, first: str, last: str, row_extent: str = "row_extent"
+) -> str:
     """The call that narrows K-blocks from `first` to `last` to those of some rows, by the values of the scalars."""
-    extents = "row_extent", "stream_extent"
+    extents = row_extent, "stream_extent"
     return f"k_block_range({', '.join([row, height, first, last, *extents, *plan.scalars.values()])})"
 
 
 def tile_range(plan: KernelPlan, target: str = "begin, whole_begin, whole_end, end") -> str:
-    """The lines with the K-blocks of the present tile, or of the present part of one, behind `scalar_loads`."""
+    """The lines with the K-blocks of the present tile, or of the present part of one, behind `scalar_loads`.
+
+    Parts are cut as if the tensor had all rows of the tile: where sums are cut they round, and a row's bits do not
+    depend on how many rows there are.
+    """
     last = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
-    line = f"{target} = {k_block_range(plan, 'row_tile * TILE_ROWS', 'TILE_ROWS', '0', last)}"
+    whole = plan.split and any(bound.row for bound in plan.program.bounds.every)
+    rows = ("(row_tile + 1) * TILE_ROWS",) if whole else ()
+    line = f"{target} = {k_block_range(plan, 'row_tile * TILE_ROWS', 'TILE_ROWS', '0', last, *rows)}"
     return f"{line}\n{target} = part_of(part, {target})" if plan.split else line
 
 

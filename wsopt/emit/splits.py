@@ -64,7 +64,7 @@ def device(plan: KernelPlan) -> dict[str, object] | None:
         return None
     s, machine = plan.s, plan.verified.machine
     if plan.ranged:
-        return {"ranged": True}
+        return {"ranged": True, "rows": bool(plan.combination and plan.combination.rows)}
     subtile = s.rows * s.subtile_columns // (s.consumer_warps * machine.threads_per_warp)
     registers = plan.consumer_registers - _KEPT
     return {

@@ -103,14 +103,15 @@ def bounds_of(pool: Pool, condition: Term) -> tuple[Bound, ...] | None:
         above = affine(pool, value.args[high])
         if below is None or above is None:
             return None
-        wraps = any(side.added and not side.bare for side in (below, above))
+        # A magnitude is a sum, too: that of the least number is the least number.
+        wraps = any(side.added and not side.bare for side in (below, above)) or (inside and below.bare)
         for sign in (-1, 1) if inside else (-1,):
             whole = above.plus(below, sign).plus(Affine(constant=slack))
             if whole.added > MOST_TERMS or (whole.added and whole.largest > FAR // 4):
                 return None
             common = 1 if whole.terms else math.gcd(whole.row, whole.stream) or 1
             ends = whole.row // common, whole.stream // common, whole.constant // common
-            found.append(Bound(*ends, whole.terms, wraps and bool(whole.terms)))
+            found.append(Bound(*ends, whole.terms, bool(wraps and whole.terms)))
     if any(abs(bound.row) > 1 or abs(bound.stream) > 1 for bound in found):
         return None
     if any(bound.terms and not bound.stream for bound in found):

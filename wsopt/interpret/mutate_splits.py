@@ -11,6 +11,10 @@ from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies,
 BARRIERS = ("gl.barrier", "gl.thread_barrier", "barrier", "thread_barrier")
 """Names of the barrier of a partition's threads: Triton 3.9's, 3.6's, and those of a kernel that takes either."""
 ATOMIC = ("gl.atomic_add",)
+_RANGES = ("part_range", "part_of")
+"""Functions of a kernel that find the K-blocks of a part, by its number."""
+ROW_EXTENT = "row_extent"
+"""The rows that a tensor has."""
 
 
 def _weaker_atomics(source: Source) -> Iterator[Change]:
@@ -100,6 +104,66 @@ def _places_shifted(source: Source) -> Iterator[Change]:
             )
 
 
+def _other_ranges(source: Source) -> Iterator[Change]:
+    """A partition takes the K-blocks of the next part."""
+    for call in calls(source, _RANGES):
+        part = call.args[0]
+        text = f"({source.text(part)} + 1)"
+        yield Change("next-range", f"the next part's in {source.text(call)}", (Edit(part, text),))
+
+
+def _one_part_alone(source: Source) -> Iterator[Change]:
+    """In a loop over parts the place of every part is the first one's."""
+    for loop in _part_loops(source):
+        values = (node.value for node in ast.walk(loop) if isinstance(node, ast.Assign))
+        for value in (one for one in values if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)):
+            if source.text(loop.target) in _names(value.right):
+                edit = Edit(value, source.text(value.left))
+                yield Change("one-part", f"the first part's instead of {source.text(value)}", (edit,))
+
+
+def _factors_lost(source: Source) -> Iterator[Change]:
+    """What a part adds is not rescaled."""
+    for loop in _part_loops(source):
+        for node in (one for one in ast.walk(loop) if isinstance(one, ast.AugAssign)):
+            if isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Mult):
+                edit = Edit(node.value, source.text(node.value.left))
+                yield Change("lost-factor", f"no factor in {source.text(node)}", (edit,))
+
+
+def _parts_replaced(source: Source) -> Iterator[Change]:
+    """Each part takes the place of those before, where it is to be added to them or compared with them."""
+    for node in (one for loop in _part_loops(source) for one in loop.body):
+        text = ""
+        if isinstance(node, ast.AugAssign):
+            text = f"{source.text(node.target)} = {source.text(node.value)}"
+        elif isinstance(node, ast.Assign) and callee(node.value) == "gl.maximum":
+            text = f"{source.text(node.targets[0])} = {source.text(node.value.args[1])}"  # type: ignore[attr-defined]
+        if text:
+            yield Change("lost-parts", f"only the last of {source.text(node)}", (Edit(node, text),))
+
+
+def _rows_shifted(source: Source) -> Iterator[Change]:
+    """A row less or more than the tensor has is taken for one of its rows."""
+    if _splits(source):
+        for kernel in source.kernels():
+            for node in (one for one in ast.walk(kernel) if isinstance(one, ast.Compare)):
+                if isinstance(node.ops[0], ast.Lt) and source.text(node.comparators[0]) == ROW_EXTENT:
+                    for offset in (1, -1):
+                        edit = Edit(node.comparators[0], f"{ROW_EXTENT} + ({offset})")
+                        yield Change(f"rows{offset:+}", f"{offset:+} in {source.text(node)}", (edit,))
+
+
+def _part_loops(source: Source) -> Iterator[ast.For]:
+    """Each loop over the parts of a tile: one by one, or inside of a loop over some at a time."""
+    splits = _splits(source)
+    for kernel in source.kernels() if splits else ():
+        loops = [node for node in ast.walk(kernel) if isinstance(node, ast.For)]
+        for loop in (one for one in loops if _names(one.iter) & splits):
+            inner = [node for node in ast.walk(loop) if isinstance(node, ast.For) and node is not loop]
+            yield from inner or [loop]
+
+
 def _arrivals(source: Source) -> Iterator[tuple[ast.Assign, ast.Call]]:
     """Each assignment of what an atomic found, or of what is computed of it."""
     for statement in (node for body in bodies(source) for node in body if isinstance(node, ast.Assign)):
@@ -146,4 +210,9 @@ SPLIT_RULES: tuple[Rule, ...] = (
     _parts_lost,
     _ranges_shifted,
     _places_shifted,
+    _other_ranges,
+    _one_part_alone,
+    _factors_lost,
+    _parts_replaced,
+    _rows_shifted,
 )

@@ -147,13 +147,18 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
 def _further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[tuple[int, int, int]]:
     """Rows, elements of the streamed axis, and the most of a batch axis, of graphs for lines not run: shorter than a
     K-block; a few tiles; as far as masks reach, and on until K-blocks lie to tiles as before; with a single row for
-    one of the consumers; and with many rows for few K-blocks, and the reverse.
+    one of the consumers; and with many rows for few K-blocks, and the reverse. Parts of split sums take as many more.
     """
     yield (*_within(axes, _SHORTEST, _SHORTEST), _BATCHES)
     yield (*_few(axes, s, k_iterations), _BATCHES)
     far = _far(axes, s)
     if far <= _FAR:
         yield far, far, 1
+        if (
+            s.splits > 1
+        ):  # so that each part of the last tile has K-blocks enough under a mask that moves with rows
+            parts = _ragged(_reach(axes, s) + k_iterations * s.depth, s)
+            yield parts, parts, 1
         for own in range(0, s.tile_rows, s.rows):
             yield far // s.tile_rows * s.tile_rows + own + 1, far + _reach(axes, s), 1
         yield far, _SHORTEST, 1

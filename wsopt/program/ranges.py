@@ -20,7 +20,7 @@ from typing import Any
 
 from wsopt.program.tile_order import k_block_counts
 from wsopt.program.types import Structure
-from wsopt.tensors.views import Bound
+from wsopt.tensors.views import FAR, Bound
 
 _START = Bound(0, 1, 0)
 """The streamed axis begins at 0."""
@@ -131,12 +131,15 @@ def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
     lower = [b for b in bounds.every if b.stream > 0 and (b.row < 0 or b.constant < 0 or b.terms)]
     upper = [bound for bound in bounds.every if bound.stream < 0]
     constants = [bound for bound in upper if bound != bounds.end]
-    pairs = itertools.product((_START, *lower), constants)
+    pairs = [*itertools.product((_START, *lower), constants)]
     ends = len(constants) < len(upper)
     # Some end before the first K-block does, for the first rows or for later ones.
     short = any(bound.row < 0 or bound.constant + 1 < s.depth or bound.terms for bound in constants)
+    whole = min((_most_whole(one, other, s) for one, other in pairs), default=math.inf)
+    if s.splits > 1:  # a part has its share of those that count for any row
+        whole = min([whole, *(-(-_most_of_tile(*pair, s) // s.splits) for pair in pairs)])
     return LiveLoops(
-        most_whole=min((_most_whole(one, other, s) for one, other in pairs), default=math.inf),
+        most_whole=whole,
         none_whole=s.consumers > 1 or ends or bool(lower) or short,
         begins=any(_cuts(b, -b.constant, s) for b in lower),
         ends=ends or any(_cuts(b, b.constant + 1, s) for b in constants),
@@ -161,6 +164,25 @@ def _most_whole(lower: Bound, upper: Bound, s: Structure) -> float:
         for row in range(0, math.lcm(s.rows, s.depth), s.rows)
     )
     return max(0, *counts)
+
+
+def _most_of_tile(lower: Bound, upper: Bound, s: Structure) -> float:
+    """K-blocks at most between two bounds for any row of a tile, without limit where one row's have none."""
+    if math.isinf(_most_whole(lower, upper, s)):
+        return math.inf
+    if lower.terms or upper.terms:  # begins anywhere in a K-block
+        elements = lower.constant + upper.constant + 1 + abs(upper.row) * (s.tile_rows - 1)
+        return max(0, (elements + s.depth - 2) // s.depth + 1)
+    both = [(one.row, one.stream, one.constant) for one in (lower, upper)]
+    # So far down the rows that no bound ends before the axis begins, up to where K-blocks lie to tiles as before.
+    again = math.lcm(s.tile_rows, s.depth)
+    far = -(-(abs(lower.constant) + abs(upper.constant)) // again) * again if upper.row > 0 else 0
+    spans = (
+        k_blocks_between(both, row, row + s.tile_rows - 1, 0, 2 * FAR, s.depth)
+        for row in range(far, far + again, s.tile_rows)
+    )
+    most: int = max(end - begin for begin, end in spans)
+    return most
 
 
 def _cuts(bound: Bound, place: int, s: Structure) -> bool:
