@@ -14,7 +14,7 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.graph.needed import needed
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
-from wsopt.lowering.reduced import further, reaching, reduced
+from wsopt.lowering.reduced import beyond, further, reaching, reduced
 from wsopt.lowering.reduced_graph import dense_strides, parse_derived
 from wsopt.program.types import Sharing, Structure
 
@@ -110,9 +110,13 @@ def test_parts_of_the_last_tile_have_k_blocks_enough_under_a_mask_that_moves_wit
     graph = graph_of(lambda g: attention(g, length=64))
 
     def most(s: Structure) -> int:
-        return max(one.type_of("x").shape[2] for one in further(graph, s, 20))
+        return max(one.type_of("x").shape[2] for one in further(graph, s, 3))
 
-    assert most(CUT) < 20 * CUT.depth <= most(replace(CUT, splits=6))
+    assert most(CUT) < 6 * 4 * CUT.depth <= most(replace(CUT, splits=6))
+    assert beyond(graph, replace(CUT, splits=6)) is None
+    longest = beyond(graph, replace(CUT, splits=48))
+    assert longest is not None
+    assert longest.type_of("x").shape[2] >= 48 * 4 * CUT.depth
 
 
 def test_the_last_tile_leaves_a_consumer_without_rows_and_ends_in_a_k_block() -> None:

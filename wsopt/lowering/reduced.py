@@ -29,6 +29,9 @@ _SHORTEST = 8
 where a tail of 16 is too short for a multiple of 16.
 """
 
+_PART_K_BLOCKS = 4
+"""K-blocks of a part with which every pass of its loop runs."""
+
 _FAR = 6144
 """Rows and elements of the streamed axis that are too many to be executed one by one: 2 seconds, and 144 MiB for each
 step of the reference.
@@ -90,7 +93,7 @@ def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
 def beyond(graph: Graph, s: Structure) -> Graph | None:
     """A graph as long as masks reach that is too long to be executed whole; None where `further` goes as far."""
     axes = graph_axes(needed(graph))
-    if axes.kind is not Kind.CHAIN or (length := _far(axes, s)) <= _FAR:
+    if axes.kind is not Kind.CHAIN or (length := max(_far(axes, s), _of_parts(axes, s))) <= _FAR:
         return None
     return at_extents(axes, _chain_extents(axes, length, length, batches=1))
 
@@ -154,11 +157,8 @@ def _further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[tuple[int,
     far = _far(axes, s)
     if far <= _FAR:
         yield far, far, 1
-        if (
-            s.splits > 1
-        ):  # so that each part of the last tile has K-blocks enough under a mask that moves with rows
-            parts = _ragged(_reach(axes, s) + k_iterations * s.depth, s)
-            yield parts, parts, 1
+        if far < _of_parts(axes, s) <= _FAR:
+            yield _of_parts(axes, s), _of_parts(axes, s), 1
         for own in range(0, s.tile_rows, s.rows):
             yield far // s.tile_rows * s.tile_rows + own + 1, far + _reach(axes, s), 1
         yield far, _SHORTEST, 1
@@ -168,6 +168,11 @@ def _further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[tuple[int,
 def _far(axes: Axes, s: Structure) -> int:
     """As far as masks reach, and on until K-blocks lie to tiles as before."""
     return _ragged(_reach(axes, s) + s.tile_rows + math.lcm(s.tile_rows, s.depth), s)
+
+
+def _of_parts(axes: Axes, s: Structure) -> int:
+    """A length with which each part of the last tile has a few K-blocks, under a mask that moves with the rows."""
+    return _ragged(_reach(axes, s) + _PART_K_BLOCKS * s.splits * s.depth, s) if s.splits > 1 else 0
 
 
 def _reach(axes: Axes, s: Structure) -> int:
