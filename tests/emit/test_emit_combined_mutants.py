@@ -27,7 +27,7 @@ seen that a maximum leaves a part out.
 """
 UNREAD = "the consumer's own place has room for a row more, which is clipped at the end of the tensor"
 ROWS = {("rows+1", "return row + rows + within * 0 < row_extent"): (1, UNREAD)}
-ALIKE = "without lengths a batch element makes no difference to a consumer's loop; a tile's end asks again where it is"
+ALIKE = "without lengths a consumer's loop is the same for all batch elements; a tile's end asks again where it is"
 PLACE = "batch, row_tile = tile_coordinates(part // SPLITS, row_tiles)"
 EQUIVALENT = {
     "few_queries": ROWS,
