@@ -46,16 +46,16 @@ def test_sums_that_are_not_split_cost_nothing(card: Machine) -> None:
 
 
 def test_a_part_goes_to_the_workspace_and_all_come_back(card: Machine) -> None:
-    """Two consumers store 32 KiB at 32 bytes a cycle, and arrive two trips of 770 cycles later. Of four parts each
+    """Two consumers store 32 KiB at 32 bytes a cycle, and arrive two trips of 700 cycles later. Of four parts each
     thread has 4 x 32 elements to ask for, all at once, and the 128 KiB come at 64 bytes a cycle.
     """
-    assert split_cost(program(card), card) == SplitCost(1024 + 2 * 770 + 20, 770 + 2048)
+    assert split_cost(program(card), card) == SplitCost(1024 + 2 * 700 + 20, 700 + 2048)
 
 
 def test_more_parts_than_a_thread_has_registers_for_come_in_turns(card: Machine) -> None:
     """Of eight parts there are 8 x 32 elements to ask for, 160 at a time."""
     cost = split_cost(program(card, cut=replace(CUT, splits=8)), card)
-    assert cost.all == 2 * 770 + 2 * 2048
+    assert cost.all == 2 * 700 + 2 * 2048
 
 
 def test_the_last_block_of_a_tile_has_all_of_it_and_each_its_share(card: Machine) -> None:
