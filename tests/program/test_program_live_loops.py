@@ -126,6 +126,26 @@ def test_what_runs_of_a_part_is_live(name: str) -> None:
         assert math.isinf(live.most_whole) or live.most_whole - found.most_whole <= 1, s
 
 
+def test_parts_of_a_long_axis_that_a_mask_ends_have_whole_k_blocks() -> None:
+    """As where few queries see all keys before them; a launch takes no fewer keys than the first query sees."""
+    bounds = (Bound(1, -1, 2047),)
+
+    def least(s: Structure) -> int:
+        """Whole K-blocks of a part, at least, over tiles and lengths."""
+        tiles = (
+            ranges(bounds, s, row, s.tile_rows, (0, -(-stream // s.depth)), row + s.tile_rows, 0)
+            for row, stream in itertools.product(range(0, 1024, s.tile_rows), range(2048, 3200, 50))
+        )
+        parts = (part_of(tile, number, s.splits) for tile in tiles for number in range(s.splits))
+        return min(own[2] - own[1] for own in parts)
+
+    for depth, splits in itertools.product((32, 64, 128), (2, 4, 7, 8, 16, 32)):
+        s = structure(64, depth, 1, splits)
+        assert live_loops(within(*bounds), s).none_whole or least(s) > 0, s
+    assert not live_loops(within(*bounds), structure(64, 64, 1, 7)).none_whole
+    assert live_loops(within(*bounds), structure(64, 64, 1, 32)).none_whole
+
+
 def test_what_cannot_run_is_not() -> None:
     two, wide = structure(64, 64, 2), structure(64, 128, 2)
     assert live_loops(within(*BOUNDS["narrow window"]), two).most_whole == 0

@@ -266,7 +266,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
 
     With masks: K-blocks at its beginning that masks touch, those that none does, and the last ones.
     """
-    consumer = Consumer(plan, operations_of(plan), _live(plan))
+    consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
     if plan.sums_apart:
         return consumer
     plain, live = unrolled(consumer.operations), consumer.live
@@ -290,12 +290,6 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         found.append(Stretch("whole_end" if overlapped else behind, "end", masked))
     short = overlapped and (plain.least > 1 or live.none_whole)
     return replace(consumer, stretches=tuple(found), may_fall_short=short)
-
-
-def _live(plan: KernelPlan) -> LiveLoops:
-    """The loops that can run; a part of a tile may have no whole K-block, or none at all."""
-    live = live_loops(plan.program.bounds, plan.s)
-    return replace(live, none_whole=True) if plan.split else live
 
 
 def _passing_turn(drain: Sequence[Instruction]) -> list[Instruction]:
