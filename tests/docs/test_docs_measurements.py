@@ -25,7 +25,8 @@ def test_benchmarks(tmp_path: Path) -> None:
 
 def test_few_tiles(tmp_path: Path) -> None:
     file, page = DOCS / "few_tiles" / "h200.json", tmp_path / "page.md"
-    assert bench_docs.main([str(file), "-o", str(page)]) == 0
+    chains = DOCS / "few_tiles" / "h200_chains.json"
+    assert bench_docs.main([str(file), str(chains), "-o", str(page)]) == 0
     assert page.read_text(encoding="utf-8") == (DOCS / "few_tiles.md").read_text(encoding="utf-8")
     rows = load_document(file).rows
     assert {row.status for row in rows} == {"ok"}
@@ -37,6 +38,11 @@ def test_few_tiles(tmp_path: Path) -> None:
     assert f"Of [{len(rows)} products](docs/few_tiles.md) of 1 to 4096 rows" in readme
     assert f"beside cuBLAS is {every:.2f}, short ones in a CUDA graph: {of_few:.2f} with up to 128" in readme
     assert f"rows, {of_many:.2f} with 512 and 4096, where {min(many):.2f} is the least" in readme
+    rows = load_document(chains).rows
+    assert {row.status for row in rows} == {"ok"}
+    of_eight = [row.baselines[0].graph_ratio or 0.0 for row in rows if row.name.startswith("c_8_")]
+    told = f"With 8 rows and the weights of a layer, 34 to 134 MB, it is {min(of_eight):.2f} to {max(of_eight):.2f}"
+    assert told in readme
 
 
 def test_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
