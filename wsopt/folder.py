@@ -169,7 +169,9 @@ def _validated(path: Path, adapter: TypeAdapter[Any], data: Any, key: str) -> An
     except ValidationError as error:
         first = error.errors()[0]
         place = "/".join([key, *map(str, first["loc"])])
-        raise InputError(str(path), [Problem(f"/{place}", first["msg"])]) from error
+        earlier = "is missing, as in what an earlier release wrote; compile its graph.json again"
+        told = earlier if first["type"] == "missing" else first["msg"]
+        raise InputError(str(path), [Problem(f"/{place}", told)]) from error
     except (KeyError, TypeError) as error:
         raise _refuse(path, f"has no {key}") from error
 

@@ -244,6 +244,16 @@ def test_a_damaged_field(keys: tuple[str, ...], place: str, warm: Path) -> None:
     assert_says(wsopt(warm, "inspect", "small.wsopt"), 2, place)
 
 
+def test_a_figure_that_an_earlier_release_had_not(warm: Path) -> None:
+    path = warm / "small.wsopt" / "schedule.json"
+    data = json.loads(path.read_text())
+    del data["machine"]["dram_read_bandwidth"]
+    path.write_text(json.dumps(data))
+    assert_says(
+        wsopt(warm, "inspect", "small.wsopt"), 2, "/machine/dram_read_bandwidth", "compile its graph.json"
+    )
+
+
 @pytest.mark.parametrize("name", ["graph.json", "schedule.json", "kernel.py"])
 def test_a_file_that_is_missing(name: str, warm: Path) -> None:
     (warm / "small.wsopt" / name).unlink()
