@@ -136,7 +136,7 @@ def test_rejected_structures_are_not_taken_again(h200: Machine, narrow: Narrow) 
 
 @pytest.mark.solver
 def test_a_card_with_no_room_for_a_slot_is_named(h200: Machine) -> None:
-    tiny = replace(h200, shared_memory_per_block_bytes=8192)
+    tiny = replace(h200, shared_memory_per_block_bytes=4096)
     with pytest.raises(InfeasibleError, match=r"graph small: no structure fits; \d+ by shared memory"):
         Search(REGIONS["few rows"], tiny, MARGIN).run()
 

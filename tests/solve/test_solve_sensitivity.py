@@ -25,7 +25,7 @@ CHANGED = {
     "tensor rate +10 %": {"tensor", "dense_tflops"},
     "exp2 and its pipe +10 %": {"scalar"},
     "L2 bandwidth +10 %": {"l2_bandwidth", "l2_distinct_bandwidth"},
-    "memory bandwidth +10 %": {"dram_sustained_bandwidth", "dram_bandwidth"},
+    "memory bandwidth +10 %": {"dram_sustained_bandwidth", "dram_read_bandwidth", "dram_bandwidth"},
 }
 
 
