@@ -16,6 +16,7 @@ pytestmark = pytest.mark.torch
 from wsopt.bench.baselines import build_baseline  # noqa: E402
 from wsopt.bench.bench_options import BASELINES  # noqa: E402
 from wsopt.bench.eager_source import Inapplicable, Missing  # noqa: E402
+from wsopt.bench.product_source import read_source  # noqa: E402
 from wsopt.runtime.inputs import random_inputs  # noqa: E402
 from wsopt.runtime.torch_reference import evaluate, relative_error  # noqa: E402
 
@@ -110,10 +111,15 @@ def test_a_copy_moves_the_graphs_bytes() -> None:
         build_baseline("copy", made.graph, {})
 
 
+def test_reads_are_of_the_inputs_bytes() -> None:
+    made = recorded(GRAPHS["full"])
+    assert read_source(made.graph).endswith(f"    return reading({3 * 2 * 2 * 72 * 16 * 2}, q.device)\n")
+
+
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_baseline_has_its_builder(name: str) -> None:
     made = recorded(GRAPHS["full"])
-    if name in ("cublas", "scaled_mm", "copy"):
+    if name in ("cublas", "scaled_mm", "copy", "read"):
         with pytest.raises(Inapplicable):
             build_baseline(name, made.graph, made.schedule)
     else:
