@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from wsopt.errors import LoweringError
-from wsopt.frontend import remedies
 from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
+from wsopt.lowering.refused import problems
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
 from wsopt.program.combination import Combination, combination
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
-from wsopt.targets import LoopKind, Sums, target_of
+from wsopt.targets import Sums, target_of
 from wsopt.tensors.parts import parts, summed
-from wsopt.tensors.views import FULL, K_BLOCK, Role, View, pow2
+from wsopt.tensors.views import FULL, K_BLOCK, Role, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
@@ -53,7 +53,7 @@ def structures(region: Region, machine: Machine, lifted: Lifted = frozenset()) -
     Raises LoweringError where no structure can be: strides that TMA does not take, f8 operands that would
     need a transposition.
     """
-    problem = next(_problems(region, machine), None)
+    problem = next(problems(region, machine), None)
     if problem is not None:
         raise LoweringError(problem)
     if region.chained:
@@ -62,134 +62,6 @@ def structures(region: Region, machine: Machine, lifted: Lifted = frozenset()) -
         yield from _product_structures(region, machine, lifted)
     else:
         yield from _row_structures(region, machine)
-
-
-# --- what is refused ------------------------------------------------------------------------------------
-
-
-def _problems(region: Region, machine: Machine) -> Iterator[str]:
-    """Why there is no structure, a sentence each; the first is told."""
-    yield from _target_problems(region, machine)
-    yield from _loop_problems(region, machine)
-    if not region.contractions:
-        yield from _row_problems(region)
-    # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
-    remedy = remedies.REDUCED_PITCH if region.whole_rows else remedies.OUTPUT_PITCH
-    for output in (output for output in region.outputs if output.is_tile):
-        yield from _copy_problems(output.view, machine, remedy)
-    full = (source.view for source in region.full_sources)
-    for view in (*region.streams, *region.stationary_operands, *full):
-        yield from _copy_problems(view, machine, remedies.INPUT_PITCH)
-    yield from (
-        f"tensor {view.tensor}: {view.dtype.value} operands have to be contiguous along the contracted axis, for the "
-        "tensor core transposes 16-bit types only: declare it with that axis last, transpose it before the call, and "
-        "change the matmul's attr"
-        for view in region.operands
-        if region.contractions and view.dtype.bits != 16 and view.roles[-1] is not Role.STREAM
-    )
-    if region.chained and region.extent(Role.COLUMN) > machine.mma_columns_max:
-        yield (
-            f"graph {region.name}: the products' columns have {region.extent(Role.COLUMN)} elements, held whole; "
-            f"one tensor instruction takes {machine.mma_columns_max}"
-        )
-    if region.body and region.promote:
-        yield f"graph {region.name}: f8 sums in f32 are not lowered inside such a loop"
-
-
-def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
-    """What the machine's target has no implementation of yet."""
-    target, reduces = target_of(machine), region.beside or region.whole_rows
-    values, rows = LoopKind.VALUES in target.loops, LoopKind.ROWS in target.loops
-    needs = {
-        "a loop that computes values between products": (region.body, values),
-        "rows that stream without products": (not region.contractions, rows),
-        "reductions of an operand's or of an output's rows": (reduces, target.reduces),
-        "f8 sums that are promoted to f32 as they grow": (region.promote, target.promotes),
-    }
-    yield from (
-        f"graph {region.name}: kernels for {target.title} ({target.architecture}) are written for products with "
-        f"arithmetic behind them so far, and this graph has {what}; compile it for a Hopper card, such as "
-        "--machine h200"
-        for what, (needed, given) in needs.items()
-        if needed and not given
-    )
-
-
-def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
-    """What a loop that computes values, reductions beside products, and rows that are reduced cannot have yet."""
-    apart = (x for x in region.sources if x.spans not in (K_BLOCK, FULL) and len(x.spans) > 1)
-    for source in apart if region.body else ():
-        axes = " and ".join(sorted(source.spans))
-        yield f"tensor {source.view.tensor}: tiles along {axes} are not lowered in a loop"
-    if region.bounds and not region.chained:
-        yield (
-            f"graph {region.name}: an operand of the product is computed by what is not finite where its tensors are "
-            "zero, as they are beyond the end of the contracted axis; compute it before, and make it an input"
-        )
-    if region.chained and len(region.stationary_operands) != 1:
-        names = ", ".join(view.tensor for view in region.stationary_operands) or "none"
-        yield f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
-    values = [output.name for output in region.outputs if not output.is_tile]
-    if region.beside and values:
-        yield f"output {values[0]}: one value a row beside a product is not stored yet"
-    yield from (
-        f"tensor {tile.view.tensor}: its rows are reduced beside the product, and do not lie along the "
-        "contracted axis; declare it with that axis last, and transpose it before the call"
-        for tile in region.tiles
-        if tile.view.roles[-1] is not Role.STREAM
-    )
-    reduced, extent = region.whole_rows and region.contractions, region.extent(Role.COLUMN)
-    if reduced and values:
-        yield f"output {values[0]}: one value a row of a product is not stored yet"
-    if reduced and extent > machine.mma_columns_max:
-        yield (
-            f"graph {region.name}: rows of {extent} elements of a product are reduced, and a tile has at most "
-            f"{machine.mma_columns_max} columns; reduce them in a kernel of their own"
-        )
-
-
-def _row_problems(region: Region) -> Iterator[str]:
-    """Rows that do not lie as the loads and stores of whole rows need them."""
-    tensors = [*(source.view for source in region.row_sources), *(output.view for output in region.outputs)]
-    if not region.row_sources:
-        yield f"graph {region.name}: no input has the rows and columns that are reduced"
-    yield from (
-        f"output {output.name}: one value a row is not stored yet"
-        for output in region.outputs
-        if not FULL.issubset(output.view.roles)
-    )
-    yield from (
-        f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
-        f"is reduced; rows are read and stored along the reduced axis: {remedies.ROWS_LAST}"
-        for view in tensors
-        if view.roles[-1] is not Role.COLUMN
-    )
-    for view in (*tensors, *(source.view for source in region.sources)):
-        if view.parts:
-            yield f"tensor {view.tensor}: dimensions that are split between axes are not emitted yet"
-        if Role.GROUP in view.roles:
-            yield (
-                f"tensor {view.tensor}: its rows do not lie at one distance; two axes are left over that no tensor "
-                "has contiguous, and a kernel of rows takes one"
-            )
-
-
-def _copy_problems(view: View, machine: Machine, remedy: str) -> Iterator[str]:
-    """Why TMA cannot move a tensor: order of strides, alignment."""
-    where, alignment = f"tensor {view.tensor}", machine.tma_alignment_bytes
-    if view.strides[-1] != 1:
-        yield f"{where}: no axis has its elements next to each other; TMA needs a stride of 1: {remedies.DENSE}"
-    for extent, stride, origin in zip(view.extents, view.strides[:-1], view.origin, strict=False):
-        nbytes = stride * view.dtype.bits // 8
-        if stride == 0 or nbytes % alignment:
-            told = remedy.format(alignment * 8 // view.dtype.bits) if stride else remedies.DENSE
-            yield (
-                f"{where}: axis {origin[0]} (extent {extent}) has a stride of {nbytes} bytes; TMA needs a "
-                f"positive multiple of {alignment} bytes: {told}"
-            )
-
-
-# --- what there is --------------------------------------------------------------------------------------
 
 
 def _warps(machine: Machine) -> tuple[int, ...]:
