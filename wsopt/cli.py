@@ -85,16 +85,7 @@ def compile_(
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
-    if tuned and time_limit is not None:
-        raise typer.BadParameter(
-            "a search that is cut short has no fixed candidates", param_hint="--time-limit"
-        )
-    if card is not None and not tuned:
-        raise typer.BadParameter(
-            "says whose measurements count, and wants --tuned beside it", param_hint="--card"
-        )
-    if tuned and under is not None:
-        raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
+    _tuned_options(tuned=tuned, card=card, time_limit=time_limit, under=under)
     conditions = FREE if under is None else parse_conditions(under, "--under")
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_any(graph)
@@ -123,6 +114,20 @@ def compile_(
         _print_json({**found.summary, "solve_s": round(found.seconds, 3), "directory": str(target)})
     else:
         _print(_summary_text(found.summary, found.seconds, target))
+
+
+def _tuned_options(*, tuned: bool, card: str | None, time_limit: float | None, under: str | None) -> None:
+    """Refuse options that exclude `--tuned`, and the one that wants it."""
+    if tuned and time_limit is not None:
+        raise typer.BadParameter(
+            "a search that is cut short has no fixed candidates", param_hint="--time-limit"
+        )
+    if card is not None and not tuned:
+        raise typer.BadParameter(
+            "says whose measurements count, and wants --tuned beside it", param_hint="--card"
+        )
+    if tuned and under is not None:
+        raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
 
 
 def _one_kernel_options(*, tuned: bool, time_limit: float | None, under: str | None) -> None:

@@ -109,8 +109,9 @@ def test_compiles_with_another_triton(other_triton: str) -> None:
     [("few rows", 8, 4), ("two consumers", 64, 3), ("parts after parts", 8, 4), ("limit", 64, 2)],
 )
 def test_rows_and_parts_that_registers_hold(name: str, rows: int, parts: int) -> None:
-    program = emitted(name).verified.program
-    assert (rows_at_once(program), parts_at_once(program)) == (rows, parts)
+    verified = emitted(name).verified
+    given = verified.program, verified.machine
+    assert (rows_at_once(*given), parts_at_once(*given)) == (rows, parts)
     assert f"COMBINED_ROWS = gl.constexpr({rows})" in emitted(name).source
 
 

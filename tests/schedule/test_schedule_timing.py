@@ -445,7 +445,7 @@ def test_energy_is_spent_over_the_time_of_the_bytes(card: Machine) -> None:
     hot = replace(card, power_clock_mhz=600.0)
     alone = timing.fixed_parts(toy(hot), hot)
     assert timing.power_cycles(alone, hot, 20_000) > 0
-    waiting = replace(alone, paths=1e6)
+    waiting = replace(alone, floors=(1e6 / hot.sustained_clock_mhz, 0.0))
     assert timing.power_cycles(waiting, hot, 20_000) == 0
 
 

@@ -71,10 +71,8 @@ def read_source(graph: RawGraph) -> str:
     """A kernel that only reads as many bytes as the graph's inputs have, as a function that returns a launch."""
     if not graph.inputs:
         raise Inapplicable("the graph reads nothing")
-    arguments, nbytes = (
-        [variable(item.name) for item in graph.inputs],
-        sum(one.nbytes for one in graph.inputs),
-    )
+    arguments = [variable(item.name) for item in graph.inputs]
+    nbytes = sum(item.nbytes for item in graph.inputs)
     return f"def read({', '.join(arguments)}):\n    return reading({nbytes}, {arguments[0]}.device)\n"
 
 

@@ -242,17 +242,19 @@ def _copy(runner: Runner, probe: Probe) -> dict[str, float]:
     """Bytes a second, read plus written, of a device-to-device copy of 2 GB."""
     source = torch.zeros(2**31, dtype=torch.uint8, device=runner.device)
     target = torch.empty_like(source)
-    runner._time(lambda: target.copy_(source))
-    elapsed = [runner._time(lambda: target.copy_(source)) for _ in range(5)]
-    return {".rate": 2 * 2**31 / (1e-3 * statistics.median(elapsed))}
+    return _rate(runner, lambda: target.copy_(source), 2 * 2**31)
 
 
 def _read(runner: Runner, probe: Probe) -> dict[str, float]:
     """Bytes a second of a kernel that only reads 2 GB."""
-    launch = reading(2**31, runner.device)
+    return _rate(runner, reading(2**31, runner.device), 2**31)
+
+
+def _rate(runner: Runner, launch: Callable[[], object], nbytes: int) -> dict[str, float]:
+    """Bytes a second of launches that move so many each, after a first one."""
     runner._time(launch)
     elapsed = [runner._time(launch) for _ in range(5)]
-    return {".rate": 2**31 / (1e-3 * statistics.median(elapsed))}
+    return {".rate": nbytes / (1e-3 * statistics.median(elapsed))}
 
 
 _MODES: Mapping[Mode, Callable[[Runner, Probe], dict[str, float]]] = {

@@ -98,7 +98,11 @@ class Parts:
     def constants(self) -> list[tuple[str, int | str, str]]:
         """Constants that the text names."""
         return [
-            ("COMBINED_ROWS", rows_at_once(self.plan.program), "rows that are combined at a time"),
+            (
+                "COMBINED_ROWS",
+                rows_at_once(self.plan.program, self.plan.verified.machine),
+                "rows that are combined at a time",
+            ),
             *self.layouts(),
         ]
 
@@ -115,9 +119,8 @@ class Parts:
         rescaled.
         """
         layout, last = _layout(one), one.high == self.plan.s.subtiles
-        rows = f"rows = begin + gl.arange(0, COMBINED_ROWS, layout=gl.SliceLayout(1, {layout}))"
         body = [
-            rows,
+            f"rows = begin + gl.arange(0, COMBINED_ROWS, layout=gl.SliceLayout(1, {layout}))",
             "inside = row + rows < row_extent",
             f"places = places_in(rows, {one.columns}, {layout})",
             *self._maxima(layout),
@@ -129,9 +132,14 @@ class Parts:
         count = "gl.minimum(CONSUMER_ROWS, row_extent - row)"
         return [f"for begin in range(0, {count}, COMBINED_ROWS):", text.block(write(body))]
 
+    @property
+    def _at_once(self) -> int:
+        """Parts whose loads are under way together."""
+        return parts_at_once(self.plan.program, self.plan.verified.machine)
+
     def _each(self, lines: Iterable[str]) -> str:
         """Lines for each part: so many at a time that their loads fit the registers."""
-        splits, at_once = self.plan.s.splits, parts_at_once(self.plan.program)
+        splits, at_once = self.plan.s.splits, self._at_once
         if at_once >= splits:
             return "for part in gl.static_range(SPLITS):\n" + text.block(write(lines))
         inner = ["part = before + number", *lines]
@@ -142,16 +150,11 @@ class Parts:
         return f"gl.load(one_part + ({self.rows_first(name)} + rows), mask={self._inside()}, other={other})"
 
     def _inside(self) -> str:
-        at_once = parts_at_once(self.plan.program)
-        return (
-            "inside"
-            if self.plan.s.splits % min(at_once, self.plan.s.splits) == 0
-            else "inside & (part < SPLITS)"
-        )
+        return "inside & (part < SPLITS)" if self.plan.s.splits % self._at_once else "inside"
 
     def _one_part(self) -> str:
-        stride = "CONSUMERS * PARTIAL_SUMS" if self.plan.s.at_once > 1 else "PARTIAL_SUMS"
-        return f"one_part = first_part + part * {f'({stride})' if '*' in stride else stride}"
+        stride = "(CONSUMERS * PARTIAL_SUMS)" if self.plan.s.at_once > 1 else "PARTIAL_SUMS"
+        return f"one_part = first_part + part * {stride}"
 
     def _maxima(self, layout: str) -> Iterator[str]:
         """The largest maximum of all parts, for each row."""
@@ -222,4 +225,4 @@ def _layout(one: Accumulator) -> str:
 def parts_of(plan: KernelPlan) -> Parts | None:
     """What a plan does with the parts of its tiles; None where they are not parts of a loop that computes values."""
     together = plan.combination
-    return Parts(plan, together) if plan.split and together is not None else None
+    return None if together is None else Parts(plan, together)

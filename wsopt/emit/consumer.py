@@ -91,12 +91,12 @@ class Consumer:
         step = self._first_step()
         begin = [] if plan.sums_apart else [*step, *self._first_slots()]
         if not plan.loops_over_tiles:
-            begin += ["visit = 0", *(splits.NOTHING_OWED if plan.split and plan.ranged else [])]
+            begin += ["visit = 0", *(splits.NOTHING_OWED if plan.owes_ends else [])]
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
             # The kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
             begin += ["gdc_wait()"] if early else []
-        ends = each_owed(plan, [*plan.first_places(), *calls(plan)]) if plan.split and plan.ranged else []
+        ends = each_owed(plan, calls(plan)) if plan.owes_ends else []
         body, end = self._body(), "\n".join([*ends, *([] if plan.stores_apart else ["tma.store_wait(0)"])])
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
         return function(plan, role, parameters, begin + self._carried(), body, end, called)
@@ -144,7 +144,7 @@ class Consumer:
         """All that a consumer does for a tile."""
         plan = self.plan
         end = [*calls(plan), *([] if plan.loops_over_tiles else ["visit += 1"])]
-        if plan.split and plan.ranged:
+        if plan.owes_ends:
             end = [*splits.left(plan), "visit += 1"]
         elif plan.split:
             end = splits.combined(
@@ -271,7 +271,7 @@ def consumer_of(plan: KernelPlan) -> Consumer:
         return consumer
     plain, live = unrolled(consumer.operations), consumer.live
     consumer = replace(consumer, least=plain.least)
-    if not plan.program.bounds.every and not (plan.ranged and plan.split):
+    if not plan.program.bounds.every and not plan.owes_ends:
         passes = plan.k_blocks if plan.s.copies == 1 else f"{plan.k_blocks} // {plan.s.copies}"
         end = f"{passes} - {plain.peeled}" if plain.peeled else passes
         only = Stretch("begin", "end", plain) if plan.ranged else Stretch("0", end, plain)

@@ -122,19 +122,17 @@ def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     body = body if plan.ranged else f"{splits.PART_RANGE}\n{body}"
     if not plan.s.persistent:
         return ["part = gl.program_id(0)", body]
-    count = (
-        [] if plan.ranged else [f"parts = {PYTHON(tiles(plan))} * SPLITS"]
-    )  # else the launcher says how many
+    # Of a loop that computes values the launcher says how many there are.
+    count = [] if plan.ranged else [f"parts = {PYTHON(tiles(plan))} * SPLITS"]
     return [*count, f"for part in {_taken(plan, role, 'parts')}:", text.block(body)]
 
 
-def each_owed(plan: KernelPlan, lines: Iterable[str]) -> list[str]:
-    """The lines with which a consumer goes through its parts once more, and does some for each tile whose last part
-    was its own. Meanwhile no loop waits for it, and its reads of other parts wait for no copies.
+def each_owed(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
+    """The lines with which a consumer goes through its parts once more, and ends each tile whose last part was its
+    own. Meanwhile no loop waits for it, and its reads of other parts wait for no copies.
     """
-    owed = when(
-        "(owed >> taken) & 1", "\n".join([_place_of(plan, "part // SPLITS"), *splits.brought(plan, lines)])
-    )
+    places = [_place_of(plan, "part // SPLITS"), *plan.first_places()]
+    owed = when("(owed >> taken) & 1", "\n".join([*places, *splits.brought(plan, epilogue)]))
     header = f"for part in {_taken(plan, PartitionRole.CONSUMER, 'parts')}:"
     return ["taken = 0", header, text.block(f"{owed}\ntaken += 1")]
 

@@ -18,7 +18,6 @@ from wsopt.emit.stamps import WORDS, Trace
 from wsopt.emit.tensors import Box
 from wsopt.perf.epilogue import Refill, k_blocks_ahead, refill
 from wsopt.program.combination import Combination, combination_of
-from wsopt.program.ids import ValueKind
 from wsopt.program.program import Iteration, TileProgram
 from wsopt.program.ranges import k_iteration_counts, longest_last
 from wsopt.program.types import Sharing, Structure, column_role, row_role
@@ -124,6 +123,11 @@ class KernelPlan:
     def split(self) -> bool:
         """Whether a tile's K-blocks are shared by several blocks, and what a block takes is a part of a tile."""
         return self.s.splits > 1
+
+    @property
+    def owes_ends(self) -> bool:
+        """Whether consumers end tiles when they have left all of their parts."""
+        return self.split and self.ranged
 
     @property
     def combination(self) -> Combination | None:
@@ -268,7 +272,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     row_outputs = tuple(
         ByAddress(o, names(f"written:{o.name}", o.name)) for o in after.outputs if not o.is_tile
     )
-    items = tuple(dict.fromkeys(item for op in program.loop if op.consumer == 0 for item in op.items))
+    items = program.items
     read = frozenset(name for item in after.items for name in item.reads)
     wanted = read | {output.value for output in after.outputs}
     counts = (*_counts(axes, ranged=ranged, by_tile=by_tile), *(["parts"] if ranged and s.splits > 1 else []))
@@ -292,7 +296,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         refill=Refill(0, 0) if s.splits > 1 else refill(program, verified.machine, buffers),
         inputs_by_loader=buffers.inputs_by_loader,
         inputs_ahead=_inputs_ahead(verified), items=items,
-        summed=tuple(v.id.subject for v in program.values if v.consumer == 0 and v.id.kind is ValueKind.SUM),
+        summed=program.summed,
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
         counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),

@@ -101,7 +101,7 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
         yield "parts", taken * s.splits
         taken = named("parts")
     blocks = minimum(named("processors"), taken) if s.persistent else taken
-    if plan.split and plan.ranged:  # a consumer has a bit for each of its parts
+    if plan.owes_ends:  # a consumer has a bit for each of its parts
         blocks = maximum(blocks, ceil_divide(taken, splits.MOST_PARTS))
     yield "blocks", blocks
 

@@ -54,7 +54,8 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
 
 def place_elements(plan: KernelPlan) -> int:
     """Elements of the workspace for one consumer's partial sums of a part."""
-    rows = len(plan.combination.rows) if plan.combination else 0
+    together = plan.combination
+    rows = 0 if together is None else len(together.rows)
     return plan.s.rows * (len(plan.summed) * plan.s.columns + rows)
 
 
@@ -62,9 +63,9 @@ def device(plan: KernelPlan) -> dict[str, object] | None:
     """Values for the template of the functions that parts of tiles need; none if no sums are split."""
     if not plan.split:
         return None
-    s, machine = plan.s, plan.verified.machine
-    if plan.ranged:
-        return {"ranged": True, "rows": bool(plan.combination and plan.combination.rows)}
+    s, machine, together = plan.s, plan.verified.machine, plan.combination
+    if together is not None:
+        return {"ranged": True, "rows": bool(together.rows)}
     subtile = s.rows * s.subtile_columns // (s.consumer_warps * machine.threads_per_warp)
     registers = plan.consumer_registers - _KEPT
     return {
@@ -125,10 +126,7 @@ def brought(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """The lines of who has to end a tile: the parts are brought together, and then comes the `epilogue`."""
     begin = f"first_part = {_WORKSPACE} + {_of_consumer(plan, 'part // SPLITS * SPLITS')} * PARTIAL_SUMS"
     together = ["combine(first_part, row, row_extent)"] if parts_of(plan) else []
-    lines = [line for line in epilogue if line]
-    # A loop that computes values says anew where its rows are; they come before the parts.
-    first = len(plan.first_places()) if together else 0
-    return [*lines[:first], begin, *together, *lines[first:]]
+    return [begin, *together, *(line for line in epilogue if line)]
 
 
 def _own_part(plan: KernelPlan) -> str:

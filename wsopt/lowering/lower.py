@@ -44,17 +44,16 @@ def whole_of(region: Region) -> Whole:
         products=len(region.contractions),
         flops=region.flops,
         needed_flops=round(needed_flops(region) * mean_share(region)),
-        needed_bytes=_needed_bytes(region),
+        needed_bytes=needed_bytes(region) - _spared_bytes(region),
         compulsory_bytes=region.compulsory_bytes,
         once_bytes=sum(view.nbytes for view in once),
         kept=kept(region).elements / elements,
     )
 
 
-def _needed_bytes(region: Region) -> int:
-    """Bytes that are needed, as far as loops are taken to go."""
-    spared, streamed = 1 - mean_share(region), sum(view.nbytes for view in region.streams)
-    return needed_bytes(region) - round(spared * streamed) if spared else needed_bytes(region)
+def _spared_bytes(region: Region) -> int:
+    """Bytes of streamed tensors that loops are taken not to reach."""
+    return round((1 - mean_share(region)) * sum(view.nbytes for view in region.streams))
 
 
 def grid_of(region: Region, s: Structure) -> TileGrid:
@@ -187,7 +186,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         after=after,
         accumulator_registers=_registers(region, s, machine, loop),
         tile_l2_bytes=_l2_bytes(region, bounds, s, loop),
-        dram_bytes=_dram_bytes(region, whole),
+        dram_bytes=whole.compulsory_bytes - _spared_bytes(region),
         live=loop.live,
         stationary=held,
         stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
@@ -198,12 +197,6 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
         sum_sets=tuple(sets),
     )
-
-
-def _dram_bytes(region: Region, whole: Whole) -> int:
-    """Bytes of device memory, as far as loops are taken to go."""
-    streamed = sum(view.nbytes for view in region.streams) if mean_share(region) < 1 else 0
-    return whole.compulsory_bytes - round((1 - mean_share(region)) * streamed)
 
 
 def _part_k_blocks(region: Region, s: Structure) -> int:

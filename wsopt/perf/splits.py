@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.perf.costs import load_cycles
-from wsopt.program.ids import ValueKind
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.tensors.views import Role
@@ -30,9 +29,9 @@ _IN_FLIGHT = 160
 """Elements that a thread has asked for at a time: the registers that its sums have left."""
 
 
-_LEAST_ROWS, _TOGETHER, _THREADS = 8, 96, 32
+_LEAST_ROWS, _TOGETHER = 8, 96
 """Rows that are brought together at least, since workspaces have eight of them side by side; elements that a thread
-loads together, beside what it rescales them with; threads of a warp.
+loads together, beside what it rescales them with.
 """
 
 
@@ -44,10 +43,6 @@ class SplitCost:
     all: int
 
 
-def _sums(program: TileProgram) -> int:
-    return sum(v.id.kind is ValueKind.SUM and v.consumer == 0 for v in program.values)
-
-
 def _rows(program: TileProgram) -> int:
     """Rows of a consumer's tile that are stored: of a loop that computes values no more than the tensor has."""
     rows = program.structure.rows
@@ -57,7 +52,7 @@ def _rows(program: TileProgram) -> int:
 def partial_bytes(program: TileProgram) -> int:
     """Bytes of one consumer's sums of one part of a tile; 0 where no sums are split."""
     s = program.structure
-    return _sums(program) * _rows(program) * s.columns * DType.F32.bits // 8 if s.splits > 1 else 0
+    return len(program.summed) * _rows(program) * s.columns * DType.F32.bits // 8 if s.splits > 1 else 0
 
 
 def workspace_bytes(program: TileProgram) -> int:
@@ -65,7 +60,7 @@ def workspace_bytes(program: TileProgram) -> int:
     return partial_bytes(program) * program.structure.at_once * program.tiles
 
 
-def rows_at_once(program: TileProgram) -> int:
+def rows_at_once(program: TileProgram, machine: Machine) -> int:
     """Rows of a consumer whose parts are brought together at a time: as many as the tensor may have, if the loads of
     all parts fit the registers.
     """
@@ -73,22 +68,22 @@ def rows_at_once(program: TileProgram) -> int:
     while (
         2 * rows <= s.rows
         and rows < program.whole.extent(Role.ROW)
-        and _each(s, 2 * rows) * s.splits <= _TOGETHER
+        and _each(s, 2 * rows, machine) * s.splits <= _TOGETHER
     ):
         rows *= 2
     return rows
 
 
-def parts_at_once(program: TileProgram) -> int:
+def parts_at_once(program: TileProgram, machine: Machine) -> int:
     """Parts whose loads are under way together: all, or a power of two that the registers hold."""
     s = program.structure
-    fit = max(1, int(_TOGETHER // _each(s, rows_at_once(program))))
+    fit = max(1, int(_TOGETHER // _each(s, rows_at_once(program, machine), machine)))
     return s.splits if s.splits <= fit else 1 << fit.bit_length() - 1
 
 
-def _each(s: Structure, rows: int) -> float:
+def _each(s: Structure, rows: int, machine: Machine) -> float:
     """Registers of a thread for so many rows of one product's sums."""
-    return rows * s.columns / (s.consumer_warps * _THREADS)
+    return rows * s.columns / (s.consumer_warps * machine.threads_per_warp)
 
 
 def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
@@ -101,7 +96,7 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
     part = load_cycles(every, machine) + _TRIPS * _TRIP_CYCLES + machine.latency.barrier
     rounds = math.ceil(s.splits * elements / _IN_FLIGHT)
     if program.work is not None:  # rows after rows, parts after parts; and from the workspace to the epilogue
-        rows = math.ceil(_rows(program) / rows_at_once(program))
-        rounds = rows * math.ceil(s.splits / parts_at_once(program)) + 1
+        rows = math.ceil(_rows(program) / rows_at_once(program, machine))
+        rounds = rows * math.ceil(s.splits / parts_at_once(program, machine)) + 1
     back = rounds * _TRIP_CYCLES + s.splits * every / machine.tma_bytes_per_cycle
     return SplitCost(math.ceil(part), math.ceil(back))

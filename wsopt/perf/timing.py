@@ -37,7 +37,7 @@ class Waves:
     takes at least where units and threads wait for one another. `between` is what a tile of such a loop takes
     beside its epilogue and all iterations but the `first`; `code` is the loops' instructions coming to an SM. Where
     device memory bounds the loop, the clock of the SMs, and with it the energy, does not count: it is not
-    `clocked`. Bytes on the paths that all SMs share take `paths` cycles of the sustained clock at least.
+    `clocked`. `floors` are microseconds of the bytes on the paths that all SMs share.
     """
 
     waves: int
@@ -51,7 +51,7 @@ class Waves:
     first: float = 0.0
     code: float = 0.0
     clocked: bool = True
-    paths: float = 0.0
+    floors: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,13 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
     """The parts of the time that every schedule of a tile program has."""
     waves = math.ceil(program.tiles / machine.sm_count)
     latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
+    floors = memory_floors_us(program, machine)
     if program.iteration is Iteration.TILE:
         # Device memory is idle until the first bytes are there, and while the last tile is being computed. Bytes
         # alone do not reach the power limit.
         last = sum(op.issue for op in program.ops if op.consumer == 0)
         start, fill = machine.block_start_cycles, latency.tma_load_dram + last
-        return Waves(waves, start, fill, latency.tma_store, 0.0, 0.0, clocked=False)
+        return Waves(waves, start, fill, latency.tma_store, 0.0, 0.0, clocked=False, floors=floors)
     fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads), 0
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
         first = _first_iteration(program)
@@ -107,7 +108,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
         contended=contended_interval(program, machine),
         first=first,
         code=machine.code_cycles * instructions(program, machine) if program.work is not None else 0.0,
-        paths=max(memory_floors_us(program, machine)) * machine.sustained_clock_mhz,
+        floors=floors,
     )
 
 
@@ -242,7 +243,8 @@ def power_cycles(fixed: Waves, machine: Machine, cycles: float) -> float:
     """
     if not fixed.clocked:
         return 0.0
-    clock = machine.power_clock(max(cycles, fixed.paths), fixed.energy)
+    paths = max(fixed.floors) * machine.sustained_clock_mhz
+    clock = machine.power_clock(max(cycles, paths), fixed.energy)
     return cycles * (machine.sustained_clock_mhz / clock - 1)
 
 
@@ -264,17 +266,18 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
         program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
     )
     latency, in_blocks = machine.latency, program.iteration is Iteration.K_BLOCKS
+    waves = math.ceil(program.tiles / machine.sm_count)
     bytes_us = memory_us(program, program.dram_bytes, machine)
     if in_blocks:
         idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store
-        split, waves = split_cost(program, machine), math.ceil(program.tiles / machine.sm_count)
+        split = split_cost(program, machine)
         # The trips of a part that another follows take as long as what is asked for meanwhile.
         idle += (waves - 1) * (split.part + split.all / program.structure.splits)
         if program.work is not None:  # what follows the last bytes
             idle += _chain(program) + split.part + split.all
         bytes_us *= 1 + _short_rows(program, machine)
-        without = 1 - program.tiles / (math.ceil(program.tiles / machine.sm_count) * machine.sm_count)
-        bytes_us = machine.seconds(idle + _outside(program, machine)) * 1e6 + bytes_us * (
+        without = 1 - program.tiles / (waves * machine.sm_count)
+        bytes_us = machine.seconds(idle + waves * _outside(program, machine)) * 1e6 + bytes_us * (
             1 + _UNEVEN * without
         )
     return (
@@ -300,10 +303,9 @@ def _short_rows(program: TileProgram, machine: Machine) -> float:
 
 
 def _outside(program: TileProgram, machine: Machine) -> float:
-    """Cycles that an SM's copies take for rows beyond tensors' ends; meanwhile they ask for nothing."""
+    """Cycles that a tile's copies take for rows beyond tensors' ends; meanwhile they ask for nothing."""
     copies = (op.counts for op in program.of(OpKind.TMA_LOAD) if isinstance(op.counts, Copy))
-    waves = math.ceil(program.tiles / machine.sm_count)
-    return waves * program.k_iterations * sum(outside_cycles(one, machine) for one in copies)
+    return program.k_iterations * sum(outside_cycles(one, machine) for one in copies)
 
 
 _ROW_PIECE, _ROW_AHEAD = 20.7, 206.0
@@ -354,7 +356,7 @@ def predict(
     power = power_cycles(fixed, machine, running)
     cycles = running + power
     sm_us = machine.seconds(cycles) * 1e6
-    dram_us, l2_us = floors = memory_floors_us(program, machine)
+    dram_us, l2_us = fixed.floors
     limits = {"the SMs": sm_us, "device memory": dram_us, "L2": l2_us}
     bound_by = max(limits, key=lambda name: limits[name])
     start = fixed.start + fixed.code
@@ -372,6 +374,6 @@ def predict(
         dram_us=dram_us,
         l2_us=l2_us,
         roofline_us=roofline_us(program, machine),
-        microseconds=together_us(program, sm_us, floors) + machine.kernel_launch_us,
+        microseconds=together_us(program, sm_us, fixed.floors) + machine.kernel_launch_us,
         bound_by=bound_by,
     )

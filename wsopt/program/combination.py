@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wsopt.program.ids import OpKind, ValueKind
+from wsopt.program.ids import OpKind
 from wsopt.program.program import TileProgram
 from wsopt.tensors.views import BEFORE, Item, Reduction, Role, Statement
 
@@ -62,8 +62,6 @@ def combination(items: Iterable[Item], products: Mapping[str, str | None]) -> Co
 
 def combination_of(program: TileProgram) -> Combination | None:
     """How the parts of a tile program's loop come together; None where they cannot, or are products' sums alone."""
-    own = [op for op in program.loop if op.consumer == 0]
-    items = dict.fromkeys(item for op in own for item in op.items)
-    factors = {op.id.subject: op.inputs[0].subject for op in own if op.kind is OpKind.RESCALE}
-    summed = [v.id.subject for v in program.values if v.consumer == 0 and v.id.kind is ValueKind.SUM]
-    return combination(items, {name: factors.get(name) for name in summed}) if program.work else None
+    factors = {op.id.subject: op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
+    products = {name: factors.get(name) for name in program.summed}
+    return combination(program.items, products) if program.work else None

@@ -313,6 +313,17 @@ class TileProgram:
         return {one: tuple(op for op in self.ops if op.consumer == one) for one in consumers}
 
     @property
+    def items(self) -> tuple[Item, ...]:
+        """What each consumer computes in the loop, each item once."""
+        return tuple(dict.fromkeys(item for op in self.loop if op.consumer == 0 for item in op.items))
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The products whose sums a consumer has, by name."""
+        own = (value.id for value in self.values if value.consumer == 0)
+        return tuple(one.subject for one in own if one.kind is ValueKind.SUM)
+
+    @property
     def tensor_columns(self) -> int:
         """Columns of tensor memory that one set of its sums takes; 0 where sums are in registers."""
         return sum(value.shape[1] for value in self.values if value.space is Space.TENSOR)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from wsopt.errors import CheckError
-from wsopt.folder import check_target
 from wsopt.graph.symbolic import SymbolicGraph, bound
 from wsopt.machine.types import Machine
 from wsopt.ranges.build import RangeBuild, read_range
@@ -29,7 +28,6 @@ def compile_range(
     progress: Progress,
 ) -> RangeBuild:
     """Compile a graph for its ranges and write the folder. Raises as `build_range`, and InputError for the target."""
-    check_target(target)
     found = build_range(graph, machine, kernels=kernels, use_cache=use_cache, progress=progress)
     found.save(target)
     return found

@@ -188,5 +188,4 @@ def lower_bound_us(program: TileProgram, machine: Machine, least: int = 0) -> fl
         timing.time_of(program, fixed, machine, e, ramp).at(ii) for e in _least_ends(program, machine)
     )
     cycles += timing.power_cycles(fixed, machine, cycles)
-    floors = timing.memory_floors_us(program, machine)
-    return timing.together_us(program, machine.seconds(cycles) * 1e6, floors) + machine.kernel_launch_us
+    return timing.together_us(program, machine.seconds(cycles) * 1e6, fixed.floors) + machine.kernel_launch_us

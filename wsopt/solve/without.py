@@ -115,7 +115,7 @@ class Relaxed:
         machine = self.machine
         fixed = timing.fixed_parts(program, machine)
         ends = machine.seconds(fixed.start + machine.latency.tma_load_dram + fixed.tail) * 1e6
-        return max(timing.memory_floors_us(program, machine)) + ends + machine.kernel_launch_us
+        return max(fixed.floors) + ends + machine.kernel_launch_us
 
     def _search(self, limit: Limit, touched: list[TileProgram]) -> Without:
         """Best bound first among the programs that a limit touches; what is not better than the base is dropped."""
