@@ -187,14 +187,34 @@ def strides_as(node: fx.Node, shape: Shape) -> Shape | None:
     val = node.meta["val"]
     if not all(isinstance(one, int) for one in val.stride()):
         return None
-    lies = torch.empty_strided(tuple(val.shape), val.stride(), dtype=val.dtype, device="meta")
-    try:
-        strides = tuple(lies.view(shape).stride())
-    except RuntimeError:
+    strides = view_strides(tuple(val.shape), tuple(val.stride()), shape)
+    if strides is None:
         return None
     moving = [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
-    if 0 in moving or (moving and min(moving) != 1):
-        return None
-    # Of an axis of one element the stride says nothing.
-    dense = row_major_strides(shape)
-    return tuple(s if n > 1 else d for n, s, d in zip(shape, strides, dense, strict=True))
+    return None if 0 in moving or (moving and min(moving) != 1) else strides
+
+
+def view_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
+    """Strides of a tensor seen in another shape of as many elements; None if that is no view of it.
+
+    Of an axis of one element the stride says nothing; it is then that of a dense tensor.
+    """
+    runs: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if extent > 1 and runs and runs[-1][1] == extent * stride:
+            runs[-1] = runs[-1][0] * extent, stride
+        elif extent > 1:
+            runs.append((extent, stride))
+    found: list[int] = []
+    for axis in reversed(range(len(wanted))):
+        extent = wanted[axis]
+        if extent == 1:
+            found.append(row_major_strides(wanted)[axis])
+            continue
+        left, stride = runs.pop()
+        if left % extent:
+            return None
+        found.append(stride)
+        if left > extent:
+            runs.append((left // extent, stride * extent))
+    return tuple(reversed(found))
