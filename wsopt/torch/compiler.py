@@ -11,9 +11,9 @@ import torch
 from torch import fx
 
 from wsopt.machine.load import load_machine
-from wsopt.torch.cutting import Cut, Oracle, cut
+from wsopt.torch.cutting import Cut, Oracle, best_cut
 from wsopt.torch.execute import by_reference
-from wsopt.torch.lower import Lowered, lower
+from wsopt.torch.lower import Lowered
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.pieces import Piece
@@ -106,11 +106,10 @@ def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) ->
 
 def take(module: fx.GraphModule, options: Options) -> None:
     """Put operators for pieces of an FX graph into it."""
-    lowered = lower(module, constants(module.graph))
     oracle = _ORACLES.get(options.machine)
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
-    found = cut(lowered, oracle)
+    lowered, found = best_cut(module, constants(module.graph), oracle)
     chosen = found.pieces
     splice(lowered, [(piece, operator(f"piece_{piece.key}", piece.graph, by_reference(piece.graph))) for piece in chosen])
     module.recompile()

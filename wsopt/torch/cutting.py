@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from torch import fx
+
 from wsopt.errors import LoweringError
+from wsopt.frontend.kinds import is_matmul
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph, Node
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.torch.flow import Flow, flow_of
-from wsopt.torch.greedy import Greedy
-from wsopt.torch.lower import Lowered
+from wsopt.torch.greedy import Answer, Greedy
+from wsopt.torch.lower import Lowered, lower
 from wsopt.torch.pieces import Piece, piece_of
 from wsopt.torch.values import Untaken
 
@@ -46,6 +50,37 @@ class Cut:
     pieces: tuple[Piece, ...]
     reasons: dict[str, str]
 
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the pieces' products."""
+        return sum(flops(piece.graph) for piece in self.pieces)
+
+
+def flops(graph: Graph) -> int:
+    """Floating-point operations of a graph's products, two a multiply-add."""
+    return sum(product_flops(graph, node) for node in graph.nodes if is_matmul(node))
+
+
+def product_flops(graph: Graph, node: Node) -> int:
+    """Floating-point operations of a product."""
+    left = graph.type_of(node.tensors[0]).shape
+    return 2 * node.type.size * left[-2 if node.attr("transpose_a", bool) else -1]
+
+
+def best_cut(module: fx.GraphModule, constants: Collection[str], oracle: Oracle) -> tuple[Lowered, Cut]:
+    """What our graphs say of an FX graph, and its pieces.
+
+    Where a kernel does not read elements repeated, copies that repeat them are left to FX: the way with more operations
+    of products in pieces counts, and of two with as many the first.
+    """
+    ways = []
+    for sees_through in (True, False):
+        lowered = lower(module, constants, sees_through=sees_through)
+        ways.append((lowered, cut(lowered, oracle)))
+        if not ways[-1][1].reasons:
+            break
+    return max(ways, key=lambda way: way[1].flops)
+
 
 def cut(lowered: Lowered, oracle: Oracle) -> Cut:
     """Pieces of what our graphs say of an FX graph."""
@@ -53,11 +88,12 @@ def cut(lowered: Lowered, oracle: Oracle) -> Cut:
     for node in lowered.writer.nodes.values():
         nodes[lowered.writer.groups[node.name]].append(node)
 
-    def accept(groups: frozenset[str]) -> str:
+    def accept(groups: frozenset[str]) -> Answer:
         try:
-            return oracle.refusal(_piece(lowered, nodes, groups))
+            piece = _piece(lowered, nodes, groups)
         except Untaken as reason:
-            return str(reason)
+            return Answer(str(reason))
+        return Answer(oracle.refusal(piece), piece.bytes_in, piece.bytes_out)
 
     greedy = Greedy(_flow(lowered), accept, nodes)
     pieces = tuple(_piece(lowered, nodes, groups) for groups in greedy.pieces())

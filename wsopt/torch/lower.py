@@ -51,9 +51,14 @@ class Lowered:
         return node.name in self.values and not self.owned(node) and node.name not in self.writer.types
 
 
-def lower(module: fx.GraphModule, constants: Collection[str] = ()) -> Lowered:
-    """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to."""
-    found = Lowered(module.graph, frozenset(constants))
+def lower(
+    module: fx.GraphModule, constants: Collection[str] = (), *, sees_through: bool = True
+) -> Lowered:
+    """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to.
+
+    A copy that repeats elements, as of keys for a group of query heads, stays in FX unless it `sees_through` it.
+    """
+    found = Lowered(module.graph, frozenset(constants), Writer(sees_through=sees_through))
     for node in module.graph.nodes:
         if node.op == "get_attr":
             _constant(found, module, node)

@@ -36,6 +36,16 @@ class Piece:
     covered: frozenset[str]
 
     @property
+    def bytes_in(self) -> int:
+        """Bytes of the inputs that are not constant."""
+        return sum(one.type.nbytes for one in self.graph.inputs if not one.constant)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of the outputs."""
+        return sum(self.graph.type_of(name).nbytes for name in self.graph.outputs)
+
+    @property
     def key(self) -> str:
         """Equal for pieces that one kernel computes."""
         return hashlib.sha256(canonical_bytes(self.graph)).hexdigest()[:16]
@@ -178,8 +188,14 @@ def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
     owner = lowered.owners[tensor]
     found = TensorType(shape, lowered.writer.types[tensor].dtype)
     strides = strides_as(owner, shape)
-    dense = strides is None or strides == row_major_strides(shape)
+    dense = strides is None or strides == row_major_strides(shape) or not _can_be_copied(found, strides)
     return Input(name, found, owner.name in lowered.constants, None if dense else strides)
+
+
+def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:
+    """Whether TMA moves a tensor that lies so: its last axis densely, the others at multiples of 16 bytes."""
+    moving = [stride for extent, stride in zip(tensor.shape, strides, strict=True) if extent > 1]
+    return moving[-1:] == [1] and all(stride * tensor.dtype.bits % 128 == 0 for stride in moving[:-1])
 
 
 def strides_as(node: fx.Node, shape: Shape) -> Shape | None:

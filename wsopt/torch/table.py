@@ -204,9 +204,16 @@ def _to_copy(w: Writer, x: Value, dtype: torch.dtype | None = None, **kept: Any)
     return x if dtype is None else _convert(w, x, dtype)
 
 
-@entry(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
-def _same(w: Writer, x: Value, memory_format: Any = None) -> Value:
-    del w, memory_format
+@entry(aten.clone.default)
+def _clone(w: Writer, x: Value, memory_format: Any = None) -> Value:
+    del memory_format
+    if not (x.whole or w.sees_through):
+        raise Untaken("a copy that repeats elements, as a kernel could not read them repeated")
+    return x
+
+
+@entry(aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
+def _same(_w: Writer, x: Value) -> Value:
     return x
 
 

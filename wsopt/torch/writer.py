@@ -29,7 +29,8 @@ _NUMBER = {int: TensorType((), DType.I32), float: TensorType((), DType.F32)}
 @dataclass(slots=True)
 class Writer:
     """Nodes written so far, by name and in order, and the types of all tensors. `group` is the FX node that they are
-    written for, and `shape` the shape of its result; `groups` says so of each node.
+    written for, and `shape` the shape of its result; `groups` says so of each node. Copies that
+    repeat elements are values like others if it `sees_through` them.
     """
 
     types: dict[str, TensorType] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Writer:
     groups: dict[str, str] = field(default_factory=dict)
     group: str = ""
     shape: Shape = ()
+    sees_through: bool = True
     _counts: Counter[str] = field(default_factory=Counter)
 
     def input(self, name: str, shape: Shape, dtype: DType) -> Value:
