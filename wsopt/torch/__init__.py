@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wsopt.torch.compiler import backend as backend
+    from wsopt.torch.report import Report as Report
+    from wsopt.torch.report import explain as explain
 
-__all__ = ["backend"]
+__all__ = ["Report", "backend", "explain"]
 
-_HOMES = {"backend": "wsopt.torch.compiler"}
+_HOMES = {
+    "Report": "wsopt.torch.report",
+    "backend": "wsopt.torch.compiler",
+    "explain": "wsopt.torch.report",
+}
 """Where each name is at home; loaded when it is first used, so that this room can be imported without torch."""
 
 

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+import torch
 from torch import fx
+from torch.utils.flop_counter import flop_registry
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.kinds import is_matmul
@@ -45,10 +47,13 @@ class Oracle:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The pieces of an FX graph, and why products and reductions that no piece has are left, by FX node."""
+    """The pieces of an FX graph, and why products and reductions that no piece has are left, by FX node. `all_flops`
+    are the floating-point operations of all of the graph's products.
+    """
 
     pieces: tuple[Piece, ...]
     reasons: dict[str, str]
+    all_flops: int
 
     @property
     def flops(self) -> int:
@@ -67,15 +72,17 @@ def product_flops(graph: Graph, node: Node) -> int:
     return 2 * node.type.size * left[-2 if node.attr("transpose_a", bool) else -1]
 
 
-def best_cut(module: fx.GraphModule, constants: Collection[str], oracle: Oracle) -> tuple[Lowered, Cut]:
-    """What our graphs say of an FX graph, and its pieces.
+def best_cut(
+    module: fx.GraphModule, constants: Collection[str], oracle: Oracle, device: str | None = None
+) -> tuple[Lowered, Cut]:
+    """What our graphs say of an FX graph, and its pieces; only of what is on a kind of `device`, if one is given.
 
-    Where a kernel does not read elements repeated, copies that repeat them are left to FX: the way with more operations
-    of products in pieces counts, and of two with as many the first.
+    Where a kernel does not read elements repeated, copies that repeat them are left to FX: the way with more
+    operations of products in pieces counts, and of two with as many the first.
     """
     ways = []
     for sees_through in (True, False):
-        lowered = lower(module, constants, sees_through=sees_through)
+        lowered = lower(module, constants, sees_through=sees_through, device=device)
         ways.append((lowered, cut(lowered, oracle)))
         if not ways[-1][1].reasons:
             break
@@ -97,7 +104,29 @@ def cut(lowered: Lowered, oracle: Oracle) -> Cut:
 
     greedy = Greedy(_flow(lowered), accept, nodes)
     pieces = tuple(_piece(lowered, nodes, groups) for groups in greedy.pieces())
-    return Cut(pieces, dict(greedy.reasons))
+    return Cut(pieces, dict(greedy.reasons), fx_flops(lowered.graph))
+
+
+_COUNTED_AS = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: torch.ops.aten._scaled_dot_product_flash_attention
+}
+"""Operations that torch's table of counts lacks, with one that does as much."""
+
+
+def fx_flops(graph: fx.Graph) -> int:
+    """Floating-point operations of the products and attentions of an FX graph, as torch counts them.
+
+    Products whose extents change from call to call are left out.
+    """
+    total = 0
+    for node in graph.nodes:
+        packet = getattr(node.target, "overloadpacket", None)
+        count = flop_registry.get(_COUNTED_AS.get(packet, packet))
+        if count is not None and "val" in node.meta:
+            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
+            found = count(*args, **kwargs, out_val=node.meta["val"])
+            total += found if isinstance(found, int) else 0
+    return total
 
 
 def _piece(lowered: Lowered, nodes: dict[str, list[Node]], groups: frozenset[str]) -> Piece:

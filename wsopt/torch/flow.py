@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Flow:
-    """Nodes in the order of an FX graph, views left out; each reads earlier ones. `groups` and `free` are sets of bits."""
+    """Nodes in the order of an FX graph, views left out; each reads earlier ones. `groups` and `free` are sets."""
 
     names: tuple[str, ...]
     reads: tuple[int, ...]

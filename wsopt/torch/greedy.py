@@ -1,4 +1,4 @@
-"""Cuts what our graphs say of an FX graph into pieces: from each product, and then each reduction, as far as it goes."""
+"""Cuts what our graphs say of an FX graph into pieces: from each product, then each reduction, as far as it goes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ PATIENCE = 12
 """Groups by which a part that is refused may grow before it is given up."""
 RESTARTS = 4
 """Ways on that are tried from a part that a kernel takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

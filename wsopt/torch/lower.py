@@ -1,4 +1,4 @@
-"""From an FX graph of ATen operations to nodes of our graphs, node by node; what has no entry stays in FX, with a reason."""
+"""From an FX graph of ATen operations to nodes of our graphs; what has no entry stays in FX, with a reason."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Lowered:
     """What our graphs say of an FX graph.
 
     `values` has the value of each FX node that is said, `owners` the FX node whose value a tensor holds (a tensor
-    without one cannot leave its group), `refused` why an FX node is not said. `constants` are FX inputs whose contents
-    are fixed before a call.
+    without one cannot leave its group), `refused` why an FX node is not said. `constants` are FX inputs whose
+    contents are fixed before a call.
     """
 
     graph: fx.Graph
@@ -52,11 +52,16 @@ class Lowered:
 
 
 def lower(
-    module: fx.GraphModule, constants: Collection[str] = (), *, sees_through: bool = True
+    module: fx.GraphModule,
+    constants: Collection[str] = (),
+    *,
+    sees_through: bool = True,
+    device: str | None = None,
 ) -> Lowered:
     """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to.
 
-    A copy that repeats elements, as of keys for a group of query heads, stays in FX unless it `sees_through` it.
+    A copy that repeats elements, as of keys for a group of query heads, stays in FX unless it `sees_through` it; and
+    what is not on the kind of `device`, if one is given.
     """
     found = Lowered(module.graph, frozenset(constants), Writer(sees_through=sees_through))
     for node in module.graph.nodes:
@@ -64,6 +69,7 @@ def lower(
             _constant(found, module, node)
         elif node.op == "call_function":
             try:
+                _check_device(node, device)
                 _say(found, node)
             except Untaken as reason:
                 found.refused[node.name] = str(reason)
@@ -148,6 +154,12 @@ def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
     found.owners[node.name] = node
     found.values[node.name] = value = found.writer.input(node.name, shape, DTYPES[val.dtype])
     return value
+
+
+def _check_device(node: fx.Node, kind: str | None) -> None:
+    found = _device(node)
+    if kind is not None and found is not None and found.type != kind:
+        raise Untaken(f"it is on {found}")
 
 
 def _device(node: fx.Node) -> Any:

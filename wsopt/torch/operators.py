@@ -37,8 +37,8 @@ def _defined(name: str, graph: Graph, run: Run) -> Any:
     _LIBRARY.define(f"{name}({parameters}) -> {told}", tags=(tags.pt2_compliant_tag, strides))
 
     def call(*tensors: torch.Tensor) -> Any:
-        laid = [_laid(one, item) for one, item in zip(tensors, graph.inputs, strict=True)]
-        found = tuple(run(*laid))
+        placed = [laid(one, item) for one, item in zip(tensors, graph.inputs, strict=True)]
+        found = tuple(run(*placed))
         return found[0] if len(found) == 1 else found
 
     def fake(*tensors: torch.Tensor) -> Any:
@@ -59,11 +59,14 @@ ALIGNMENT = 16
 """Bytes of which a tensor's address is a multiple, as TMA wants it."""
 
 
-def _laid(tensor: torch.Tensor, item: Input) -> torch.Tensor:
+def laid(tensor: torch.Tensor, item: Input) -> torch.Tensor:
     """A tensor as its input is declared: in its strides, at an aligned address. Itself where it lies so."""
     wanted = item.element_strides
     moving = zip(tensor.shape, tensor.stride(), wanted, strict=True)
-    if all(found == want for extent, found, want in moving if extent > 1) and not tensor.data_ptr() % ALIGNMENT:
+    if (
+        all(found == want for extent, found, want in moving if extent > 1)
+        and not tensor.data_ptr() % ALIGNMENT
+    ):
         return tensor
     copy = torch.empty_strided(item.type.shape, wanted, dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(tensor)

@@ -22,8 +22,8 @@ WORDS = {
 class Options:
     """How a model is compiled.
 
-    execute: what computes the pieces: their `kernel` on a GPU, the `reference` of their graphs in torch on any device,
-    or the same after a `simulation` of their kernels.
+    execute: what computes the pieces: their `kernel` on a GPU, or the `reference` of their graphs in torch on any
+    device, at once or after a `simulation` of their kernels.
     rest: what compiles all else: `inductor`, or `eager`, which runs it operation by operation and compiles nothing.
     take: which pieces are taken: where our `predicted` time beats the rates that Inductor was measured at, `all`, or
     those that `measure` shows to be faster.

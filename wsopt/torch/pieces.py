@@ -60,7 +60,9 @@ def piece_of(lowered: Lowered, names: Collection[str]) -> Piece:
     wanted = _with_indices(lowered, names)
     nodes = [node for node in writer.nodes.values() if node.name in wanted]
     covered = frozenset(writer.groups[node.name] for node in nodes)
-    outputs = [node for node in nodes if node.name in names and _is_needed(lowered, node.name, wanted, covered)]
+    outputs = [
+        node for node in nodes if node.name in names and _is_needed(lowered, node.name, wanted, covered)
+    ]
     for node in outputs:
         _check_output(lowered, node)
     _check_results(lowered, covered)
@@ -102,7 +104,9 @@ def _read_outside(lowered: Lowered, node: fx.Node, covered: frozenset[str]) -> b
 def _check_output(lowered: Lowered, node: Node) -> None:
     owner = lowered.owners.get(node.name)
     if owner is None:
-        raise Untaken(f"it would cut through {lowered.writer.groups[node.name]}, which FX has as one operation")
+        raise Untaken(
+            f"it would cut through {lowered.writer.groups[node.name]}, which FX has as one operation"
+        )
     if owner.meta["val"].dtype is torch.int64:
         raise Untaken(f"{owner.name} is int64 in FX, and leaves the piece")
     value = lowered.values[owner.name]
@@ -133,9 +137,7 @@ def memory_order(node: fx.Node) -> tuple[int, ...] | None:
     return tuple(range(val.ndim)) if val.is_contiguous() else tuple(order)
 
 
-def _renamed(
-    lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: frozenset[str]
-) -> Piece:
+def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: frozenset[str]) -> Piece:
     """The piece with names that say nothing of where it stands; views of what it reads are its inputs."""
     short: dict[str, str] = {}
     inputs: list[Input] = []

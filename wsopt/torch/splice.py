@@ -35,7 +35,10 @@ def splice(lowered: Lowered, operators: Sequence[tuple[Piece, Any]]) -> None:
 def _put(graph: fx.Graph, piece: Piece, target: Any, last: fx.Node) -> None:
     """Call an operator behind an FX node, and give its results to who reads those of the piece."""
     made = _Maker(graph, last)
-    inputs = [_given(made, bound, item.strides) for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)]
+    inputs = [
+        _given(made, bound, item.strides)
+        for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
+    ]
     call = made.call(target, *inputs)
     several = len(piece.outputs) > 1
     for number, owner in enumerate(piece.outputs):
@@ -67,7 +70,9 @@ class _Maker:
 def _tensors(values: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     for one in values:
-        found += _tensors(one) if isinstance(one, tuple | list) else [one] if isinstance(one, torch.Tensor) else []
+        found += (
+            _tensors(one) if isinstance(one, tuple | list) else [one] if isinstance(one, torch.Tensor) else []
+        )
     return found
 
 

@@ -1,14 +1,14 @@
 """What each operation of an FX graph means in our graphs: a table, one entry an operation.
 
-An entry is a function of the writer and of the operation's arguments, with values in the place of FX nodes. It returns
-the result, a tuple of results, or raises Untaken with the reason. Casts to the result's own type are written behind it.
+An entry is a function of the writer and of the operation's arguments, with values in the place of FX nodes. It
+returns the result, a tuple of results, or raises Untaken with the reason. Casts to the result's own type follow.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,16 +18,17 @@ from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
 
 Entry = Callable[..., Any]
+_Function = TypeVar("_Function", bound=Entry)
 TABLE: dict[Any, Entry] = {}
 """The entries by overload, such as `torch.ops.aten.mm.default`."""
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
 
-def entry(*targets: Any) -> Callable[[Entry], Entry]:
+def entry(*targets: Any) -> Callable[[_Function], _Function]:
     """Enter a function for these operations."""
 
-    def entered(function: Entry) -> Entry:
+    def entered(function: _Function) -> _Function:
         TABLE.update(dict.fromkeys(targets, function))
         return function
 
@@ -75,7 +76,20 @@ def _real(op: str, *targets: Any) -> None:
     entry(*targets)(write)
 
 
-for _op in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "tanh", "sigmoid", "erf", "sin", "cos"):
+for _op in (
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "sin",
+    "cos",
+):
     _real(_op, getattr(aten, _op).default)
 for _op in ("neg", "abs", "relu"):
     _elementwise(_op, getattr(aten, _op).default)
@@ -327,7 +341,9 @@ def _variance(
     if correction == 0:
         variance = w.reduce("reduce_mean", square, over, keepdim)
     else:
-        variance = _numbers("div", w, w.reduce("reduce_sum", square, over, keepdim), float(count - correction))
+        variance = _numbers(
+            "div", w, w.reduce("reduce_sum", square, over, keepdim), float(count - correction)
+        )
     return variance, mean if keepdim else w.reduce("reduce_mean", x, over, False)
 
 

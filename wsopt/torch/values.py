@@ -1,7 +1,7 @@
-"""Tensors as an FX graph sees them: dimensions made of atoms, so that views and broadcasts are written only where needed.
+"""Tensors as an FX graph sees them: dimensions made of atoms, so that views and broadcasts are not written.
 
-A value's tensor holds the elements of those atoms that are not repeated, in row-major order; its shape may be another.
-So `view`, `unsqueeze` and `expand` of a value are the same tensor with other dimensions, and cost no node.
+A value's tensor holds the elements of those atoms that are not repeated, in row-major order; its shape may be
+another. So `view`, `unsqueeze` and `expand` of a value are the same tensor with other dimensions, and cost no node.
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ def regrouped(value: Value, shape: Sequence[int], own: Shape) -> Value:
     Untaken where a repeated atom would have to be cut across.
     """
     atoms = [atom for dim in value.dims for atom in dim if atom.extent > 1]
-    dims: list[Dim] = []
-    for extent in reversed(shape):
-        dims.append(_taken(atoms, extent))
+    dims = [_taken(atoms, extent) for extent in reversed(shape)]
     if atoms:
         raise Untaken(f"a view of {list(value.shape)} as {list(shape)}")
     return replace(value, dims=_joined(tuple(reversed(dims)), own))

@@ -105,7 +105,7 @@ class Writer:
     def expand(self, value: Value, shape: Sequence[int]) -> Value:
         """The value with dimensions of extent 1, or new ones in front, repeated. -1 leaves a dimension."""
         new = len(shape) - len(value.dims)
-        dims = [(Atom(extent, extent > 1),) for extent in shape[:new]]
+        dims: list[Dim] = [(Atom(extent, extent > 1),) for extent in shape[:new]]
         for dim, old, extent in zip(value.dims, value.shape, shape[new:], strict=True):
             dims.append(dim if extent in (-1, old) else (Atom(extent, True),))
         return replace(value, dims=tuple(dims))
@@ -169,7 +169,7 @@ class Writer:
         return self._squeezed(found, left)
 
     def _squeezed(self, value: Value, dims: tuple[Dim, ...]) -> Value:
-        """A reduced value without the dimensions of extent 1; the reduction itself drops them where it is the only."""
+        """A reduced value without the dimensions of extent 1; a reduction of one drops it itself."""
         bare = Value(value.tensor, dims)
         node = self.nodes.get(str(value.tensor))
         if len(value.dims) - len(dims) > 1 or node is None or not node.op.startswith("reduce_"):
