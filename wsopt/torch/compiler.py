@@ -91,8 +91,8 @@ def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Optio
 
 
 def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
-    from torch._functorch.aot_autograd import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.decomposition import select_decomp_table
 
     def inference(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:

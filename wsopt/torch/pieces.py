@@ -13,7 +13,7 @@ from torch import fx
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
 from wsopt.torch.lower import Lowered
-from wsopt.torch.values import Shape, Untaken
+from wsopt.torch.values import Shape, Untaken, view_strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,29 +210,3 @@ def strides_as(node: fx.Node, shape: Shape) -> Shape | None:
         return None
     moving = [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
     return None if 0 in moving or (moving and min(moving) != 1) else strides
-
-
-def view_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
-    """Strides of a tensor seen in another shape of as many elements; None if that is no view of it.
-
-    Of an axis of one element the stride says nothing; it is then that of a dense tensor.
-    """
-    runs: list[tuple[int, int]] = []
-    for extent, stride in zip(shape, strides, strict=True):
-        if extent > 1 and runs and runs[-1][1] == extent * stride:
-            runs[-1] = runs[-1][0] * extent, stride
-        elif extent > 1:
-            runs.append((extent, stride))
-    found: list[int] = []
-    for axis in reversed(range(len(wanted))):
-        extent = wanted[axis]
-        if extent == 1:
-            found.append(row_major_strides(wanted)[axis])
-            continue
-        left, stride = runs.pop()
-        if left % extent:
-            return None
-        found.append(stride)
-        if left > extent:
-            runs.append((left // extent, stride * extent))
-    return tuple(reversed(found))

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from wsopt.graph.types import row_major_strides
+
 Shape = tuple[int, ...]
 
 
@@ -163,4 +165,30 @@ def split_as(dim: Dim, extents: Shape) -> Dim:
         at *= extent
         repeated = next((flag for end, flag in ends if end >= at), False)
         found.append(Atom(extent, repeated))
+    return tuple(reversed(found))
+
+
+def view_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
+    """Strides of a tensor seen in another shape of as many elements; None if that is no view of it.
+
+    Of an axis of one element the stride says nothing; it is then that of a dense tensor.
+    """
+    runs: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if extent > 1 and runs and runs[-1][1] == extent * stride:
+            runs[-1] = runs[-1][0] * extent, stride
+        elif extent > 1:
+            runs.append((extent, stride))
+    found: list[int] = []
+    for axis in reversed(range(len(wanted))):
+        extent = wanted[axis]
+        if extent == 1:
+            found.append(row_major_strides(wanted)[axis])
+            continue
+        left, stride = runs.pop()
+        if left % extent:
+            return None
+        found.append(stride)
+        if left > extent:
+            runs.append((left // extent, stride * extent))
     return tuple(reversed(found))
