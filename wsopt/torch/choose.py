@@ -53,7 +53,7 @@ def _at_best(graph: Graph, machine: Machine) -> Judged:
     first = next(iter(structures(region, machine)), None)
     if first is None:
         raise LoweringError("no tile of it is legal")
-    least = roofline_us(lower(region, first, machine), machine)
+    least = roofline_us(lower(region, first, machine), machine) + machine.kernel_launch_us
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
     return Judged(None, None, theirs, told if least >= theirs else "")
 

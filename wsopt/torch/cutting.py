@@ -19,6 +19,7 @@ from wsopt.machine.types import Machine
 from wsopt.torch.flow import Flow, flow_of
 from wsopt.torch.greedy import Answer, Greedy
 from wsopt.torch.lower import Lowered, lower
+from wsopt.torch.operations import TABLE
 from wsopt.torch.pieces import Piece, piece_of
 from wsopt.torch.values import Untaken
 
@@ -121,7 +122,7 @@ def fx_flops(graph: fx.Graph) -> int:
     total = 0
     for node in graph.nodes:
         packet = getattr(node.target, "overloadpacket", None)
-        count = flop_registry.get(_COUNTED_AS.get(packet, packet))
+        count = flop_registry.get(_COUNTED_AS.get(packet, packet)) if node.target in TABLE else None
         if count is not None and "val" in node.meta:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
             found = count(*args, **kwargs, out_val=node.meta["val"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from wsopt.frontend.kinds import is_matmul, reduces_rows
+from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Node
 from wsopt.torch.flow import Flow, members
 
@@ -111,7 +112,8 @@ class Greedy:
                 barred |= reader
                 continue
             with_sources = self._with_sources(grown, barred)
-            current = with_sources if self._takes(with_sources) else grown
+            works = bool(with_sources & ~grown & self._work)
+            current = with_sources if works and self._takes(with_sources) else grown
             left -= 1
             if self._takes(current) and self._better(current, least):
                 found = least = current
@@ -148,7 +150,9 @@ class Greedy:
                 if not self._open(number, self.taken) or not self._feeds_only(number, nodes):
                     continue
                 grown = self.flow.closed(nodes | 1 << number, self.taken)
-                if grown is not None and self._takes(grown) and self._reads_no_more(grown, nodes):
+                if grown is None or not self._takes(grown) or not self._reads_no_more(grown, nodes):
+                    continue
+                if not self._computes(grown & ~nodes) or self._reads_less(grown, nodes):
                     nodes, again = grown, True
                     break
         return nodes
@@ -157,6 +161,14 @@ class Greedy:
         """Whether a part reads no more bytes than a smaller one, or has one more product or reduction."""
         more = self._answer(nodes).bytes_in > self._answer(than).bytes_in
         return not more or bool(nodes & ~than & self._work)
+
+    def _reads_less(self, nodes: int, than: int) -> bool:
+        return self._answer(nodes).bytes_in < self._answer(than).bytes_in
+
+    def _computes(self, nodes: int) -> bool:
+        """Whether groups do arithmetic, which a kernel may do again for each of its tiles."""
+        found = [node for number in members(nodes) for node in self.nodes[self.flow.names[number]]]
+        return any(OPS[node.op].cost is not CostClass.MOVEMENT and node.op != "cast" for node in found)
 
     def _open(self, number: int, barred: int) -> bool:
         return bool(self.flow.groups >> number & ~(barred >> number) & 1)

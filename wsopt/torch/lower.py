@@ -13,7 +13,7 @@ from torch import fx
 from wsopt.errors import InternalError
 from wsopt.graph.types import DType
 from wsopt.torch.dtypes import DTYPES, dtype_of
-from wsopt.torch.table import TABLE
+from wsopt.torch.operations import TABLE
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
 

@@ -42,7 +42,7 @@ def measured() -> tuple[str, dict[str, Rate]]:
 
 
 def inductor_us(graph: Graph, machine: Machine) -> float:
-    """Microseconds of a piece's bytes, or of its products if they take longer, at the measured rates.
+    """Microseconds of a piece's bytes, or of its products if they take longer, at measured rates, and of a launch.
 
     On another machine than the measured one rates are in proportion to what the machine sustains. Raises
     LoweringError for a graph that is no region.
@@ -58,7 +58,7 @@ def inductor_us(graph: Graph, machine: Machine) -> float:
         # Measured with operands of 16 bits; other types in proportion to the machine's own rates.
         share = rates[kind].per_second / there.sustained_tflops("bf16")
         seconds = max(seconds, needed_flops(region) / (share * machine.sustained_tflops(dtype)))
-    return seconds * 1e6
+    return seconds * 1e6 + machine.kernel_launch_us
 
 
 def _is_bare(graph: Graph) -> bool:

@@ -126,15 +126,17 @@ def _ends(extents: Sequence[int]) -> frozenset[int]:
     return frozenset(ends)
 
 
-def common_atoms(dims: Sequence[Dim]) -> Shape:
-    """Extents of atoms in which all of these dimensions, of one extent, can be told; as few as there can be.
+def common_atoms(dims: Sequence[Dim], *, fine: bool = False) -> Shape:
+    """Extents of atoms in which all of these dimensions, of one extent, can be told; as few as there can be, or if
+    `fine` all that one of them has.
 
     Raises Untaken where there are none.
     """
     ends = [_ends([atom.extent for atom in dim]) for dim in dims]
     total = math.prod(atom.extent for atom in dims[0])
     needed = set[int]().union(*(_bounds_of_repeated(dim) for dim in dims))
-    chosen = sorted((frozenset.intersection(*ends) | needed | {total}) - {1})
+    shared = frozenset[int].union(*ends) if fine else frozenset[int].intersection(*ends)
+    chosen = sorted((shared | needed | {total}) - {1})
     found, behind = [], 1
     for end in chosen:
         if end % behind:

@@ -135,7 +135,7 @@ class Writer:
 
     def elementwise(self, op: str, *values: Value, **attrs: AttrValue) -> Value:
         """An elementwise operation, its operands broadcast as in NumPy."""
-        aligned, dims = _aligned(values)
+        aligned, dims = self._aligned(values)
         operands = [self._shaped(value, value.held) for value in aligned]
         if not any(isinstance(operand, str) for operand in operands):
             raise Untaken(f"{op} of numbers alone")
@@ -182,7 +182,7 @@ class Writer:
         dims = list(value.dims)
         for dim in chosen:
             if any(atom.repeated for atom in dims[dim]):
-                raise Untaken("a reduction of elements that are repeated")
+                raise Untaken("a sum or a maximum along elements that are repeated")
             dims[dim] = (Atom(math.prod(atom.extent for atom in dims[dim])),)
         return replace(value, dims=tuple(dims))
 
@@ -191,7 +191,7 @@ class Writer:
         contracted = -1 if transpose_b else -2
         a, b = self._merged(a, [len(a.dims) - 1]), self._merged(b, [len(b.dims) - 2, len(b.dims) - 1])
         rank = max(len(a.dims), len(b.dims)) - 2
-        (first, second), batch = _aligned((_batch(a, rank), _batch(b, rank)))
+        (first, second), batch = self._aligned((_batch(a, rank), _batch(b, rank)))
         rows = a.dims[-2]
         # Rows of several atoms are batches of rows, of which a kernel makes rows again.
         outer = rows[:-1] if len(rows) > 1 else ()
@@ -210,6 +210,47 @@ class Writer:
         value = self._merged(value, [len(value.dims) - 1])
         tensor = self._shaped(value, value.held)
         return replace(value, tensor=self.node("softmax", [tensor]))
+
+    def _aligned(self, values: Sequence[Value]) -> tuple[list[Value], tuple[Dim, ...]]:
+        """The values with as many dimensions of the same atoms, and the dimensions of what they broadcast to."""
+        rank = max(len(value.dims) for value in values)
+        padded = [((Atom(1),),) * (rank - len(value.dims)) + value.dims for value in values]
+        columns: list[list[Dim]] = []
+        for dims in zip(*padded, strict=True):
+            extents = [math.prod(atom.extent for atom in dim) for dim in dims]
+            most = max(extents)
+            if any(extent not in (1, most) for extent in extents):
+                raise Untaken("shapes that do not broadcast")
+            told = [isinstance(x.tensor, str) and n == most for x, n in zip(values, extents, strict=True)]
+            known = [(x, dim) for x, dim, is_told in zip(values, dims, told, strict=True) if is_told]
+            atoms = self._atoms(known) if known else (most,)
+            columns.append(
+                [
+                    split_as(dim, atoms) if is_told else tuple(Atom(n, n > 1) for n in atoms)
+                    for dim, is_told in zip(dims, told, strict=True)
+                ]
+            )
+        aligned = [
+            replace(value, dims=tuple(column[number] for column in columns))
+            for number, value in enumerate(values)
+        ]
+        return aligned, tuple(map(_broadcast, columns))
+
+    def _atoms(self, known: Sequence[tuple[Value, Dim]]) -> Shape:
+        """Extents of atoms for dimensions of values: those for which fewer computed tensors are reshaped, since an
+        input may have any shape, and then the fewest.
+        """
+        dims = [dim for _, dim in known]
+        coarse = common_atoms(dims)
+        try:
+            fine = common_atoms(dims, fine=True)
+        except Untaken:
+            return coarse
+
+        def reshaped(atoms: Shape) -> int:
+            return sum(str(x.tensor) in self.nodes and split_as(dim, atoms) != dim for x, dim in known)
+
+        return fine if reshaped(fine) < reshaped(coarse) else coarse
 
     def index(self, shape: Shape, axis: int) -> Value:
         """The index along a dimension, the same for all others."""
@@ -238,33 +279,9 @@ def _batch(value: Value, rank: int) -> Value:
     return replace(value, dims=(*(((Atom(1),),) * (rank - len(own))), *own))
 
 
-def _aligned(values: Sequence[Value]) -> tuple[list[Value], tuple[Dim, ...]]:
-    """The values with as many dimensions of the same atoms, and the dimensions of what they broadcast to."""
-    rank = max(len(value.dims) for value in values)
-    padded = [((Atom(1),),) * (rank - len(value.dims)) + value.dims for value in values]
-    columns: list[list[Dim]] = []
-    result: list[Dim] = []
-    for dims in zip(*padded, strict=True):
-        extents = [math.prod(atom.extent for atom in dim) for dim in dims]
-        most = max(extents)
-        if any(extent not in (1, most) for extent in extents):
-            raise Untaken("shapes that do not broadcast")
-        told = [
-            dim
-            for dim, extent, value in zip(dims, extents, values, strict=True)
-            if extent == most and isinstance(value.tensor, str)
-        ]
-        atoms = common_atoms(told) if told else (most,)
-        column = [
-            split_as(dim, atoms)
-            if extent == most and isinstance(value.tensor, str)
-            else tuple(Atom(n, n > 1) for n in atoms)
-            for dim, extent, value in zip(dims, extents, values, strict=True)
-        ]
-        columns.append(column)
-        result.append(tuple(Atom(n, all(d[i].held == 1 < n for d in column)) for i, n in enumerate(atoms)))
-    aligned = [
-        replace(value, dims=tuple(column[number] for column in columns))
-        for number, value in enumerate(values)
-    ]
-    return aligned, tuple(result)
+def _broadcast(dims: Sequence[Dim]) -> Dim:
+    """The dimension of what values of these dimensions, of the same atoms, broadcast to."""
+    return tuple(
+        Atom(atoms[0].extent, all(atom.held == 1 < atom.extent for atom in atoms))
+        for atoms in zip(*dims, strict=True)
+    )

@@ -1,0 +1,338 @@
+"""The backend is right whatever a model does: writes, aliases, strides, offsets, changing sizes, casts, training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from torch import Tensor, nn  # noqa: E402
+from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
+
+from wsopt.errors import InputError, RequirementError  # noqa: E402
+from wsopt.graph import Graph, TensorType  # noqa: E402
+from wsopt.torch import backend, explain  # noqa: E402
+from wsopt.torch.compiler import Compiled, watching  # noqa: E402
+
+OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
+B = torch.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def compiled(model: Callable[..., Any], **how: Any) -> Any:
+    return torch.compile(model, backend=backend, options=OPTIONS, **how)
+
+
+def pieces(seen: list[Compiled]) -> list[str]:
+    """The operations of each piece that was taken, but for casts and views."""
+    quiet = ("cast", "reshape", "transpose")
+    return [
+        " ".join(node.op for node in piece.graph.nodes if node.op not in quiet)
+        for one in seen
+        for piece in one.taken
+    ]
+
+
+def check(model: Callable[..., Any], *inputs: Any, expected: list[str], **how: Any) -> Any:
+    """Call a model with and without pieces; both give the same, in the same layout."""
+    with torch.no_grad():
+        plain = model(*inputs)
+        with watching() as seen:
+            found = compiled(model, **how)(*inputs)
+    assert pieces(seen) == expected
+    same(found, plain)
+    return found
+
+
+def same(found: Any, plain: Any) -> None:
+    if isinstance(plain, tuple):
+        assert len(found) == len(plain)
+        for one, other in zip(found, plain, strict=True):
+            same(one, other)
+        return
+    assert (found.shape, found.dtype, found.stride()) == (plain.shape, plain.dtype, plain.stride())
+    assert torch.allclose(found.float(), plain.float(), rtol=2e-2, atol=2e-2)
+
+
+W = (torch.randn(64, 128) / 8).to(B)
+
+
+def product(x: Tensor) -> Tensor:
+    return torch.relu(x @ W.T)
+
+
+def test_a_product_and_what_follows_it_is_a_piece() -> None:
+    check(product, torch.randn(32, 128, dtype=B), expected=["matmul relu"])
+
+
+def test_batches_of_rows_need_no_view() -> None:
+    def model(x: Tensor) -> Tensor:
+        return nn.functional.linear(x, W) + x[..., :64]
+
+    with watching() as seen, torch.no_grad():
+        compiled(model)(torch.randn(2, 32, 128, dtype=B))
+    (piece,) = seen[0].taken
+    assert not any(node.op == "reshape" for node in piece.graph.nodes)
+    assert [str(one.type) for one in piece.graph.inputs][1] == "bf16[2, 32, 128]"
+
+
+# --- writes and aliases ---------------------------------------------------------------------------------
+
+
+def test_an_input_that_is_written_holds_what_it_should() -> None:
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        found = x @ W.T
+        x.add_(1)
+        y.copy_(found)
+        return found + (x @ W.T)
+
+    x, y = torch.randn(32, 128, dtype=B), torch.zeros(32, 64, dtype=B)
+    a, b = x.clone(), y.clone()
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(x, y)
+        plain = model(a, b)
+    assert pieces(seen) == ["matmul matmul add"]
+    same((found, x, y), (plain, a, b))
+
+
+def test_a_buffer_that_is_written_is_not_constant() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.randn(64, 128).to(B))
+            self.weight = nn.Parameter(torch.randn(64, 128).to(B))
+
+        def forward(self, x: Tensor) -> Tensor:
+            found = x @ self.seen.T + x @ self.weight.T
+            self.seen.add_(1)
+            return found
+
+    model, x = Model(), torch.randn(32, 128, dtype=B)
+    with torch.no_grad(), watching() as seen:
+        fast = compiled(model)
+        before = model.seen.clone()
+        same(fast(x), x @ before.T + x @ model.weight.T)
+        same(model.seen, before + 1)
+        same(fast(x), x @ (before + 1).T + x @ model.weight.T)
+    flags = sorted(
+        one.constant for piece in seen[0].taken for one in piece.graph.inputs if one.type.shape == (64, 128)
+    )
+    assert flags == [False, True]
+
+
+def test_outputs_that_alias_stay_aliases() -> None:
+    def model(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        found = torch.relu(x @ W.T)
+        return found, found.view(-1), x.T
+
+    x = torch.randn(32, 128, dtype=B)
+    first, second, third = check(model, x, expected=["matmul relu"])
+    assert first.data_ptr() == second.data_ptr()
+    assert third.data_ptr() == x.data_ptr()
+
+
+def test_a_weight_that_is_changed_in_place_is_noticed() -> None:
+    model = nn.Linear(128, 64, dtype=B)
+    x = torch.randn(32, 128, dtype=B)
+    with torch.no_grad():
+        fast = compiled(model)
+        fast(x)
+        model.weight.mul_(3)
+        same(fast(x), model(x))
+
+
+# --- layouts --------------------------------------------------------------------------------------------
+
+
+def test_outputs_have_the_strides_that_they_would_have() -> None:
+    def model(x: Tensor) -> tuple[Tensor, Tensor]:
+        found = torch.relu(x @ W.T)
+        return found.permute(0, 2, 1), torch.nn.functional.softmax(x.transpose(1, 2), -1)
+
+    check(
+        model, torch.randn(2, 32, 128, dtype=B), expected=["matmul relu", "reduce_max sub exp reduce_sum div"]
+    )
+
+
+@pytest.mark.parametrize("offset", [1, 3, 8])
+def test_storage_offsets_are_looked_at(offset: int) -> None:
+    store = torch.randn(32 * 128 + 8, dtype=B)
+    check(product, store[offset:][: 32 * 128].view(32, 128), expected=["matmul relu"])
+
+
+def test_an_input_may_lie_in_any_way() -> None:
+    check(product, torch.randn(128, 32, dtype=B).T, expected=["matmul relu"])
+    check(product, torch.randn(32, 256, dtype=B)[:, ::2], expected=["matmul relu"])
+    check(product, torch.randn(1, 128, dtype=B).expand(32, 128), expected=["matmul relu"])
+
+
+def test_an_operator_gets_inputs_as_they_are_declared() -> None:
+    from wsopt.graph.types import Input
+    from wsopt.torch.operators import laid
+
+    item = Input("x", TensorType((4, 8), _bf16()), False, (16, 1))
+    store = torch.randn(128, dtype=B)
+    lies = store[:64].view(4, 16)[:, :8]
+    shifted = store[1:65].view(4, 16)[:, :8]
+    assert laid(lies, item) is lies
+    for other in (shifted, lies.contiguous(), torch.randn(8, 4, dtype=B).T):
+        found = laid(other, item)
+        assert found.stride() == (16, 1)
+        assert found.data_ptr() % 16 == 0
+        assert torch.equal(found, other)
+
+
+def _bf16() -> Any:
+    from wsopt.graph import DType
+
+    return DType.BF16
+
+
+# --- sizes, types, gradients ----------------------------------------------------------------------------
+
+
+def test_sizes_that_change_go_the_usual_way() -> None:
+    with torch.no_grad(), watching() as seen:
+        fast = compiled(product, dynamic=True)
+        for rows in (32, 48):
+            x = torch.randn(rows, 128, dtype=B)
+            same(fast(x), product(x))
+    assert pieces(seen) == []
+    assert any("change" in why for why in seen[0].lowered.refused.values())
+
+
+def test_autocast_gives_what_it_gives() -> None:
+    model, x = nn.Sequential(nn.Linear(128, 64), nn.ReLU()), torch.randn(32, 128)
+    with torch.no_grad(), torch.autocast("cpu", dtype=B), watching() as seen:
+        found, plain = compiled(model)(x), model(x)
+    assert found.dtype is B
+    assert pieces(seen) == ["matmul add relu"]
+    same(found, plain)
+
+
+def test_products_of_f32_are_left_alone() -> None:
+    model = nn.Linear(128, 64)
+    with torch.no_grad(), watching() as seen:
+        x = torch.randn(32, 128)
+        assert torch.equal(compiled(model)(x), model(x))
+    assert pieces(seen) == []
+    assert any("f32" in why for why in seen[0].cut.reasons.values())
+
+
+def test_training_goes_the_usual_way() -> None:
+    model = nn.Sequential(nn.Linear(128, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 16)).to(B)
+    x = torch.randn(32, 128, dtype=B, requires_grad=True)
+    model(x).float().sum().backward()
+    wanted = [x.grad, *(one.grad for one in model.parameters())]
+    x.grad = None
+    model.zero_grad()
+    with watching() as seen:
+        compiled(model)(x).float().sum().backward()
+    assert seen == []
+    for found, want in zip([x.grad, *(one.grad for one in model.parameters())], wanted, strict=True):
+        same(found, want)
+
+
+def test_other_dtypes_and_unknown_operations_stay_beside_pieces() -> None:
+    def model(x: Tensor) -> Tensor:
+        order = torch.argsort(x[:, 0].double())
+        return torch.cumsum(torch.relu(x @ W.T), -1)[order]
+
+    check(model, torch.randn(32, 128, dtype=B), expected=["matmul relu"])
+
+
+# --- attention ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_a_piece(causal: bool) -> None:
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    q, k, v = (torch.randn(2, 4, 64, 32, dtype=B) for _ in range(3))
+    mask = "less_equal where " if causal else ""
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(q, k, v)
+    (told,) = pieces(seen)
+    assert told.replace("iota ", "") == f"matmul mul {mask}softmax matmul"
+    with torch.no_grad():
+        assert torch.allclose(found.float(), model(q, k, v).float(), atol=2e-2)
+
+
+def test_keys_that_groups_share_are_read_once() -> None:
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(
+            q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1), is_causal=True
+        )
+
+    q = torch.randn(2, 4, 64, 32, dtype=B)
+    k, v = (torch.randn(2, 2, 64, 32, dtype=B) for _ in range(2))
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(q, k, v)
+        assert torch.allclose(found.float(), model(q, k, v).float(), atol=2e-2)
+    (piece,) = seen[0].taken
+    assert sorted(one.type.size for one in piece.graph.inputs)[:2] == [k.numel(), v.numel()]
+
+
+# --- options and the report -----------------------------------------------------------------------------
+
+
+def test_wrong_options_are_told() -> None:
+    with pytest.raises(BackendCompilerFailed, match="unknown option") as error, torch.no_grad():
+        torch.compile(product, backend=backend, options={"exec": 1})(torch.randn(32, 128, dtype=B))
+    assert isinstance(error.value.inner_exception, InputError)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_kernels_are_refused() -> None:
+    with pytest.raises(BackendCompilerFailed, match="sees no GPU") as error, torch.no_grad():
+        torch.compile(product, backend=backend)(torch.randn(32, 128, dtype=B))
+    assert isinstance(error.value.inner_exception, RequirementError)
+
+
+def test_the_report_tells_what_was_taken_and_what_not() -> None:
+    def model(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cumsum(torch.relu(x @ W.T), -1).float() @ y
+
+    report = explain(model, torch.randn(32, 128, dtype=B), torch.randn(64, 8), options=OPTIONS)
+    text = str(report)
+    assert "1 x matmul relu -> bf16[32, 64]" in text
+    assert "no entry for aten.cumsum.default" in text
+    assert "operands of f32 are not lowered" in text
+    first, second = 2 * 32 * 64 * 128, 2 * 32 * 8 * 64
+    assert (report.flops_taken, report.flops) == (first, first + second)
+    assert f"{first / (first + second):.1%}" in text
+
+
+def test_pieces_that_are_alike_are_one_operator() -> None:
+    layers = nn.Sequential(
+        *(nn.Sequential(nn.Linear(128, 128), nn.GELU(), nn.LayerNorm(128)) for _ in range(3))
+    ).to(B)
+    with torch.no_grad(), watching() as seen:
+        compiled(layers)(torch.randn(32, 128, dtype=B))
+    graphs = {piece.key: piece.graph for piece in seen[0].taken}
+    assert len(seen[0].taken) == 3
+    assert [type(graph) for graph in graphs.values()] == [Graph]
+
+
+@pytest.mark.slow
+def test_inductor_compiles_what_is_around_pieces() -> None:
+    def model(x: Tensor) -> Tensor:
+        return torch.cumsum(torch.relu(torch.sin(x) @ W.T), -1) * 2
+
+    x = torch.randn(32, 128, dtype=B)
+    for _ in range(2):  # the second time from Inductor's cache
+        torch._dynamo.reset()
+        with torch.no_grad(), watching() as seen:
+            found = torch.compile(model, backend=backend, options={**OPTIONS, "rest": "inductor"})(x)
+        assert pieces(seen) == ["matmul relu"]
+        same(found, model(x))

@@ -1,0 +1,84 @@
+"""Pieces are built in processes of their own, simulated, and kept in the cache on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wsopt.build import Build
+from wsopt.errors import InternalError
+from wsopt.graph import DType, Graph, GraphBuilder
+from wsopt.graph.types import Input, TensorType
+from wsopt.torch import builds
+from wsopt.torch.builds import build_all
+
+
+def piece(rows: int = 256) -> Graph:
+    g = GraphBuilder("piece")
+    x, w = g.input("i0", (rows, 128), "bf16"), g.input("i1", (128, 128), "bf16", constant=True)
+    g.output(g.cast(g.relu(g.matmul(x, w, transpose_b=True)), dtype="bf16", name="n2"))
+    return g.build()
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSOPT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.mark.slow
+def test_what_has_no_kernel_has_the_reason() -> None:
+    g = GraphBuilder("piece")
+    x = g.input("i0", (64, 64), "bf16")
+    g.output(g.relu(x, name="n0"))
+    (found,) = build_all([g.build()], "h200", 1)
+    assert isinstance(found, str)
+    assert "neither a matmul nor a reduction" in found
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builds, "_environment", lambda: {"PYTHONPATH": "/nowhere"})
+    monkeypatch.setattr(builds.sys, "executable", "/bin/false")
+    with pytest.raises(InternalError, match="ended with: status 1"):
+        build_all([piece()], "h200", 1)
+
+
+@pytest.mark.slow
+def test_a_graph_that_is_none_is_our_fault() -> None:
+    broken = Graph("piece", "", (Input("i0", TensorType((4, 4), DType.BF16)),), (), ("i0", "i0"))
+    with pytest.raises(InternalError, match="is refused"):
+        build_all([broken], "h200", 1)
+
+
+@pytest.mark.solver
+@pytest.mark.compiler
+def test_a_build_is_made_once_and_then_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build_all([piece(), piece(320)], "h200", 2)
+    assert all(isinstance(one, Build) and one.seconds > 0 for one in first)
+    monkeypatch.setattr(builds.subprocess, "run", lambda *_args, **_how: pytest.fail("a process was started"))
+    second = build_all([piece(), piece(320)], "h200", 2)
+    assert [one.files for one in second if isinstance(one, Build)] == [
+        one.files for one in first if isinstance(one, Build)
+    ]
+    assert all(isinstance(one, Build) and one.summary["verified"]["interpreter"] for one in second)
+
+
+@pytest.mark.solver
+@pytest.mark.compiler
+@pytest.mark.torch
+def test_pieces_are_simulated_before_they_are_computed() -> None:
+    torch = pytest.importorskip("torch")
+    from wsopt.torch import explain
+
+    weight = torch.randn(128, 128, dtype=torch.bfloat16)
+
+    def model(x: object) -> object:
+        return torch.relu(x @ weight.T)
+
+    options = {"execute": "simulation", "take": "all", "rest": "eager"}
+    report = explain(model, torch.randn(256, 128, dtype=torch.bfloat16), options=options)
+    (line,) = report.taken
+    assert line.judged.build is not None
+    assert line.judged.build.summary["verified"]["interpreter"]["seeds"] == 20
+    assert "predicted" in str(report)

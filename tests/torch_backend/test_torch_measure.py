@@ -1,0 +1,111 @@
+"""Pieces that are judged by a measurement: the part of the FX graph that they stand for, and who wins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from torch import Tensor  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
+from wsopt.build import Build  # noqa: E402
+from wsopt.machine import load_machine  # noqa: E402
+from wsopt.torch import choose, measure  # noqa: E402
+from wsopt.torch.choose import judge  # noqa: E402
+from wsopt.torch.cutting import Oracle, best_cut  # noqa: E402
+from wsopt.torch.execute import by_reference  # noqa: E402
+from wsopt.torch.measure import compared, usual  # noqa: E402
+from wsopt.torch.options import Options  # noqa: E402
+from wsopt.torch.pieces import Piece  # noqa: E402
+
+BUILT = Build({}, {"predicted_us": 5.0}, 0.0)
+
+
+@pytest.fixture(scope="module")
+def piece() -> Piece:
+    def model(x: Tensor, w: Tensor, y: Tensor) -> Tensor:
+        return torch.relu(x.transpose(0, 1).reshape(64, 128) @ w.T) + y
+
+    shapes = ((8, 8, 128), (64, 128), (64, 64))
+    given = [torch.randn(shape, dtype=torch.bfloat16) for shape in shapes]
+    module = make_fx(model, tracing_mode="fake")(*given)
+    _, found = best_cut(module, (), Oracle(load_machine("h200")))
+    (piece,) = found.pieces
+    return piece
+
+
+class Stopwatch:
+    """A clock by which one launch takes as long as it says of itself."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Any] = {}
+
+    def sample(self, launches: Sequence[Any], count: int) -> float:
+        name, microseconds, found = launches[0]()
+        self.results[name] = found
+        return float(count * microseconds / 1e3)
+
+
+def test_both_compute_the_same_from_the_same_inputs(piece: Piece) -> None:
+    clock, reference = Stopwatch(), by_reference(piece.graph)
+
+    def compiled(module: Any, _inputs: Sequence[Tensor]) -> Any:
+        return lambda *given: ("theirs", 7.0, module(*given))
+
+    ours, theirs = compared(
+        piece, lambda *given: ("ours", 3.0, reference(*given)), "cpu", clock, compiled  # type: ignore[arg-type,return-value]
+    )  # fmt: skip
+    assert (ours, theirs) == (pytest.approx(3.0), pytest.approx(7.0))
+    for found, want in zip(clock.results["ours"], clock.results["theirs"], strict=True):
+        assert torch.allclose(found.float().reshape(want.shape), want.float(), rtol=2e-2, atol=2e-2)
+
+
+def test_the_usual_way_is_the_piece_and_nothing_else(piece: Piece) -> None:
+    module, sources = usual(piece)
+    called = [node for node in module.graph.nodes if node.op == "call_function"]
+    assert {node.name for node in called} >= {"mm", "relu", "add"}
+    assert [node.name for node in module.graph.nodes if node.op == "placeholder"] == [
+        one.name for one in sources
+    ]
+
+
+@pytest.mark.parametrize(("theirs", "taken"), [(6.0, True), (5.0, False), (4.0, False)])
+def test_a_loss_is_never_kept(
+    piece: Piece, monkeypatch: pytest.MonkeyPatch, theirs: float, taken: bool
+) -> None:
+    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [BUILT for _ in graphs])
+    monkeypatch.setattr(measure, "measured_us", lambda piece, build: (5.0, theirs))
+    (found,) = judge([piece], Options(take="measure"))
+    assert (found.refusal == "") is taken
+    assert (found.ours_us, found.theirs_us, found.measured) == (5.0, theirs, True)
+
+
+@pytest.mark.parametrize(("predicted", "taken"), [(0.01, True), (1e6, False)])
+def test_a_prediction_decides_by_default(
+    piece: Piece, monkeypatch: pytest.MonkeyPatch, predicted: float, taken: bool
+) -> None:
+    built = Build({}, {"predicted_us": predicted}, 0.0)
+    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [built for _ in graphs])
+    monkeypatch.setattr(choose, "roofline_us", lambda program, machine: 0.0)
+    (found,) = judge([piece], Options())
+    assert (found.refusal == "") is taken
+
+
+def test_nothing_is_built_where_the_roofline_decides(piece: Piece, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: asked.extend(graphs) or [])
+    monkeypatch.setattr(choose, "roofline_us", lambda program, machine: 1e6)
+    (found,) = judge([piece], Options())
+    assert asked == []
+    assert "no kernel is faster" in found.refusal
+
+
+def test_a_piece_without_a_kernel_has_the_reason(piece: Piece, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: ["no schedule fits"])
+    (found,) = judge([piece], Options(take="all"))
+    assert found.refusal == "no schedule fits"

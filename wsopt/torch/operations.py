@@ -1,0 +1,11 @@
+"""The whole table of operations: every file that has entries, loaded."""
+
+from __future__ import annotations
+
+from wsopt.torch import say_attention, say_elementwise, say_products, say_views
+from wsopt.torch.table import TABLE
+
+FILES = (say_elementwise, say_views, say_products, say_attention)
+"""The files that have entries."""
+
+__all__ = ["FILES", "TABLE"]

@@ -1,0 +1,90 @@
+"""What the forms of attention that an FX graph has on one device or another mean in our graphs."""
+
+from __future__ import annotations
+
+import math
+
+from wsopt.graph.types import DType
+from wsopt.torch.table import as_numbers, aten, entry, found
+from wsopt.torch.values import Untaken, Value
+from wsopt.torch.writer import Writer, number
+
+
+def attention(
+    w: Writer, q: Value, k: Value, v: Value, mask: Value | None, causal: bool, scale: float | None
+) -> Value:
+    """softmax(scale * q @ k.T + mask) @ v of [batch, heads, rows, width] each; groups of query heads share keys.
+
+    Scores and their softmax are f32; weights are rounded to the type of v, as every kernel for this does.
+    """
+    heads, shared, dtype = q.shape[1], k.shape[1], w.dtype(v)
+    if heads % shared:
+        raise Untaken(f"{heads} query heads of {shared} heads of keys")
+    if heads != shared:
+        k, v = (_for_groups(w, one, heads // shared) for one in (k, v))
+    scores = w.matmul(q, k, transpose_b=True)
+    scores = as_numbers("mul", w, scores, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale))
+    if mask is not None:
+        boolean = w.dtype(mask) is DType.BOOL
+        scores = (
+            w.elementwise("where", mask, scores, number(-math.inf))
+            if boolean
+            else w.elementwise("add", scores, mask)
+        )
+    if causal:
+        rows, columns = scores.shape[-2:]
+        seen = w.elementwise("less_equal", w.index((1, columns), 1), w.index((rows, 1), 0))
+        scores = w.elementwise("where", seen, scores, number(-math.inf))
+    weights = w.softmax(scores)
+    return w.matmul(w.cast(weights, dtype), v)
+
+
+def _for_groups(w: Writer, x: Value, group: int) -> Value:
+    """Keys of [batch, heads, ...] as those of `group` query heads each."""
+    batch, heads, *rest = x.shape
+    apart = w.view(x, (batch, heads, 1, *rest))
+    return w.view(w.expand(apart, (batch, heads, group, *rest)), (batch, heads * group, *rest))
+
+
+def _no_dropout(dropout: float) -> None:
+    if dropout:
+        raise Untaken("attention with dropout")
+
+
+@entry(*found(aten, "_scaled_dot_product_flash_attention"))
+def _flash(
+    w: Writer, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False,
+    _mask: bool = False, *, scale: float | None = None,
+) -> tuple[Value]:  # fmt: skip
+    _no_dropout(dropout)
+    return (attention(w, q, k, v, None, causal, scale),)
+
+
+@entry(*found(aten, "_scaled_dot_product_flash_attention_for_cpu"))
+def _flash_for_cpu(
+    w: Writer, q: Value, k: Value, v: Value, dropout: float = 0.0, causal: bool = False,
+    *, attn_mask: Value | None = None, scale: float | None = None,
+) -> tuple[Value]:  # fmt: skip
+    _no_dropout(dropout)
+    return (attention(w, q, k, v, attn_mask, causal, scale),)
+
+
+@entry(
+    *found(aten, "_scaled_dot_product_efficient_attention"),
+    *found(aten, "_scaled_dot_product_cudnn_attention"),
+)
+def _with_bias(
+    w: Writer, q: Value, k: Value, v: Value, bias: Value | None, _sums: bool, dropout: float = 0.0,
+    causal: bool = False, _mask: bool = False, *, scale: float | None = None,
+) -> tuple[Value]:  # fmt: skip
+    _no_dropout(dropout)
+    return (attention(w, q, k, v, bias, causal, scale),)
+
+
+@entry(*found(aten, "_scaled_dot_product_fused_attention_overrideable"))
+def _overrideable(
+    w: Writer, q: Value, k: Value, v: Value, bias: Value | None = None, dropout: float = 0.0,
+    causal: bool = False, _mask: bool = False, *, scale: float | None = None,
+) -> tuple[Value]:  # fmt: skip
+    _no_dropout(dropout)
+    return (attention(w, q, k, v, bias, causal, scale),)

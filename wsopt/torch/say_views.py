@@ -1,0 +1,116 @@
+"""What casts, copies, views and constants of an FX graph mean in our graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from wsopt.torch.dtypes import dtype_of
+from wsopt.torch.table import as_numbers, aten, entry, prims
+from wsopt.torch.values import Untaken, Value
+from wsopt.torch.writer import Writer, number
+
+# --- types and copies -----------------------------------------------------------------------------------
+
+
+@entry(prims.convert_element_type.default)
+def _convert(w: Writer, x: Value, dtype: torch.dtype) -> Value:
+    if not isinstance(x.tensor, str):
+        return x
+    if w.dtype(x).is_float and not dtype.is_floating_point:
+        raise Untaken(f"a cast to {dtype}, which rounds here and cuts off there")
+    return w.cast(x, dtype_of(dtype))
+
+
+@entry(aten._to_copy.default)
+def _to_copy(w: Writer, x: Value, dtype: torch.dtype | None = None, **kept: Any) -> Value:
+    device = kept.get("device")
+    if device is not None:
+        raise Untaken("a copy that names a device")
+    return x if dtype is None else _convert(w, x, dtype)
+
+
+@entry(aten.clone.default)
+def _clone(w: Writer, x: Value, memory_format: Any = None) -> Value:
+    del memory_format
+    if not (x.whole or w.sees_through):
+        raise Untaken("a copy that repeats elements, as a kernel could not read them repeated")
+    return x
+
+
+@entry(aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
+def _same(_w: Writer, x: Value) -> Value:
+    return x
+
+
+# --- views ----------------------------------------------------------------------------------------------
+
+
+@entry(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.squeeze.default,
+    aten.unsqueeze.default,
+)
+def _view(w: Writer, x: Value, *_how: Any) -> Value:
+    return w.view(x, w.shape)
+
+
+@entry(aten.expand.default)
+def _expand(w: Writer, x: Value, shape: Sequence[int], implicit: bool = False) -> Value:
+    del shape, implicit
+    return w.expand(x, w.shape)
+
+
+@entry(aten.permute.default)
+def _permute(w: Writer, x: Value, perm: Sequence[int]) -> Value:
+    return w.permute(x, perm)
+
+
+@entry(aten.transpose.int)
+def _transpose(w: Writer, x: Value, first: int, second: int) -> Value:
+    perm = list(range(len(x.dims)))
+    perm[first], perm[second] = perm[second], perm[first]
+    return w.permute(x, perm)
+
+
+@entry(aten.t.default)
+def _t(w: Writer, x: Value) -> Value:
+    return w.permute(x, range(len(x.dims))[::-1])
+
+
+# --- constants ------------------------------------------------------------------------------------------
+
+
+@entry(aten.full.default, aten.scalar_tensor.default)
+def _full(w: Writer, *given: Any, **_how: Any) -> Value:
+    return number(given[-1], w.shape)
+
+
+@entry(aten.full_like.default)
+def _full_like(w: Writer, _x: Value, value: float, **_how: Any) -> Value:
+    return number(value, w.shape)
+
+
+@entry(prims.iota.default)
+def _iota(w: Writer, length: int, *, start: int = 0, step: int = 1, **_how: Any) -> Value:
+    index = w.index((length,), 0)
+    index = index if step == 1 else as_numbers("mul", w, index, step)
+    return index if start == 0 else as_numbers("add", w, index, start)
+
+
+@entry(aten.arange.default)
+def _arange(w: Writer, end: int, **_how: Any) -> Value:
+    return _arange_from(w, 0, end)
+
+
+@entry(aten.arange.start, aten.arange.start_step)
+def _arange_from(w: Writer, start: int, end: int, step: int = 1, **_how: Any) -> Value:
+    if not all(isinstance(one, int) for one in (start, end, step)):
+        raise Untaken("indices that are no integers")
+    return _iota(w, *w.shape, start=start, step=step)
