@@ -22,6 +22,7 @@ from wsopt.terminal import tell
 
 if TYPE_CHECKING:
     from wsopt.graph.symbolic import SymbolicGraph
+    from wsopt.graph.types import Graph as TensorGraph
     from wsopt.machine.types import Machine
 
 app = typer.Typer(
@@ -72,16 +73,21 @@ def compile_(
     kernels: Annotated[
         int | None, typer.Option(min=1, max=64, help="of a graph with dims: kernels at most (default 4)")
     ] = None,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="look for a cut into kernels also where one kernel computes all")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt.
 
-    A graph with named dimensions (dims) is compiled for their ranges, to a few kernels with one run().
+    A graph that no single kernel computes is cut into several, with one run(). One with named dimensions (dims) is
+    compiled for their ranges, to a few kernels with one run().
     """
     from wsopt.driver import build
     from wsopt.folder import check_target, write_folder
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
+    from wsopt.partition.make import is_refused
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
@@ -96,7 +102,11 @@ def compile_(
         _compile_range(read, record, target, kernels=kernels, use_cache=not no_cache, as_json=as_json)
         return
     if kernels is not None:
-        raise typer.BadParameter("a graph without dims has one kernel", param_hint="--kernels")
+        raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
+    if cut or is_refused(read):
+        _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under)
+        _compile_cut(read, record, target, use_cache=not no_cache, as_json=as_json)
+        return
     show, stop = _progress()
     try:
         if tuned:
@@ -162,6 +172,24 @@ def _compile_range(
         _print(compiled_text(found, target))
 
 
+def _compile_cut(
+    graph: TensorGraph, machine: Machine, target: Path, *, use_cache: bool, as_json: bool
+) -> None:
+    from wsopt.partition.command import compiled_text
+    from wsopt.partition.make import build_cut
+
+    show, stop = _progress()
+    try:
+        found = build_cut(graph, machine, use_cache=use_cache, progress=show)
+    finally:
+        stop()
+    found.save(target)
+    if as_json:
+        _print_json({**found.summary, "solve_s": round(found.seconds, 3), "directory": str(target)})
+    else:
+        _print(compiled_text(found, target))
+
+
 app.command()(inspect)
 
 
@@ -187,6 +215,8 @@ def run(
 
 def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
     from wsopt.folder import read_folder
+    from wsopt.partition import command as cuts
+    from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range
     from wsopt.ranges.command import simulated
     from wsopt.simulation import simulate
@@ -195,6 +225,8 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
     try:
         if is_range(folder):
             return simulated(folder, seeds, show)
+        if is_cut(folder):
+            return cuts.simulated(folder, seeds, show)
         found = read_folder(folder)
         result = simulate(
             found.graph,
