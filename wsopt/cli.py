@@ -98,13 +98,17 @@ def compile_(
     record = load_machine(machine)
     check_target(target)
     if isinstance(read, SymbolicGraph):
-        _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under)
+        told = "is for graphs of numbers, not for one with dims"
+        _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under, what=told)
         _compile_range(read, record, target, kernels=kernels, use_cache=not no_cache, as_json=as_json)
         return
     if kernels is not None:
         raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
-    if cut or is_refused(read):
-        _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under)
+    plain = not (tuned or time_limit is not None or under is not None)
+    if cut or (plain and is_refused(read)):
+        _one_kernel_options(
+            tuned=tuned, time_limit=time_limit, under=under, what="is for one kernel, not for a cut"
+        )
         _compile_cut(read, record, target, use_cache=not no_cache, as_json=as_json)
         return
     show, stop = _progress()
@@ -140,11 +144,11 @@ def _tuned_options(*, tuned: bool, card: str | None, time_limit: float | None, u
         raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
 
 
-def _one_kernel_options(*, tuned: bool, time_limit: float | None, under: str | None) -> None:
-    """Refuse options that are about one kernel, where a graph with named dimensions gets several."""
+def _one_kernel_options(*, tuned: bool, time_limit: float | None, under: str | None, what: str) -> None:
+    """Refuse options that are about one kernel, where a graph gets several."""
     given = {"--tuned": tuned, "--time-limit": time_limit is not None, "--under": under is not None}
     for option in (option for option, there in given.items() if there):
-        raise typer.BadParameter("is for graphs of numbers, not for one with dims", param_hint=option)
+        raise typer.BadParameter(what, param_hint=option)
 
 
 def _compile_range(
@@ -277,17 +281,26 @@ def bench(
     from wsopt.bench.bench import bench_folders
     from wsopt.bench.bench_options import DEFAULT_BASELINES, BenchOptions
     from wsopt.bench.table import text_table
-    from wsopt.folder import one_kernel
     from wsopt.requirements import require_torch, require_triton
 
-    for folder in folders:
-        one_kernel(folder)
+    every = [one for folder in folders for one in _measured(folder)]
     require_torch("bench")
     require_triton("bench")
     names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)
     options = BenchOptions(baselines=names, together=together)
-    document = bench_folders(folders, options, json_path=json_path)
+    document = bench_folders(every, options, json_path=json_path)
     _print(text_table(document))
+
+
+def _measured(folder: Path) -> list[Path]:
+    """What is measured of a folder: a build, or of one whose kernels run one after the other the whole and each."""
+    from wsopt.folder import one_kernel
+    from wsopt.partition.build import is_cut, read_cut
+
+    if not is_cut(folder):
+        one_kernel(folder)
+        return [folder]
+    return [folder, *(folder / kernel for kernel in read_cut(folder).record.folders)]
 
 
 app.command()(tune)

@@ -36,6 +36,11 @@ class CutBuild:
     seconds: float = field(compare=False)
 
     @property
+    def kernel(self) -> str:
+        """The source of kernel.py, which runs the kernels in their order."""
+        return self.files["kernel.py"]
+
+    @property
     def report(self) -> str:
         """The report that `wsopt inspect` prints: the kernels, the time line, what lies between them."""
         return self.files["report.txt"]

@@ -6,6 +6,7 @@ from the start. Nothing says that a node is computed only once: where a value is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,9 @@ _LIMIT = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What may be chosen: it makes some tensors of others, by name, and takes so many microseconds."""
+    """What may be chosen: it makes some tensors of others, by name, and takes so many microseconds; infinitely many
+    if it cannot be had after all.
+    """
 
     makes: frozenset[str]
     needs: frozenset[str]
@@ -87,8 +90,13 @@ def _cover(
             model.add_bool_or([*making.get(tensor, []), variable.negated()])
     for waiting, others in clauses:  # those that wait for each other want one of the others beside them
         model.add_bool_or([*(taken[n].negated() for n in waiting), *(taken[n] for n in others)])
-    costs = [round(option.microseconds * _UNITS) for option in options]
-    model.minimize(sum((1 + cost * (len(options) + 1)) * one for cost, one in zip(costs, taken, strict=True)))
+    total: list[cp_model.LinearExpr] = []
+    for option, variable in zip(options, taken, strict=True):
+        if option.microseconds == math.inf:
+            model.add(variable == 0)
+        else:
+            total.append((1 + round(option.microseconds * _UNITS) * (len(options) + 1)) * variable)
+    model.minimize(sum(total))
     solver, status = solved(model, _LIMIT)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None

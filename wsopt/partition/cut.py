@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
@@ -75,6 +76,8 @@ def cut(
     _check_outputs(web)
     oracle = Oracle(machine)
     found = find_candidates(web, oracle, lambda done, total: progress("pieces", done, total))
+    if not found.pieces and others is None:
+        find_region(graph)  # which says what is wrong with the whole
     prices = Prices(machine, use_cache, progress)
     for piece, answer in zip(found.pieces, found.answers, strict=True):
         prices.known.setdefault(piece.key, Price(answer.roofline_us, Level.ROOFLINE))
