@@ -72,53 +72,77 @@ def cut(
     `others` says what somebody else takes for nodes that no kernel is chosen for; without it kernels compute all.
     Raises LoweringError, with the nodes that no kernel takes and why, where no cover computes the graph.
     """
-    web = Web(needed(graph))
-    _check_outputs(web)
-    oracle = Oracle(machine)
-    found = find_candidates(web, oracle, lambda done, total: progress("pieces", done, total))
-    if not found.pieces and others is None:
-        find_region(graph)  # which says what is wrong with the whole
-    prices = Prices(machine, use_cache, progress)
-    for piece, answer in zip(found.pieces, found.answers, strict=True):
-        prices.known.setdefault(piece.key, Price(answer.roofline_us, Level.ROOFLINE))
-    bare = bare_pieces(web) if others is not None else ()
-    theirs = [others(piece) for piece in bare] if others is not None else []
-    chosen = _settled(web, found, prices, bare, theirs)
-    ours = [found.pieces[n] for n in chosen.options if n < len(found.pieces)]
-    left = [bare[n - len(found.pieces)] for n in chosen.options if n >= len(found.pieces)]
-    return Cut(
-        web.graph,
-        tuple(ours),
-        tuple(prices[piece] for piece in ours),
-        tuple(left),
-        _certificate(found, prices, chosen),
-    )
-
-
-def _settled(
-    web: Web, found: Candidates, prices: Prices, bare: tuple[Piece, ...], theirs: list[float]
-) -> Chosen:
-    """The best cover, of kernels that are all made."""
-    wanted = frozenset(web.graph.outputs)
-    inputs = frozenset(one.name for one in web.graph.inputs)
+    cutter = _cutter(graph, machine, others, Prices(machine, use_cache, progress), progress)
     for _ in range(_ROUNDS):
-        times = [prices[piece].microseconds for piece in found.pieces]
-        every = [*zip(found.pieces, times, strict=True), *zip(bare, theirs, strict=True)]
+        chosen = cutter.cover()
+        ours = cutter.ours(chosen)
+        if not cutter.prices.improve(ours):
+            return Cut(
+                cutter.web.graph,
+                ours,
+                tuple(cutter.prices[piece] for piece in ours),
+                cutter.theirs(chosen),
+                _certificate(cutter.found, cutter.prices, chosen),
+            )
+    raise LoweringError(f"graph {graph.name}: no cut is settled after {_ROUNDS} covers")
+
+
+def check_cuttable(graph: Graph, machine: Machine) -> None:
+    """Raise LoweringError as `cut` does for a graph that kernels do not compute; nothing is priced."""
+    _cutter(graph, machine, None, Prices(machine), lambda stage, done, total: None).cover()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutter:
+    """What a cut is chosen among: candidates with their prices, and single nodes with what somebody else takes."""
+
+    web: Web
+    found: Candidates
+    prices: Prices
+    bare: tuple[Piece, ...]
+    times: tuple[float, ...]
+
+    def cover(self) -> Chosen:
+        """The best cover at the prices of now. Raises LoweringError where there is none."""
+        inputs = frozenset(one.name for one in self.web.graph.inputs)
+        known = [self.prices[piece].microseconds for piece in self.found.pieces]
         options = [
             Option(
                 frozenset(piece.graph.outputs),
                 frozenset(one.name for one in piece.graph.inputs) - inputs,
                 microseconds,
             )
-            for piece, microseconds in every
+            for piece, microseconds in zip(
+                (*self.found.pieces, *self.bare), (*known, *self.times), strict=True
+            )
         ]
-        chosen = cover(options, wanted)
+        chosen = cover(options, frozenset(self.web.graph.outputs))
         if chosen is None:
-            raise LoweringError(_uncovered(web, found, prices))
-        ours = [found.pieces[n] for n in chosen.options if n < len(found.pieces)]
-        if not prices.improve(ours):
-            return chosen
-    raise LoweringError(f"graph {web.graph.name}: no cut is settled after {_ROUNDS} covers")
+            raise LoweringError(_uncovered(self.web, self.found, self.prices))
+        return chosen
+
+    def ours(self, chosen: Chosen) -> tuple[Piece, ...]:
+        """The pieces of a cover that kernels compute."""
+        return tuple(self.found.pieces[n] for n in chosen.options if n < len(self.found.pieces))
+
+    def theirs(self, chosen: Chosen) -> tuple[Piece, ...]:
+        """The pieces of a cover that somebody else computes."""
+        first = len(self.found.pieces)
+        return tuple(self.bare[n - first] for n in chosen.options if n >= first)
+
+
+def _cutter(
+    graph: Graph, machine: Machine, others: Others | None, prices: Prices, progress: Progress
+) -> _Cutter:
+    """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all."""
+    web = Web(needed(graph))
+    _check_outputs(web)
+    found = find_candidates(web, Oracle(machine), lambda done, total: progress("pieces", done, total))
+    for piece, answer in zip(found.pieces, found.answers, strict=True):
+        prices.known.setdefault(piece.key, Price(answer.roofline_us, Level.ROOFLINE))
+    bare = () if others is None else bare_pieces(web)
+    times = () if others is None else tuple(map(others, bare))
+    return _Cutter(web, found, prices, bare, times)
 
 
 def _certificate(found: Candidates, prices: Prices, chosen: Chosen) -> CutCertificate:
@@ -150,15 +174,21 @@ def _check_outputs(web: Web) -> None:
 
 
 def _uncovered(web: Web, found: Candidates, prices: Prices) -> str:
-    """Which nodes no kernel takes, each with the reason."""
+    """Why one kernel does not compute a graph, and which nodes no kernel takes at all, each with the reason."""
     able = [piece for piece in found.pieces if prices[piece].microseconds < math.inf]
     covered = {name for piece in able for name in piece.nodes}
     missing = [node.name for node in web.solid if node.name not in covered]
     why = {**dict(found.refusals), **_complaints(found, prices)}
     reasons = [f"{name}: {why[name]}" for name in why if name in missing or not missing]
+    try:
+        find_region(web.graph)
+        whole = []
+    except LoweringError as error:
+        whole = [str(error)]
     first = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
     told = f"no kernel takes {first}" if missing else "its pieces do not go together"
-    return f"graph {web.graph.name}: {told}" + "".join(f"\n  {reason}" for reason in reasons[:8])
+    lines = [*whole, f"graph {web.graph.name} cannot be cut into several kernels: {told}"]
+    return "\n  ".join([*lines, *reasons[:8]])
 
 
 def _complaints(found: Candidates, prices: Prices) -> dict[str, str]:

@@ -16,7 +16,7 @@ from wsopt.graph.types import Graph
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild, cut_build
-from wsopt.partition.cut import Cut, cut
+from wsopt.partition.cut import Cut, check_cuttable, cut
 from wsopt.partition.document import record_of, record_text
 from wsopt.partition.sequence import sequence_text
 from wsopt.partition.text import cut_text
@@ -40,6 +40,7 @@ def build_cut(
     """
     began = time.monotonic()
     require_target(machine)
+    check_cuttable(graph, machine)  # what is wrong with a graph is told wherever this runs
     require_triton("compiling a kernel")
     use_cache = use_cache and not extended()
     cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), under=_CUT)

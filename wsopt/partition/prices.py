@@ -48,8 +48,8 @@ class Prices:
     """Prices by piece, those of pieces that are alike found once."""
 
     machine: Machine
-    use_cache: bool
-    progress: Callable[[str, int, int], None]
+    use_cache: bool = True
+    progress: Callable[[str, int, int], None] = lambda stage, done, total: None
     known: dict[str, Price] = field(default_factory=dict)
 
     def __getitem__(self, piece: Piece) -> Price:
