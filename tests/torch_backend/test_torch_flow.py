@@ -1,0 +1,89 @@
+"""Which nodes can be one piece: all that lies between two of its nodes too, and no two pieces wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wsopt.graph import DType, TensorType
+from wsopt.graph.types import Node
+from wsopt.torch.flow import Flow, flow_of, members
+from wsopt.torch.greedy import Answer, Greedy
+
+SHAPE = TensorType((8, 8), DType.F32)
+
+
+def flow(text: str, left: str = "") -> Flow:
+    """A flow from lines such as `c = a b`, in order; `left` are the nodes that no piece may have."""
+    reads = {line.partition("=")[0].strip(): line.partition("=")[2].split() for line in text.split(";")}
+    return flow_of(reads, reads, [name for name in reads if name not in left.split()])
+
+
+def named(found: Flow, nodes: int) -> str:
+    return " ".join(found.names[number] for number in members(nodes))
+
+
+def bits(found: Flow, names: str) -> int:
+    return sum(1 << found.names.index(name) for name in names.split())
+
+
+def test_what_lies_between_belongs_to_a_piece() -> None:
+    found = flow("x =; a = x; b = a; c = a b", left="x")
+    assert named(found, found.closed(bits(found, "a c"), 0) or 0) == "a b c"
+
+
+def test_a_node_that_stays_parts_a_piece() -> None:
+    found = flow("x =; a = x; b = a; c = a b", left="x b")
+    assert found.closed(bits(found, "a c"), 0) is None
+
+
+def test_groups_that_read_nothing_are_free() -> None:
+    found = flow("x =; i =; m = i; a = x m", left="x")
+    assert named(found, found.free) == "i m"
+    assert named(found, found.between(bits(found, "a"))) == ""
+
+
+def test_fused_nodes_are_one() -> None:
+    """Of a1 -> b1 and b2 -> a2 either both a or both b may be one piece, not both."""
+    found = flow("x =; a1 = x; b2 = x; b1 = a1; a2 = b2", left="x")
+    assert found.closed(bits(found, "b1 b2"), 0) == bits(found, "b1 b2")
+    found.fuse(bits(found, "a1 a2"))
+    assert found.closed(bits(found, "b1 b2"), bits(found, "a1 a2")) is None
+
+
+# --- the search -----------------------------------------------------------------------------------------
+
+
+def nodes(products: Iterable[str], others: Iterable[str]) -> dict[str, list[Node]]:
+    ops = {**dict.fromkeys(products, "matmul"), **dict.fromkeys(others, "add")}
+    return {name: [Node(name, op, (), (), SHAPE)] for name, op in ops.items()}
+
+
+def cut(found: Flow, kernels: Iterable[str], products: str) -> tuple[list[str], dict[str, str]]:
+    """The pieces of a flow where kernels are made of these sets of nodes alone."""
+    known = {frozenset(text.split()) for text in kernels}
+    search = Greedy(
+        found,
+        lambda groups: Answer("" if groups in known else f"not {' '.join(sorted(groups))}", 1, 1),
+        nodes(products.split(), [name for name in found.names if name not in products.split()]),
+    )
+    return [" ".join(sorted(piece)) for piece in search.pieces()], search.reasons
+
+
+def test_a_piece_grows_past_what_is_refused() -> None:
+    found = flow("x =; p = x; s = p; q = s; y = q", left="x")
+    assert cut(found, ["p", "p q s"], "p q") == (["p q s"], {})
+
+
+def test_a_piece_takes_the_product_that_its_reader_needs() -> None:
+    found = flow("x =; p = x; s = p; q = x; y = s q", left="x")
+    assert cut(found, ["p", "p s", "q", "p q s y"], "p q") == (["p q s y"], {})
+
+
+def test_what_is_refused_has_its_reason() -> None:
+    found = flow("x =; p = x; q = x", left="x")
+    assert cut(found, ["q"], "p q") == (["q"], {"p": "not p"})
+
+
+def test_pieces_do_not_overlap() -> None:
+    found = flow("x =; p = x; s = p; q = s", left="x")
+    assert cut(found, ["p", "p s", "q", "q s"], "p q") == (["p s", "q"], {})

@@ -1,0 +1,39 @@
+"""Options of the backend are checked, all faults at once, each with what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from wsopt.errors import InputError
+from wsopt.torch.options import Options, read_options
+
+
+def test_nothing_given_is_the_default() -> None:
+    assert read_options(None, None) == read_options({}, "default") == Options()
+
+
+def test_the_mode_measure_is_an_option_too() -> None:
+    assert read_options(None, "measure").take == "measure"
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "told"),
+    [
+        ({"exekute": "kernel"}, None, "/exekute: unknown option.*did you mean.*execute"),
+        ({"execute": "gpu"}, None, "/execute: 'gpu'; wants one of kernel, reference, simulation"),
+        ({"rest": 1}, None, "/rest: 1; wants one of inductor, eager"),
+        ({"workers": -1}, None, "/workers: -1; wants a number"),
+        ({"workers": True}, None, "/workers: True"),
+        ({"machine": None}, None, "/machine: None; wants a card's name"),
+        ({}, "max-autotune", "/mode: 'max-autotune'"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, object], mode: str | None, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        read_options(options, mode)
+
+
+def test_all_faults_are_told_together() -> None:
+    with pytest.raises(InputError) as error:
+        read_options({"take": "some", "rest": "none"}, None)
+    assert [problem.pointer for problem in error.value.problems] == ["/rest", "/take"]

@@ -1,0 +1,156 @@
+"""The backend of `torch.compile`: pieces of a graph become operators, and Inductor compiles the graph with them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from wsopt.errors import RequirementError
+from wsopt.machine.load import load_machine
+from wsopt.torch.choose import Judged, judge
+from wsopt.torch.cutting import Cut, Oracle, best_cut
+from wsopt.torch.execute import by_kernel, by_reference
+from wsopt.torch.lower import Lowered
+from wsopt.torch.operators import operator
+from wsopt.torch.options import Options, read_options
+from wsopt.torch.pieces import Piece
+from wsopt.torch.splice import splice
+
+_ORACLES: dict[str, Oracle] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What became of one FX graph: what our graphs say of it, its cut, and the judgement on each piece by its key."""
+
+    lowered: Lowered
+    cut: Cut
+    judged: Mapping[str, Judged]
+
+    @property
+    def taken(self) -> tuple[Piece, ...]:
+        """The pieces that were taken."""
+        return tuple(piece for piece in self.cut.pieces if not self.judged[piece.key].refusal)
+
+
+_WATCHES: list[list[Compiled]] = []
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[list[Compiled]]:
+    """The graphs that are compiled while this lasts."""
+    seen: list[Compiled] = []
+    _WATCHES.append(seen)
+    try:
+        yield seen
+    finally:
+        _WATCHES[:] = [one for one in _WATCHES if one is not seen]
+
+
+def backend(
+    module: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Any:
+    """Compile a graph from Dynamo, for `torch.compile(model, backend="wsopt", options={...})`.
+
+    Raises InputError for wrong options, RequirementError where kernels are to be executed and there is no GPU.
+    """
+    read = read_options(options, mode)
+    load_machine(read.machine)
+    if (
+        "kernel" in (read.execute, "kernel" if read.take == "measure" else "")
+        and not torch.cuda.is_available()
+    ):
+        raise RequirementError(
+            "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
+            "the pieces in torch"
+        )
+    return _with_inductor(module, inputs, read) if read.rest == "inductor" else _eagerly(module, inputs, read)
+
+
+def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
+    from torch._functorch import config as functorch_config
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    def inner(graph: fx.GraphModule, example: Sequence[Any], **how: Any) -> Any:
+        if how.get("is_inference") and not how.get("is_backward"):
+            take(graph, options)
+        return compile_fx_inner(graph, example, **how)
+
+    # Its cache of whole graphs knows nothing of the operators that pieces become, and would call them unmade.
+    with functorch_config.patch(enable_autograd_cache=False):
+        return compile_fx(module, inputs, inner_compile=inner)
+
+
+def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import make_boxed_func
+    from torch._inductor.decomposition import select_decomp_table
+
+    def inference(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+        take(graph, options)
+        return make_boxed_func(graph.forward)
+
+    def training(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+        return make_boxed_func(graph.forward)
+
+    compiled = aot_autograd(
+        fw_compiler=training,
+        bw_compiler=training,
+        inference_compiler=inference,
+        decompositions=select_decomp_table(),
+        keep_inference_input_mutations=True,
+    )
+    return compiled(module, inputs)
+
+
+def take(module: fx.GraphModule, options: Options) -> None:
+    """Put operators for the pieces of an FX graph that are worth it into it."""
+    oracle = _ORACLES.get(options.machine)
+    if oracle is None:
+        oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
+    device = "cuda" if options.execute == "kernel" else None
+    lowered, found = best_cut(module, constants(module.graph), oracle, device)
+    alike = {piece.key: piece for piece in found.pieces}
+    judged = dict(zip(alike, judge(list(alike.values()), options), strict=True))
+    taken = [piece for piece in found.pieces if not judged[piece.key].refusal]
+    splice(lowered, [(piece, _operator(piece, judged[piece.key], options)) for piece in taken])
+    module.recompile()
+    for seen in _WATCHES:
+        seen.append(Compiled(lowered, found, judged))
+
+
+def _operator(piece: Piece, judged: Judged, options: Options) -> Any:
+    """The operator of a piece and of all that are alike."""
+    if options.execute != "kernel":
+        return operator(f"reference_{piece.key}", piece.graph, by_reference(piece.graph))
+    assert judged.build is not None, "what a kernel computes was built"
+    return operator(f"piece_{piece.key}", piece.graph, by_kernel(piece.graph, judged.build))
+
+
+def constants(graph: fx.Graph) -> frozenset[str]:
+    """The placeholders whose contents are fixed before a call: parameters and buffers that nothing here writes to."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    fixed = set(getattr(metadata, "static_input_indices", None) or ())
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    return frozenset(
+        node.name for number, node in enumerate(placeholders) if number in fixed and not _is_written(node)
+    )
+
+
+def _is_written(node: fx.Node) -> bool:
+    """Whether a call writes to a placeholder."""
+    for user in node.users:
+        schema = getattr(user.target, "_schema", None)
+        if schema is not None and schema.is_mutable and user.args and user.args[0] is node:
+            return True
+    return False

@@ -1,0 +1,146 @@
+"""Which parts of an FX graph become pieces, and why the others do not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx
+from torch.utils.flop_counter import flop_registry
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.kinds import is_matmul
+from wsopt.frontend.region import find_region
+from wsopt.graph.types import Graph, Node
+from wsopt.lowering.structures import structures
+from wsopt.machine.types import Machine
+from wsopt.torch.flow import Flow, flow_of
+from wsopt.torch.greedy import Answer, Greedy
+from wsopt.torch.lower import Lowered, lower
+from wsopt.torch.pieces import Piece, piece_of
+from wsopt.torch.values import Untaken
+
+
+@dataclass(slots=True)
+class Oracle:
+    """Whether kernels can be made of graphs on a machine; what was asked once is known."""
+
+    machine: Machine
+    known: dict[str, str] = field(default_factory=dict)
+
+    def refusal(self, piece: Piece) -> str:
+        """Why there is no kernel for a piece; empty if there is one."""
+        found = self.known.get(piece.key)
+        if found is None:
+            found = self.known[piece.key] = self._asked(piece.graph)
+        return found
+
+    def _asked(self, graph: Graph) -> str:
+        try:
+            first = next(iter(structures(find_region(graph), self.machine)), None)
+        except LoweringError as error:
+            return str(error)
+        return "" if first is not None else "no tile of it is legal"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The pieces of an FX graph, and why products and reductions that no piece has are left, by FX node. `all_flops`
+    are the floating-point operations of all of the graph's products.
+    """
+
+    pieces: tuple[Piece, ...]
+    reasons: dict[str, str]
+    all_flops: int
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the pieces' products."""
+        return sum(flops(piece.graph) for piece in self.pieces)
+
+
+def flops(graph: Graph) -> int:
+    """Floating-point operations of a graph's products, two a multiply-add."""
+    return sum(product_flops(graph, node) for node in graph.nodes if is_matmul(node))
+
+
+def product_flops(graph: Graph, node: Node) -> int:
+    """Floating-point operations of a product."""
+    left = graph.type_of(node.tensors[0]).shape
+    return 2 * node.type.size * left[-2 if node.attr("transpose_a", bool) else -1]
+
+
+def best_cut(
+    module: fx.GraphModule, constants: Collection[str], oracle: Oracle, device: str | None = None
+) -> tuple[Lowered, Cut]:
+    """What our graphs say of an FX graph, and its pieces; only of what is on a kind of `device`, if one is given.
+
+    Where a kernel does not read elements repeated, copies that repeat them are left to FX: the way with more
+    operations of products in pieces counts, and of two with as many the first.
+    """
+    ways = []
+    for sees_through in (True, False):
+        lowered = lower(module, constants, sees_through=sees_through, device=device)
+        ways.append((lowered, cut(lowered, oracle)))
+        if not ways[-1][1].reasons:
+            break
+    return max(ways, key=lambda way: way[1].flops)
+
+
+def cut(lowered: Lowered, oracle: Oracle) -> Cut:
+    """Pieces of what our graphs say of an FX graph."""
+    nodes: dict[str, list[Node]] = defaultdict(list)
+    for node in lowered.writer.nodes.values():
+        nodes[lowered.writer.groups[node.name]].append(node)
+
+    def accept(groups: frozenset[str]) -> Answer:
+        try:
+            piece = _piece(lowered, nodes, groups)
+        except Untaken as reason:
+            return Answer(str(reason))
+        return Answer(oracle.refusal(piece), piece.bytes_in, piece.bytes_out)
+
+    greedy = Greedy(_flow(lowered), accept, nodes)
+    pieces = tuple(_piece(lowered, nodes, groups) for groups in greedy.pieces())
+    return Cut(pieces, dict(greedy.reasons), fx_flops(lowered.graph))
+
+
+_COUNTED_AS = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: torch.ops.aten._scaled_dot_product_flash_attention
+}
+"""Operations that torch's table of counts lacks, with one that does as much."""
+
+
+def fx_flops(graph: fx.Graph) -> int:
+    """Floating-point operations of the products and attentions of an FX graph, as torch counts them.
+
+    Products whose extents change from call to call are left out.
+    """
+    total = 0
+    for node in graph.nodes:
+        packet = getattr(node.target, "overloadpacket", None)
+        count = flop_registry.get(_COUNTED_AS.get(packet, packet))
+        if count is not None and "val" in node.meta:
+            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
+            found = count(*args, **kwargs, out_val=node.meta["val"])
+            total += found if isinstance(found, int) else 0
+    return total
+
+
+def _piece(lowered: Lowered, nodes: dict[str, list[Node]], groups: frozenset[str]) -> Piece:
+    return piece_of(lowered, frozenset(node.name for group in groups for node in nodes[group]))
+
+
+def _flow(lowered: Lowered) -> Flow:
+    """The flow of the FX graph's nodes, views left out."""
+    order, reads = list[str](), dict[str, set[str]]()
+    below: dict[str, set[str]] = {}
+    for node in lowered.graph.nodes:
+        sources = set[str]().union(*(below[one.name] for one in node.all_input_nodes))
+        below[node.name] = sources if lowered.through(node) else {node.name}
+        if not lowered.through(node):
+            order.append(node.name)
+            reads[node.name] = sources
+    return flow_of(order, reads, lowered.computed)

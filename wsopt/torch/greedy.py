@@ -1,0 +1,165 @@
+"""Cuts what our graphs say of an FX graph into pieces: from each product, then each reduction, as far as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from wsopt.frontend.kinds import is_matmul, reduces_rows
+from wsopt.graph.types import Node
+from wsopt.torch.flow import Flow, members
+
+PATIENCE = 12
+"""Groups by which a part that is refused may grow before it is given up."""
+RESTARTS = 4
+"""Ways on that are tried from a part that a kernel takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Why no kernel is made of groups, empty if one is; the bytes that it reads, constants left out, and writes."""
+
+    refusal: str
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+Accept = Callable[[frozenset[str]], Answer]
+"""The answer about groups, by name."""
+
+
+@dataclass(slots=True)
+class Greedy:
+    """A search for pieces. `reasons` says of each seed of which none came why."""
+
+    flow: Flow
+    accept: Accept
+    nodes: dict[str, list[Node]]
+    taken: int = 0
+    reasons: dict[str, str] = field(default_factory=dict)
+    _known: dict[int, Answer] = field(default_factory=dict)
+    _work: int = 0
+
+    def __post_init__(self) -> None:
+        for number, name in enumerate(self.flow.names):
+            if any(is_matmul(node) or reduces_rows(node) for node in self.nodes.get(name, ())):
+                self._work |= 1 << number
+
+    def pieces(self) -> Iterator[frozenset[str]]:
+        """The groups of each piece."""
+        for is_seed in (is_matmul, reduces_rows):
+            for number in members(self.flow.groups & ~self.flow.free):
+                name = self.flow.names[number]
+                if self.taken >> number & 1 or not any(map(is_seed, self.nodes[name])):
+                    continue
+                found = self._grown(1 << number)
+                if found is None:
+                    self.reasons.setdefault(name, self._answer(1 << number).refusal)
+                    continue
+                self.taken |= found
+                self.flow.fuse(found)
+                for member in members(found):
+                    self.reasons.pop(self.flow.names[member], None)
+                yield self._names(found)
+
+    def _names(self, nodes: int) -> frozenset[str]:
+        return frozenset(self.flow.names[number] for number in members(nodes))
+
+    def _answer(self, nodes: int) -> Answer:
+        if nodes not in self._known:
+            self._known[nodes] = self.accept(self._names(nodes))
+        return self._known[nodes]
+
+    def _takes(self, nodes: int) -> bool:
+        return not self._answer(nodes).refusal
+
+    def _grown(self, seed: int) -> int | None:
+        """The best part found that holds the seed and is one kernel; None if there is none."""
+        best = seed if self._takes(seed) else None
+        shut = 0
+        for _ in range(RESTARTS):
+            found, first = self._forward(seed if best is None else best, shut)
+            if found is None:
+                if not first:
+                    break
+                shut |= first
+            else:
+                best = found
+        return None if best is None else self._backward(best)
+
+    def _better(self, nodes: int, than: int | None) -> bool:
+        """Whether a part that is one kernel is worth more than a smaller one: it does not write more bytes, unless it
+        has one more product or reduction, and then no more than twice as many.
+        """
+        if than is None:
+            return True
+        new, old = self._answer(nodes).bytes_out, self._answer(than).bytes_out
+        return new <= old or (bool(nodes & ~than & self._work) and new <= 2 * old)
+
+    def _forward(self, start: int, shut: int) -> tuple[int | None, int]:
+        """A part beyond `start` that is one kernel, the best on one way on, and the group that the way began with."""
+        current, found, left, first = start, None, PATIENCE, 0
+        least = start if self._takes(start) else None
+        barred = self.taken | shut
+        while left:
+            step = self._next(current, barred)
+            if step is None:
+                break
+            grown, reader = step
+            first = first or reader
+            if grown is None:
+                barred |= reader
+                continue
+            with_sources = self._with_sources(grown, barred)
+            current = with_sources if self._takes(with_sources) else grown
+            left -= 1
+            if self._takes(current) and self._better(current, least):
+                found = least = current
+                left = PATIENCE
+        return found, first
+
+    def _next(self, nodes: int, barred: int) -> tuple[int | None, int] | None:
+        """The nodes with the first group that reads them and all between; None in its place if those are barred."""
+        for number in self.flow.readers(nodes):
+            if self.flow.groups >> number & ~(barred >> number) & 1 and not self.flow.free >> number & 1:
+                return self.flow.closed(nodes | 1 << number, barred), 1 << number
+        return None
+
+    def _with_sources(self, nodes: int, barred: int) -> int:
+        """The nodes with the groups that feed them and that no piece has, up to products and reductions."""
+        found, again = nodes, True
+        while again:
+            again = False
+            for number in self.flow.sources(found):
+                if not self._open(number, barred) or not self._feeds_only(number, found):
+                    continue
+                grown = self.flow.closed(found | 1 << number, barred)
+                if grown is not None and self._reads_no_more(grown, found):
+                    found, again = grown, True
+                    break
+        return found
+
+    def _backward(self, nodes: int) -> int:
+        """A part with the groups that feed it alone, as long as it is one kernel."""
+        again = True
+        while again:
+            again = False
+            for number in self.flow.sources(nodes):
+                if not self._open(number, self.taken) or not self._feeds_only(number, nodes):
+                    continue
+                grown = self.flow.closed(nodes | 1 << number, self.taken)
+                if grown is not None and self._takes(grown) and self._reads_no_more(grown, nodes):
+                    nodes, again = grown, True
+                    break
+        return nodes
+
+    def _reads_no_more(self, nodes: int, than: int) -> bool:
+        """Whether a part reads no more bytes than a smaller one, or has one more product or reduction."""
+        more = self._answer(nodes).bytes_in > self._answer(than).bytes_in
+        return not more or bool(nodes & ~than & self._work)
+
+    def _open(self, number: int, barred: int) -> bool:
+        return bool(self.flow.groups >> number & ~(barred >> number) & 1)
+
+    def _feeds_only(self, number: int, nodes: int) -> bool:
+        return all(nodes >> reader & 1 for reader in self.flow.readers(1 << number))

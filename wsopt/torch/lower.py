@@ -1,0 +1,183 @@
+"""From an FX graph of ATen operations to nodes of our graphs; what has no entry stays in FX, with a reason."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from wsopt.errors import InternalError
+from wsopt.graph.types import DType
+from wsopt.torch.dtypes import DTYPES, dtype_of
+from wsopt.torch.table import TABLE
+from wsopt.torch.values import Untaken, Value
+from wsopt.torch.writer import Writer, number
+
+Result = Value | tuple[Value, ...]
+
+
+@dataclass(slots=True)
+class Lowered:
+    """What our graphs say of an FX graph.
+
+    `values` has the value of each FX node that is said, `owners` the FX node whose value a tensor holds (a tensor
+    without one cannot leave its group), `refused` why an FX node is not said. `constants` are FX inputs whose
+    contents are fixed before a call.
+    """
+
+    graph: fx.Graph
+    constants: frozenset[str] = frozenset()
+    writer: Writer = field(default_factory=Writer)
+    values: dict[str, Result] = field(default_factory=dict)
+    owners: dict[str, fx.Node] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    _computed: frozenset[str] = frozenset()
+
+    def owned(self, node: fx.Node) -> bool:
+        """Whether nodes of ours compute an FX node: neither what stays in FX nor a view."""
+        return node.name in self.computed
+
+    @property
+    def computed(self) -> frozenset[str]:
+        """The FX nodes that nodes of ours are written for."""
+        return self._computed or frozenset(self.writer.groups.values())
+
+    def through(self, node: fx.Node) -> bool:
+        """Whether an FX node is another one's value, seen in another way, or a number."""
+        return node.name in self.values and not self.owned(node) and node.name not in self.writer.types
+
+
+def lower(
+    module: fx.GraphModule,
+    constants: Collection[str] = (),
+    *,
+    sees_through: bool = True,
+    device: str | None = None,
+) -> Lowered:
+    """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to.
+
+    A copy that repeats elements, as of keys for a group of query heads, stays in FX unless it `sees_through` it; and
+    what is not on the kind of `device`, if one is given.
+    """
+    found = Lowered(module.graph, frozenset(constants), Writer(sees_through=sees_through))
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            _constant(found, module, node)
+        elif node.op == "call_function":
+            try:
+                _check_device(node, device)
+                _say(found, node)
+            except Untaken as reason:
+                found.refused[node.name] = str(reason)
+    found._computed = found.computed
+    return found
+
+
+def _constant(found: Lowered, module: fx.GraphModule, node: fx.Node) -> None:
+    """A tensor of no dimensions that the graph holds is a number."""
+    held = getattr(module, str(node.target), None)
+    if isinstance(held, torch.Tensor) and held.ndim == 0 and held.device.type == "cpu":
+        try:
+            found.values[node.name] = number(held.item())
+        except RuntimeError:  # a tensor without contents, as under a fake mode
+            return
+
+
+def _say(found: Lowered, node: fx.Node) -> None:
+    """Write the nodes of an FX node, all or none. Raises Untaken."""
+    if node.target is operator.getitem:
+        _say_item(found, node)
+        return
+    w, write = found.writer, TABLE.get(node.target)
+    if write is None:
+        raise Untaken(f"no entry for {node.target}")
+    before = set(w.nodes)
+    w.group, w.shape = node.name, _shape_of(node)
+    try:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: _operand(found, one, node))
+        result = write(w, *args, **kwargs)
+        result = result if isinstance(result, tuple) else _finished(found, node, result)
+    except (Untaken, TypeError) as reason:
+        for name in set(w.nodes) - before:
+            del w.nodes[name], w.groups[name], w.types[name]
+        # An argument that an entry does not know is a form of the operation that it does not say.
+        raise Untaken(f"{node.target}: {reason}") from reason
+    found.values[node.name] = result
+
+
+def _say_item(found: Lowered, node: fx.Node) -> None:
+    """One of several results; what is written for it belongs to what computes it."""
+    source, place = node.args
+    results = found.values.get(getattr(source, "name", ""))
+    if not isinstance(results, tuple):
+        raise Untaken(f"a result of {getattr(source, 'target', source)}, which is not taken")
+    if not isinstance(place, int) or place >= len(results):
+        raise Untaken(f"result {place} of {getattr(source, 'target', source)} is not said")
+    found.writer.group = str(getattr(source, "name", ""))
+    found.values[node.name] = _finished(found, node, results[place])
+
+
+def _finished(found: Lowered, node: fx.Node, value: Value) -> Value:
+    """A result in the element type that FX says, entered as the FX node's."""
+    w, shape = found.writer, _shape_of(node)
+    if value.shape != shape:
+        raise InternalError(f"{node.target} gives {list(shape)} and was written as {list(value.shape)}")
+    if not isinstance(value.tensor, str):
+        return value
+    wanted = dtype_of(node.meta["val"].dtype)
+    if w.dtype(value) is not wanted:
+        if w.dtype(value) is DType.BOOL or not wanted.is_float:
+            raise Untaken(f"a result of {wanted.value} from {w.dtype(value).value}")
+        value = w.cast(value, wanted)
+    if value.tensor in w.nodes:
+        found.owners.setdefault(str(value.tensor), node)
+    return value
+
+
+def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
+    """The value of an argument: said before, or a tensor that comes from FX."""
+    known = found.values.get(node.name)
+    if known is not None:
+        return known
+    val = node.meta.get("val")
+    if not isinstance(val, torch.Tensor):
+        raise Untaken(f"{node.name} is no tensor, or depends on sizes that change")
+    shape = _shape_of(node)
+    if val.dtype not in DTYPES:
+        raise Untaken(f"{node.name} is {val.dtype}")
+    if val.device != _device(reader):
+        raise Untaken(f"{node.name} is on {val.device}")
+    found.owners[node.name] = node
+    found.values[node.name] = value = found.writer.input(node.name, shape, DTYPES[val.dtype])
+    return value
+
+
+def _check_device(node: fx.Node, kind: str | None) -> None:
+    found = _device(node)
+    if kind is not None and found is not None and found.type != kind:
+        raise Untaken(f"it is on {found}")
+
+
+def _device(node: fx.Node) -> Any:
+    val = node.meta.get("val")
+    first = val[0] if isinstance(val, tuple | list) else val
+    return first.device if isinstance(first, torch.Tensor) else None
+
+
+def _shape_of(node: fx.Node) -> tuple[int, ...]:
+    """The shape of an FX node's (first) result. Untaken where it has none, or one that changes."""
+    val = node.meta.get("val")
+    first = val[0] if isinstance(val, tuple | list) and val else val
+    if not isinstance(first, torch.Tensor) or first.layout is not torch.strided:
+        raise Untaken("no tensor")
+    if not all(isinstance(extent, int) for extent in first.shape):
+        raise Untaken(f"shape {list(first.shape)}: extents that change from call to call are not taken yet")
+    if 0 in first.shape:
+        raise Untaken(f"shape {list(first.shape)}: no elements")
+    if first.is_complex() or first.is_sparse or first.is_quantized:
+        raise Untaken(f"{first.dtype}, {first.layout}")
+    return tuple(first.shape)

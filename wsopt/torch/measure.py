@@ -1,0 +1,88 @@
+"""Times a piece's kernel beside what Inductor makes of the same part of the FX graph, on this machine's GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from typing import Any
+
+import torch
+from torch import fx
+
+from wsopt.bench.cuda_clock import CudaClock
+from wsopt.bench.timing import Clock, Contestant, TimingOptions, measure
+from wsopt.build import Build
+from wsopt.torch.execute import by_kernel
+from wsopt.torch.operators import Run, laid
+from wsopt.torch.pieces import Piece
+
+LIMIT_S = 20.0
+"""Seconds after which a sample counts as a hang."""
+ROUNDS = TimingOptions(rounds=7, sample_ms=3.0, warm_up_ms=100.0)
+
+Compile = Callable[[fx.GraphModule, Sequence[torch.Tensor]], Callable[..., Any]]
+
+
+def measured_us(piece: Piece, build: Build) -> tuple[float, float]:
+    """Microseconds of a piece's kernel and of what Inductor makes of it, in turns; medians."""
+    run = by_kernel(piece.graph, build)
+    # In a thread of its own: where a graph is being compiled, tensors of this one are fake.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(compared, piece, run, "cuda", CudaClock(LIMIT_S), _inductor).result()
+
+
+def _inductor(module: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
+    from torch._inductor import compile as compiled
+
+    found: Callable[..., Any] = compiled(module, list(inputs))
+    return found
+
+
+def compared(
+    piece: Piece, run: Run, device: str, clock: Clock, compile_usual: Compile
+) -> tuple[float, float]:
+    """Microseconds of `run` and of the part of the FX graph, compiled the usual way, on random inputs."""
+    with torch.no_grad():
+        module, sources = usual(piece)
+        given = [_random(source, device, seed) for seed, source in enumerate(sources)]
+        of = dict(zip(sources, given, strict=True))
+        inputs = [
+            laid(of[bound.source].reshape(bound.shape), item)
+            for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
+        ]
+        theirs = compile_usual(module, given)
+        contestants = [
+            Contestant("ours", (lambda: run(*inputs),)),
+            Contestant("theirs", (lambda: theirs(*given),)),
+        ]
+        found = measure(contestants, clock, ROUNDS)
+    return median(found["ours"]), median(found["theirs"])
+
+
+def usual(piece: Piece) -> tuple[fx.GraphModule, list[fx.Node]]:
+    """The part of the FX graph that a piece computes, as a module, and the FX nodes that are its inputs."""
+    sources = list(dict.fromkeys(bound.source for bound in piece.inputs))
+    graph = fx.Graph()
+    known = {source: graph.placeholder(source.name) for source in sources}
+
+    def copied(node: fx.Node) -> fx.Node:
+        if node not in known:
+            for one in node.all_input_nodes:
+                copied(one)
+            known[node] = graph.node_copy(node, known.__getitem__)
+        return known[node]
+
+    graph.output(tuple(copied(node) for node in piece.outputs))
+    owner = piece.outputs[0].graph.owning_module
+    return fx.GraphModule(owner if owner is not None else torch.nn.Module(), graph), sources
+
+
+def _random(source: fx.Node, device: str, seed: int) -> torch.Tensor:
+    """A tensor as an FX node's lies, of standard normal numbers; of whole ones where it has integers."""
+    val = source.meta["val"]
+    generator = torch.Generator(device=device).manual_seed(seed)
+    found = torch.empty_strided(tuple(val.shape), val.stride(), dtype=val.dtype, device=device)
+    if not val.dtype.is_floating_point:
+        return found.copy_(torch.randint(0, 2, tuple(val.shape), generator=generator, device=device))
+    return found.copy_(torch.randn(tuple(val.shape), generator=generator, device=device))

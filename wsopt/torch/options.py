@@ -1,0 +1,68 @@
+"""Options of the backend, as `torch.compile(..., options={...})` hands them over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from wsopt.driver import DEFAULT_MACHINE
+from wsopt.errors import InputError, Problem
+from wsopt.graph.faults import hint
+
+WORDS = {
+    "execute": ("kernel", "reference", "simulation"),
+    "rest": ("inductor", "eager"),
+    "take": ("predicted", "all", "measure"),
+}
+"""The words that an option may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a model is compiled.
+
+    execute: what computes the pieces: their `kernel` on a GPU, or the `reference` of their graphs in torch on any
+    device, at once or after a `simulation` of their kernels.
+    rest: what compiles all else: `inductor`, or `eager`, which runs it operation by operation and compiles nothing.
+    take: which pieces are taken: where our `predicted` time beats the rates that Inductor was measured at, `all`, or
+    those that `measure` shows to be faster.
+    machine: the card whose figures count, a name or the path of a machine file.
+    workers: processes that compile pieces; 0 are as many as there are cores.
+    """
+
+    execute: str = "kernel"
+    rest: str = "inductor"
+    take: str = "predicted"
+    machine: str = DEFAULT_MACHINE
+    workers: int = 0
+
+
+def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
+    """Options, checked; `mode` "measure" is `take` "measure". Raises InputError with all faults."""
+    values = dict(given or {})
+    faults: list[Problem] = []
+    if mode is not None and mode != "default":
+        if mode == "measure":
+            values.setdefault("take", "measure")
+        else:
+            faults.append(Problem("/mode", f'{mode!r}; the backend wsopt knows "default" and "measure"'))
+    names = [one.name for one in fields(Options)]
+    faults += [
+        Problem(f"/{name}", f"unknown option{hint(name, names)}; there are {', '.join(names)}")
+        for name in values
+        if name not in names
+    ]
+    faults += [
+        Problem(f"/{name}", f"{values[name]!r}; wants one of {', '.join(words)}")
+        for name, words in WORDS.items()
+        if name in values and values[name] not in words
+    ]
+    if not isinstance(values.get("machine", ""), str):
+        faults.append(Problem("/machine", f"{values['machine']!r}; wants a card's name or a path"))
+    workers = values.get("workers", 0)
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
+        faults.append(Problem("/workers", f"{workers!r}; wants a number of processes, or 0 for all cores"))
+    if faults:
+        raise InputError("options of the backend wsopt", faults)
+    return Options(**values)

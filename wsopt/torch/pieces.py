@@ -1,0 +1,212 @@
+"""A set of nodes as a kernel's graph, and how it is tied to the FX graph around it."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from wsopt.graph.serialize import canonical_bytes
+from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
+from wsopt.torch.lower import Lowered
+from wsopt.torch.values import Shape, Untaken, view_strides
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An input of a piece: the FX node that it is, and the shape in which the kernel sees it."""
+
+    source: fx.Node
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A kernel's graph, whose names are those of every piece alike, with the FX nodes of its inputs and outputs, and
+    all FX nodes that it computes.
+    """
+
+    graph: Graph
+    inputs: tuple[Bound, ...]
+    outputs: tuple[fx.Node, ...]
+    covered: frozenset[str]
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of the inputs that are not constant."""
+        return sum(one.type.nbytes for one in self.graph.inputs if not one.constant)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of the outputs."""
+        return sum(self.graph.type_of(name).nbytes for name in self.graph.outputs)
+
+    @property
+    def key(self) -> str:
+        """Equal for pieces that one kernel computes."""
+        return hashlib.sha256(canonical_bytes(self.graph)).hexdigest()[:16]
+
+
+def piece_of(lowered: Lowered, names: Collection[str]) -> Piece:
+    """The piece that computes these nodes, with the indices that they read.
+
+    Raises Untaken where it would hand on a tensor that FX does not have, or of a type that it has otherwise.
+    """
+    writer = lowered.writer
+    wanted = _with_indices(lowered, names)
+    nodes = [node for node in writer.nodes.values() if node.name in wanted]
+    covered = frozenset(writer.groups[node.name] for node in nodes)
+    outputs = [
+        node for node in nodes if node.name in names and _is_needed(lowered, node.name, wanted, covered)
+    ]
+    for node in outputs:
+        _check_output(lowered, node)
+    _check_results(lowered, covered)
+    if not outputs:
+        raise Untaken("nothing outside needs what it computes")
+    return _renamed(lowered, nodes, outputs, covered)
+
+
+def _with_indices(lowered: Lowered, names: Collection[str]) -> frozenset[str]:
+    """The nodes with all that they read and that is made of indices alone."""
+    nodes, free, wanted = lowered.writer.nodes, set[str](), set(names)
+    for node in nodes.values():
+        if all(name in free for name in node.tensors):
+            free.add(node.name)
+    for node in reversed(nodes.values()):
+        if node.name in wanted:
+            wanted.update(name for name in node.tensors if name in free)
+    return frozenset(wanted)
+
+
+def _is_needed(lowered: Lowered, tensor: str, wanted: frozenset[str], covered: frozenset[str]) -> bool:
+    """Whether anything outside of a piece reads a tensor: a node of ours, or what stays in FX."""
+    owner = lowered.owners.get(tensor)
+    if owner is None:
+        writer = lowered.writer
+        group = writer.groups[tensor]
+        mine = [node for node in writer.nodes.values() if tensor in node.tensors]
+        return any(writer.groups[node.name] == group and node.name not in wanted for node in mine)
+    return _read_outside(lowered, owner, covered)
+
+
+def _read_outside(lowered: Lowered, node: fx.Node, covered: frozenset[str]) -> bool:
+    return any(
+        (_read_outside(lowered, user, covered) if lowered.through(user) else user.name not in covered)
+        for user in node.users
+    )
+
+
+def _check_output(lowered: Lowered, node: Node) -> None:
+    owner = lowered.owners.get(node.name)
+    if owner is None:
+        raise Untaken(
+            f"it would cut through {lowered.writer.groups[node.name]}, which FX has as one operation"
+        )
+    if owner.meta["val"].dtype is torch.int64:
+        raise Untaken(f"{owner.name} is int64 in FX, and leaves the piece")
+    value = lowered.values[owner.name]
+    if isinstance(value, tuple) or not value.whole:
+        raise Untaken(f"{owner.name} repeats elements of what the piece computes")
+    if memory_order(owner) is None:
+        raise Untaken(f"{owner.name} does not lie densely in memory")
+
+
+def _check_results(lowered: Lowered, covered: frozenset[str]) -> None:
+    """Refuse to compute some of an operation's results where others are wanted too."""
+    for node in lowered.graph.nodes:
+        if node.name in covered:
+            for user in node.users:
+                if user.name in lowered.refused and user.users and user.target is operator.getitem:
+                    raise Untaken(lowered.refused[user.name])
+
+
+def memory_order(node: fx.Node) -> tuple[int, ...] | None:
+    """The dimensions of an FX node's tensor from the outermost in memory; None if it does not lie densely."""
+    val = node.meta["val"]
+    order = sorted(range(val.ndim), key=lambda dim: (-val.stride(dim), dim))
+    behind = 1
+    for dim in reversed(order):
+        if val.shape[dim] > 1 and val.stride(dim) != behind:
+            return None
+        behind *= val.shape[dim]
+    return tuple(range(val.ndim)) if val.is_contiguous() else tuple(order)
+
+
+def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: frozenset[str]) -> Piece:
+    """The piece with names that say nothing of where it stands; views of what it reads are its inputs."""
+    short: dict[str, str] = {}
+    inputs: list[Input] = []
+    bound: list[Bound] = []
+    known: dict[tuple[str, Shape], str] = {}
+    kept: list[Node] = []
+    own = {node.name for node in nodes}
+    views: dict[str, tuple[str, Shape]] = {}
+
+    def enter(tensor: str, alias: str, shape: Shape) -> None:
+        """Make a tensor from outside, in a shape, an input that is known as `alias`."""
+        key = (lowered.owners[tensor].name, shape)
+        if key not in known:
+            known[key] = f"i{len(inputs)}"
+            one = _input(lowered, known[key], tensor, shape)
+            inputs.append(one)
+            bound.append(Bound(lowered.owners[tensor], shape))
+        short[alias] = known[key]
+
+    for node in nodes:
+        source = views.get(node.tensors[0], (node.tensors[0], ())) if node.op == "reshape" else None
+        if source is not None and source[0] not in own and node not in outputs:
+            if source[0] not in lowered.owners:
+                raise Untaken(f"it reads a part of {lowered.writer.groups[source[0]]}")
+            views[node.name] = source[0], node.type.shape
+            own.discard(node.name)
+            continue
+        for tensor in node.tensors:
+            if tensor in short:
+                continue
+            if tensor in views:
+                enter(views[tensor][0], tensor, views[tensor][1])
+            elif tensor not in own:
+                if tensor not in lowered.owners:
+                    raise Untaken(f"it reads a part of {lowered.writer.groups[tensor]}")
+                enter(tensor, tensor, lowered.writer.types[tensor].shape)
+        short[node.name] = f"n{len(kept)}"
+        operands = tuple(short[x] if isinstance(x, str) else x for x in node.inputs)
+        kept.append(Node(short[node.name], node.op, operands, node.attrs, node.type))
+    if all(one.constant for one in inputs):
+        # A kernel that waits for nothing could write where the kernel before it still reads.
+        inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
+    names = tuple(short[node.name] for node in outputs)
+    graph = Graph("piece", "", tuple(inputs), tuple(kept), names)
+    return Piece(graph, tuple(bound), tuple(lowered.owners[node.name] for node in outputs), covered)
+
+
+def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
+    """An input as it lies in memory according to FX; dense where it cannot be seen in its shape as it lies."""
+    owner = lowered.owners[tensor]
+    found = TensorType(shape, lowered.writer.types[tensor].dtype)
+    strides = strides_as(owner, shape)
+    dense = strides is None or strides == row_major_strides(shape) or not _can_be_copied(found, strides)
+    return Input(name, found, owner.name in lowered.constants, None if dense else strides)
+
+
+def _can_be_copied(tensor: TensorType, strides: Shape) -> bool:
+    """Whether TMA moves a tensor that lies so: its last axis densely, the others at multiples of 16 bytes."""
+    moving = [stride for extent, stride in zip(tensor.shape, strides, strict=True) if extent > 1]
+    return moving[-1:] == [1] and all(stride * tensor.dtype.bits % 128 == 0 for stride in moving[:-1])
+
+
+def strides_as(node: fx.Node, shape: Shape) -> Shape | None:
+    """Strides of an FX node's tensor seen in a shape; None if that would be a copy, or if elements overlap."""
+    val = node.meta["val"]
+    if not all(isinstance(one, int) for one in val.stride()):
+        return None
+    strides = view_strides(tuple(val.shape), tuple(val.stride()), shape)
+    if strides is None:
+        return None
+    moving = [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
+    return None if 0 in moving or (moving and min(moving) != 1) else strides

@@ -1,0 +1,135 @@
+"""What the backend made of a model: which pieces it took, what it did not take and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from wsopt.graph.ops import OPS, CostClass
+from wsopt.graph.types import Graph
+from wsopt.torch.choose import Judged
+from wsopt.torch.compiler import Compiled, backend, watching
+from wsopt.torch.cutting import flops
+from wsopt.torch.pieces import Piece
+
+MOST = 20
+"""Lines of one kind that a report prints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Pieces that one kernel computes: the operations of each, how many there are, its work, and its times."""
+
+    text: str
+    count: int
+    flops: int
+    judged: Judged
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The lines of pieces that were taken and of those that were not, why other operations stay in FX with how often,
+    and the operations of products and attention: in pieces that were taken, and in all.
+    """
+
+    taken: tuple[Line, ...]
+    refused: tuple[Line, ...]
+    left: tuple[tuple[str, int], ...]
+    flops_taken: int
+    flops: int
+    graphs: int
+
+    @property
+    def share(self) -> float:
+        """The part of the operations of products and attention that is in pieces; 1 where there are none."""
+        return self.flops_taken / self.flops if self.flops else 1.0
+
+    def __str__(self) -> str:
+        head = (
+            f"{sum(line.count for line in self.taken)} pieces in {self.graphs} graphs, of {len(self.taken)} kinds; "
+            f"{self.share:.1%} of the operations of products and attention ({self.flops:.3g})"
+        )
+        parts = [head]
+        parts += [f"  {_told(line)}" for line in self.taken]
+        if self.refused:
+            parts += ["not taken:", *(f"  {_told(line)}: {line.judged.refusal}" for line in self.refused)]
+        if self.left:
+            parts += ["left to the usual way:", *(f"  {count} x {why}" for why, count in self.left[:MOST])]
+            rest = self.left[MOST:]
+            parts += (
+                [f"  and {sum(count for _, count in rest)} for {len(rest)} other reasons"] if rest else []
+            )
+        return "\n".join(parts)
+
+
+def _told(line: Line) -> str:
+    how = "measured" if line.judged.measured else "predicted"
+    ours = "" if line.judged.ours_us is None else f", {how} {line.judged.ours_us:.1f} us"
+    theirs = "" if line.judged.theirs_us is None else f" against {line.judged.theirs_us:.1f} us"
+    work = f", {line.flops:.3g} operations" if line.flops else ""
+    return f"{line.count} x {line.text}{work}{ours}{theirs}"
+
+
+def explain(
+    model: Any, *inputs: Any, options: Mapping[str, Any] | None = None, mode: str | None = None, **named: Any
+) -> Report:
+    """Compile a model for these inputs without gradients, call it once, and tell what became of its graphs.
+
+    options: as those of `torch.compile`; `named` are arguments of the model by name. Raises as `backend` does.
+    """
+    how: dict[str, Any] = {"options": dict(options)} if options else {}
+    if mode is not None:
+        how["mode"] = mode
+    torch._dynamo.reset()
+    with watching() as seen, torch.no_grad():
+        torch.compile(model, backend=backend, **how)(*inputs, **named)
+    torch._dynamo.reset()
+    return report_of(seen)
+
+
+def report_of(graphs: Sequence[Compiled]) -> Report:
+    """The report of what became of FX graphs."""
+    pieces = [(piece, one.judged[piece.key]) for one in graphs for piece in one.cut.pieces]
+    left: Counter[str] = Counter()
+    for one in graphs:
+        for name, why in one.cut.reasons.items():
+            left[f"{_operation(one, name)}: {why}"] += 1
+        left.update(one.lowered.refused.values())
+    taken = [(piece, judged) for piece, judged in pieces if not judged.refusal]
+    return Report(
+        _lines(taken),
+        _lines([(piece, judged) for piece, judged in pieces if judged.refusal]),
+        tuple(left.most_common()),
+        sum(flops(piece.graph) for piece, _ in taken),
+        sum(one.cut.all_flops for one in graphs),
+        len(graphs),
+    )
+
+
+def _operation(compiled: Compiled, name: str) -> str:
+    """The operation of an FX node, by the node's name; the name itself where the graph has it no more."""
+    found = (str(node.target) for node in compiled.lowered.graph.nodes if node.name == name)
+    return next(found, name)
+
+
+def _lines(pieces: Sequence[tuple[Piece, Judged]]) -> tuple[Line, ...]:
+    count = Counter(piece.key for piece, _ in pieces)
+    first = {piece.key: (piece, judged) for piece, judged in reversed(pieces)}
+    lines = [
+        Line(in_words(piece.graph), count[key], flops(piece.graph), judged)
+        for key, (piece, judged) in first.items()
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.count * line.flops, line.text)))
+
+
+def in_words(graph: Graph) -> str:
+    """The operations of a piece but for views and casts, in order, and what it makes."""
+    ops = [
+        node.op for node in graph.nodes if OPS[node.op].cost is not CostClass.MOVEMENT and node.op != "cast"
+    ]
+    made = ", ".join(str(graph.type_of(name)) for name in graph.outputs)
+    return f"{' '.join(ops)} -> {made}"

@@ -1,0 +1,129 @@
+"""Puts operators in the place of what they compute in an FX graph. What is around them stays as it is."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from wsopt.graph.types import row_major_strides
+from wsopt.torch.lower import Lowered
+from wsopt.torch.pieces import Bound, Piece, memory_order, strides_as
+
+aten = torch.ops.aten
+
+
+def splice(lowered: Lowered, operators: Sequence[tuple[Piece, Any]]) -> None:
+    """Change the FX graph so that each operator computes its piece."""
+    graph = lowered.graph
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    names = {node.name: node for node in graph.nodes}
+    for piece, target in operators:
+        last = max((names[name] for name in piece.covered), key=place.__getitem__)
+        _put(graph, piece, target, last)
+    _sort(graph)
+    gone = frozenset[str]().union(*(piece.covered for piece, _ in operators))
+    for node in reversed(list(graph.nodes)):
+        if not node.users and (node.name in gone or lowered.through(node)) and node.op == "call_function":
+            graph.erase_node(node)
+    graph.lint()
+
+
+def _put(graph: fx.Graph, piece: Piece, target: Any, last: fx.Node) -> None:
+    """Call an operator behind an FX node, and give its results to who reads those of the piece."""
+    made = _Maker(graph, last)
+    inputs = [
+        _given(made, bound, item.strides)
+        for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
+    ]
+    call = made.call(target, *inputs)
+    several = len(piece.outputs) > 1
+    for number, owner in enumerate(piece.outputs):
+        result = made.call(operator.getitem, call, number) if several else call
+        result = _as_in_fx(made, result, owner)
+        owner.replace_all_uses_with(result, propagate_meta=False)
+
+
+class _Maker:
+    """Makes calls one behind the other, with the fake tensors that they result in."""
+
+    def __init__(self, graph: fx.Graph, last: fx.Node) -> None:
+        self.graph, self.last = graph, last
+
+    def call(self, target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        with self.graph.inserting_after(self.last):
+            node = self.graph.call_function(target, args, kwargs)
+        values: Any = fx.map_arg((args, kwargs), lambda one: one.meta["val"])
+        mode = next((x.fake_mode for x in _tensors(values[0]) if hasattr(x, "fake_mode")), None)
+        if mode is None:
+            node.meta["val"] = target(*values[0], **values[1])
+        else:
+            with mode:
+                node.meta["val"] = target(*values[0], **values[1])
+        self.last = node
+        return node
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for one in values:
+        found += (
+            _tensors(one) if isinstance(one, tuple | list) else [one] if isinstance(one, torch.Tensor) else []
+        )
+    return found
+
+
+def _given(made: _Maker, bound: Bound, strides: tuple[int, ...] | None) -> fx.Node:
+    """An FX node's tensor in a piece's shape and strides."""
+    lies = strides_as(bound.source, bound.shape)
+    node = bound.source
+    if tuple(node.meta["val"].shape) != bound.shape:
+        node = made.call(aten.reshape.default, node, list(bound.shape))
+    elif strides is None and lies != row_major_strides(bound.shape):
+        node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)
+    return node
+
+
+def _as_in_fx(made: _Maker, node: fx.Node, owner: fx.Node) -> fx.Node:
+    """A dense result in the shape and the strides that FX says of it."""
+    val = owner.meta["val"]
+    if tuple(node.meta["val"].shape) != tuple(val.shape):
+        node = made.call(aten.reshape.default, node, list(val.shape))
+    order = memory_order(owner)
+    if order is not None and list(order) != sorted(order):
+        node = made.call(aten.permute.default, node, list(order))
+        node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)
+        node = made.call(aten.permute.default, node, [order.index(dim) for dim in range(len(order))])
+    return node
+
+
+def _sort(graph: fx.Graph) -> None:
+    """Order the nodes so that each stands behind what it reads, and else as they stood: writes stay behind reads."""
+    before = list(graph.nodes)
+    done: dict[fx.Node, None] = {}
+    for root in before:
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            missing = [one for one in node.all_input_nodes if one not in done]
+            if node in done or not missing:
+                waiting.pop()
+                done.setdefault(node)
+            else:
+                waiting += reversed(missing)
+    output = before[-1]
+    for node in done:
+        if node is not output:
+            output.prepend(node)
+
+
+def call_names(graph: fx.Graph) -> Mapping[str, int]:
+    """How often each operation is called in an FX graph."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        if node.op == "call_function":
+            found[str(node.target)] = found.get(str(node.target), 0) + 1
+    return found

@@ -1,0 +1,270 @@
+"""Writes nodes of our graphs for values of an FX graph: shapes are aligned, types are inferred, names are given."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from wsopt.graph.infer import OpFault
+from wsopt.graph.ops import OPS
+from wsopt.graph.types import AttrValue, DType, Node, Operand, TensorType
+from wsopt.torch.values import (
+    Atom,
+    Dim,
+    Shape,
+    Untaken,
+    Value,
+    common_atoms,
+    plain_dims,
+    regrouped,
+    repeated_dims,
+    split_as,
+)
+
+_NUMBER = {int: TensorType((), DType.I32), float: TensorType((), DType.F32)}
+
+
+@dataclass(slots=True)
+class Writer:
+    """Nodes written so far, by name and in order, and the types of all tensors. `group` is the FX node that they are
+    written for, and `shape` the shape of its result; `groups` says so of each node. Copies that
+    repeat elements are values like others if it `sees_through` them.
+    """
+
+    types: dict[str, TensorType] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
+    group: str = ""
+    shape: Shape = ()
+    sees_through: bool = True
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def input(self, name: str, shape: Shape, dtype: DType) -> Value:
+        """A tensor that comes from outside, once."""
+        self.types.setdefault(name, TensorType(shape, dtype))
+        return Value(name, plain_dims(shape))
+
+    def dtype(self, value: Value) -> DType:
+        """The element type of a value; of a number the one that it has among operands."""
+        if isinstance(value.tensor, str):
+            return self.types[value.tensor].dtype
+        return _NUMBER[type(value.tensor)].dtype
+
+    # --- one node -----------------------------------------------------------------------------------------
+
+    def node(self, op: str, operands: Sequence[Operand], **given: AttrValue) -> str:
+        """Write a node; its name. Raises Untaken for operands that the op does not take."""
+        spec = OPS[op]
+        for role, operand in zip(spec.operands, operands, strict=False):
+            if not isinstance(operand, str) and role not in spec.scalars:
+                raise Untaken(f"{op} of a number")
+        types = tuple(self.types[x] if isinstance(x, str) else _NUMBER[type(x)] for x in operands)
+        attrs = {attr.name: given.get(attr.name, attr.default) for attr in spec.attrs}
+        try:
+            result, full = spec.infer(types, attrs)
+        except OpFault as fault:
+            raise Untaken("; ".join(message for _, message in fault.faults)) from fault
+        name = f"{self.group}__{self._counts[self.group]}"
+        self._counts[self.group] += 1
+        self.nodes[name] = Node(name, op, tuple(operands), tuple(sorted(full.items())), result)
+        self.types[name], self.groups[name] = result, self.group
+        return name
+
+    def _tensor(self, value: Value) -> str:
+        """The name of a value's tensor. Untaken for a number."""
+        if not isinstance(value.tensor, str):
+            raise Untaken("a number in the place of a tensor")
+        return value.tensor
+
+    def _shaped(self, value: Value, shape: Shape, least: int = 1) -> Operand:
+        """A value's tensor in a shape, but for extents of 1 in front of the `least` last axes; a number as it is."""
+        if not isinstance(value.tensor, str):
+            return value.tensor
+        own = self.types[value.tensor].shape
+        missing = len(shape) - len(own)
+        if missing >= 0 and len(own) >= min(least, len(shape)) and (1,) * missing + own == shape:
+            return value.tensor
+        bare = _without_ones(shape, least)
+        return value.tensor if own == bare else self.node("reshape", [value.tensor], shape=bare)
+
+    # --- views --------------------------------------------------------------------------------------------
+
+    def view(self, value: Value, shape: Sequence[int]) -> Value:
+        """The value in another shape of as many elements."""
+        if isinstance(value.tensor, str):
+            try:
+                return regrouped(value, shape, self.types[value.tensor].shape)
+            except Untaken:
+                if not value.whole:
+                    raise
+            return Value(value.tensor, plain_dims(shape))
+        return Value(value.tensor, repeated_dims(shape))
+
+    def expand(self, value: Value, shape: Sequence[int]) -> Value:
+        """The value with dimensions of extent 1, or new ones in front, repeated. -1 leaves a dimension."""
+        new = len(shape) - len(value.dims)
+        dims: list[Dim] = [(Atom(extent, extent > 1),) for extent in shape[:new]]
+        for dim, old, extent in zip(value.dims, value.shape, shape[new:], strict=True):
+            dims.append(dim if extent in (-1, old) else (Atom(extent, True),))
+        return replace(value, dims=tuple(dims))
+
+    def permute(self, value: Value, perm: Sequence[int]) -> Value:
+        """The dimensions in another order."""
+        perm = [axis % len(value.dims) for axis in perm]
+        dims = tuple(value.dims[axis] for axis in perm)
+        first, axes = 0, list[list[int]]()
+        for dim in value.dims:
+            axes.append(list(range(first, first + len(dim))))
+            first += len(dim)
+        order = tuple(axis for dim in perm for axis in axes[dim])
+        held = value.held
+        moved = [axis for axis in order if held[axis] > 1]
+        if not isinstance(value.tensor, str) or moved == sorted(moved):
+            return replace(value, dims=dims)
+        tensor = self._shaped(value, held)
+        # Extents of 1 that stand in front of the tensor's own axes are none of its axes.
+        missing = len(held) - self.types[str(tensor)].rank
+        if any(axis < missing for axis in order[missing:]):
+            tensor, missing = self.node("reshape", [tensor], shape=held), 0
+        kept = tuple(axis - missing for axis in order if axis >= missing)
+        return Value(self.node("transpose", [tensor], perm=kept), dims)
+
+    # --- arithmetic ---------------------------------------------------------------------------------------
+
+    def elementwise(self, op: str, *values: Value, **attrs: AttrValue) -> Value:
+        """An elementwise operation, its operands broadcast as in NumPy."""
+        aligned, dims = _aligned(values)
+        operands = [self._shaped(value, value.held) for value in aligned]
+        if not any(isinstance(operand, str) for operand in operands):
+            raise Untaken(f"{op} of numbers alone")
+        return Value(self.node(op, operands, **attrs), dims)
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        """The value in an element type; itself where it has that, and a number as it is."""
+        if not isinstance(value.tensor, str) or self.types[value.tensor].dtype is dtype:
+            return value
+        return replace(value, tensor=self.node("cast", [value.tensor], dtype=dtype))
+
+    def reduce(self, op: str, value: Value, dims: Sequence[int], keepdim: bool) -> Value:
+        """A reduction over dimensions, in f32; over all where none are given."""
+        rank = len(value.dims)
+        chosen = sorted({dim % rank for dim in dims} if dims else range(rank), reverse=True)
+        found = self._merged(value, chosen)
+        for dim in chosen:
+            axis = sum(len(one) for one in found.dims[:dim])
+            tensor = self._shaped(found, found.held)
+            axis -= len(found.held) - self.types[str(tensor)].rank
+            if axis < 0:  # an extent of 1 that the tensor does not have
+                found = replace(found, dims=_replaced(found.dims, dim, (Atom(1),)))
+                continue
+            reduced = self.node(op, [tensor], axis=axis, keepdims=True)
+            found = Value(reduced, _replaced(found.dims, dim, (Atom(1),)))
+        if keepdim:
+            return found
+        left = tuple(one for dim, one in enumerate(found.dims) if dim not in chosen)
+        if not isinstance(found.tensor, str) or chosen == []:
+            return replace(found, dims=left)
+        return self._squeezed(found, left)
+
+    def _squeezed(self, value: Value, dims: tuple[Dim, ...]) -> Value:
+        """A reduced value without the dimensions of extent 1; a reduction of one drops it itself."""
+        bare = Value(value.tensor, dims)
+        node = self.nodes.get(str(value.tensor))
+        if len(value.dims) - len(dims) > 1 or node is None or not node.op.startswith("reduce_"):
+            return bare
+        del self.nodes[node.name], self.groups[node.name], self.types[node.name]
+        return Value(self.node(node.op, node.inputs, axis=node.attr("axis", int), keepdims=False), dims)
+
+    def _merged(self, value: Value, chosen: Sequence[int]) -> Value:
+        """The value with one atom in each of the chosen dimensions, none of which may be repeated."""
+        dims = list(value.dims)
+        for dim in chosen:
+            if any(atom.repeated for atom in dims[dim]):
+                raise Untaken("a reduction of elements that are repeated")
+            dims[dim] = (Atom(math.prod(atom.extent for atom in dims[dim])),)
+        return replace(value, dims=tuple(dims))
+
+    def matmul(self, a: Value, b: Value, *, transpose_b: bool = False) -> Value:
+        """Product of two values, [..., m, k] and [..., k, n]; leading dimensions broadcast. Sums are f32."""
+        contracted = -1 if transpose_b else -2
+        a, b = self._merged(a, [len(a.dims) - 1]), self._merged(b, [len(b.dims) - 2, len(b.dims) - 1])
+        rank = max(len(a.dims), len(b.dims)) - 2
+        (first, second), batch = _aligned((_batch(a, rank), _batch(b, rank)))
+        rows = a.dims[-2]
+        # Rows of several atoms are batches of rows, of which a kernel makes rows again.
+        outer = rows[:-1] if len(rows) > 1 else ()
+        if any(atom.repeated for atom in rows):
+            raise Untaken("a product whose rows are repeated")
+        left = (*first.held, *(atom.extent for atom in rows), a.shape[-1])
+        right = (*second.held, *(1 for _ in outer), *b.shape[-2:])
+        precision = "ieee" if self.dtype(a) is DType.F32 else None
+        operands = [self._shaped(a, left, 2), self._shaped(b, right, 2)]
+        name = self.node("matmul", operands, transpose_b=transpose_b, precision=precision)
+        column = b.dims[-2] if contracted == -1 else b.dims[-1]
+        return Value(name, (*batch, rows, column))
+
+    def softmax(self, value: Value) -> Value:
+        """The softmax along the last dimension; a row that is all -inf gives zeros."""
+        value = self._merged(value, [len(value.dims) - 1])
+        tensor = self._shaped(value, value.held)
+        return replace(value, tensor=self.node("softmax", [tensor]))
+
+    def index(self, shape: Shape, axis: int) -> Value:
+        """The index along a dimension, the same for all others."""
+        dims = tuple((Atom(n, i != axis and n > 1),) for i, n in enumerate(shape))
+        own = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+        return Value(self.node("iota", [], shape=own, axis=axis), dims)
+
+
+def number(value: float, shape: Sequence[int] = ()) -> Value:
+    """A number as a value of any shape."""
+    return Value(value, repeated_dims(shape))
+
+
+def _without_ones(shape: Shape, least: int) -> Shape:
+    first = next((axis for axis, extent in enumerate(shape) if extent > 1), len(shape))
+    return shape[max(0, min(first, len(shape) - least)) :]
+
+
+def _replaced(dims: tuple[Dim, ...], place: int, dim: Dim) -> tuple[Dim, ...]:
+    return (*dims[:place], dim, *dims[place + 1 :])
+
+
+def _batch(value: Value, rank: int) -> Value:
+    """The leading dimensions of an operand of a product, `rank` of them."""
+    own = value.dims[:-2]
+    return replace(value, dims=(*(((Atom(1),),) * (rank - len(own))), *own))
+
+
+def _aligned(values: Sequence[Value]) -> tuple[list[Value], tuple[Dim, ...]]:
+    """The values with as many dimensions of the same atoms, and the dimensions of what they broadcast to."""
+    rank = max(len(value.dims) for value in values)
+    padded = [((Atom(1),),) * (rank - len(value.dims)) + value.dims for value in values]
+    columns: list[list[Dim]] = []
+    result: list[Dim] = []
+    for dims in zip(*padded, strict=True):
+        extents = [math.prod(atom.extent for atom in dim) for dim in dims]
+        most = max(extents)
+        if any(extent not in (1, most) for extent in extents):
+            raise Untaken("shapes that do not broadcast")
+        told = [
+            dim
+            for dim, extent, value in zip(dims, extents, values, strict=True)
+            if extent == most and isinstance(value.tensor, str)
+        ]
+        atoms = common_atoms(told) if told else (most,)
+        column = [
+            split_as(dim, atoms)
+            if extent == most and isinstance(value.tensor, str)
+            else tuple(Atom(n, n > 1) for n in atoms)
+            for dim, extent, value in zip(dims, extents, values, strict=True)
+        ]
+        columns.append(column)
+        result.append(tuple(Atom(n, all(d[i].held == 1 < n for d in column)) for i, n in enumerate(atoms)))
+    aligned = [
+        replace(value, dims=tuple(column[number] for column in columns))
+        for number, value in enumerate(values)
+    ]
+    return aligned, tuple(result)
