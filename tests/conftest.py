@@ -20,6 +20,7 @@ MARKS_OF_FIXTURES = {
     "cli.compiled": ("solver", "compiler"),
     "export.binary": ("compiler",),
     "export.built": ("solver", "compiler"),
+    "partition.built": ("solver", "compiler"),
     "ranges.built": ("solver", "compiler"),
     "report.solved": ("solver", "compiler"),
     "tune.cache": ("solver", "compiler"),

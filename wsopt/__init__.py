@@ -11,7 +11,7 @@
 
 Graph          a graph in the making: inputs, one method for every operation, outputs
 load_graph     the graph in a graph.json
-compile        a graph to a Build: the best schedule, proved, checked, as a kernel
+compile        a graph to a Build: the best schedule, proved, checked, as a kernel; a CutBuild where it takes several
 Build          what compile returns: run, schedule, report, kernel, save
 compile_range  a graph with named dimensions to a RangeBuild: a few kernels for all their extents
 WsoptError     every error that a user can cause or must know of; `exit_status` is the command line's

@@ -18,6 +18,8 @@ from wsopt.graph.symbolic import SymbolicGraph, load_any, parse_any
 from wsopt.graph.types import Graph
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
+from wsopt.partition.build import CutBuild
+from wsopt.partition.make import build_cut, is_refused
 from wsopt.program.conditions import FREE
 from wsopt.ranges.build import RangeBuild
 from wsopt.ranges.make import DEFAULT_KERNELS, MOST_KERNELS, build_range
@@ -36,16 +38,19 @@ def compile(
     time_limit: float | None = None,
     tuned: bool = False,
     card: str | None = None,
+    cut: bool = False,
     use_cache: bool = True,
     progress: Progress | None = None,
-) -> Build:
-    """Compile a graph to a kernel that is proved, checked and ready to run.
+) -> Build | CutBuild:
+    """Compile a graph to a kernel that is proved, checked and ready to run, or to several, one after the other.
 
     graph: a `wsopt.Graph`, finished or not, the path of a graph.json, or the values of one as a dict.
     machine: a card's name (`wsopt machines` lists them), the path of a machine file, or a record.
     directory: where to write the build folder; a build that is there is replaced. None writes nothing.
     under: conditions such as "consumers=2,ring=3", of which the schedule is the best; docs/against.md has the fields.
     time_limit: seconds for the search; None searches until the best schedule is proved.
+    cut: look for a cut into several kernels also where one computes all. Without it a graph gets a `Build` wherever
+        one kernel computes all of it, and a `CutBuild` where none does.
     tuned: choose by what `wsopt tune` has measured; `card` says on which GPU, if there are several.
     use_cache: read and write the cache of finished builds.
     progress: called with a stage's name, the steps done and their number.
@@ -56,11 +61,17 @@ def compile(
     """
     read, record = as_graph(graph), _as_machine(machine)
     _check_options(time_limit, tuned, card, under)
+    one_kernel = tuned or time_limit is not None or under is not None
+    if cut and one_kernel:
+        raise InputError("cut", [Problem("", "does not go with options that are about one kernel's search")])
     conditions = FREE if under is None else parse_conditions(under, "under")
     if directory is not None:
         check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
-    if tuned:
+    found: Build | CutBuild
+    if cut or (not one_kernel and is_refused(read)):
+        found = build_cut(read, record, use_cache=use_cache, progress=show)
+    elif tuned:
         from wsopt.tune.tuned import tuned_build
 
         found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)

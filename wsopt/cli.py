@@ -22,6 +22,7 @@ from wsopt.terminal import tell
 
 if TYPE_CHECKING:
     from wsopt.graph.symbolic import SymbolicGraph
+    from wsopt.graph.types import Graph as TensorGraph
     from wsopt.machine.types import Machine
 
 app = typer.Typer(
@@ -72,16 +73,21 @@ def compile_(
     kernels: Annotated[
         int | None, typer.Option(min=1, max=64, help="of a graph with dims: kernels at most (default 4)")
     ] = None,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="look for a cut into kernels also where one kernel computes all")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt.
 
-    A graph with named dimensions (dims) is compiled for their ranges, to a few kernels with one run().
+    A graph that no single kernel computes is cut into several, with one run(). One with named dimensions (dims) is
+    compiled for their ranges, to a few kernels with one run().
     """
     from wsopt.driver import build
     from wsopt.folder import check_target, write_folder
     from wsopt.graph.symbolic import SymbolicGraph, load_any
     from wsopt.machine.load import load_machine
+    from wsopt.partition.make import is_refused
     from wsopt.program.conditions import FREE
     from wsopt.schedule.spec import parse_conditions
 
@@ -92,11 +98,19 @@ def compile_(
     record = load_machine(machine)
     check_target(target)
     if isinstance(read, SymbolicGraph):
-        _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under)
+        told = "is for graphs of numbers, not for one with dims"
+        _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under, what=told)
         _compile_range(read, record, target, kernels=kernels, use_cache=not no_cache, as_json=as_json)
         return
     if kernels is not None:
-        raise typer.BadParameter("a graph without dims has one kernel", param_hint="--kernels")
+        raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
+    plain = not (tuned or time_limit is not None or under is not None)
+    if cut or (plain and is_refused(read)):
+        _one_kernel_options(
+            tuned=tuned, time_limit=time_limit, under=under, what="is for one kernel, not for a cut"
+        )
+        _compile_cut(read, record, target, use_cache=not no_cache, as_json=as_json)
+        return
     show, stop = _progress()
     try:
         if tuned:
@@ -130,11 +144,11 @@ def _tuned_options(*, tuned: bool, card: str | None, time_limit: float | None, u
         raise typer.BadParameter("what `tune` has measured was made without conditions", param_hint="--under")
 
 
-def _one_kernel_options(*, tuned: bool, time_limit: float | None, under: str | None) -> None:
-    """Refuse options that are about one kernel, where a graph with named dimensions gets several."""
+def _one_kernel_options(*, tuned: bool, time_limit: float | None, under: str | None, what: str) -> None:
+    """Refuse options that are about one kernel, where a graph gets several."""
     given = {"--tuned": tuned, "--time-limit": time_limit is not None, "--under": under is not None}
     for option in (option for option, there in given.items() if there):
-        raise typer.BadParameter("is for graphs of numbers, not for one with dims", param_hint=option)
+        raise typer.BadParameter(what, param_hint=option)
 
 
 def _compile_range(
@@ -156,6 +170,24 @@ def _compile_range(
         )
     finally:
         stop()
+    if as_json:
+        _print_json({**found.summary, "solve_s": round(found.seconds, 3), "directory": str(target)})
+    else:
+        _print(compiled_text(found, target))
+
+
+def _compile_cut(
+    graph: TensorGraph, machine: Machine, target: Path, *, use_cache: bool, as_json: bool
+) -> None:
+    from wsopt.partition.command import compiled_text
+    from wsopt.partition.make import build_cut
+
+    show, stop = _progress()
+    try:
+        found = build_cut(graph, machine, use_cache=use_cache, progress=show)
+    finally:
+        stop()
+    found.save(target)
     if as_json:
         _print_json({**found.summary, "solve_s": round(found.seconds, 3), "directory": str(target)})
     else:
@@ -187,6 +219,8 @@ def run(
 
 def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
     from wsopt.folder import read_folder
+    from wsopt.partition import command as cuts
+    from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range
     from wsopt.ranges.command import simulated
     from wsopt.simulation import simulate
@@ -195,6 +229,8 @@ def _run_cpu(folder: Path, seeds: int) -> dict[str, Any]:
     try:
         if is_range(folder):
             return simulated(folder, seeds, show)
+        if is_cut(folder):
+            return cuts.simulated(folder, seeds, show)
         found = read_folder(folder)
         result = simulate(
             found.graph,
@@ -245,17 +281,26 @@ def bench(
     from wsopt.bench.bench import bench_folders
     from wsopt.bench.bench_options import DEFAULT_BASELINES, BenchOptions
     from wsopt.bench.table import text_table
-    from wsopt.folder import one_kernel
     from wsopt.requirements import require_torch, require_triton
 
-    for folder in folders:
-        one_kernel(folder)
+    every = [one for folder in folders for one in _measured(folder)]
     require_torch("bench")
     require_triton("bench")
     names = DEFAULT_BASELINES if baseline is None else tuple(name for name in baseline.split(",") if name)
     options = BenchOptions(baselines=names, together=together)
-    document = bench_folders(folders, options, json_path=json_path)
+    document = bench_folders(every, options, json_path=json_path)
     _print(text_table(document))
+
+
+def _measured(folder: Path) -> list[Path]:
+    """What is measured of a folder: a build, or of one whose kernels run one after the other the whole and each."""
+    from wsopt.folder import one_kernel
+    from wsopt.partition.build import is_cut, read_cut
+
+    if not is_cut(folder):
+        one_kernel(folder)
+        return [folder]
+    return [folder, *(folder / kernel for kernel in read_cut(folder).record.folders)]
 
 
 app.command()(tune)

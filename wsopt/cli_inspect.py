@@ -36,6 +36,7 @@ def inspect(
 ) -> None:
     """Show a build's schedule, and why it is what it is."""
     from wsopt.folder import read_folder
+    from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range
 
     if what_if + runner_up + (against is not None) > 1:
@@ -45,8 +46,8 @@ def inspect(
         )
     if keep is not None and against is None:
         raise typer.BadParameter("says where to write what --against solves", param_hint="--keep")
-    if is_range(folder) and not (what_if or runner_up or against is not None):
-        _range(folder, as_json)
+    if (is_range(folder) or is_cut(folder)) and not (what_if or runner_up or against is not None):
+        _several(folder, as_json)
         return
     found = read_folder(folder)
     if what_if:
@@ -59,10 +60,13 @@ def inspect(
         _report(found, as_json)
 
 
-def _range(folder: Path, as_json: bool) -> None:
-    from wsopt.ranges.command import inspected
+def _several(folder: Path, as_json: bool) -> None:
+    """The report of a build of several kernels."""
+    from wsopt.partition import command as cuts
+    from wsopt.partition.build import is_cut
+    from wsopt.ranges import command as ranges
 
-    summary, text = inspected(folder)
+    summary, text = cuts.inspected(folder) if is_cut(folder) else ranges.inspected(folder)
     if as_json:
         print_json(summary)
     else:

@@ -34,8 +34,10 @@ FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
 BESIDE = ("trace",)
 """Folders that other commands write beside a build's files, and that go with it."""
 
-RANGE, KERNELS = "range.json", "kernels"
-"""The record of a build of several kernels, and the folder in which each has one of its own, a build like any."""
+RANGE, CUT, KERNELS = "range.json", "cut.json", "kernels"
+"""The records of builds of several kernels, for ranges and one after the other, and the folder in which each kernel
+has one of its own, a build like any.
+"""
 
 _SCHEDULE = TypeAdapter(Schedule)
 _CERTIFICATE = TypeAdapter(Certificate)
@@ -105,7 +107,8 @@ def check_target(path: Path, files: Collection[str] = (), what: str = "a build")
 
 def _files_of_a_build(path: Path) -> tuple[str, ...]:
     """What a build in a folder may consist of; the folder of several kernels' builds only beside their record."""
-    return (*FILES, *BESIDE, *((RANGE, KERNELS) if (path / RANGE).is_file() else ()))
+    records = [name for name in (RANGE, CUT) if (path / name).is_file()]
+    return (*FILES, *BESIDE, *records, *([KERNELS] if records else ()))
 
 
 def _check_target(path: Path, files: Collection[str], what: str) -> None:
@@ -198,7 +201,7 @@ def _conditions(where: Path, certificate: Certificate) -> Conditions:
 
 def one_kernel(path: Path) -> None:
     """Raise InputError for the folder of a build of several kernels."""
-    if (path / RANGE).is_file():
+    if any((path / name).is_file() for name in (RANGE, CUT)):
         raise _refuse(path, "holds several kernels; give one of them, a folder in it such as kernels/0")
 
 

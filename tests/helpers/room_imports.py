@@ -12,7 +12,10 @@ import networkx as nx
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-HOMES = {"ortools": {"solve"}, "torch": {"bench", "calibrate", "runtime", "trace", "validate"}}
+HOMES = {
+    "ortools": {"partition", "solve"},
+    "torch": {"bench", "calibrate", "runtime", "torch", "trace", "validate"},
+}
 """Rooms that may import a library: the solver's alone, and torch where kernels are measured or run."""
 
 

@@ -336,3 +336,16 @@ def test_inductor_compiles_what_is_around_pieces() -> None:
             found = torch.compile(model, backend=backend, options={**OPTIONS, "rest": "inductor"})(x)
         assert pieces(seen) == ["matmul relu"]
         same(found, model(x))
+
+
+def test_a_piece_reads_once_what_fx_repeats() -> None:
+    def model(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        seen = torch.exp(y[:, None].expand(2, 32, 64))
+        return torch.relu(x @ W.T) * seen, torch.sort(seen)[0]
+
+    x, y = torch.randn(2, 32, 128, dtype=B), torch.randn(2, 64, dtype=B)
+    with torch.no_grad(), watching() as seen:
+        same(compiled(model)(x, y), model(x, y))
+    (piece,) = seen[0].taken
+    assert pieces(seen) == ["matmul relu mul"]
+    assert sorted(one.type.size for one in piece.graph.inputs) == [y.numel(), x.numel(), W.numel()]

@@ -16,6 +16,7 @@ from wsopt.codegen.errors import CompileError
 _LOAD_ERRORS = (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError, AssertionError)
 _REQUIRED = ("kernel", "SIGNATURE", "OPTIONS", "prepare", "run")
 _DISPATCHES = ("KERNELS", "serving", "prepare", "run")
+_SEQUENCE = ("KERNELS", "STEPS", "prepare", "run")
 
 
 class _TorchStandIn(ModuleType):
@@ -52,6 +53,11 @@ def load_kernel_file(path: Path) -> ModuleType:
 def load_dispatch_file(path: Path) -> ModuleType:
     """The module of the kernel.py of a build of several kernels, with those of its kernels; raises as above."""
     return _loaded(path, _DISPATCHES)
+
+
+def load_sequence_file(path: Path) -> ModuleType:
+    """The module of the kernel.py of a build whose kernels run one after the other, with theirs; raises as above."""
+    return _loaded(path, _SEQUENCE)
 
 
 def _loaded(path: Path, names: Sequence[str]) -> ModuleType:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from wsopt.agreement.judge import NO_DIFFERENCE, Agreement, Expected
-from wsopt.codegen.kernel_file import load_kernel_file
+from wsopt.codegen.kernel_file import load_kernel_file, load_sequence_file
 from wsopt.errors import InputError, Problem, RequirementError
 from wsopt.runtime import hang
 from wsopt.runtime.agreement import agreement, expectations
@@ -28,7 +28,9 @@ HANG_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class BuildFolder:
-    """A build folder as it lies on disk: its graph, its schedule as plain JSON data, its kernel."""
+    """A build folder as it lies on disk: its graph, its schedule (or how its kernels follow each other) as plain JSON
+    data, its kernel.
+    """
 
     path: Path
     graph: RawGraph
@@ -90,12 +92,12 @@ def load_folder(path: Path) -> BuildFolder:
     missing = [name for name in ("graph.json", "kernel.py") if not (path / name).is_file()]
     if missing:
         raise InputError(str(path), [Problem("", f"not a build folder: no {' and no '.join(missing)}")])
-    schedule_file = path / "schedule.json"
+    several = (path / "cut.json").is_file()
+    schedule_file = path / ("cut.json" if several else "schedule.json")
     schedule = read_json(schedule_file) if schedule_file.is_file() else {}
     schedule = schedule if isinstance(schedule, dict) else {}
-    return BuildFolder(
-        path, load_raw_graph(path / "graph.json"), schedule, load_kernel_file(path / "kernel.py")
-    )
+    load = load_sequence_file if several else load_kernel_file
+    return BuildFolder(path, load_raw_graph(path / "graph.json"), schedule, load(path / "kernel.py"))
 
 
 def prepare(folder: BuildFolder, inputs: Mapping[str, Tensor], expected: Mapping[str, Expected]) -> Prepared:

@@ -114,6 +114,10 @@ class Search:
             self.limits += left_out(self.region, self.machine, self.programs)
         return sorted(found, key=_preference)
 
+    def least_bound_us(self) -> float:
+        """Microseconds that no schedule is faster than, found without solving any; infinite if no structure fits."""
+        return min((candidate.bound_us for candidate in self._candidates()), default=math.inf)
+
     def _count(self, reason: str) -> None:
         budget, _, numbers = reason.partition(": ")
         self.infeasible[budget] += 1

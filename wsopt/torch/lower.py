@@ -13,6 +13,7 @@ from torch import fx
 from wsopt.errors import InternalError
 from wsopt.graph.types import DType
 from wsopt.torch.dtypes import DTYPES, dtype_of
+from wsopt.torch.folding import Folded
 from wsopt.torch.operations import TABLE
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
@@ -35,6 +36,7 @@ class Lowered:
     values: dict[str, Result] = field(default_factory=dict)
     owners: dict[str, fx.Node] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    folded: Folded = field(default_factory=Folded)
     _computed: frozenset[str] = frozenset()
 
     def owned(self, node: fx.Node) -> bool:
@@ -93,10 +95,14 @@ def _say(found: Lowered, node: fx.Node) -> None:
         _say_item(found, node)
         return
     w, write = found.writer, TABLE.get(node.target)
-    if write is None:
-        raise Untaken(f"no entry for {node.target}")
     before = set(w.nodes)
     w.group, w.shape = node.name, _shape_of(node)
+    folded = found.folded.value(w, node)
+    if folded is not None:
+        found.values[node.name] = _finished(found, node, folded)
+        return
+    if write is None:
+        raise Untaken(f"no entry for {node.target}")
     try:
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: _operand(found, one, node))
         result = write(w, *args, **kwargs)

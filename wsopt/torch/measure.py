@@ -15,7 +15,7 @@ from wsopt.bench.timing import Clock, Contestant, TimingOptions, measure
 from wsopt.build import Build
 from wsopt.torch.execute import by_kernel
 from wsopt.torch.operators import Run, laid
-from wsopt.torch.pieces import Piece
+from wsopt.torch.pieces import Bound, Piece
 
 LIMIT_S = 20.0
 """Seconds after which a sample counts as a hang."""
@@ -48,7 +48,7 @@ def compared(
         given = [_random(source, device, seed) for seed, source in enumerate(sources)]
         of = dict(zip(sources, given, strict=True))
         inputs = [
-            laid(of[bound.source].reshape(bound.shape), item)
+            laid(_seen(of[bound.source], bound), item)
             for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
         ]
         theirs = compile_usual(module, given)
@@ -58,6 +58,15 @@ def compared(
         ]
         found = measure(contestants, clock, ROUNDS)
     return median(found["ours"]), median(found["theirs"])
+
+
+def _seen(tensor: torch.Tensor, bound: Bound) -> torch.Tensor:
+    """An FX node's tensor as a piece reads it."""
+    if bound.dims is not None:
+        atoms = [atom for dim in bound.dims for atom in dim]
+        tensor = tensor.reshape([atom.extent for atom in atoms])
+        tensor = tensor[tuple(slice(0, 1) if atom.repeated else slice(None) for atom in atoms)]
+    return tensor.reshape(bound.shape)
 
 
 def usual(piece: Piece) -> tuple[fx.GraphModule, list[fx.Node]]:

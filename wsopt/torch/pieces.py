@@ -13,15 +13,18 @@ from torch import fx
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
 from wsopt.torch.lower import Lowered
-from wsopt.torch.values import Shape, Untaken, view_strides
+from wsopt.torch.values import Dim, Shape, Untaken, view_strides
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An input of a piece: the FX node that it is, and the shape in which the kernel sees it."""
+    """An input of a piece: the FX node that it is, and the shape in which the kernel sees it. Where FX repeats elements
+    that the kernel reads once, `dims` says which.
+    """
 
     source: fx.Node
     shape: Shape
+    dims: tuple[Dim, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
             known[key] = f"i{len(inputs)}"
             one = _input(lowered, known[key], tensor, shape)
             inputs.append(one)
-            bound.append(Bound(lowered.owners[tensor], shape))
+            bound.append(Bound(lowered.owners[tensor], shape, _repeating(lowered, tensor)))
         short[alias] = known[key]
 
     for node in nodes:
@@ -185,11 +188,17 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
     return Piece(graph, tuple(bound), tuple(lowered.owners[node.name] for node in outputs), covered)
 
 
+def _repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
+    """The dimensions that FX sees of a tensor of which it repeats elements; None of any other."""
+    value = lowered.values[lowered.owners[tensor].name]
+    return None if isinstance(value, tuple) or value.whole else value.dims
+
+
 def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:
     """An input as it lies in memory according to FX; dense where it cannot be seen in its shape as it lies."""
     owner = lowered.owners[tensor]
     found = TensorType(shape, lowered.writer.types[tensor].dtype)
-    strides = strides_as(owner, shape)
+    strides = None if _repeating(lowered, tensor) else strides_as(owner, shape)
     dense = strides is None or strides == row_major_strides(shape) or not _can_be_copied(found, strides)
     return Input(name, found, owner.name in lowered.constants, None if dense else strides)
 

@@ -80,11 +80,24 @@ def _given(made: _Maker, bound: Bound, strides: tuple[int, ...] | None) -> fx.No
     """An FX node's tensor in a piece's shape and strides."""
     lies = strides_as(bound.source, bound.shape)
     node = bound.source
+    if bound.dims is not None:
+        return _without_repeats(made, bound)
     if tuple(node.meta["val"].shape) != bound.shape:
         node = made.call(aten.reshape.default, node, list(bound.shape))
     elif strides is None and lies != row_major_strides(bound.shape):
         node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)
     return node
+
+
+def _without_repeats(made: _Maker, bound: Bound) -> fx.Node:
+    """The elements of an FX node's tensor that it does not repeat."""
+    atoms = [atom for dim in bound.dims or () for atom in dim]
+    node = made.call(aten.reshape.default, bound.source, [atom.extent for atom in atoms])
+    for axis, atom in enumerate(atoms):
+        if atom.repeated:
+            node = made.call(aten.slice.Tensor, node, axis, 0, 1)
+    node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)
+    return made.call(aten.reshape.default, node, list(bound.shape))
 
 
 def _as_in_fx(made: _Maker, node: fx.Node, owner: fx.Node) -> fx.Node:

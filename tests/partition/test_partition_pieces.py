@@ -1,0 +1,159 @@
+"""Which nodes belong together, which parts of a graph may be kernels, and what a cut of bounds and prices takes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from partition_graphs import block, mlp, rows_between
+
+from wsopt.errors import LoweringError
+from wsopt.graph.builder import GraphBuilder
+from wsopt.graph.needed import needed
+from wsopt.graph.types import Graph
+from wsopt.machine.types import Machine
+from wsopt.partition.accept import Oracle
+from wsopt.partition.candidates import find_candidates, groups
+from wsopt.partition.cut import cut
+from wsopt.partition.pieces import pieces_of
+from wsopt.partition.prices import Level, Price, Prices
+from wsopt.partition.web import Web, bits
+
+
+def _web(graph: Graph) -> Web:
+    return Web(needed(graph))
+
+
+def _parts(graph: Graph, machine: Machine) -> set[frozenset[str]]:
+    web = _web(graph)
+    found = find_candidates(web, Oracle(machine), lambda done, total: None)
+    assert found.whole
+    return {frozenset(web.names(piece.solid)) for piece in found.pieces}
+
+
+def test_views_and_indices_are_made_again_by_whoever_needs_them() -> None:
+    web = _web(block())
+    assert {"qh", "kh", "vh", "oh", "i", "j", "causal"} <= web.free
+    assert {"q", "k", "v", "masked", "p", "o"} <= {node.name for node in web.solid}
+    assert {web.solid[n].name for n in range(len(web.solid)) if web.reads[web.number["scores"]] >> n & 1} == {
+        "q", "k",
+    }  # fmt: skip
+
+
+def test_a_result_may_lie_as_all_that_read_it_see_it() -> None:
+    web = _web(block())
+    assert web.forms[web.number["q"]] == ("q", "qh")
+    assert web.forms[web.number["o"]] == ("o", "oh")
+    assert web.forms[web.number["r"]] == ("r",)
+
+
+def test_what_lies_between_two_nodes_is_in_their_part() -> None:
+    web = _web(mlp())
+    h, gated, silu = web.number["h"], web.number["gated"], web.number["act"]
+    assert set(web.names(web.closed(bits([h, gated])))) == {"h", "gate", "up", "act", "gated"}
+    assert web.closed(bits([silu, gated])) == bits([silu, gated])
+
+
+def test_casts_stay_with_what_they_round(h200: Machine) -> None:
+    web = _web(mlp())
+    together = {web.names(group) for group in groups(web, Oracle(h200))}
+    assert ("gated", "m") in together
+    assert ("down", "res", "y") in together
+    assert not any("gate" in names and "gated" in names for names in together)  # act and up meet there
+
+
+def test_pieces_of_a_block_are_those_that_a_kernel_takes(h200: Machine) -> None:
+    parts = _parts(block(), h200)
+    attention = frozenset(("scores", "scaled", "masked", "p_", "p", "o_", "o"))
+    assert attention in parts
+    assert frozenset(("gate", "act", "up", "gated", "m")) in parts
+    assert frozenset(("proj", "r_", "r")) in parts  # it reads the attention's result as rows of all heads
+    assert all("proj" not in part or not part & attention for part in parts)
+
+
+def test_a_piece_has_its_inputs_and_outputs_under_their_names() -> None:
+    web = _web(block())
+    first, *_, last = pieces_of(web, bits([web.number["proj"], web.number["r_"], web.number["r"]]))
+    assert [one.name for one in first.graph.inputs] == ["o", "wo", "x"]
+    assert "oh" in first.nodes
+    assert [one.name for one in last.graph.inputs] == ["oh", "wo", "x"]
+    assert last.graph.outputs == ("r",)
+
+
+def test_a_piece_of_constants_alone_reads_none_of_them_early() -> None:
+    g = GraphBuilder("constants")
+    x = g.input("x", (128, 128), "bf16")
+    a, b = (g.input(name, (128, 128), "bf16", constant=True) for name in "ab")
+    w = g.cast(g.matmul(a, b, name="ab"), "bf16", name="w")
+    g.output(g.cast(g.matmul(x, w, name="xw"), "bf16", name="y"))
+    web = _web(g.build())
+    (first,) = pieces_of(web, bits([web.number["ab"], web.number["w"]]))
+    (second,) = pieces_of(web, bits([web.number["xw"], web.number["y"]]))
+    assert first.graph.constants == frozenset()
+    assert second.graph.constants == frozenset()  # w is computed by a kernel before
+
+
+def test_pieces_that_are_alike_have_one_key() -> None:
+    web = _web(rows_between())
+    keys = [next(pieces_of(web, bits([web.number[a], web.number[b]]))).key for a, b in ("pq", "rs", "tu")]
+    assert keys[0] == keys[1]
+    assert keys[0] != keys[2]
+
+
+def _priced(monkeypatch: pytest.MonkeyPatch, times: dict[str, float]) -> None:
+    """Kernels take these times, by the last of a piece's outputs and how many nodes it has; else their bound."""
+
+    def improve(self: Prices, pieces: list[object]) -> bool:
+        open_ones = [piece for piece in pieces if self[piece].level is not Level.SOLVED]  # type: ignore[index, arg-type]
+        for piece in open_ones:
+            told = times.get(f"{piece.graph.outputs[-1]}/{len(piece.nodes)}", self[piece].microseconds)  # type: ignore[attr-defined, index, arg-type]
+            self.known[piece.key] = Price(told, Level.SOLVED)  # type: ignore[attr-defined]
+        return bool(open_ones)
+
+    monkeypatch.setattr(Prices, "improve", improve)
+
+
+def test_kernels_of_bounds_that_do_not_hold_are_replaced(
+    monkeypatch: pytest.MonkeyPatch, h200: Machine
+) -> None:
+    _priced(monkeypatch, {})
+    fused = cut(mlp(2048, 1024, 4096), h200)
+    assert [piece.graph.outputs for piece in fused.pieces] == [("h",), ("m",), ("y",)]
+    _priced(monkeypatch, {"m/5": 1e6})  # the fused one is no good, or does not compile
+    apart = cut(mlp(2048, 1024, 4096), h200)
+    assert {"gate", "up"} & {node for piece in apart.pieces[1:3] for node in piece.nodes}
+    assert len(apart.pieces) == 4
+    _priced(monkeypatch, {"m/5": math.inf})
+    assert [piece.solid for piece in cut(mlp(2048, 1024, 4096), h200).pieces] == [
+        p.solid for p in apart.pieces
+    ]
+
+
+def test_somebody_else_takes_what_no_kernel_computes(monkeypatch: pytest.MonkeyPatch, h200: Machine) -> None:
+    _priced(monkeypatch, {})
+    with pytest.raises(LoweringError, match=r"several kernels: no kernel takes sorted, c\n  c: tensor p"):
+        cut(_with_gap(), h200)
+    found = cut(_with_gap(), h200, others=lambda piece: 1.0 if piece.nodes & {"sorted", "c"} else 1e6)
+    assert [next(iter(piece.graph.outputs)) for piece in found.left] == ["sorted", "c"]
+    assert found.pieces
+
+
+def _with_gap() -> Graph:
+    """A graph with a node between two products that no kernel computes: a softmax over the rows' axis."""
+    g = GraphBuilder("gap")
+    x, w = g.input("x", (128, 128), "bf16"), g.input("w", (128, 128), "bf16", constant=True)
+    v = g.input("v", (128, 128), "bf16", constant=True)
+    p = g.cast(g.matmul(x, w, name="a"), "bf16", name="p")
+    s = g.softmax(g.reshape(p, (4, 32, 128)), axis=1, name="sorted")
+    g.output(
+        g.cast(g.matmul(g.cast(g.reshape(s, (128, 128)), "bf16", name="c"), v, name="d"), "bf16", name="y")
+    )
+    return g.build()
+
+
+def test_an_output_that_nothing_computes_is_refused(h200: Machine) -> None:
+    g = GraphBuilder("seen")
+    x = g.input("x", (128, 256), "bf16")
+    g.output(g.transpose(x, (1, 0), name="turned"))
+    with pytest.raises(LoweringError, match="output turned is an input seen in another way"):
+        cut(g.build(), h200)

@@ -1,0 +1,50 @@
+"""Which pieces a kernel may be made of: the front end and the lowering are asked, once for pieces that are alike."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
+from wsopt.lowering.structures import structures
+from wsopt.machine.types import Machine
+from wsopt.partition.pieces import Piece
+from wsopt.perf.price import lower
+from wsopt.perf.timing import roofline_us
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The time in microseconds that no kernel for a piece can be faster than, or why there is none."""
+
+    roofline_us: float = 0.0
+    refusal: str = ""
+
+
+@dataclass(slots=True)
+class Oracle:
+    """Answers about pieces on a machine; `asked` counts those that were not known."""
+
+    machine: Machine
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+    def ask(self, piece: Piece) -> Answer:
+        """Whether a kernel may be made of a piece, and the least time that one takes."""
+        found = self.answers.get(piece.key)
+        if found is None:
+            found = self.answers[piece.key] = self._asked(piece)
+        return found
+
+    def _asked(self, piece: Piece) -> Answer:
+        if not piece.graph.outputs:
+            return Answer(refusal="nothing outside needs what it computes")
+        try:
+            region = find_region(piece.graph)
+            first = next(iter(itertools.islice(structures(region, self.machine), 1)), None)
+            if first is None:
+                return Answer(refusal=f"graph {piece.graph.name}: no tile of it is legal")
+            program = lower(region, first, self.machine)
+        except LoweringError as error:
+            return Answer(refusal=str(error))
+        return Answer(roofline_us(program, self.machine) + self.machine.kernel_launch_us)

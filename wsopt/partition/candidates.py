@@ -1,0 +1,110 @@
+"""The pieces among which a cut is chosen: connected parts of a graph of which a kernel may be made.
+
+Parts grow node by node from each node, as long as the front end takes them, and a little beyond: a product with a
+softmax behind it is refused, with the product behind that it is an attention. A part holds all that lies on a way
+between two of its nodes, for a kernel reads its inputs before it writes its outputs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wsopt.frontend.kinds import is_pointwise, reduces_rows
+from wsopt.partition.accept import Answer, Oracle
+from wsopt.partition.pieces import Piece, pieces_of
+from wsopt.partition.web import Web, members
+
+PATIENCE = 3
+"""How many times a part that is refused may grow before nothing more is expected of it."""
+MOST = 6000
+"""Parts that are looked at, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The pieces of which kernels may be made, with their least times; how many parts were looked at, whether those
+    are all that `PATIENCE` asks for, and the refusals of single groups of nodes.
+    """
+
+    pieces: tuple[Piece, ...]
+    answers: tuple[Answer, ...]
+    looked_at: int
+    whole: bool
+    refusals: tuple[tuple[str, str], ...]
+
+
+def find_candidates(web: Web, oracle: Oracle, progress: Callable[[int, int], None]) -> Candidates:
+    """All candidates of a graph, those that begin at earlier nodes first."""
+    atoms = groups(web, oracle)
+    of = {number: atom for atom in atoms for number in members(atom)}
+    queue: deque[tuple[int, int]] = deque((atom, PATIENCE) for atom in atoms)
+    patience = dict.fromkeys(atoms, PATIENCE)
+    found: dict[int, list[tuple[Piece, Answer]]] = {}
+    refusals: list[tuple[str, str]] = []
+    looked: set[int] = set()
+    while queue and len(looked) < MOST:
+        nodes, left = queue.popleft()
+        if nodes not in looked:
+            looked.add(nodes)
+            asked = [(piece, oracle.ask(piece)) for piece in pieces_of(web, nodes)]
+            taken = [(piece, answer) for piece, answer in asked if not answer.refusal]
+            if taken:
+                found[nodes] = taken
+            elif nodes in atoms:
+                refusals.append((web.names(nodes)[-1], asked[0][1].refusal))
+            progress(len(looked), len(looked) + len(queue))
+        left = PATIENCE if nodes in found else left - 1
+        if left < 0:
+            continue
+        for near in dict.fromkeys(of[number] for number in members(web.beside(nodes))):
+            grown = _whole(web, of, nodes | near)
+            if patience.get(grown, -1) < left:
+                patience[grown] = left
+                queue.append((grown, left))
+    order = sorted(found, key=lambda nodes: (nodes & -nodes, nodes))
+    pairs = [pair for nodes in order for pair in found[nodes]]
+    pieces, answers = tuple(piece for piece, _ in pairs), tuple(answer for _, answer in pairs)
+    return Candidates(pieces, answers, len(looked), not queue, tuple(refusals))
+
+
+def _whole(web: Web, of: dict[int, int], nodes: int) -> int:
+    """The least set of whole groups that holds these nodes and all that lies between them."""
+    while True:
+        grown = web.closed(nodes)
+        for number in members(grown):
+            grown |= of[number]
+        if grown == nodes:
+            return nodes
+        nodes = grown
+
+
+def groups(web: Web, oracle: Oracle) -> tuple[int, ...]:
+    """Nodes that no good cut separates, together; the others alone.
+
+    Where one node alone reads a result, computes element by element or reduces, brings nothing else from memory than
+    inputs of the graph, and gives no more bytes than it takes, a cut before it moves no fewer bytes than one behind
+    it. They are together unless the front end takes one of the two and not both.
+    """
+    of = [1 << number for number in range(len(web.solid))]
+    for number, node in enumerate(web.solid):
+        read = web.reads[number]
+        if read.bit_count() != 1 or not (is_pointwise(node) or reduces_rows(node)):
+            continue
+        (source,) = members(read)
+        alone = web.readers[source].bit_count() == 1 and source not in web.results
+        given = web.solid[source].type
+        narrowed = web.solid[source].op == "cast" and node.type.dtype.bits > given.dtype.bits
+        if not alone or node.type.nbytes > given.nbytes or narrowed:
+            continue
+        together = of[source] | of[number]
+        if _refused(web, oracle, together) and not _refused(web, oracle, of[source]):
+            continue
+        for member in members(together):
+            of[member] = together
+    return tuple(dict.fromkeys(of))
+
+
+def _refused(web: Web, oracle: Oracle, nodes: int) -> bool:
+    return all(oracle.ask(piece).refusal for piece in pieces_of(web, nodes))

@@ -1,0 +1,102 @@
+"""Holds a cut.json against its graph and its kernels, without the code that made it: every step computes what the
+graph says, from what is there by then, and nothing that is still read is written over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from wsopt.folder import BuildFolder
+from wsopt.graph.types import Graph
+from wsopt.partition.document import CutRecord, Step
+from wsopt.partition.memory import ALIGNMENT
+
+_CLOSE = 1e-9
+
+
+def faults(graph: Graph, record: CutRecord, kernels: Sequence[BuildFolder]) -> Iterator[str]:
+    """What is wrong with a record, a sentence each. `kernels` are those of the record's steps, in order."""
+    there = {one.name for one in graph.inputs}
+    for number, (step, kernel) in enumerate(zip(record.steps, kernels, strict=True)):
+        yield from _step_faults(graph, f"step {number}", step, kernel)
+        yield from (
+            f"step {number} reads {name} before it is made" for name in step.inputs if name not in there
+        )
+        there.update(step.outputs)
+    yield from (f"no step makes output {name}" for name in graph.outputs if name not in there)
+    yield from _place_faults(graph, record)
+    total = math.fsum(step.predicted_us for step in record.steps)
+    if not math.isclose(total, record.predicted_us, rel_tol=_CLOSE):
+        yield f"the steps take {total} us together, said are {record.predicted_us} us"
+
+
+def _step_faults(graph: Graph, where: str, step: Step, kernel: BuildFolder) -> Iterator[str]:
+    """A step whose kernel computes something else than the nodes of the graph that it stands for."""
+    own = kernel.graph
+    named = {name: step.tensors.get(name, "") for name in (*own.constants, *_tensors(own))}
+    if tuple(named[one.name] for one in own.inputs) != step.inputs:
+        yield f"{where} says other inputs than its kernel has"
+    if tuple(named[name] for name in own.outputs) != step.outputs:
+        yield f"{where} says other outputs than its kernel has"
+    for one in own.inputs:
+        whole = graph.input(named[one.name])
+        if named[one.name] not in _tensors(graph) or graph.type_of(named[one.name]) != one.type:
+            yield f"{where}: {named[one.name]} is no {one.type} of the graph"
+        elif one.constant and (whole is None or not whole.constant):
+            yield f"{where}: {named[one.name]} is read early as a constant, and is none"
+        elif whole is not None and whole.strides != one.strides:
+            yield f"{where}: {named[one.name]} has other strides"
+    for node in own.nodes:
+        whole_node = graph.producer(named[node.name])
+        inputs = tuple(named[x] if isinstance(x, str) else x for x in node.inputs)
+        if whole_node is None or (whole_node.op, whole_node.attrs, whole_node.type) != (
+            node.op,
+            node.attrs,
+            node.type,
+        ):
+            yield f"{where}: node {node.name} is not what the graph computes as {named[node.name]}"
+        elif not _same(inputs, whole_node.inputs):
+            yield f"{where}: node {node.name} has other operands than {named[node.name]}"
+    told = kernel.verified.schedule.prediction.microseconds
+    if not math.isclose(told, step.predicted_us, rel_tol=_CLOSE):
+        yield f"{where} is said to take {step.predicted_us} us, its kernel takes {told} us"
+
+
+def _same(left: Sequence[object], right: Sequence[object]) -> bool:
+    """Whether operands are the same; nan is nan."""
+    return len(left) == len(right) and all(
+        a == b or (a != a and b != b) for a, b in zip(left, right, strict=True)
+    )
+
+
+def _tensors(graph: Graph) -> frozenset[str]:
+    return frozenset((*(one.name for one in graph.inputs), *(node.name for node in graph.nodes)))
+
+
+def _place_faults(graph: Graph, record: CutRecord) -> Iterator[str]:
+    """Tensors between kernels without a place, or in that of another one that is still read."""
+    written: dict[str, int] = {}
+    used: dict[str, int] = {}
+    for number, step in enumerate(record.steps):
+        for name in step.outputs:
+            written.setdefault(name, number)
+        used |= dict.fromkeys((*step.inputs, *step.outputs), number)
+    between = {name for name in written if name not in graph.outputs}
+    placed = {place.tensor: place for place in record.places}
+    if between != set(placed):
+        yield "the tensors that have a place are not those between kernels"
+        return
+    for name, place in placed.items():
+        if place.nbytes != graph.type_of(name).nbytes or place.offset % ALIGNMENT:
+            yield f"tensor {name} has a place of another size, or one that is not aligned"
+        if place.offset < 0 or place.offset + place.nbytes > record.workspace_bytes:
+            yield f"tensor {name} has a place outside of the workspace"
+        if (place.first, place.last) != (written[name], used[name]):
+            yield f"tensor {name} is said to be kept at other steps than it is"
+    for a in record.places:
+        for b in record.places:
+            together = a.first <= b.last and b.first <= a.last
+            over = a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+            if a.tensor < b.tensor and together and over:
+                yield f"tensors {a.tensor} and {b.tensor} lie in one place at the same time"

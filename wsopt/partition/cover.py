@@ -1,0 +1,104 @@
+"""Which pieces compute a graph in the least time: a covering problem, solved with CP-SAT.
+
+A chosen piece needs each of its inputs from another one, or from the graph's inputs; outputs of the graph are needed
+from the start. Nothing says that a node is computed only once: where a value is cheap, two pieces may compute it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from wsopt.solve.worker import solved
+
+_UNITS = 1000
+"""Units of time in a microsecond."""
+_LIMIT = 20.0
+"""Deterministic time of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What may be chosen: it makes some tensors of others, by name, and takes so many microseconds; infinitely many
+    if it cannot be had after all.
+    """
+
+    makes: frozenset[str]
+    needs: frozenset[str]
+    microseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The options of a cover, by number, in an order in which they can run, and whether it is proved the fastest."""
+
+    options: tuple[int, ...]
+    proved: bool
+
+
+def cover(options: Sequence[Option], wanted: frozenset[str]) -> Chosen | None:
+    """The options that make what is `wanted` in the least time, of those the fewest; None if none do."""
+    clauses: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    while True:
+        found = _cover(options, wanted, clauses)
+        if found is None:
+            return None
+        order, waiting = running_order(options, found.options)
+        if not waiting:
+            return Chosen(order, found.proved)
+        clauses.append((waiting, _others(options, order, waiting)))
+
+
+def running_order(
+    options: Sequence[Option], chosen: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The chosen options in an order in which each finds what it needs, and those that wait for each other."""
+    made: set[str] = set()
+    order, waiting = list[int](), list(chosen)
+    while (ready := next((n for n in waiting if options[n].needs <= made), None)) is not None:
+        made |= options[ready].makes
+        order.append(ready)
+        waiting.remove(ready)
+    return tuple(order), tuple(waiting)
+
+
+def _others(options: Sequence[Option], order: Sequence[int], waiting: Sequence[int]) -> tuple[int, ...]:
+    """Options beside those that wait, which make something that these wait for: with none of them they never run."""
+    made = frozenset(tensor for number in order for tensor in options[number].makes)
+    missing = frozenset(tensor for number in waiting for tensor in options[number].needs) - made
+    return tuple(n for n, option in enumerate(options) if n not in waiting and option.makes & missing)
+
+
+def _cover(
+    options: Sequence[Option],
+    wanted: frozenset[str],
+    clauses: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+) -> Chosen | None:
+    model = cp_model.CpModel()
+    taken = [model.new_bool_var(f"option_{number}") for number in range(len(options))]
+    making: dict[str, list[cp_model.IntVar]] = {}
+    for option, variable in zip(options, taken, strict=True):
+        for tensor in option.makes:
+            making.setdefault(tensor, []).append(variable)
+    for tensor in sorted(wanted):
+        model.add_bool_or(making.get(tensor, []))
+    for option, variable in zip(options, taken, strict=True):
+        for tensor in sorted(option.needs):
+            model.add_bool_or([*making.get(tensor, []), variable.negated()])
+    for waiting, others in clauses:  # those that wait for each other want one of the others beside them
+        model.add_bool_or([*(taken[n].negated() for n in waiting), *(taken[n] for n in others)])
+    total: list[cp_model.LinearExpr] = []
+    for option, variable in zip(options, taken, strict=True):
+        if option.microseconds == math.inf:
+            model.add(variable == 0)
+        else:
+            total.append((1 + round(option.microseconds * _UNITS) * (len(options) + 1)) * variable)
+    model.minimize(sum(total))
+    solver, status = solved(model, _LIMIT)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    chosen = tuple(number for number, one in enumerate(taken) if solver.value(one))
+    return Chosen(chosen, status == cp_model.OPTIMAL)

@@ -1,0 +1,197 @@
+"""Cuts a graph into kernels: candidate pieces are priced as far as it matters, and CP-SAT chooses a cover of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
+from wsopt.graph.needed import needed
+from wsopt.graph.types import Graph
+from wsopt.machine.types import Machine
+from wsopt.partition.accept import Oracle
+from wsopt.partition.candidates import Candidates, find_candidates
+from wsopt.partition.cover import Chosen, Option, cover
+from wsopt.partition.pieces import Piece, bare_pieces
+from wsopt.partition.prices import Level, Price, Prices
+from wsopt.partition.web import Web
+
+Progress = Callable[[str, int, int], None]
+Others = Callable[[Piece], float]
+"""Microseconds that somebody else takes for a group of nodes, infinite if nobody does."""
+_ROUNDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CutCertificate:
+    """What a cut is worth: parts of the graph that were looked at, and whether that was all that the growth of pieces
+    asks for; pieces that a kernel may be made of, how many of them differ, by how many the best bound of structures
+    was found, and how many kernels were made; whether no cover by these pieces is faster.
+    """
+
+    looked_at: int
+    whole: bool
+    pieces: int
+    different: int
+    bounded: int
+    solved: int
+    proved: bool
+    rejected: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The pieces of a graph in an order in which they can run, with their prices, and pieces that somebody else
+    computes.
+    """
+
+    graph: Graph
+    pieces: tuple[Piece, ...]
+    prices: tuple[Price, ...]
+    left: tuple[Piece, ...]
+    certificate: CutCertificate
+
+    @property
+    def microseconds(self) -> float:
+        """The predicted time of all kernels, one after the other."""
+        return math.fsum(price.microseconds for price in self.prices)
+
+
+def cut(
+    graph: Graph,
+    machine: Machine,
+    *,
+    others: Others | None = None,
+    use_cache: bool = True,
+    progress: Progress = lambda stage, done, total: None,
+) -> Cut:
+    """The cut of a graph into kernels that takes the least predicted time.
+
+    `others` says what somebody else takes for nodes that no kernel is chosen for; without it kernels compute all.
+    Raises LoweringError, with the nodes that no kernel takes and why, where no cover computes the graph.
+    """
+    cutter = _cutter(graph, machine, others, Prices(machine, use_cache, progress), progress)
+    for _ in range(_ROUNDS):
+        chosen = cutter.cover()
+        ours = cutter.ours(chosen)
+        if not cutter.prices.improve(ours):
+            return Cut(
+                cutter.web.graph,
+                ours,
+                tuple(cutter.prices[piece] for piece in ours),
+                cutter.theirs(chosen),
+                _certificate(cutter.found, cutter.prices, chosen),
+            )
+    raise LoweringError(f"graph {graph.name}: no cut is settled after {_ROUNDS} covers")
+
+
+def check_cuttable(graph: Graph, machine: Machine) -> None:
+    """Raise LoweringError as `cut` does for a graph that kernels do not compute; nothing is priced."""
+    _cutter(graph, machine, None, Prices(machine), lambda stage, done, total: None).cover()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutter:
+    """What a cut is chosen among: candidates with their prices, and single nodes with what somebody else takes."""
+
+    web: Web
+    found: Candidates
+    prices: Prices
+    bare: tuple[Piece, ...]
+    times: tuple[float, ...]
+
+    def cover(self) -> Chosen:
+        """The best cover at the prices of now. Raises LoweringError where there is none."""
+        inputs = frozenset(one.name for one in self.web.graph.inputs)
+        known = [self.prices[piece].microseconds for piece in self.found.pieces]
+        options = [
+            Option(
+                frozenset(piece.graph.outputs),
+                frozenset(one.name for one in piece.graph.inputs) - inputs,
+                microseconds,
+            )
+            for piece, microseconds in zip(
+                (*self.found.pieces, *self.bare), (*known, *self.times), strict=True
+            )
+        ]
+        chosen = cover(options, frozenset(self.web.graph.outputs))
+        if chosen is None:
+            raise LoweringError(_uncovered(self.web, self.found, self.prices))
+        return chosen
+
+    def ours(self, chosen: Chosen) -> tuple[Piece, ...]:
+        """The pieces of a cover that kernels compute."""
+        return tuple(self.found.pieces[n] for n in chosen.options if n < len(self.found.pieces))
+
+    def theirs(self, chosen: Chosen) -> tuple[Piece, ...]:
+        """The pieces of a cover that somebody else computes."""
+        first = len(self.found.pieces)
+        return tuple(self.bare[n - first] for n in chosen.options if n >= first)
+
+
+def _cutter(
+    graph: Graph, machine: Machine, others: Others | None, prices: Prices, progress: Progress
+) -> _Cutter:
+    """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all."""
+    web = Web(needed(graph))
+    _check_outputs(web)
+    found = find_candidates(web, Oracle(machine), lambda done, total: progress("pieces", done, total))
+    for piece, answer in zip(found.pieces, found.answers, strict=True):
+        prices.known.setdefault(piece.key, Price(answer.roofline_us, Level.ROOFLINE))
+    bare = () if others is None else bare_pieces(web)
+    times = () if others is None else tuple(map(others, bare))
+    return _Cutter(web, found, prices, bare, times)
+
+
+def _certificate(found: Candidates, prices: Prices, chosen: Chosen) -> CutCertificate:
+    levels = [price.level for price in prices.known.values()]
+    names = {piece.key: piece.graph.outputs[-1] for piece in reversed(found.pieces)}
+    return CutCertificate(
+        looked_at=found.looked_at,
+        whole=found.whole,
+        pieces=len(found.pieces),
+        different=len(levels),
+        bounded=sum(level >= Level.BOUND for level in levels),
+        solved=sum(level is Level.SOLVED for level in levels),
+        proved=chosen.proved,
+        rejected=tuple(
+            (names[key], price.complaint) for key, price in prices.known.items() if price.complaint
+        ),
+    )
+
+
+def _check_outputs(web: Web) -> None:
+    """Raise LoweringError for an output that no node computes."""
+    computed = {name for names in web.results.values() for name in names}
+    for name in web.graph.outputs:
+        if name not in computed:
+            raise LoweringError(
+                f"graph {web.graph.name}: output {name} is an input seen in another way, or made of indices alone: "
+                "nothing is computed for it; make it outside of the graph"
+            )
+
+
+def _uncovered(web: Web, found: Candidates, prices: Prices) -> str:
+    """Why one kernel does not compute a graph, and which nodes no kernel takes at all, each with the reason."""
+    able = [piece for piece in found.pieces if prices[piece].microseconds < math.inf]
+    covered = {name for piece in able for name in piece.nodes}
+    missing = [node.name for node in web.solid if node.name not in covered]
+    why = {**dict(found.refusals), **_complaints(found, prices)}
+    reasons = [f"{name}: {why[name]}" for name in why if name in missing or not missing]
+    try:
+        find_region(web.graph)
+        whole = []
+    except LoweringError as error:
+        whole = [str(error)]
+    first = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
+    told = f"no kernel takes {first}" if missing else "its pieces do not go together"
+    lines = [*whole, f"graph {web.graph.name} cannot be cut into several kernels: {told}"]
+    return "\n  ".join([*lines, *reasons[:8]])
+
+
+def _complaints(found: Candidates, prices: Prices) -> dict[str, str]:
+    return {
+        piece.graph.outputs[-1]: prices[piece].complaint for piece in found.pieces if prices[piece].complaint
+    }

@@ -1,0 +1,155 @@
+"""What depends on what in a graph, as sets of bits: which nodes have results that may lie in memory between kernels.
+
+A node's result is *free* where no kernel has to hand it to another: views of a tensor, and what is computed from
+indices alone. Whoever needs such a result makes it again. The others are *solid*; a kernel computes some of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from wsopt.frontend.kinds import VIEWS
+from wsopt.graph.types import Graph, Node
+
+
+@dataclass(frozen=True)
+class Web:
+    """A graph of which every node is needed, with its solid nodes. A set of solid nodes is a number whose bit `n`
+    stands for the node `solid[n]`.
+    """
+
+    graph: Graph
+
+    @cached_property
+    def free(self) -> frozenset[str]:
+        """Nodes that whoever needs them makes again."""
+        found: set[str] = set()
+        indices: set[str] = set()
+        for node in self.graph.nodes:
+            if all(name in indices for name in node.tensors):
+                indices.add(node.name)
+            if node.name in indices or node.op in VIEWS:
+                found.add(node.name)
+        return frozenset(found)
+
+    @cached_property
+    def solid(self) -> tuple[Node, ...]:
+        """The other nodes, in the graph's order."""
+        return tuple(node for node in self.graph.nodes if node.name not in self.free)
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """The numbers of solid nodes, by name."""
+        return {node.name: number for number, node in enumerate(self.solid)}
+
+    def below(self, names: Iterable[str]) -> Iterator[str]:
+        """The solid nodes and inputs of which these tensors are made by free nodes alone; some more than once."""
+        for name in names:
+            if name in self.free:
+                node = self.graph.producer(name)
+                assert node is not None, "a free node is a node"
+                yield from self.below(node.tensors)
+            else:
+                yield name
+
+    @cached_property
+    def reads(self) -> tuple[int, ...]:
+        """The solid nodes whose results each solid node reads, as they are or through views."""
+        return tuple(
+            bits(self.number[name] for name in self.below(node.tensors) if name in self.number)
+            for node in self.solid
+        )
+
+    @cached_property
+    def readers(self) -> tuple[int, ...]:
+        """The solid nodes that read each solid node's result."""
+        found = [0] * len(self.solid)
+        for number, read in enumerate(self.reads):
+            for other in members(read):
+                found[other] |= 1 << number
+        return tuple(found)
+
+    @cached_property
+    def before(self) -> tuple[int, ...]:
+        """All solid nodes that each depends on."""
+        found: list[int] = []
+        for read in self.reads:
+            found.append(read | union(found[other] for other in members(read)))
+        return tuple(found)
+
+    @cached_property
+    def after(self) -> tuple[int, ...]:
+        """All solid nodes that depend on each."""
+        found = [0] * len(self.solid)
+        for number, before in enumerate(self.before):
+            for other in members(before):
+                found[other] |= 1 << number
+        return tuple(found)
+
+    @cached_property
+    def results(self) -> dict[int, tuple[str, ...]]:
+        """The graph's outputs by the solid node that they are or are views of. Outputs that no node computes are
+        missing.
+        """
+        found: dict[int, tuple[str, ...]] = {}
+        for name in self.graph.outputs:
+            for source in dict.fromkeys(self.below([name])):
+                if source in self.number:
+                    number = self.number[source]
+                    found[number] = (*found.get(number, ()), name)
+        return found
+
+    @cached_property
+    def forms(self) -> tuple[tuple[str, ...], ...]:
+        """The tensors as which each solid node's result may lie in memory: as it is, or as the view of it through
+        which all that read it do so, where that is one.
+        """
+        return tuple(tuple(dict.fromkeys((node.name, self._seen_as(node.name)))) for node in self.solid)
+
+    def _seen_as(self, name: str) -> str:
+        """The last view of a tensor through which all that read it do so."""
+        readers = self.graph.consumers(name)
+        if len(readers) != 1 or readers[0].op not in VIEWS or name in self.graph.outputs:
+            return name
+        return self._seen_as(readers[0].name)
+
+    def closed(self, nodes: int) -> int:
+        """The least set that holds these nodes and all that lie on a way from one to another."""
+        after = union(self.after[n] for n in members(nodes))
+        before = union(self.before[n] for n in members(nodes))
+        return nodes | (after & before)
+
+    def beside(self, nodes: int) -> int:
+        """Nodes outside that a node of these reads, or that read one of these."""
+        near = union(self.reads[n] | self.readers[n] for n in members(nodes))
+        return near & ~nodes
+
+    def handed_on(self, nodes: int) -> int:
+        """Those of these whose results others read, or that are outputs of the graph."""
+        return bits(n for n in members(nodes) if self.readers[n] & ~nodes or n in self.results)
+
+    def names(self, nodes: int) -> tuple[str, ...]:
+        """The names of these nodes, in the graph's order."""
+        return tuple(self.solid[n].name for n in members(nodes))
+
+
+def members(nodes: int) -> Iterator[int]:
+    """The numbers in a set, ascending."""
+    while nodes:
+        lowest = nodes & -nodes
+        yield lowest.bit_length() - 1
+        nodes ^= lowest
+
+
+def bits(numbers: Iterable[int]) -> int:
+    """The set of these numbers."""
+    return union(1 << number for number in numbers)
+
+
+def union(sets: Iterable[int]) -> int:
+    """All that is in any of these sets."""
+    return functools.reduce(operator.or_, sets, 0)
