@@ -18,8 +18,8 @@ from wsopt.torch.values import Dim, Shape, Untaken, view_strides
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An input of a piece: the FX node that it is, and the shape in which the kernel sees it. Where FX repeats elements
-    that the kernel reads once, `dims` says which.
+    """An input of a piece: the FX node that it is, and the shape in which the kernel sees it. Where FX repeats some
+    elements that the kernel reads once, `dims` says which.
     """
 
     source: fx.Node
