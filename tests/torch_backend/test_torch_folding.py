@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,10 @@ torch = pytest.importorskip("torch")
 
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
+from wsopt.graph.types import DType  # noqa: E402
 from wsopt.torch.folding import Folded  # noqa: E402
-from wsopt.torch.writer import Writer  # noqa: E402
+from wsopt.torch.say_attention import attention  # noqa: E402
+from wsopt.torch.writer import Writer, number  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -59,3 +62,24 @@ def test_an_index_has_the_contents_of_the_tensor() -> None:
     """Numbers that only look like an index at their beginning are not taken for one."""
     assert _written(lambda: torch.arange(64).clamp(max=40)) is None
     assert _written(lambda: torch.tensor([0, 1, 2, 4])) is None
+
+
+@pytest.mark.parametrize("left_out", [-65504.0, -65536.0, -math.inf])
+def test_a_mask_that_torch_makes_of_truth_values_is_taken_for_those(left_out: float) -> None:
+    w = Writer(group="g", shape=(1, 2, 64, 64))
+    q, k, v = (w.input(name, (1, 2, 64, 64), DType.BF16) for name in "qkv")
+    seen = w.elementwise("less_equal", w.index((64, 64), 1), w.index((64, 64), 0))
+    mask = w.cast(w.elementwise("where", seen, number(0.0), number(left_out)), DType.BF16)
+    attention(w, q, k, v, w.expand(w.view(mask, (1, 1, 64, 64)), (1, 2, 64, 64)), False, None)
+    masks = [node for node in w.nodes.values() if node.op == "where"][1:]
+    assert [node.inputs[0] for node in masks] == [seen.tensor]
+    assert masks[0].inputs[2] == -math.inf
+
+
+def test_a_bias_is_added() -> None:
+    w = Writer(group="g", shape=(1, 2, 64, 64))
+    q, k, v = (w.input(name, (1, 2, 64, 64), DType.BF16) for name in "qkv")
+    seen = w.elementwise("less_equal", w.index((64, 64), 1), w.index((64, 64), 0))
+    attention(w, q, k, v, w.elementwise("where", seen, number(0.0), number(-1.0)), False, None)
+    assert sum(node.op == "where" for node in w.nodes.values()) == 1
+    assert any(node.op == "add" for node in w.nodes.values())

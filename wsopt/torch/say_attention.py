@@ -25,6 +25,7 @@ def attention(
     scores = w.matmul(q, k, transpose_b=True)
     scores = as_numbers("mul", w, scores, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale))
     if mask is not None:
+        mask = _as_truth_values(w, mask)
         boolean = w.dtype(mask) is DType.BOOL
         scores = (
             w.elementwise("where", mask, scores, number(-math.inf))
@@ -37,6 +38,22 @@ def attention(
         scores = w.elementwise("where", seen, scores, number(-math.inf))
     weights = w.softmax(scores)
     return w.matmul(w.cast(weights, dtype), v)
+
+
+_LEAST = -65504.0
+"""The least number of f16. Torch puts it, -65536 or -inf in the place of what a mask of truth values leaves out."""
+
+
+def _as_truth_values(w: Writer, mask: Value) -> Value:
+    """A mask that is added, as the truth values that torch has made it of for kernels that take no others."""
+    node = w.nodes.get(str(mask.tensor))
+    if node is not None and node.op == "cast":
+        node = w.nodes.get(str(node.inputs[0]))
+    if node is None or node.op != "where":
+        return mask
+    seen, kept, left_out = node.inputs
+    made = kept == 0 and not isinstance(left_out, str) and left_out <= _LEAST
+    return Value(seen, mask.dims) if made and w.types[str(seen)].shape == node.type.shape else mask
 
 
 def _for_groups(w: Writer, x: Value, group: int) -> Value:

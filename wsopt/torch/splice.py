@@ -21,9 +21,10 @@ def splice(lowered: Lowered, operators: Sequence[tuple[Piece, Any]]) -> None:
     graph = lowered.graph
     place = {node: number for number, node in enumerate(graph.nodes)}
     names = {node.name: node for node in graph.nodes}
+    now: dict[fx.Node, fx.Node] = {}
     for piece, target in operators:
         last = max((names[name] for name in piece.covered), key=place.__getitem__)
-        _put(graph, piece, target, last)
+        now |= _put(graph, piece, target, last, now)
     _sort(graph)
     gone = frozenset[str]().union(*(piece.covered for piece, _ in operators))
     for node in reversed(list(graph.nodes)):
@@ -32,11 +33,15 @@ def splice(lowered: Lowered, operators: Sequence[tuple[Piece, Any]]) -> None:
     graph.lint()
 
 
-def _put(graph: fx.Graph, piece: Piece, target: Any, last: fx.Node) -> None:
-    """Call an operator behind an FX node, and give its results to who reads those of the piece."""
-    made = _Maker(graph, last)
+def _put(
+    graph: fx.Graph, piece: Piece, target: Any, last: fx.Node, now: Mapping[fx.Node, fx.Node]
+) -> dict[fx.Node, fx.Node]:
+    """Call an operator behind an FX node, and give its results to who reads those of the piece; the results by the FX
+    nodes that they replace. `now` are those of other pieces, which this one reads in their place.
+    """
+    made, found = _Maker(graph, last), {}
     inputs = [
-        _given(made, bound, item.strides)
+        _given(made, bound, item.strides, now.get(bound.source, bound.source))
         for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
     ]
     call = made.call(target, *inputs)
@@ -45,6 +50,8 @@ def _put(graph: fx.Graph, piece: Piece, target: Any, last: fx.Node) -> None:
         result = made.call(operator.getitem, call, number) if several else call
         result = _as_in_fx(made, result, owner)
         owner.replace_all_uses_with(result, propagate_meta=False)
+        found[owner] = result
+    return found
 
 
 class _Maker:
@@ -76,10 +83,9 @@ def _tensors(values: Any) -> list[torch.Tensor]:
     return found
 
 
-def _given(made: _Maker, bound: Bound, strides: tuple[int, ...] | None) -> fx.Node:
-    """An FX node's tensor in a piece's shape and strides."""
+def _given(made: _Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.Node) -> fx.Node:
+    """The tensor of an FX node, which `node` computes now, in a piece's shape and strides."""
     lies = strides_as(bound.source, bound.shape)
-    node = bound.source
     if bound.dims is not None:
         return _without_repeats(made, bound)
     if tuple(node.meta["val"].shape) != bound.shape:
