@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -22,6 +21,7 @@ from wsopt.torch.lower import Lowered, lower
 from wsopt.torch.operations import TABLE
 from wsopt.torch.pieces import Piece, piece_of
 from wsopt.torch.values import Untaken
+from wsopt.torch.wiring import Wiring
 
 
 @dataclass(slots=True)
@@ -92,19 +92,17 @@ def best_cut(
 
 def cut(lowered: Lowered, oracle: Oracle) -> Cut:
     """Pieces of what our graphs say of an FX graph."""
-    nodes: dict[str, list[Node]] = defaultdict(list)
-    for node in lowered.writer.nodes.values():
-        nodes[lowered.writer.groups[node.name]].append(node)
+    wiring = Wiring(lowered)
 
     def accept(groups: frozenset[str]) -> Answer:
         try:
-            piece = _piece(lowered, nodes, groups)
+            piece = piece_of(wiring, wiring.nodes_of(groups))
         except Untaken as reason:
             return Answer(str(reason))
         return Answer(oracle.refusal(piece), piece.bytes_in, piece.bytes_out)
 
-    greedy = Greedy(_flow(lowered), accept, nodes)
-    pieces = tuple(_piece(lowered, nodes, groups) for groups in greedy.pieces())
+    greedy = Greedy(_flow(lowered), accept, wiring.groups)
+    pieces = tuple(piece_of(wiring, wiring.nodes_of(groups)) for groups in greedy.pieces())
     return Cut(pieces, dict(greedy.reasons), fx_flops(lowered.graph))
 
 
@@ -128,10 +126,6 @@ def fx_flops(graph: fx.Graph) -> int:
             found = count(*args, **kwargs, out_val=node.meta["val"])
             total += found if isinstance(found, int) else 0
     return total
-
-
-def _piece(lowered: Lowered, nodes: dict[str, list[Node]], groups: frozenset[str]) -> Piece:
-    return piece_of(lowered, frozenset(node.name for group in groups for node in nodes[group]))
 
 
 def _flow(lowered: Lowered) -> Flow:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from wsopt.graph.order import topological_order
+
 
 @dataclass(slots=True)
 class Flow:
@@ -33,27 +35,26 @@ class Flow:
 
     def _reach(self) -> None:
         """What each node depends on, and what depends on it, with fused nodes as one."""
-        count = len(self.names)
-        self.needs, self.feeds = [0] * count, [0] * count
-        # A fused piece is closed once all that it reads is known, which is when its last member is reached; members
-        # that come before are then brought up to date, and what read them.
-        changed = True
-        while changed:
-            changed = False
-            for number in range(count):
-                whole = self.together.get(number, 1 << number)
-                found = self.needs[number]
-                for member in members(whole):
-                    for source in members(self.reads[member] & ~whole):
-                        found |= 1 << source | self.needs[source]
-                        found |= self.together.get(source, 0)
-                found &= ~whole
-                if found != self.needs[number]:
-                    self.needs[number] = found
-                    changed = changed or bool(self.together)
-        for number in range(count):
-            for source in members(self.needs[number]):
-                self.feeds[source] |= 1 << number
+        wholes = list(dict.fromkeys(self.together.get(n, 1 << n) for n in range(len(self.names))))
+        number = {member: at for at, whole in enumerate(wholes) for member in members(whole)}
+        reads = [self._sources(whole, number) for whole in wholes]
+        order = topological_order(reads)
+        needs, feeds = [0] * len(wholes), [0] * len(wholes)
+        for at in order:
+            for source in reads[at]:
+                needs[at] |= needs[source] | wholes[source]
+        for at in reversed(order):
+            for source in reads[at]:
+                feeds[source] |= feeds[at] | wholes[at]
+        self.needs = [needs[number[n]] for n in range(len(self.names))]
+        self.feeds = [feeds[number[n]] for n in range(len(self.names))]
+
+    def _sources(self, whole: int, number: dict[int, int]) -> list[int]:
+        """The numbers of the wholes that one reads."""
+        read = 0
+        for member in members(whole):
+            read |= self.reads[member]
+        return list(dict.fromkeys(number[source] for source in members(read & ~whole)))
 
     def between(self, nodes: int) -> int:
         """The nodes that lie on a way from one of these to another, free ones left out."""

@@ -111,9 +111,7 @@ class Greedy:
             if grown is None:
                 barred |= reader
                 continue
-            with_sources = self._with_sources(grown, barred)
-            works = bool(with_sources & ~grown & self._work)
-            current = with_sources if works and self._takes(with_sources) else grown
+            current = self._with_sources(grown, barred)
             left -= 1
             if self._takes(current) and self._better(current, least):
                 found = least = current
@@ -128,7 +126,9 @@ class Greedy:
         return None
 
     def _with_sources(self, nodes: int, barred: int) -> int:
-        """The nodes with the groups that feed them and that no piece has, up to products and reductions."""
+        """The nodes with groups that feed them alone, as few as it takes to have one more product or reduction in one
+        kernel; the nodes themselves where that is not to be had.
+        """
         found, again = nodes, True
         while again:
             again = False
@@ -139,7 +139,9 @@ class Greedy:
                 if grown is not None and self._reads_no_more(grown, found):
                     found, again = grown, True
                     break
-        return found
+            if found & ~nodes & self._work and self._takes(found):
+                return found
+        return nodes
 
     def _backward(self, nodes: int) -> int:
         """A part with the groups that feed it alone, as long as it is one kernel."""

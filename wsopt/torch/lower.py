@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from wsopt.graph.types import DType
 from wsopt.torch.dtypes import DTYPES, dtype_of
 from wsopt.torch.folding import Folded
 from wsopt.torch.operations import TABLE
+from wsopt.torch.table import Entry
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
 
@@ -105,14 +107,22 @@ def _say(found: Lowered, node: fx.Node) -> None:
         raise Untaken(f"no entry for {node.target}")
     try:
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: _operand(found, one, node))
+        _check_form(write, w, args, kwargs)
         result = write(w, *args, **kwargs)
         result = result if isinstance(result, tuple) else _finished(found, node, result)
-    except (Untaken, TypeError) as reason:
+    except Untaken as reason:
         for name in set(w.nodes) - before:
             del w.nodes[name], w.groups[name], w.types[name]
-        # An argument that an entry does not know is a form of the operation that it does not say.
         raise Untaken(f"{node.target}: {reason}") from reason
     found.values[node.name] = result
+
+
+def _check_form(write: Entry, w: Writer, args: Any, kwargs: Any) -> None:
+    """Raise Untaken for an argument that an entry does not know: a form of the operation that it does not say."""
+    try:
+        inspect.signature(write).bind(w, *args, **kwargs)
+    except TypeError as reason:
+        raise Untaken(str(reason)) from reason
 
 
 def _say_item(found: Lowered, node: fx.Node) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -13,13 +12,15 @@ from torch import fx
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
 from wsopt.torch.lower import Lowered
+from wsopt.torch.rounding import without_roundings
 from wsopt.torch.values import Dim, Shape, Untaken, view_strides
+from wsopt.torch.wiring import Wiring
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An input of a piece: the FX node that it is, and the shape in which the kernel sees it. Where FX repeats elements
-    that the kernel reads once, `dims` says which.
+    """An input of a piece: the FX node that it is, and the shape in which the kernel sees it. Where FX repeats some
+    elements that the kernel reads once, `dims` says which.
     """
 
     source: fx.Node
@@ -54,54 +55,24 @@ class Piece:
         return hashlib.sha256(canonical_bytes(self.graph)).hexdigest()[:16]
 
 
-def piece_of(lowered: Lowered, names: Collection[str]) -> Piece:
+def piece_of(wiring: Wiring, wanted: Collection[str]) -> Piece:
     """The piece that computes these nodes, with the indices that they read.
 
     Raises Untaken where it would hand on a tensor that FX does not have, or of a type that it has otherwise.
     """
-    writer = lowered.writer
-    wanted = _with_indices(lowered, names)
-    nodes = [node for node in writer.nodes.values() if node.name in wanted]
-    covered = frozenset(writer.groups[node.name] for node in nodes)
-    outputs = [
-        node for node in nodes if node.name in names and _is_needed(lowered, node.name, wanted, covered)
-    ]
+    lowered = wiring.lowered
+    nodes = wiring.with_indices(wanted)
+    own = {node.name for node in nodes}
+    covered = frozenset(lowered.writer.groups[name] for name in own)
+    outputs = [node for node in nodes if node.name in wanted and wiring.is_needed(node.name, own, covered)]
     for node in outputs:
         _check_output(lowered, node)
-    _check_results(lowered, covered)
+    if unsaid := wiring.unsaid(covered):
+        raise Untaken(unsaid)
     if not outputs:
         raise Untaken("nothing outside needs what it computes")
-    return _renamed(lowered, nodes, outputs, covered)
-
-
-def _with_indices(lowered: Lowered, names: Collection[str]) -> frozenset[str]:
-    """The nodes with all that they read and that is made of indices alone."""
-    nodes, free, wanted = lowered.writer.nodes, set[str](), set(names)
-    for node in nodes.values():
-        if all(name in free for name in node.tensors):
-            free.add(node.name)
-    for node in reversed(nodes.values()):
-        if node.name in wanted:
-            wanted.update(name for name in node.tensors if name in free)
-    return frozenset(wanted)
-
-
-def _is_needed(lowered: Lowered, tensor: str, wanted: frozenset[str], covered: frozenset[str]) -> bool:
-    """Whether anything outside of a piece reads a tensor: a node of ours, or what stays in FX."""
-    owner = lowered.owners.get(tensor)
-    if owner is None:
-        writer = lowered.writer
-        group = writer.groups[tensor]
-        mine = [node for node in writer.nodes.values() if tensor in node.tensors]
-        return any(writer.groups[node.name] == group and node.name not in wanted for node in mine)
-    return _read_outside(lowered, owner, covered)
-
-
-def _read_outside(lowered: Lowered, node: fx.Node, covered: frozenset[str]) -> bool:
-    return any(
-        (_read_outside(lowered, user, covered) if lowered.through(user) else user.name not in covered)
-        for user in node.users
-    )
+    names = {node.name for node in outputs}
+    return _renamed(lowered, without_roundings(nodes, names), outputs, covered)
 
 
 def _check_output(lowered: Lowered, node: Node) -> None:
@@ -117,15 +88,6 @@ def _check_output(lowered: Lowered, node: Node) -> None:
         raise Untaken(f"{owner.name} repeats elements of what the piece computes")
     if memory_order(owner) is None:
         raise Untaken(f"{owner.name} does not lie densely in memory")
-
-
-def _check_results(lowered: Lowered, covered: frozenset[str]) -> None:
-    """Refuse to compute some of an operation's results where others are wanted too."""
-    for node in lowered.graph.nodes:
-        if node.name in covered:
-            for user in node.users:
-                if user.name in lowered.refused and user.users and user.target is operator.getitem:
-                    raise Untaken(lowered.refused[user.name])
 
 
 def memory_order(node: fx.Node) -> tuple[int, ...] | None:
