@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,10 +66,7 @@ def backend(
     """
     read = read_options(options, mode)
     load_machine(read.machine)
-    if (
-        "kernel" in (read.execute, "kernel" if read.take == "measure" else "")
-        and not torch.cuda.is_available()
-    ):
+    if read.execute == "kernel" and not torch.cuda.is_available():
         raise RequirementError(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
@@ -87,7 +85,7 @@ def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Optio
 
     # Its cache of whole graphs knows nothing of the operators that pieces become, and would call them unmade.
     with functorch_config.patch(enable_autograd_cache=False):
-        return compile_fx(module, inputs, inner_compile=inner)
+        return compile_fx(module, inputs, inner_compile=inner, config_patches=dict(options.inductor) or None)
 
 
 def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
@@ -133,7 +131,9 @@ def _operator(piece: Piece, judged: Judged, options: Options) -> Any:
     if options.execute != "kernel":
         return operator(f"reference_{piece.key}", piece.graph, by_reference(piece.graph))
     assert judged.build is not None, "what a kernel computes was built"
-    return operator(f"piece_{piece.key}", piece.graph, by_kernel(piece.graph, judged.build))
+    # Kernels of one graph differ by machine.
+    source = hashlib.sha256(judged.build.kernel.encode()).hexdigest()[:8]
+    return operator(f"piece_{piece.key}_{source}", piece.graph, by_kernel(piece.graph, judged.build))
 
 
 def constants(graph: fx.Graph) -> frozenset[str]:
