@@ -16,8 +16,8 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from wsopt.build import Build  # noqa: E402
 from wsopt.machine import load_machine  # noqa: E402
-from wsopt.torch import choose, explain, measure  # noqa: E402
-from wsopt.torch.choose import judge  # noqa: E402
+from wsopt.torch import choose, compiler, explain, measure  # noqa: E402
+from wsopt.torch.choose import Judged, judge  # noqa: E402
 from wsopt.torch.cutting import Oracle, best_cut  # noqa: E402
 from wsopt.torch.execute import by_reference  # noqa: E402
 from wsopt.torch.measure import compared, in_a_thread, usual  # noqa: E402
@@ -143,3 +143,19 @@ def test_a_measurement_goes_on_inside_of_a_compilation(monkeypatch: pytest.Monke
     assert ours > 0
     assert theirs > 0
     assert "measured 1.0 us against 2.0 us" in str(report)
+
+
+def test_what_is_turned_down_is_cut_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        return torch.exp(torch.relu(x @ w.T))
+
+    def judged(pieces: Sequence[Piece], _options: Options) -> list[Judged]:
+        long = [any(node.op == "exp" for node in piece.graph.nodes) for piece in pieces]
+        return [Judged(refusal="spills" if one else "") for one in long]
+
+    monkeypatch.setattr(compiler, "judge", judged)
+    x, w = torch.randn(32, 128, dtype=torch.bfloat16), torch.randn(64, 128, dtype=torch.bfloat16)
+    report = explain(model, x, w, options={"execute": "reference", "rest": "eager", "take": "all"})
+    assert [line.text for line in report.taken] == ["matmul relu -> bf16[32, 64]"]
+    assert [line.text for line in report.refused] == ["matmul relu exp -> bf16[32, 64]"]
+    assert "matmul relu exp -> bf16[32, 64], 5.24e+05 operations: spills" in str(report)

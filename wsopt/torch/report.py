@@ -95,16 +95,16 @@ def explain(
 
 def report_of(graphs: Sequence[Compiled]) -> Report:
     """The report of what became of FX graphs."""
-    pieces = [(piece, one.judged[piece.key]) for one in graphs for piece in one.cut.pieces]
+    taken = [(piece, one.judged[piece.key]) for one in graphs for piece in one.taken]
+    refused = [(piece, one.judged[piece.key]) for one in graphs for piece in one.refused]
     left: Counter[str] = Counter()
     for one in graphs:
         for name, why in one.cut.reasons.items():
             left[f"{_operation(one, name)}: {why}"] += 1
         left.update(one.lowered.refused.values())
-    taken = [(piece, judged) for piece, judged in pieces if not judged.refusal]
     return Report(
         _lines(taken),
-        _lines([(piece, judged) for piece, judged in pieces if judged.refusal]),
+        _lines(refused),
         tuple(left.most_common()),
         sum(flops(piece.graph) for piece, _ in taken),
         sum(one.cut.all_flops for one in graphs),
