@@ -16,7 +16,7 @@ from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
 from wsopt.errors import InputError, RequirementError  # noqa: E402
 from wsopt.graph import Graph, TensorType  # noqa: E402
 from wsopt.graph.types import Input  # noqa: E402
-from wsopt.torch import backend, explain, operators  # noqa: E402
+from wsopt.torch import backend, compiler, explain, operators  # noqa: E402
 from wsopt.torch.compiler import Compiled, watching  # noqa: E402
 
 OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
@@ -326,6 +326,45 @@ def test_pieces_that_are_alike_are_one_operator() -> None:
     graphs = {piece.key: piece.graph for piece in seen[0].taken}
     assert len(seen[0].taken) == 3
     assert [type(graph) for graph in graphs.values()] == [Graph]
+
+
+def test_explaining_leaves_what_is_compiled_alone() -> None:
+    calls: list[int] = []
+
+    def counting(module: Any, _inputs: Any) -> Any:
+        calls.append(1)
+        return module.forward
+
+    x = torch.randn(32, 128, dtype=B)
+    fast = torch.compile(product, backend=counting)
+    with torch.no_grad():
+        fast(x)
+        reports = [explain(product, x, options=OPTIONS) for _ in range(10)]
+        fast(x)
+    assert len(calls) == 1
+    assert {len(report.taken) for report in reports} == {1}
+
+
+@pytest.mark.slow
+def test_inductor_gets_its_settings() -> None:
+    from torch._inductor import config
+
+    seen = []
+
+    def model(x: Tensor) -> Tensor:
+        return torch.cumsum(torch.relu(x @ W.T), -1)
+
+    def watched(module: Any, inputs: Any) -> Any:
+        options = {**OPTIONS, "rest": "inductor", "inductor": {"max_autotune": True}}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compiler, "take", lambda graph, options: seen.append(config.max_autotune))
+            return backend(module, inputs, options=options)
+
+    before = config.max_autotune
+    with torch.no_grad():
+        x = torch.randn(32, 128, dtype=B)
+        same(torch.compile(model, backend=watched)(x), model(x))
+    assert (before, seen) == (False, [True])
 
 
 @pytest.mark.slow

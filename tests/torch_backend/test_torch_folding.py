@@ -83,3 +83,12 @@ def test_a_bias_is_added() -> None:
     attention(w, q, k, v, w.elementwise("where", seen, number(0.0), number(-1.0)), False, None)
     assert sum(node.op == "where" for node in w.nodes.values()) == 1
     assert any(node.op == "add" for node in w.nodes.values())
+
+
+def test_truth_values_from_outside_are_not_read() -> None:
+    w = Writer(group="g", shape=(1, 2, 64, 64))
+    q, k, v = (w.input(name, (1, 2, 64, 64), DType.BF16) for name in "qkv")
+    seen = w.input("seen", (64, 64), DType.BOOL)
+    attention(w, q, k, v, w.elementwise("where", seen, number(0.0), number(-math.inf)), False, None)
+    assert sum(node.op == "where" for node in w.nodes.values()) == 1
+    assert any(node.op == "add" for node in w.nodes.values())

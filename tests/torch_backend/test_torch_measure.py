@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +16,11 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from wsopt.build import Build  # noqa: E402
 from wsopt.machine import load_machine  # noqa: E402
-from wsopt.torch import choose, measure  # noqa: E402
-from wsopt.torch.choose import judge  # noqa: E402
+from wsopt.torch import choose, compiler, explain, measure  # noqa: E402
+from wsopt.torch.choose import Judged, judge  # noqa: E402
 from wsopt.torch.cutting import Oracle, best_cut  # noqa: E402
 from wsopt.torch.execute import by_reference  # noqa: E402
-from wsopt.torch.measure import compared, usual  # noqa: E402
+from wsopt.torch.measure import compared, in_a_thread, usual  # noqa: E402
 from wsopt.torch.options import Options  # noqa: E402
 from wsopt.torch.pieces import Piece  # noqa: E402
 
@@ -109,3 +110,52 @@ def test_a_piece_without_a_kernel_has_the_reason(piece: Piece, monkeypatch: pyte
     monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: ["no schedule fits"])
     (found,) = judge([piece], Options(take="all"))
     assert found.refusal == "no schedule fits"
+
+
+class WallClock:
+    """A clock of this process's own time, for launches on the CPU."""
+
+    def sample(self, launches: Sequence[Any], count: int) -> float:
+        began = time.perf_counter()
+        for number in range(count):
+            launches[number % len(launches)]()
+        return (time.perf_counter() - began) * 1e3
+
+
+@pytest.mark.slow
+def test_a_measurement_goes_on_inside_of_a_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There tensors are fake ones, and Inductor is called by itself."""
+    found: list[tuple[float, float]] = []
+
+    def measured(piece: Piece, _build: Build) -> tuple[float, float]:
+        found.append(in_a_thread(piece, by_reference(piece.graph), "cpu", WallClock()))
+        return 1.0, 2.0
+
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        return torch.cumsum(torch.relu(x @ w.T), -1)
+
+    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [BUILT for _ in graphs])
+    monkeypatch.setattr(measure, "measured_us", measured)
+    x, w = torch.randn(32, 128, dtype=torch.bfloat16), torch.randn(64, 128, dtype=torch.bfloat16)
+    options = {"execute": "reference", "rest": "inductor", "take": "measure"}
+    report = explain(model, x, w, options=options)
+    ((ours, theirs),) = found
+    assert ours > 0
+    assert theirs > 0
+    assert "measured 1.0 us against 2.0 us" in str(report)
+
+
+def test_what_is_turned_down_is_cut_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        return torch.exp(torch.relu(x @ w.T))
+
+    def judged(pieces: Sequence[Piece], _options: Options) -> list[Judged]:
+        long = [any(node.op == "exp" for node in piece.graph.nodes) for piece in pieces]
+        return [Judged(refusal="spills" if one else "") for one in long]
+
+    monkeypatch.setattr(compiler, "judge", judged)
+    x, w = torch.randn(32, 128, dtype=torch.bfloat16), torch.randn(64, 128, dtype=torch.bfloat16)
+    report = explain(model, x, w, options={"execute": "reference", "rest": "eager", "take": "all"})
+    assert [line.text for line in report.taken] == ["matmul relu -> bf16[32, 64]"]
+    assert [line.text for line in report.refused] == ["matmul relu exp -> bf16[32, 64]"]
+    assert "matmul relu exp -> bf16[32, 64], 5.24e+05 operations: spills" in str(report)

@@ -25,6 +25,8 @@ def test_the_mode_measure_is_an_option_too() -> None:
         ({"workers": -1}, None, "/workers: -1; wants a number"),
         ({"workers": True}, None, "/workers: True"),
         ({"machine": None}, None, "/machine: None; wants a card's name"),
+        ({"inductor": 1}, None, "/inductor: 1; wants names of settings"),
+        ({"inductor": {"debug": True}, "rest": "eager"}, None, "/inductor: does not go with rest"),
         ({}, "max-autotune", "/mode: 'max-autotune'"),
     ],
 )

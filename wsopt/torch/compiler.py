@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,18 +25,21 @@ from wsopt.torch.splice import splice
 _ORACLES: dict[str, Oracle] = {}
 
 
+ROUNDS = 8
+"""How often a graph is cut, at most, because pieces are turned down."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What became of one FX graph: what our graphs say of it, its cut, and the judgement on each piece by its key."""
+    """What became of one FX graph: what our graphs say of it, its last cut, the judgement on each piece by its key,
+    and the pieces that were taken and turned down.
+    """
 
     lowered: Lowered
     cut: Cut
     judged: Mapping[str, Judged]
-
-    @property
-    def taken(self) -> tuple[Piece, ...]:
-        """The pieces that were taken."""
-        return tuple(piece for piece in self.cut.pieces if not self.judged[piece.key].refusal)
+    taken: tuple[Piece, ...]
+    refused: tuple[Piece, ...]
 
 
 _WATCHES: list[list[Compiled]] = []
@@ -65,10 +69,7 @@ def backend(
     """
     read = read_options(options, mode)
     load_machine(read.machine)
-    if (
-        "kernel" in (read.execute, "kernel" if read.take == "measure" else "")
-        and not torch.cuda.is_available()
-    ):
+    if read.execute == "kernel" and not torch.cuda.is_available():
         raise RequirementError(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
@@ -87,7 +88,7 @@ def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Optio
 
     # Its cache of whole graphs knows nothing of the operators that pieces become, and would call them unmade.
     with functorch_config.patch(enable_autograd_cache=False):
-        return compile_fx(module, inputs, inner_compile=inner)
+        return compile_fx(module, inputs, inner_compile=inner, config_patches=dict(options.inductor) or None)
 
 
 def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
@@ -113,19 +114,30 @@ def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) ->
 
 
 def take(module: fx.GraphModule, options: Options) -> None:
-    """Put operators for the pieces of an FX graph that are worth it into it."""
+    """Put operators for the pieces of an FX graph that are worth it into it.
+
+    Where a piece is turned down the graph is cut again without it, so that parts of it have their chance.
+    """
     oracle = _ORACLES.get(options.machine)
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
-    lowered, found = best_cut(module, constants(module.graph), oracle, device)
-    alike = {piece.key: piece for piece in found.pieces}
-    judged = dict(zip(alike, judge(list(alike.values()), options), strict=True))
-    taken = [piece for piece in found.pieces if not judged[piece.key].refusal]
+    fixed, judged = constants(module.graph), dict[str, Judged]()
+    refused: list[Piece] = []
+    for _ in range(ROUNDS):
+        turned_down = {key: one.refusal for key, one in judged.items() if one.refusal}
+        lowered, found = best_cut(module, fixed, oracle, device, turned_down)
+        new = {piece.key: piece for piece in found.pieces if piece.key not in judged}
+        judged |= zip(new, judge(list(new.values()), options), strict=True)
+        losing = [piece for piece in found.pieces if judged[piece.key].refusal]
+        refused += losing
+        if not losing:
+            break
+    taken = tuple(piece for piece in found.pieces if not judged[piece.key].refusal)
     splice(lowered, [(piece, _operator(piece, judged[piece.key], options)) for piece in taken])
     module.recompile()
     for seen in _WATCHES:
-        seen.append(Compiled(lowered, found, judged))
+        seen.append(Compiled(lowered, found, judged, taken, tuple(refused)))
 
 
 def _operator(piece: Piece, judged: Judged, options: Options) -> Any:
@@ -133,7 +145,9 @@ def _operator(piece: Piece, judged: Judged, options: Options) -> Any:
     if options.execute != "kernel":
         return operator(f"reference_{piece.key}", piece.graph, by_reference(piece.graph))
     assert judged.build is not None, "what a kernel computes was built"
-    return operator(f"piece_{piece.key}", piece.graph, by_kernel(piece.graph, judged.build))
+    # Kernels of one graph differ by machine.
+    source = hashlib.sha256(judged.build.kernel.encode()).hexdigest()[:8]
+    return operator(f"piece_{piece.key}_{source}", piece.graph, by_kernel(piece.graph, judged.build))
 
 
 def constants(graph: fx.Graph) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 from torch import fx
@@ -74,9 +75,14 @@ def product_flops(graph: Graph, node: Node) -> int:
 
 
 def best_cut(
-    module: fx.GraphModule, constants: Collection[str], oracle: Oracle, device: str | None = None
+    module: fx.GraphModule,
+    constants: Collection[str],
+    oracle: Oracle,
+    device: str | None = None,
+    turned_down: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Lowered, Cut]:
-    """What our graphs say of an FX graph, and its pieces; only of what is on a kind of `device`, if one is given.
+    """What our graphs say of an FX graph, and its pieces; only of what is on a kind of `device`, if one is given, and
+    none of the pieces that are `turned_down`, by key with the reason.
 
     Where a kernel does not read elements repeated, copies that repeat them are left to FX: the way with more
     operations of products in pieces counts, and of two with as many the first.
@@ -84,14 +90,14 @@ def best_cut(
     ways = []
     for sees_through in (True, False):
         lowered = lower(module, constants, sees_through=sees_through, device=device)
-        ways.append((lowered, cut(lowered, oracle)))
+        ways.append((lowered, cut(lowered, oracle, turned_down)))
         if not ways[-1][1].reasons:
             break
     return max(ways, key=lambda way: way[1].flops)
 
 
-def cut(lowered: Lowered, oracle: Oracle) -> Cut:
-    """Pieces of what our graphs say of an FX graph."""
+def cut(lowered: Lowered, oracle: Oracle, turned_down: Mapping[str, str]) -> Cut:
+    """Pieces of what our graphs say of an FX graph, without those that are turned down."""
     wiring = Wiring(lowered)
 
     def accept(groups: frozenset[str]) -> Answer:
@@ -99,7 +105,8 @@ def cut(lowered: Lowered, oracle: Oracle) -> Cut:
             piece = piece_of(wiring, wiring.nodes_of(groups))
         except Untaken as reason:
             return Answer(str(reason))
-        return Answer(oracle.refusal(piece), piece.bytes_in, piece.bytes_out)
+        refusal = turned_down.get(piece.key) or oracle.refusal(piece)
+        return Answer(refusal, piece.bytes_in, piece.bytes_out)
 
     greedy = Greedy(_flow(lowered), accept, wiring.groups)
     pieces = tuple(piece_of(wiring, wiring.nodes_of(groups)) for groups in greedy.pieces())

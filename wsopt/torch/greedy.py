@@ -76,6 +76,8 @@ class Greedy:
 
     def _grown(self, seed: int) -> int | None:
         """The best part found that holds the seed and is one kernel; None if there is none."""
+        viewed = self._with_views(seed)
+        seed = viewed if self._takes(viewed) else seed
         best = seed if self._takes(seed) else None
         shut = 0
         for _ in range(RESTARTS):
@@ -142,6 +144,15 @@ class Greedy:
             if found & ~nodes & self._work and self._takes(found):
                 return found
         return nodes
+
+    def _with_views(self, nodes: int) -> int:
+        """The nodes with the groups that feed them alone and do no arithmetic."""
+        found = nodes
+        for number in self.flow.sources(nodes):
+            mine = self._open(number, self.taken) and not self._computes(1 << number)
+            if mine and self._feeds_only(number, nodes):
+                found = self.flow.closed(found | 1 << number, self.taken) or found
+        return found
 
     def _backward(self, nodes: int) -> int:
         """A part with the groups that feed it alone, as long as it is one kernel."""

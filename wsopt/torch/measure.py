@@ -13,6 +13,7 @@ from torch import fx
 from wsopt.bench.cuda_clock import CudaClock
 from wsopt.bench.timing import Clock, Contestant, TimingOptions, measure
 from wsopt.build import Build
+from wsopt.errors import RequirementError
 from wsopt.torch.execute import by_kernel
 from wsopt.torch.operators import Run, laid
 from wsopt.torch.pieces import Bound, Piece
@@ -25,11 +26,21 @@ Compile = Callable[[fx.GraphModule, Sequence[torch.Tensor]], Callable[..., Any]]
 
 
 def measured_us(piece: Piece, build: Build) -> tuple[float, float]:
-    """Microseconds of a piece's kernel and of what Inductor makes of it, in turns; medians."""
-    run = by_kernel(piece.graph, build)
-    # In a thread of its own: where a graph is being compiled, tensors of this one are fake.
+    """Microseconds of a piece's kernel and of what Inductor makes of it, in turns; medians.
+
+    Raises RequirementError without a GPU.
+    """
+    if not torch.cuda.is_available():
+        raise RequirementError(
+            "torch sees no GPU here, and a measurement needs one; take 'predicted' needs none"
+        )
+    return in_a_thread(piece, by_kernel(piece.graph, build), "cuda", CudaClock(LIMIT_S))
+
+
+def in_a_thread(piece: Piece, run: Run, device: str, clock: Clock) -> tuple[float, float]:
+    """As `compared`, in a thread of its own: where a graph is being compiled, tensors of this one are fake."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(compared, piece, run, "cuda", CudaClock(LIMIT_S), _inductor).result()
+        return pool.submit(compared, piece, run, device, clock, _inductor).result()
 
 
 def _inductor(module: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:

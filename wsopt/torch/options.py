@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from wsopt.driver import DEFAULT_MACHINE
@@ -29,6 +29,7 @@ class Options:
     those that `measure` shows to be faster.
     machine: the card whose figures count, a name or the path of a machine file.
     workers: processes that compile pieces; 0 are as many as there are cores.
+    inductor: settings of Inductor while it compiles all else, such as {"triton.cudagraphs": True}.
     """
 
     execute: str = "kernel"
@@ -36,6 +37,7 @@ class Options:
     take: str = "predicted"
     machine: str = DEFAULT_MACHINE
     workers: int = 0
+    inductor: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
@@ -63,6 +65,10 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
     workers = values.get("workers", 0)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         faults.append(Problem("/workers", f"{workers!r}; wants a number of processes, or 0 for all cores"))
+    if not isinstance(values.get("inductor", {}), Mapping):
+        faults.append(Problem("/inductor", f"{values['inductor']!r}; wants names of settings with values"))
+    elif values.get("inductor") and values.get("rest", "inductor") != "inductor":
+        faults.append(Problem("/inductor", "does not go with rest 'eager', which Inductor has no part in"))
     if faults:
         raise InputError("options of the backend wsopt", faults)
     return Options(**values)

@@ -18,6 +18,7 @@ from wsopt.torch.pieces import Piece
 
 MOST = 20
 """Lines of one kind that a report prints."""
+_MANY = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +82,29 @@ def explain(
 
     options: as those of `torch.compile`; `named` are arguments of the model by name. Raises as `backend` does.
     """
-    how: dict[str, Any] = {"options": dict(options)} if options else {}
-    if mode is not None:
-        how["mode"] = mode
-    torch._dynamo.reset()
-    with watching() as seen, torch.no_grad():
-        torch.compile(model, backend=backend, **how)(*inputs, **named)
-    torch._dynamo.reset()
+
+    def anew(module: torch.fx.GraphModule, example: Sequence[Any]) -> Any:
+        return backend(module, example, options=options, mode=mode)
+
+    # A backend of its own, so that nothing is found compiled; and however often that is done, nothing is given up.
+    limits = {"recompile_limit": _MANY, "accumulated_recompile_limit": _MANY}
+    with watching() as seen, torch.no_grad(), torch._dynamo.config.patch(limits):
+        torch.compile(model, backend=anew)(*inputs, **named)
     return report_of(seen)
 
 
 def report_of(graphs: Sequence[Compiled]) -> Report:
     """The report of what became of FX graphs."""
-    pieces = [(piece, one.judged[piece.key]) for one in graphs for piece in one.cut.pieces]
+    taken = [(piece, one.judged[piece.key]) for one in graphs for piece in one.taken]
+    refused = [(piece, one.judged[piece.key]) for one in graphs for piece in one.refused]
     left: Counter[str] = Counter()
     for one in graphs:
         for name, why in one.cut.reasons.items():
             left[f"{_operation(one, name)}: {why}"] += 1
         left.update(one.lowered.refused.values())
-    taken = [(piece, judged) for piece, judged in pieces if not judged.refusal]
     return Report(
         _lines(taken),
-        _lines([(piece, judged) for piece, judged in pieces if judged.refusal]),
+        _lines(refused),
         tuple(left.most_common()),
         sum(flops(piece.graph) for piece, _ in taken),
         sum(one.cut.all_flops for one in graphs),

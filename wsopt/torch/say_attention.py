@@ -45,7 +45,10 @@ _LEAST = -65504.0
 
 
 def _as_truth_values(w: Writer, mask: Value) -> Value:
-    """A mask that is added, as the truth values that torch has made it of for kernels that take no others."""
+    """A mask that is added, as the truth values that torch has made it of for kernels that take no others.
+
+    Truth values that come from outside stay as they are: no kernel reads them.
+    """
     node = w.nodes.get(str(mask.tensor))
     if node is not None and node.op == "cast":
         node = w.nodes.get(str(node.inputs[0]))
@@ -53,7 +56,16 @@ def _as_truth_values(w: Writer, mask: Value) -> Value:
         return mask
     seen, kept, left_out = node.inputs
     made = kept == 0 and not isinstance(left_out, str) and left_out <= _LEAST
-    return Value(seen, mask.dims) if made and w.types[str(seen)].shape == node.type.shape else mask
+    made = made and w.types[str(seen)].shape == node.type.shape and not _reads_truth_values(w, str(seen))
+    return Value(seen, mask.dims) if made else mask
+
+
+def _reads_truth_values(w: Writer, tensor: str) -> bool:
+    """Whether a tensor is, or depends on, one of truth values that comes from outside."""
+    node = w.nodes.get(tensor)
+    if node is None:
+        return w.types[tensor].dtype is DType.BOOL
+    return any(_reads_truth_values(w, name) for name in node.tensors)
 
 
 def _for_groups(w: Writer, x: Value, group: int) -> Value:
