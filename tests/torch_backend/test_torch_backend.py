@@ -15,7 +15,8 @@ from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
 
 from wsopt.errors import InputError, RequirementError  # noqa: E402
 from wsopt.graph import Graph, TensorType  # noqa: E402
-from wsopt.torch import backend, compiler, explain  # noqa: E402
+from wsopt.graph.types import Input  # noqa: E402
+from wsopt.torch import backend, compiler, explain, operators  # noqa: E402
 from wsopt.torch.compiler import Compiled, watching  # noqa: E402
 
 OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
@@ -391,3 +392,32 @@ def test_a_piece_reads_once_what_fx_repeats() -> None:
     (piece,) = seen[0].taken
     assert pieces(seen) == ["matmul relu mul"]
     assert sorted(one.type.size for one in piece.graph.inputs) == [y.numel(), x.numel(), W.numel()]
+
+
+@pytest.mark.slow
+def test_inductor_lays_out_what_a_piece_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Inductor computes for a piece lies as its kernel reads it: nothing is copied in front of the operator."""
+    copied: list[str] = []
+    before = operators.laid
+
+    def laid(tensor: Tensor, item: Input) -> Tensor:
+        found = before(tensor, item)
+        copied.extend([item.name] * (found is not tensor))
+        return found
+
+    monkeypatch.setattr(operators, "laid", laid)
+
+    def model(x: Tensor) -> Tensor:
+        q = torch.sin(
+            x.view(2, 64, 4, 64).transpose(1, 2)
+        )  # FX has it in the order of x, Inductor may choose
+        return nn.functional.scaled_dot_product_attention(q, q + 1, q)
+
+    x = torch.randn(2, 64, 256, dtype=B)
+    options = {**OPTIONS, "rest": "inductor"}
+    with torch.no_grad(), watching() as seen, torch._inductor.config.patch(force_disable_caches=True):
+        found = torch.compile(model, backend=backend, options=options)(x)
+    assert len(seen[0].taken) == 1
+    assert any(one.strides for one in seen[0].taken[0].graph.inputs)
+    assert copied == []
+    assert torch.allclose(found.float(), model(x).float(), atol=2e-2)

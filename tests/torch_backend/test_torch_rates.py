@@ -1,76 +1,95 @@
-"""The rates that pieces are held against: each is the best of its kind in the committed measurements."""
+"""The times of Inductor's kernels: those that were measured at their sizes, between them something in between."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from room_imports import ROOT
 
-from wsopt.graph import GraphBuilder
+from wsopt.graph import Graph, GraphBuilder
 from wsopt.machine import Machine, load_machine
-from wsopt.torch.rates import inductor_us, measured
+from wsopt.torch.rates import Rates, inductor_us, measured
 
-RATES = json.loads((ROOT / "wsopt" / "torch" / "rates.json").read_text(encoding="utf-8"))["rates"]
-
-
-def rate(row: dict[str, Any], baseline: dict[str, Any], unit: str) -> float:
-    times = [baseline[key]["median_us"] for key in ("time", "graph_time") if baseline[key] is not None]
-    return float((row["flops"] if unit == "FLOP/s" else row["bytes"]) / min(times) * 1e6)
+DOCUMENT = json.loads((ROOT / "wsopt" / "torch" / "rates.json").read_text(encoding="utf-8"))
+TIMES = {(one["kind"], *one["shape"]): one["us"] for one in DOCUMENT["rows"]}
 
 
-@pytest.mark.parametrize("one", RATES, ids=lambda one: one["kind"])
-def test_a_rate_is_the_best_that_was_measured(one: dict[str, Any]) -> None:
-    file = ROOT / one["file"]
-    document = json.loads(file.read_text(encoding="utf-8"))
-    found = {
-        row["name"]: rate(row, baseline, one["unit"])
-        for row in document["rows"]
-        for baseline in row["baselines"]
-        if baseline["name"] == one["baseline"] and baseline["time"] is not None
-    }
-    assert one["rate"] == pytest.approx(found[one["row"]], rel=1e-3)
-    assert max(found.values()) == found[one["row"]]
-    assert (one["date"], one["torch"]) == (document["date"][:10], document["versions"]["torch"])
-
-
-def test_every_rate_names_a_committed_file() -> None:
-    machine, rates = measured()
-    assert set(rates) == {"products", "fused", "attention", "bytes"}
-    assert all(Path(ROOT / one["file"]).is_file() for one in RATES)
-    assert load_machine(machine).name
-
-
-def product(columns: int, *, gelu: bool) -> GraphBuilder:
+def product(rows: int, columns: int, contracted: int, after: str = "", dtype: str = "bf16") -> Graph:
     g = GraphBuilder("piece")
-    x, w = g.input("x", (4096, 4096), "bf16"), g.input("w", (columns, 4096), "bf16", constant=True)
+    x = g.input("x", (rows, contracted), dtype)
+    w = g.input("w", (columns, contracted), dtype, constant=True)
     h = g.matmul(x, w, transpose_b=True)
-    g.output(g.cast(g.gelu(h) if gelu else h, dtype="bf16", name="y"))
-    return g
+    if after == "gate":
+        v = g.input("v", (columns, contracted), dtype, constant=True)
+        h = g.mul(g.silu(h), g.matmul(x, v, transpose_b=True))
+    if after == "residual":
+        h = g.add(h, g.input("r", (rows, columns), "bf16"))
+    g.output(g.cast(h, dtype="bf16", name="y"))
+    return g.build()
 
 
-def test_time_follows_from_the_kind_of_piece(h200: Machine) -> None:
-    rates = measured()[1]
-    bare, fused = (
-        inductor_us(product(8192, gelu=gelu).build(), h200) - h200.kernel_launch_us for gelu in (False, True)
-    )
-    work = 2 * 4096 * 4096 * 8192
-    assert bare == pytest.approx(work / rates["products"].per_second * 1e6)
-    assert fused == pytest.approx(work / rates["fused"].per_second * 1e6)
+def attention(heads: int, keys: int, depth: int, causal: bool) -> Graph:
+    g = GraphBuilder("piece")
+    q, k, v = (g.input(name, (heads, keys, depth), "bf16") for name in "qkv")
+    s = g.mul(g.matmul(q, k, transpose_b=True), depth**-0.5)
+    if causal:
+        i, j = g.iota(shape=(keys, 1), axis=0), g.iota(shape=(1, keys), axis=1)
+        s = g.where(g.less_equal(j, i), s, float("-inf"))
+    g.output(g.cast(g.matmul(g.cast(g.softmax(s), "bf16"), v), "bf16", name="o"))
+    return g.build()
+
+
+def test_the_file_says_where_it_was_measured() -> None:
+    assert DOCUMENT["format"] == "wsopt.rates/2"
+    assert DOCUMENT["machine"]["device"] == "NVIDIA H200"
+    assert {"torch", "triton", "cuda"} <= set(DOCUMENT["versions"])
+    assert set(measured()) == {"product", "attention", "bytes"}
+
+
+def test_measured_sizes_take_the_measured_time(h200: Machine) -> None:
+    assert inductor_us(product(4096, 4096, 1024), h200) == pytest.approx(TIMES["product", 4096, 4096, 1024])
+    for causal in (False, True):
+        time = TIMES["attention", 64, 2048, 128, int(causal)]
+        # Of a causal one the diagonal counts as well.
+        assert inductor_us(attention(64, 2048, 128, causal), h200) == pytest.approx(time, rel=1e-3)
+
+
+def test_between_measured_sizes_is_something_in_between(h200: Machine) -> None:
+    low, high = TIMES["product", 4096, 4096, 1024], TIMES["product", 4096, 4096, 4096]
+    assert low < inductor_us(product(4096, 4096, 2048), h200) < high
+    low, high = TIMES["attention", 64, 2048, 64, 0], TIMES["attention", 64, 2048, 128, 0]
+    assert low < inductor_us(attention(64, 2048, 96, False), h200) < high
+
+
+def test_beyond_the_grid_is_the_speed_at_its_edge() -> None:
+    rates = Rates({(2,): 10.0, (8,): 40.0})
+    assert [rates.speed((size,)) for size in (1, 2, 4, 8, 64)] == pytest.approx([10, 10, 20, 40, 40])
+
+
+def test_a_size_without_a_measurement_beside_it_has_the_best_speed() -> None:
+    assert Rates({(1, 1): 5.0, (1, 2): 7.0, (2, 1): 6.0}).speed((2, 2)) == 7.0
+
+
+def test_what_follows_a_product_is_a_kernel_of_its_own(h200: Machine) -> None:
+    bare = inductor_us(product(4096, 4096, 4096), h200)
+    moved = 3 * 2 * 4096 * 4096  # the product is read, the residual too, the sum is written
+    around = moved / measured()["bytes"].speed((moved,))
+    assert inductor_us(product(4096, 4096, 4096, "residual"), h200) == pytest.approx(bare + around)
+    assert inductor_us(product(4096, 4096, 4096, "gate"), h200) == pytest.approx(2 * bare + around)
 
 
 def test_rows_take_the_time_of_their_bytes(h200: Machine) -> None:
     g = GraphBuilder("piece")
     x = g.input("x", (8192, 1024), "bf16")
     g.output(g.cast(g.softmax(x), dtype="bf16", name="y"))
-    expected = 2 * 2 * 8192 * 1024 / measured()[1]["bytes"].per_second * 1e6
-    assert inductor_us(g.build(), h200) - h200.kernel_launch_us == pytest.approx(expected)
+    moved = 2 * 2 * 8192 * 1024
+    assert inductor_us(g.build(), h200) == pytest.approx(moved / measured()["bytes"].speed((moved,)))
 
 
 def test_another_machine_has_rates_in_proportion(h200: Machine) -> None:
-    graph, h100 = product(8192, gelu=False).build(), load_machine("h100_sxm")
-    share = h100.sustained_tflops("bf16") / h200.sustained_tflops("bf16")
-    there, here = (inductor_us(graph, one) - one.kernel_launch_us for one in (h200, h100))
-    assert here == pytest.approx(there / share)
+    h100 = load_machine("h100_sxm")
+    share: Any = h100.sustained_tflops("bf16") / h200.sustained_tflops("bf16")
+    graph = product(4096, 4096, 4096)
+    assert inductor_us(graph, h100) == pytest.approx(inductor_us(graph, h200) / share)

@@ -1,66 +1,157 @@
-"""What Inductor would take for a piece: its bytes and products at the best rates that kernels which Inductor calls or
-writes were measured to reach (`rates.json`, which names the measurement of each).
+"""What Inductor would take for a piece: the times that its kernels were measured to take, by size.
 
-That is no model of Inductor's time. It is less than what Inductor takes, so that a piece is only taken where its
-kernel is faster than a better one than Inductor has.
+That is no model of Inductor. `rates.json` is what `wsopt.torch.sweep` wrote on one machine, for products, attention
+and bytes; between the sizes measured there times are interpolated, and beyond them the work is done at the speed of
+the nearest. What Inductor would compute around a piece anyway, and might compute together with it, is not seen.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from wsopt.frontend.kinds import VIEWS, is_matmul, reduces_rows
 from wsopt.frontend.needed import needed_bytes, needed_flops
 from wsopt.frontend.region import find_region
-from wsopt.graph.types import Graph
+from wsopt.frontend.types import Region
+from wsopt.graph.types import DType, Graph, Node
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
+from wsopt.tensors.views import Role
 
 _FILE = Path(__file__).parent / "rates.json"
+_CAUSAL = 0.75
+"""An attention of which masks leave a smaller share has the speed of a causal one."""
+_MACHINE = "h200"
+"""The machine of the file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """A measured rate: work a second, and where it was measured."""
+class Rates:
+    """Work a microsecond by size, over a grid of sizes."""
 
-    per_second: float
-    source: str
+    speeds: Mapping[tuple[int, ...], float]
+
+    def speed(self, size: Sequence[float]) -> float:
+        """The speed at a size: the geometric mean of those around it, weighted by how near they are; beyond the grid
+        that at its edge.
+        """
+        axes = [sorted({key[axis] for key in self.speeds}) for axis in range(len(size))]
+        corners = [_around(axis, value) for axis, value in zip(axes, size, strict=True)]
+        total = weights = 0.0
+        for corner in itertools.product(*corners):
+            known = self.speeds.get(tuple(extent for extent, _ in corner))
+            weight = math.prod(share for _, share in corner)
+            if known is not None and weight > 0:
+                total += weight * math.log(known)
+                weights += weight
+        if not weights:  # what was too large to be measured
+            return max(self.speeds.values())
+        return math.exp(total / weights)
+
+
+def _around(axis: Sequence[int], value: float) -> list[tuple[int, float]]:
+    """The measured extents on both sides of a value, with their shares, by the logarithm."""
+    value = min(max(value, axis[0]), axis[-1])
+    above = next(extent for extent in axis if extent >= value)
+    below = max(extent for extent in axis if extent <= value)
+    if above == below:
+        return [(above, 1.0)]
+    share = math.log(value / below) / math.log(above / below)
+    return [(below, 1 - share), (above, share)]
 
 
 @cache
-def measured() -> tuple[str, dict[str, Rate]]:
-    """The machine of the measurements, and the rates by kind: `products`, `fused`, `attention` and `bytes`."""
-    document: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
-    rates = {
-        one["kind"]: Rate(one["rate"], f"{one['baseline']} on {one['row']}, {one['file']}")
-        for one in document["rates"]
-    }
-    return document["machine"], rates
+def measured() -> dict[str, Rates]:
+    """The rates by kind: `product` and `attention` in floating-point operations, `bytes` in bytes a microsecond."""
+    rows = json.loads(_FILE.read_text(encoding="utf-8"))["rows"]
+    speeds: dict[str, dict[tuple[int, ...], float]] = {}
+    for row in rows:
+        shape = tuple(row["shape"])
+        speeds.setdefault(row["kind"], {})[shape] = _work(row["kind"], shape) / row["us"]
+    return {kind: Rates(found) for kind, found in speeds.items()}
+
+
+def _work(kind: str, shape: tuple[int, ...]) -> float:
+    if kind == "product":
+        return 2.0 * math.prod(shape)
+    if kind == "attention":
+        heads, keys, depth, causal = shape
+        return 4.0 * heads * keys * keys * depth / (1 + causal)
+    return float(shape[0])
 
 
 def inductor_us(graph: Graph, machine: Machine) -> float:
-    """Microseconds of a piece's bytes, or of its products if they take longer, at measured rates, and of a launch.
+    """Microseconds of a piece by Inductor's kernels. Raises LoweringError for a graph that is no region.
 
-    On another machine than the measured one rates are in proportion to what the machine sustains. Raises
-    LoweringError for a graph that is no region.
+    On another machine than the measured one rates are in proportion to what the machine sustains.
     """
     region = find_region(graph)
-    name, rates = measured()
-    there = load_machine(name)
-    memory = rates["bytes"].per_second * machine.dram_sustained_bandwidth / there.dram_sustained_bandwidth
-    seconds = needed_bytes(region) / memory
-    if region.contractions:
-        kind = "attention" if region.chained else "products" if _is_bare(graph) else "fused"
-        dtype = region.operands[0].dtype.value
-        # Measured with operands of 16 bits; other types in proportion to the machine's own rates.
-        share = rates[kind].per_second / there.sustained_tflops("bf16")
-        seconds = max(seconds, needed_flops(region) / (share * machine.sustained_tflops(dtype)))
-    return seconds * 1e6 + machine.kernel_launch_us
+    if region.chained and any(reduces_rows(node) for node in graph.nodes):
+        return _attention_us(region, machine)
+    products = [node for node in graph.nodes if is_matmul(node)]
+    if not products:
+        return _bytes_us(needed_bytes(region), machine)
+    return sum(_product_us(graph, node, machine) for node in products) + _around_us(graph, machine)
 
 
-def _is_bare(graph: Graph) -> bool:
-    """Whether a graph is a product alone, which a library has: nothing but views and casts beside it."""
-    return all(node.op in ("matmul", "cast", "reshape", "transpose") for node in graph.nodes)
+def _attention_us(region: Region, machine: Machine) -> float:
+    rows, keys = region.extent(Role.ROW), region.extent(Role.STREAM)
+    depth = region.extent(Role.COLUMN)
+    heads = max(1.0, region.flops / (4.0 * rows * keys * depth)) * rows / keys
+    causal = int(needed_flops(region) < _CAUSAL * region.flops)
+    speed = measured()["attention"].speed((heads, keys, depth, causal))
+    return needed_flops(region) / (speed * _tensor_share(machine, DType.BF16))
+
+
+def _product_us(graph: Graph, node: Node, machine: Machine) -> float:
+    left = graph.type_of(node.tensors[0])
+    contracted = left.shape[-2 if node.attr("transpose_a", bool) else -1]
+    *_, columns = node.type.shape
+    rows = node.type.size // columns
+    flops = 2.0 * rows * columns * contracted
+    speed = measured()["product"].speed((rows, columns, contracted))
+    return flops / (speed * _tensor_share(machine, left.dtype))
+
+
+def _around_us(graph: Graph, machine: Machine) -> float:
+    """Time of the kernel that does what is done to products: it reads them and all else, and writes the outputs."""
+    bare = all(is_matmul(node) or node.op == "cast" or node.op in VIEWS for node in graph.nodes)
+    if bare:
+        return 0.0
+    half = DType.BF16.bits // 8
+    products = sum(node.type.size * half for node in graph.nodes if is_matmul(node))
+    operands = set(_operands(graph))
+    read = sum(one.type.nbytes for one in graph.inputs if one.name not in operands)
+    written = sum(graph.type_of(name).nbytes for name in graph.outputs)
+    return _bytes_us(products + read + written, machine)
+
+
+def _operands(graph: Graph) -> Iterator[str]:
+    """The inputs that products read, as they are or through views and casts."""
+    for node in filter(is_matmul, graph.nodes):
+        for name in node.tensors:
+            found: str | None = name
+            while found is not None and graph.input(found) is None:
+                source = graph.producer(found)
+                quiet = source is not None and (source.op in VIEWS or source.op == "cast")
+                found = source.tensors[0] if source is not None and quiet else None
+            if found is not None:
+                yield found
+
+
+def _bytes_us(nbytes: float, machine: Machine) -> float:
+    there = load_machine(_MACHINE)
+    share = machine.dram_sustained_bandwidth / there.dram_sustained_bandwidth
+    return nbytes / (measured()["bytes"].speed((nbytes,)) * share)
+
+
+def _tensor_share(machine: Machine, dtype: DType) -> float:
+    """The machine's products a second of a type, as a share of those of 16 bits on the measured one."""
+    sustained: float = machine.sustained_tflops(dtype.value)
+    return sustained / load_machine(_MACHINE).sustained_tflops("bf16")

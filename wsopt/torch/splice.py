@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -45,6 +46,9 @@ def _put(
         for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
     ]
     call = made.call(target, *inputs)
+    # Inductor chooses how what it computes lies in memory, and is asked for what the kernel reads without a copy.
+    vals = zip((one.meta["val"] for one in inputs), piece.graph.inputs, strict=True)
+    call.meta["eager_input_vals"] = tuple(made.lying(val, item.element_strides) for val, item in vals), {}
     several = len(piece.outputs) > 1
     for number, owner in enumerate(piece.outputs):
         result = made.call(operator.getitem, call, number) if several else call
@@ -64,14 +68,21 @@ class _Maker:
         with self.graph.inserting_after(self.last):
             node = self.graph.call_function(target, args, kwargs)
         values: Any = fx.map_arg((args, kwargs), lambda one: one.meta["val"])
-        mode = next((x.fake_mode for x in _tensors(values[0]) if hasattr(x, "fake_mode")), None)
-        if mode is None:
+        with _fake_mode(values[0]):
             node.meta["val"] = target(*values[0], **values[1])
-        else:
-            with mode:
-                node.meta["val"] = target(*values[0], **values[1])
         self.last = node
         return node
+
+    def lying(self, val: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+        """A fake tensor like another one, in these strides."""
+        with _fake_mode((val,)):
+            return torch.empty_strided(val.shape, strides, dtype=val.dtype, device=val.device)
+
+
+def _fake_mode(values: Any) -> Any:
+    """The mode of the fake tensors among these; nothing if there are none."""
+    modes = (one.fake_mode for one in _tensors(values) if hasattr(one, "fake_mode"))
+    return next(modes, None) or contextlib.nullcontext()
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
