@@ -124,8 +124,8 @@ def take(module: fx.GraphModule, options: Options) -> None:
     device = "cuda" if options.execute == "kernel" else None
     fixed, judged = constants(module.graph), dict[str, Judged]()
     refused: list[Piece] = []
+    turned_down: dict[str, str] = {}
     for _ in range(ROUNDS):
-        turned_down = {key: one.refusal for key, one in judged.items() if one.refusal}
         lowered, found = best_cut(module, fixed, oracle, device, turned_down)
         new = {piece.key: piece for piece in found.pieces if piece.key not in judged}
         judged |= zip(new, judge(list(new.values()), options), strict=True)
@@ -133,6 +133,7 @@ def take(module: fx.GraphModule, options: Options) -> None:
         refused += losing
         if not losing:
             break
+        turned_down |= {one: judged[p.key].refusal for p in losing for one in (p.key, p.work) if one}
     taken = tuple(piece for piece in found.pieces if not judged[piece.key].refusal)
     splice(lowered, [(piece, _operator(piece, judged[piece.key], options)) for piece in taken])
     module.recompile()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph, Input, Node, TensorType, row_major_strides
 from wsopt.torch.lower import Lowered
@@ -53,6 +54,16 @@ class Piece:
     def key(self) -> str:
         """Equal for pieces that one kernel computes."""
         return hashlib.sha256(canonical_bytes(self.graph)).hexdigest()[:16]
+
+    @property
+    def work(self) -> str:
+        """The products and reductions of a piece in words; empty where there is one alone. Where a kernel of several
+        is no good, another with the same ones and less or more arithmetic between them is not likely to be.
+        """
+        found = [
+            f"{node.op} {node.type}" for node in self.graph.nodes if is_matmul(node) or reduces_rows(node)
+        ]
+        return "; ".join(found) if len(found) > 1 else ""
 
 
 def piece_of(wiring: Wiring, wanted: Collection[str]) -> Piece:
