@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from wsopt.emit import shares
 from wsopt.emit.combination import parts_of
 from wsopt.emit.instructions import when
 from wsopt.emit.integers import named
@@ -31,8 +32,6 @@ _KEPT = 64
 reads. With so many ptxas spilled nothing in tiles of 64 to 256 columns and 2 to 16 parts (Triton 3.9, sm_90).
 """
 
-NOTHING_OWED = ["owed = 0", "taken = 0"]
-"""The lines by which a consumer begins that ends tiles when it has left all of its parts: a bit for each of them."""
 MOST_PARTS = 31
 """Parts of a block, one for each bit."""
 
@@ -44,9 +43,12 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
     """Constants of a kernel whose sums are split, with comments."""
     if not plan.split:
         return []
-    parts = parts_of(plan)
-    return [
+    parts, ways = (
+        parts_of(plan),
         ("SPLITS", plan.s.splits, "parts of a tile's K-blocks, each for a block of its own"),
+    )
+    return [
+        *(shares.constants(plan) or [ways]),
         ("PARTIAL_SUMS", place_elements(plan), "elements of a consumer's partial sums"),
         *(parts.constants() if parts else []),
     ]
@@ -81,7 +83,8 @@ def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
     """The memory that a launch needs besides its tensors."""
     if not plan.split:
         return ()
-    places = named("parts") * (plan.s.at_once * place_elements(plan))
+    parts = named("tiles") + named("blocks") if plan.s.shares else named("parts")
+    places = parts * (plan.s.at_once * place_elements(plan))
     counters = named("tiles") * plan.s.at_once
     return (
         Workspace(_WORKSPACE, DType.F32, places, zeroed=False),
@@ -105,36 +108,49 @@ def steps(others: str, part: str) -> str:
     )
 
 
+def nothing_owed(plan: KernelPlan) -> list[str]:
+    """The lines by which a consumer begins that ends tiles when it has left all of its parts: a bit for each of them,
+    or of equal shares a number for its first tile and one for its last.
+    """
+    return shares.NOTHING_LEFT if plan.s.shares else ["owed = 0", "taken = 0"]
+
+
 def combined(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """The lines of a consumer behind its loop of products: partial sums into the workspace, and where all parts have
     arrived the `epilogue`.
     """
-    return [_own_part(plan), *_stores(plan), when(_arrives(plan), "\n".join(brought(plan, epilogue)))]
+    return [_own_part(plan), *_stores(plan), when(arrives(plan), "\n".join(brought(plan, epilogue)))]
 
 
-def left(plan: KernelPlan) -> list[str]:
+def left(plan: KernelPlan, whole: Iterable[str]) -> list[str]:
     """The lines of a consumer behind a loop that computes values: what it leaves of the part, and whether it owes the
-    tile's end, which comes when it has left all of its parts.
+    tile's end, which comes when it has left all of its parts. Of equal shares some tiles are `whole`.
     """
     parts = parts_of(plan)
     assert parts is not None, "its parts come together"
-    owed = f"owed = owed | ({_arrives(plan)}.to(gl.int32) << taken)"
+    if plan.s.shares:
+        return shares.ended(whole, [_own_part(plan), *parts.stores()])
+    owed = f"owed = owed | ({arrives(plan)}.to(gl.int32) << taken)"
     return [_own_part(plan), *parts.stores(), owed, "taken += 1"]
 
 
 def brought(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """The lines of who has to end a tile: the parts are brought together, and then comes the `epilogue`."""
-    begin = f"first_part = {_WORKSPACE} + {_of_consumer(plan, 'part // SPLITS * SPLITS')} * PARTIAL_SUMS"
-    together = ["combine(first_part, row, row_extent)"] if parts_of(plan) else []
+    first, parts = "(tile + own_block)" if plan.s.shares else "part // SPLITS * SPLITS", parts_of(plan)
+    begin = f"first_part = {_WORKSPACE} + {_of_consumer(plan, first)} * PARTIAL_SUMS"
+    together = [f"combine({', '.join(parts.parameters)})"] if parts else []
     return [begin, *together, *(line for line in epilogue if line)]
 
 
 def _own_part(plan: KernelPlan) -> str:
-    return f"own_part = {_WORKSPACE} + {_of_consumer(plan, 'part')} * PARTIAL_SUMS"
+    part = f"({shares.PART})" if plan.s.shares else "part"
+    return f"own_part = {_WORKSPACE} + {_of_consumer(plan, part)} * PARTIAL_SUMS"
 
 
-def _arrives(plan: KernelPlan) -> str:
+def arrives(plan: KernelPlan) -> str:
     """The call that arrives at the counter of a consumer's rows of the tile."""
+    if plan.s.shares:
+        return f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'tile')}, parts)"
     return f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'part // SPLITS')})"
 
 

@@ -306,6 +306,15 @@ def _reduction(name: str) -> Callable[..., Tensor]:
     return reduce
 
 
+def _cumsum(value: Tensor, axis: int = 0) -> Tensor:
+    """`gl.cumsum`: running sums of whole numbers."""
+    if value.dtype.floating:
+        raise InterpreterError(f"cumsum of {value.dtype}: the order of its additions is not known")
+    return Tensor(
+        dtypes.convert(np.cumsum(value.data, axis=int(axis)), value.dtype), value.dtype, value.layout
+    )
+
+
 def _static_assert(condition: Any, message: str = "") -> None:
     if not condition:
         raise InterpreterError(f"static_assert failed: {message}")
@@ -342,6 +351,7 @@ _PLAIN: dict[str, Any] = {
     "sum": _reduction("sum"),
     "max": _reduction("max"),
     "min": _reduction("min"),
+    "cumsum": _cumsum,
     "expand_dims": lambda value, axis: value.expand_dims(axis),
     "reshape": lambda value, *shape: value.reshape(*shape),
     "permute": lambda value, *order: value.permute(*order),

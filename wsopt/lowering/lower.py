@@ -11,6 +11,7 @@ from wsopt.entries import extended
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.lowering.cut import Cut, cut
+from wsopt.lowering.equal_shares import shared_work
 from wsopt.lowering.phases import element_mix, lane_sums
 from wsopt.lowering.spread import mean_share, shares
 from wsopt.lowering.steps import steps_of
@@ -92,7 +93,7 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
 
 def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> Work:
     """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, which knows no
-    run-time scalars, else the order of tile numbers; parts of tiles go to every block in turn.
+    run-time scalars, else the order of tile numbers; parts of tiles go to every block in turn, or are equal shares.
 
     A tile's K-iterations are its consumers' on the average: who is done goes on, and leaves the units to others.
     """
@@ -110,6 +111,8 @@ def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> Work:
 
     parts = tiles * s.splits
     blocks = min(machine.sm_count, parts)
+    if s.shares:
+        return shared_work([k_iterations(tile) for tile in range(tiles)], machine.sm_count)
     if s.splits > 1:
         dealt: Iterable[Iterable[int]] = (range(block, parts, blocks) for block in range(blocks))
     else:

@@ -43,6 +43,8 @@ _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
 no longer than the trips of its parts. A part has so many iterations at least, and leaves the busiest SM this share at
 most of what fewer parts would.
 """
+_SHARED_WAVES = 8
+"""Shares are for tiles of fewer waves: of more the last one leaves little idle, and each block counts them all."""
 _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 
@@ -135,6 +137,8 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
             if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
                 yield s
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
+                if _shares(region, s, machine):
+                    yield replace(s, shares=True)
 
 
 def _aligned(region: Region, depth: int) -> bool:
@@ -221,10 +225,7 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
     emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
     values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
     """
-    if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
-        return
-    apart = s.sharing is Sharing.PING_PONG or region.full_sources
-    if region.chained and (apart or _together(region) is None):
+    if not _parts_come_together(region, s, machine):
         return
     tiles, sms = grid_of(region, s).tiles, machine.sm_count
     if tiles >= _FEW_WAVES * sms:
@@ -236,6 +237,27 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
         if share <= _SPLIT_GAINS * least:
             least = share
             yield splits
+
+
+def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
+    """Whether a tile's results can be made of what several blocks leave of their parts."""
+    if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
+        return False
+    apart = s.sharing is Sharing.PING_PONG or region.full_sources
+    return not region.chained or not (apart or _together(region) is None)
+
+
+def _shares(region: Region, s: Structure, machine: Machine) -> bool:
+    """Whether blocks may take equal shares of the K-blocks of all tiles: where these are few waves, of which the last
+    leaves SMs idle, or are known to differ when the kernel runs alone.
+
+    Not where the graph is deterministic: where a row's sums are cut, and so its bits, depends on how many tiles there
+    are. emitter.v1: in loops that compute values.
+    """
+    if region.deterministic or not region.chained or not _parts_come_together(region, s, machine):
+        return False
+    k_blocks = -(-region.extent(Role.STREAM) // s.depth)
+    return k_blocks >= _LONG_LOOP and grid_of(region, s).tiles < _SHARED_WAVES * machine.sm_count
 
 
 @functools.lru_cache(maxsize=16)

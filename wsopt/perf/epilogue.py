@@ -126,6 +126,12 @@ def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) 
     """
     each, last = (epilogue_cycles(program, machine, buffers, last=last) for last in (False, True))
     split, splits = split_cost(program, machine), program.structure.splits
+    if program.structure.shares and program.work is not None:
+        # Two parts at most, the ends of its share, and of the tiles that others share a block ends one; the rest are
+        # its own.
+        tiles, apart = program.work.tiles, min(2, program.work.tiles)
+        own = max(0, tiles - apart) * each + apart * split.part + split.all + last
+        return Epilogues(math.ceil(own / tiles), last, buffers.sums > 1)
     each, last = split.part + math.ceil((split.all + each) / splits), split.part + split.all + last
     return Epilogues(each, last, buffers.sums > 1)
 
@@ -148,7 +154,7 @@ def epilogue_cycles(
         copy = _copy_cycles(program, machine)
         late = max(0, copy - (buffers.inputs - 1) * cycles // s.subtiles)
         total += (s.subtiles - buffers.inputs) * late + _copying(program, machine, buffers)
-        total += copy if s.splits > 1 else 0  # asked for when the last part is there
+        total += copy if s.parted else 0  # asked for when the last part is there
     return total
 
 
@@ -258,7 +264,7 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     """
     s = program.structure
     apart = program.computes_with_products or program.tensor_columns or buffers.inputs_by_loader
-    if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG or s.splits > 1:
+    if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG or s.parted:
         return Refill(0, 0)
     product = _pass_products(program)
     copies = math.ceil(_copy_cycles(program, machine) / product)

@@ -230,10 +230,16 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of the busiest SM where tiles differ: its number of tiles, and their K-iterations in all."""
+    """Work of the busiest SM where tiles differ: its number of tiles, and their K-iterations in all.
+
+    Where blocks take equal shares of all K-blocks, that has its parts of tiles in; of all blocks together so many
+    `parts` are left for others to add up, `most` of one tile.
+    """
 
     tiles: int
     k_iterations: float
+    parts: int = 0
+    most: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,8 +336,12 @@ class TileProgram:
 
     @property
     def least_iterations(self) -> int:
-        """Iterations of a tile, or of its shortest part: where sums are split parts differ by one at most."""
+        """Iterations of a tile, or of its shortest part: where sums are split parts differ by one at most, and of
+        equal shares a part may have a single one.
+        """
         s = self.structure
+        if s.shares:
+            return 1
         if s.splits == 1:
             return self.k_iterations
         return math.ceil(self.whole.extent(Role.STREAM) / (s.depth * s.copies)) // s.splits

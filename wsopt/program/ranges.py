@@ -140,7 +140,7 @@ def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
         whole = min([whole, *(-(-_most_of_tile(*pair, s) // s.splits) for pair in pairs)])
     return LiveLoops(
         most_whole=whole,
-        none_whole=s.consumers > 1 or ends or bool(lower) or short or _short_parts(constants, s),
+        none_whole=s.consumers > 1 or ends or bool(lower) or short or s.shares or _short_parts(constants, s),
         begins=any(_cuts(b, -b.constant, s) for b in lower),
         ends=ends or any(_cuts(b, b.constant + 1, s) for b in constants),
         waits=waits,
