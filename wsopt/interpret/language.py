@@ -306,13 +306,18 @@ def _reduction(name: str) -> Callable[..., Tensor]:
     return reduce
 
 
-def _cumsum(value: Tensor, axis: int = 0) -> Tensor:
-    """`gl.cumsum`: running sums of whole numbers."""
-    if value.dtype.floating:
-        raise InterpreterError(f"cumsum of {value.dtype}: the order of its additions is not known")
-    return Tensor(
-        dtypes.convert(np.cumsum(value.data, axis=int(axis)), value.dtype), value.dtype, value.layout
-    )
+def _associative_scan(value: Tensor, axis: int, combine_fn: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """`gl.associative_scan` of integers in a row: of each and all before it. Of floats nobody knows the order."""
+    if value.dtype.floating or len(value.shape) != 1 or int(axis):
+        raise InterpreterError(
+            f"associative_scan along {axis} of {value.dtype} {value.shape}: want a row of integers"
+        )
+    found, reach = value.data.copy(), 1
+    while reach < found.size:
+        left, right = (Tensor(part, value.dtype, None) for part in (found[:-reach], found[reach:]))
+        found = np.concatenate([found[:reach], combine_fn(left, right).data])
+        reach *= 2
+    return Tensor(found, value.dtype, value.layout)
 
 
 def _static_assert(condition: Any, message: str = "") -> None:
@@ -351,7 +356,7 @@ _PLAIN: dict[str, Any] = {
     "sum": _reduction("sum"),
     "max": _reduction("max"),
     "min": _reduction("min"),
-    "cumsum": _cumsum,
+    "associative_scan": _associative_scan,
     "expand_dims": lambda value, axis: value.expand_dims(axis),
     "reshape": lambda value, *shape: value.reshape(*shape),
     "permute": lambda value, *order: value.permute(*order),

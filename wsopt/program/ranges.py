@@ -140,7 +140,7 @@ def live_loops(bounds: Bounds, s: Structure) -> LiveLoops:
         whole = min([whole, *(-(-_most_of_tile(*pair, s) // s.splits) for pair in pairs)])
     return LiveLoops(
         most_whole=whole,
-        none_whole=s.consumers > 1 or ends or bool(lower) or short or s.shares or _short_parts(constants, s),
+        none_whole=s.consumers > 1 or ends or bool(lower) or short or _short_parts(constants, s),
         begins=any(_cuts(b, -b.constant, s) for b in lower),
         ends=ends or any(_cuts(b, b.constant + 1, s) for b in constants),
         waits=waits,
@@ -170,6 +170,8 @@ def _short_parts(upper: Sequence[Bound], s: Structure) -> bool:
     """Whether a part of some tile may have no whole K-block, where masks alone end the axis: where its share of the
     first row's K-blocks may be no more than those that a bound cuts for the rows of a tile.
     """
+    if s.shares:  # of one K-block, which a bound may cut
+        return bool(upper)
     cut = max(((s.tile_rows - 2) // s.depth + 2 if bound.row else 1 for bound in upper), default=0)
     least = min(((bound.constant + s.depth) // s.depth // s.splits for bound in upper), default=0)
     return s.splits > 1 and least <= cut
