@@ -1,9 +1,10 @@
-"""Nine small kernels of every shape that an emitter knows, whose text is kept."""
+"""Ten small kernels of every shape that an emitter knows, whose text is kept."""
 
 from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
 import emit_builds as builds
 import row_graphs
@@ -33,6 +34,7 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
     "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),
     "combined": (decoded, structure(columns=128, depth=128, subtiles=2, splits=3)),
+    "shared": (decoded, replace(structure(columns=128, depth=128, subtiles=2), shares=True)),
 }
 
 

@@ -16,6 +16,7 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
 from wsopt.lowering.refused import problems
+from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
 from wsopt.program.combination import Combination, combination
@@ -44,7 +45,7 @@ no longer than the trips of its parts. A part has so many iterations at least, a
 most of what fewer parts would.
 """
 _SHARED_WAVES = 8
-"""Shares are for tiles of fewer waves: of more the last one leaves little idle, and each block counts them all."""
+"""Of tiles that differ when the kernel runs there are shares up to so many waves: each block counts all of them."""
 _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 
@@ -221,9 +222,6 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
 def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
     """Parts that the sums of a tile may be split into, each for a block of its own: numbers that leave the busiest SM
     less of a tile than any smaller one, and each part a few K-blocks.
-
-    emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
-    values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
     """
     if not _parts_come_together(region, s, machine):
         return
@@ -240,7 +238,11 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
 
 
 def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
-    """Whether a tile's results can be made of what several blocks leave of their parts."""
+    """Whether a tile's results can be made of what several blocks leave of their parts.
+
+    emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
+    values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
+    """
     if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
         return False
     apart = s.sharing is Sharing.PING_PONG or region.full_sources
@@ -248,8 +250,8 @@ def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool
 
 
 def _shares(region: Region, s: Structure, machine: Machine) -> bool:
-    """Whether blocks may take equal shares of the K-blocks of all tiles: where these are few waves, of which the last
-    leaves SMs idle, or are known to differ when the kernel runs alone.
+    """Whether blocks may take equal shares of the K-blocks of all tiles: where these are few, so that the last wave
+    leaves SMs idle, and where how long they are is known when the kernel runs alone.
 
     Not where the graph is deterministic: where a row's sums are cut, and so its bits, depends on how many tiles there
     are. emitter.v1: in loops that compute values.
@@ -257,7 +259,8 @@ def _shares(region: Region, s: Structure, machine: Machine) -> bool:
     if region.deterministic or not region.chained or not _parts_come_together(region, s, machine):
         return False
     k_blocks = -(-region.extent(Role.STREAM) // s.depth)
-    return k_blocks >= _LONG_LOOP and grid_of(region, s).tiles < _SHARED_WAVES * machine.sm_count
+    waves = _FEW_WAVES if mean_share(region) == 1 else _SHARED_WAVES
+    return k_blocks >= _LONG_LOOP and grid_of(region, s).tiles < waves * machine.sm_count
 
 
 @functools.lru_cache(maxsize=16)

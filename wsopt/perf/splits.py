@@ -108,7 +108,9 @@ def parts_at_once(program: TileProgram, machine: Machine) -> int:
     """Parts whose loads are under way together: all, or a power of two that the registers hold."""
     s, parts = program.structure, parts_of_a_tile(program)
     fit = max(1, int(_TOGETHER // _each(s, rows_at_once(program, machine), machine)))
-    return parts if parts <= fit and not s.shares else 1 << min(fit, parts).bit_length() - 1
+    if s.shares:  # of some tiles there are fewer, and of lengths that nobody expected more
+        parts = pow2(parts)
+    return parts if parts <= fit else 1 << fit.bit_length() - 1
 
 
 def _each(s: Structure, rows: int, machine: Machine) -> float:

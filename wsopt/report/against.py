@@ -258,6 +258,8 @@ def _filled(side: Side) -> str:
     tiles, waves = side.verified.program.tiles, side.verified.schedule.prediction.waves
     used = tiles / (waves * side.verified.machine.sm_count)
     told = tiles_in_words(side.verified.program)
+    if side.verified.program.structure.shares:
+        return told
     return f"{told} in {counted(waves, 'wave')}, whose places are {percent(used)} used"
 
 

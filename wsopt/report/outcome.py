@@ -127,6 +127,8 @@ def _quantization(verified: VerifiedSchedule) -> str:
     tiles, sms = verified.program.tiles, verified.machine.sm_count
     waves = verified.schedule.prediction.waves
     places = waves * sms
+    if verified.program.structure.shares:
+        return f"Waves: none; {tiles_in_words(verified.program)}."
     return (
         f"Waves: {tiles_in_words(verified.program)} in {counted(waves, 'wave')} of {sms} SMs, "
         f"{places:,} places, {percent(tiles / places)} used."
@@ -221,6 +223,7 @@ def _blocks(s: Structure) -> str:
     words += [f"{s.copies} a pass"] if s.copies > 1 else []
     words += ["swapped"] if s.swap else []
     words += [f"split {s.splits} ways"] if s.splits > 1 else []
+    words += ["equal shares"] if s.shares else []
     return ", ".join(words)
 
 

@@ -196,6 +196,14 @@ def _together(verified: VerifiedSchedule) -> Iterator[str]:
 def _split(verified: VerifiedSchedule) -> Iterator[str]:
     """A sentence on what becomes of the parts of a tile whose sums are split."""
     p, s = verified.program, verified.program.structure
+    if s.shares:
+        cost = split_cost(p, verified.machine)
+        yield (
+            "Each block takes an equal share of the K-blocks of all tiles, wherever tiles begin and end: of the "
+            "first tile and the last one it may have a part, which it stores with its sums and maxima "
+            f"({cost.part:,} cycles). At the end of its share it tells of both, and whose part of a tile comes last "
+            f"rescales and adds up all in order ({cost.all:,} cycles) and has the epilogue."
+        )
     if s.splits > 1:
         cost, values = split_cost(p, verified.machine), p.work is not None
         axis, left, does = (
