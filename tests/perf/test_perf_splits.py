@@ -22,6 +22,7 @@ from wsopt.perf.splits import (
     workspace_bytes,
 )
 from wsopt.perf.timing import fixed_parts, memory_floors_us
+from wsopt.program.facts import Shares
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers
@@ -130,16 +131,16 @@ def test_a_consumer_arrives_once_for_both_of_its_parts(card: Machine) -> None:
     parts of eight rows, one for the epilogue's reads, and their bytes at 64 a cycle.
     """
     shared = program(card, attending(200, 8192), SHARED)
-    assert shared.work is not None
-    cost, most = split_cost(shared, card), shared.work.most
+    assert shared.shares is not None
+    cost, most = split_cost(shared, card), shared.shares.most
     assert cost.part == 64
     assert cost.all == 2 * 700 + 20 + 2 * 700 + most * 32
 
 
 def test_a_block_pays_for_two_parts_at_most(card: Machine) -> None:
     shared = program(card, attending(200, 8192), SHARED)
-    assert shared.work is not None
-    cost, tiles = split_cost(shared, card), shared.work.tiles
+    assert shared.shares is not None
+    cost, tiles = split_cost(shared, card), shared.shares.tiles
     own = epilogues(program(card, attending(200, 8192), replace(SHARED, shares=False)), card, BUFFERS)
     assert tiles > 2
     found = epilogues(shared, card, BUFFERS)
@@ -148,6 +149,39 @@ def test_a_block_pays_for_two_parts_at_most(card: Machine) -> None:
 
 def test_only_what_is_left_for_others_goes_through_the_workspace(h200: Machine) -> None:
     shared = program(h200, attending(200, 8192), SHARED)
-    assert shared.work is not None
-    assert 0 < shared.work.parts <= 2 * h200.sm_count
-    assert workspace_bytes(shared) == shared.work.parts * 8 * 64 * 4
+    assert shared.shares is not None
+    assert 0 < shared.shares.parts <= 2 * h200.sm_count
+    assert workspace_bytes(shared) == shared.shares.parts * 8 * 64 * 4
+
+
+def test_products_share_what_whole_waves_leave(h200: Machine) -> None:
+    """Of 264 + 33 tiles a block has two whole ones, and a quarter of another; 32 iterations and a quarter of them."""
+    shared = program(h200, plain(297 * 64, 64, 32 * 64), SHARED)
+    assert shared.shares == Shares(3, 2 * 32 + 8, 132, 4, pytest.approx(8 / 72))
+    assert fixed_parts(shared, h200).waves == 1
+
+
+def test_products_pay_for_arriving_at_once_and_for_one_end(card: Machine) -> None:
+    """Two whole tiles and a part: two epilogues, and behind the last products the part's way, all parts' and one."""
+    shared = program(card, plain(297 * 64, 64, 32 * 64), SHARED)
+    cost, own = split_cost(shared, card), epilogues(replace(shared, shares=None), card, BUFFERS)
+    found = epilogues(shared, card, BUFFERS)
+    whole = epilogues(
+        program(card, plain(297 * 64, 64, 32 * 64), replace(SHARED, shares=False)), card, BUFFERS
+    )
+    assert own.last > whole.last
+    assert found.last == cost.part + cost.all + whole.last
+    assert found.each == -(-(whole.each + cost.part) // 2)
+
+
+def test_tiles_that_are_cut_are_read_again(h200: Machine) -> None:
+    """Of operands beyond half of L2, in the share of a block's iterations that is of such tiles."""
+    region = plain(34 * 64, 4096, 32768)
+    cut = replace(SHARED, columns=128, consumers=1)
+    shared, whole = program(h200, region, cut), program(h200, region, replace(cut, shares=False))
+    assert shared.shares is not None
+    again = shared.dram_bytes - whole.dram_bytes
+    assert again > 0
+    assert shared.demand is not None
+    assert whole.demand is not None
+    assert shared.demand.gpc > whole.demand.gpc

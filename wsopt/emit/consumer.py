@@ -147,9 +147,9 @@ class Consumer:
         if plan.owes_ends:
             end = [*splits.left(plan, calls(plan, whole=True) if plan.s.shares else ()), "visit += 1"]
         elif plan.split:
-            end = splits.combined(
-                plan, [inputs.input_loads(plan), *store_lines(plan.prefetched.values()), *end]
-            )
+            before = [inputs.input_loads(plan), *store_lines(plan.prefetched.values())]
+            whole = [*before, *calls(plan, whole=True), "visit += 1"] if plan.s.shares else []
+            end = splits.combined(plan, [*before, *end], whole)
         lines = [*self._places(), *self._starts(), *self._loops(), *end, *self._others_steps()]
         return "\n".join(line for line in lines if line)
 

@@ -81,7 +81,7 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
         return f"{place_of(plan, tile)}\n{body}"
 
     if plan.s.shares:
-        return shares.each_tile(plan, role, body)
+        return shares.each_tile(plan, role, body if role in _PLACELESS else located("tile"))
     if plan.split:
         return _each_part(plan, role, body if role in _PLACELESS else located("part // SPLITS"))
     if not plan.s.persistent:
@@ -96,6 +96,8 @@ def first_place(plan: KernelPlan) -> tuple[list[str], str]:
     """The lines that say where a block's first tile lies, or its first part of one, and how many K-blocks it has."""
     if not plan.split:
         return [place_of(plan, "gl.program_id(0)")], "k_iterations"
+    if plan.s.shares:
+        return [*shares.first_tile(plan), place_of(plan, "tile")], "last - first"
     place = place_of(plan, "gl.program_id(0) // SPLITS")
     return ["first, last = part_range(gl.program_id(0), k_iterations)", place], "last - first"
 

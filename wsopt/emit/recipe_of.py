@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
-from wsopt.emit import records, splits
+from wsopt.emit import records, shares, splits
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
 from wsopt.emit.grid import tiles
@@ -64,7 +64,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
         inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v in inputs)),
         outputs=outputs,
         tensor_checks=tuple(dict.fromkeys(checks)),
-        names=(*extents.items(), *_counts(plan)),
+        names=(*extents.items(), *_counts(plan, least)),
         checks=(
             *_extent_checks(read, {named(name): extent for name, extent in extents.items()}),
             *_schedule_checks(plan, least),
@@ -87,8 +87,10 @@ def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
     return found
 
 
-def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
-    """Tiles each way, K-blocks, tiles in all, and the blocks that take them; each of those before it."""
+def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
+    """Tiles each way, K-blocks, tiles in all, and the blocks that take them, whose loop takes `least` passes; each of
+    those before it.
+    """
     s = plan.s
     yield "row_tiles", ceil_divide(_ROWS, s.tile_rows)
     if "column_tiles" in plan.counts:
@@ -97,8 +99,10 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
     yield "tiles", tiles(plan)
     taken: Integer = named("tiles")
-    if s.shares:  # no more blocks than K-blocks
-        taken = taken * ceil_divide(_STREAM, s.depth)
+    if s.shares:  # no more blocks than pieces
+        taken = taken * (
+            ceil_divide(_STREAM, s.depth) if plan.ranged else _K_ITERATIONS // shares.piece(plan, least)
+        )
     elif plan.split:
         yield "parts", taken * s.splits
         taken = named("parts")

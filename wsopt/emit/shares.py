@@ -14,21 +14,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wsopt.emit import text
-from wsopt.emit.grid import grid_parameters, place_of
+from wsopt.emit.grid import grid_parameters, place_of, tiles
 from wsopt.emit.instructions import when
+from wsopt.emit.integers import PYTHON
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.ranges import scalar_loads, whole_tile_range
 from wsopt.perf.splits import counted_at_once
 from wsopt.schedule.types import PartitionRole
 
-PART = "tile + gl.program_id(0)"
-"""The number of a block's part of a tile."""
 NOTHING_LEFT = ["parts_first = 1", "parts_last = 1", "owed = 0"]
 """The lines by which a consumer begins: how many parts its first tile has and its last one, and which of them it owes
 their end.
 """
 PARTS = "parts = block_of(after - 1, total) - block_of(before, total) + 1"
 """The line that says over how many blocks the present tile is spread."""
+
+
+def number_of(plan: KernelPlan) -> str:
+    """The number of the present tile among those that may have parts: of products those behind all whole waves."""
+    return "tile" if plan.ranged else "shared"
+
+
+def part(plan: KernelPlan) -> str:
+    """The number of a block's part of the present tile."""
+    return f"({number_of(plan)} + gl.program_id(0))"
+
+
+def first_part(plan: KernelPlan) -> str:
+    """The number of the present tile's first part."""
+    return "(tile + own_block)" if plan.ranged else "(shared + first_block)"
 
 
 def _parameters(plan: KernelPlan) -> list[str]:
@@ -41,7 +55,10 @@ def device(plan: KernelPlan) -> dict[str, object] | None:
     """Values for the template of the functions that find a block's share; none where blocks take tiles."""
     if not plan.s.shares:
         return None
+    if not plan.ranged:
+        return {"ranged": False}
     return {
+        "ranged": True,
         "parameters": _parameters(plan),
         "place": place_of(plan, "tile"),
         "loads": scalar_loads(plan),
@@ -49,10 +66,14 @@ def device(plan: KernelPlan) -> dict[str, object] | None:
     }
 
 
-def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
-    """Constants of the text, with comments: how tiles lie in the registers of each role that counts them."""
+def constants(plan: KernelPlan, least: int) -> list[tuple[str, int | str, str]]:
+    """Constants of the text, with comments: the K-blocks of a piece of a tile, which the consumers' loop takes in its
+    `least` passes, or how tiles lie in the registers of each role that counts theirs.
+    """
     if not plan.s.shares:
         return []
+    if not plan.ranged:
+        return [("SHARED_K_BLOCKS", piece(plan, least), "K-blocks of a piece: shares are whole ones")]
     count, threads = counted_at_once(plan.program), plan.verified.machine.threads_per_warp
     found: list[tuple[str, int | str, str]] = [
         ("COUNTED_TILES", count, "tiles whose K-blocks are counted at a time")
@@ -64,18 +85,59 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
     return found
 
 
+def piece(plan: KernelPlan, least: int) -> int:
+    """K-blocks that a part has at least, where the loop takes `least` passes."""
+    return 1 if plan.ranged else least * plan.s.copies
+
+
 def _layout(warps: int) -> str:
     return f"COUNTED_LAYOUT_{warps}"
 
 
 def each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each tile in which a block has K-blocks."""
+    if not plan.ranged:
+        header = "for number in range(rounds + last_tile - first_tile):"
+        return [*_share(plan), header, text.block(f"{_own_tile('number')}\n{body}")]
     warps = plan.s.consumer_warps if role.of_one_consumer else 1
     given = ", ".join(["gl.program_id(0)", *_parameters(plan), _layout(warps)])
     found = f"total, share_begin, share_end, first_tile, last_tile, before = share_of({given})"
     first = ["first_block = block_of(before, total)"] if role.of_one_consumer else []
-    inner = "\n".join([place_of(plan, "tile"), body, "before = after"])
+    inner = f"{body}\nbefore = after"
     return [found, *first, "for tile in range(first_tile, last_tile):", text.block(inner)]
+
+
+def _share(plan: KernelPlan) -> list[str]:
+    """The lines that find a block's share of products."""
+    found = "rounds, total, share_begin, share_end, first_tile, last_tile"
+    return [f"tiles = {PYTHON(tiles(plan))}", f"{found} = share_of(gl.program_id(0), tiles, k_iterations)"]
+
+
+def _own_tile(number: str) -> str:
+    """The line with a block's tile of products, and its K-blocks of that."""
+    return (
+        f"tile, first, last = part_range({number}, rounds, share_begin, share_end, first_tile, k_iterations)"
+    )
+
+
+def first_tile(plan: KernelPlan) -> list[str]:
+    """The lines with a block's first tile of products, and its K-blocks of that."""
+    return [*_share(plan), _own_tile("0")]
+
+
+def products_ended(
+    whole: Iterable[str], left: Iterable[str], arrives: str, brought: Iterable[str]
+) -> list[str]:
+    """The lines of a consumer behind a tile's loop of products: the end of a `whole` tile; or what it has `left` of a
+    part, and if it `arrives` last the end of the tile, whose parts are `brought` together.
+    """
+    found = "shared, first_block, parts = parts_of(tile, rounds, total, k_iterations)"
+    part = "\n".join([*left, when(arrives, "\n".join(brought))])
+    return [
+        found,
+        when("parts == 1", "\n".join(line for line in whole if line)),
+        "else:\n" + text.block(part),
+    ]
 
 
 def ended(whole: Iterable[str], left: Iterable[str]) -> list[str]:

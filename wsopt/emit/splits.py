@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from wsopt.emit import shares
 from wsopt.emit.combination import parts_of
 from wsopt.emit.instructions import when
-from wsopt.emit.integers import named
+from wsopt.emit.integers import Integer, named
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.sums import accumulator_names, accumulators
@@ -39,8 +39,8 @@ PART_RANGE = "first, last = part_range(part, k_iterations)"
 """The line with the K-blocks of a part."""
 
 
-def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
-    """Constants of a kernel whose sums are split, with comments."""
+def constants(plan: KernelPlan, least: int) -> list[tuple[str, int | str, str]]:
+    """Constants of a kernel whose sums are split, with comments; its loop takes `least` passes."""
     if not plan.split:
         return []
     parts, ways = (
@@ -48,7 +48,7 @@ def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
         ("SPLITS", plan.s.splits, "parts of a tile's K-blocks, each for a block of its own"),
     )
     return [
-        *(shares.constants(plan) or [ways]),
+        *(shares.constants(plan, least) or [ways]),
         ("PARTIAL_SUMS", place_elements(plan), "elements of a consumer's partial sums"),
         *(parts.constants() if parts else []),
     ]
@@ -74,7 +74,8 @@ def device(plan: KernelPlan) -> dict[str, object] | None:
         "ranged": False,
         "copies": s.copies,
         "at_once": s.at_once,
-        "loop": s.splits * subtile > registers,  # ptxas begins all loads that are not in a loop, and spills
+        "loop": s.shares
+        or s.splits * subtile > registers,  # ptxas begins all loads that are not in a loop, and spills
         "one_by_one": 3 * subtile > registers,
     }
 
@@ -83,9 +84,13 @@ def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
     """The memory that a launch needs besides its tensors."""
     if not plan.split:
         return ()
-    parts = named("tiles") + named("blocks") if plan.s.shares else named("parts")
+    parts: Integer = named("parts")
+    tiles: Integer = named("tiles")
+    if plan.s.shares:
+        parts = tiles + named("blocks") if plan.ranged else 2 * named("blocks")
+        tiles = tiles if plan.ranged else named("blocks")  # fewer than that are shared
     places = parts * (plan.s.at_once * place_elements(plan))
-    counters = named("tiles") * plan.s.at_once
+    counters = tiles * plan.s.at_once
     return (
         Workspace(_WORKSPACE, DType.F32, places, zeroed=False),
         Workspace(_ARRIVALS, DType.I32, counters, zeroed=True),
@@ -115,11 +120,14 @@ def nothing_owed(plan: KernelPlan) -> list[str]:
     return shares.NOTHING_LEFT if plan.s.shares else ["owed = 0", "taken = 0"]
 
 
-def combined(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
+def combined(plan: KernelPlan, epilogue: Iterable[str], whole: Iterable[str]) -> list[str]:
     """The lines of a consumer behind its loop of products: partial sums into the workspace, and where all parts have
-    arrived the `epilogue`.
+    arrived the `epilogue`. Of equal shares some tiles are `whole`.
     """
-    return [_own_part(plan), *_stores(plan), when(arrives(plan), "\n".join(brought(plan, epilogue)))]
+    left, ended = [_own_part(plan), *_stores(plan)], brought(plan, epilogue)
+    if plan.s.shares:
+        return shares.products_ended(whole, left, arrives(plan), ended)
+    return [*left, when(arrives(plan), "\n".join(ended))]
 
 
 def left(plan: KernelPlan, whole: Iterable[str]) -> list[str]:
@@ -136,31 +144,32 @@ def left(plan: KernelPlan, whole: Iterable[str]) -> list[str]:
 
 def brought(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """The lines of who has to end a tile: the parts are brought together, and then comes the `epilogue`."""
-    first, parts = "(tile + own_block)" if plan.s.shares else "part // SPLITS * SPLITS", parts_of(plan)
+    first = shares.first_part(plan) if plan.s.shares else "part // SPLITS * SPLITS"
+    parts = parts_of(plan)
     begin = f"first_part = {_WORKSPACE} + {_of_consumer(plan, first)} * PARTIAL_SUMS"
     together = [f"combine({', '.join(parts.parameters)})"] if parts else []
     return [begin, *together, *(line for line in epilogue if line)]
 
 
 def _own_part(plan: KernelPlan) -> str:
-    part = f"({shares.PART})" if plan.s.shares else "part"
+    part = shares.part(plan) if plan.s.shares else "part"
     return f"own_part = {_WORKSPACE} + {_of_consumer(plan, part)} * PARTIAL_SUMS"
 
 
 def arrives(plan: KernelPlan) -> str:
     """The call that arrives at the counter of a consumer's rows of the tile."""
     if plan.s.shares:
-        return f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'tile')}, parts)"
+        return f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, shares.number_of(plan))}, parts)"
     return f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'part // SPLITS')})"
 
 
 def sums(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     """The lines that add up the sums of an epilogue subtile, one for each product."""
-    column, parts = _columns(subtile), parts_of(plan)
+    column, parts, more = _columns(subtile), parts_of(plan), ", parts" if plan.s.shares else ""
     if parts:
         return [*parts.sums(names, subtile)]
     return [
-        f"{name} = combined({' + '.join(['first_part', *_product(number), *column])})"
+        f"{name} = combined({' + '.join(['first_part', *_product(number), *column])}{more})"
         for number, name in enumerate(names)
     ]
 

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from wsopt.program.program import Work
+from wsopt.program.facts import Shares
 from wsopt.program.tile_order import OVERHEAD_K_BLOCKS
 
 
@@ -20,8 +20,8 @@ def begin_of(block: int, blocks: int, total: int) -> int:
     return block * each + min(block, more)
 
 
-def shared_work(k_iterations: Sequence[float], blocks: int) -> Work:
-    """The busiest block's work: tiles have so many K-iterations, of which part of one counts as a whole."""
+def shares_of(k_iterations: Sequence[float], blocks: int) -> Shares:
+    """The longest share of tiles with so many iterations each, of which part of one counts as a whole."""
     counts = [max(1, math.ceil(count)) for count in k_iterations]
     ends = [*itertools.accumulate(counts)]
     cuts = [begin_of(block, blocks, ends[-1]) for block in range(blocks + 1)]
@@ -39,4 +39,15 @@ def shared_work(k_iterations: Sequence[float], blocks: int) -> Work:
     works = ((cuts[one + 1] - cuts[one], tiles) for one, tiles in enumerate(touched))
     longest, tiles = max(works, key=lambda work: work[0] + OVERHEAD_K_BLOCKS * work[1])
     left = [count for count in parts if count > 1]
-    return Work(tiles, float(longest), sum(left), max(left, default=1))
+    return Shares(tiles, longest, sum(left), max(left, default=1))
+
+
+def of_products(tiles: int, iterations: int, blocks: int) -> Shares:
+    """The longest share where all tiles have so many iterations: whole tiles, as many as all blocks have one each of,
+    and a share of those that are left.
+    """
+    rounds, left = divmod(tiles, blocks)
+    rest = shares_of([iterations] * left, blocks) if left else Shares(0, 0, 0, 1)
+    longest = rounds * iterations + rest.k_iterations
+    cut = rest.k_iterations / longest
+    return Shares(rounds + rest.tiles, longest, rest.parts, rest.most, cut)

@@ -45,7 +45,9 @@ no longer than the trips of its parts. A part has so many iterations at least, a
 most of what fewer parts would.
 """
 _SHARED_WAVES = 8
-"""Of tiles that differ when the kernel runs there are shares up to so many waves: each block counts all of them."""
+"""Shares are for tiles of fewer waves. Of more the last one leaves little idle, and where each block counts the
+K-blocks of all tiles that takes longer.
+"""
 _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
 
@@ -217,6 +219,8 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 if _is_legal(region, machine, s) and _aligned(region, depth):
                     yield s
                     yield from (replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine))
+                    if _shares(region, s, machine):
+                        yield replace(s, tail=0, shares=True)
 
 
 def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
@@ -250,17 +254,21 @@ def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool
 
 
 def _shares(region: Region, s: Structure, machine: Machine) -> bool:
-    """Whether blocks may take equal shares of the K-blocks of all tiles: where these are few, so that the last wave
-    leaves SMs idle, and where how long they are is known when the kernel runs alone.
+    """Whether blocks may take equal shares of the K-blocks of all tiles: where these are few and the last wave leaves
+    a tenth of the time to idle SMs, and where how long they are is known when the kernel runs alone.
 
     Not where the graph is deterministic: where a row's sums are cut, and so its bits, depends on how many tiles there
-    are. emitter.v1: in loops that compute values.
+    are. emitter.v1: by cooperative consumers.
     """
-    if region.deterministic or not region.chained or not _parts_come_together(region, s, machine):
+    turns = s.sharing is Sharing.PING_PONG
+    if region.deterministic or turns or not _parts_come_together(region, s, machine):
         return False
-    k_blocks = -(-region.extent(Role.STREAM) // s.depth)
-    waves = _FEW_WAVES if mean_share(region) == 1 else _SHARED_WAVES
-    return k_blocks >= _LONG_LOOP and grid_of(region, s).tiles < waves * machine.sm_count
+    iterations = -(-region.extent(Role.STREAM) // (s.depth * s.copies))
+    tiles, sms = grid_of(region, s).tiles, machine.sm_count
+    if iterations < _LONG_LOOP or tiles >= _SHARED_WAVES * sms:
+        return False
+    varied, few = mean_share(region) < 1, tiles < _FEW_WAVES * sms
+    return varied or (few if region.chained else tiles / sms <= _SPLIT_GAINS * _busiest_share(tiles, sms, 1))
 
 
 @functools.lru_cache(maxsize=16)

@@ -45,7 +45,7 @@ loads together, beside what it rescales them with.
 class SplitCost:
     """Cycles of one consumer: to store its `part` of a tile and to arrive, and to add up `all` parts of one.
 
-    Of equal shares a consumer arrives once, before it adds up what it owes.
+    Of equal shares a consumer that computes values arrives once, before it adds up what it owes.
     """
 
     part: int
@@ -66,15 +66,13 @@ def partial_bytes(program: TileProgram) -> int:
 
 def workspace_bytes(program: TileProgram) -> int:
     """Bytes of all parts of all tiles; of equal shares those that are left for others."""
-    shared = program.structure.shares and program.work is not None
-    parts = program.work.parts if shared and program.work else program.tiles
+    parts = program.tiles if program.shares is None else program.shares.parts
     return partial_bytes(program) * program.structure.at_once * parts
 
 
 def parts_of_a_tile(program: TileProgram) -> int:
     """Parts that are brought together, at most."""
-    s = program.structure
-    return program.work.most if s.shares and program.work is not None else s.splits
+    return program.structure.splits if program.shares is None else program.shares.most
 
 
 def counting_cycles(program: TileProgram) -> int:
@@ -132,6 +130,6 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
         rows = math.ceil(_rows(program) / rows_at_once(program, machine))
         rounds = rows * math.ceil(parts / parts_at_once(program, machine)) + 1
     back = rounds * _TRIP_CYCLES + parts * every / machine.tma_bytes_per_cycle
-    if s.shares:  # others learn of both parts at the share's end
+    if s.shares and program.work is not None:  # others learn of both parts at the share's end
         return SplitCost(math.ceil(part), math.ceil(arrival + back))
     return SplitCost(math.ceil(part + arrival), math.ceil(back))

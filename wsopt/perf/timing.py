@@ -194,6 +194,8 @@ def time_of(
 
 def _loops(program: TileProgram, fixed: Waves, ramp: Ramps) -> Line:
     """Cycles of all loops of products of the busiest SM, by the initiation interval."""
+    if program.shares is not None:
+        return ramp.loop(program.shares.k_iterations)
     n, further = program.passes, fixed.waves - 1
     first, last = ramp.loop(n), ramp.loop(n, last=True)
     if not further:
@@ -212,7 +214,8 @@ def _of_products(
     than that does not show. Consumers in ping-pong take the longer of a loop and an epilogue's share of it; those
     whose sums another partition leaves in tensor memory, in two sets, the longer of a loop and an epilogue.
     """
-    s, n, waves = program.structure, program.passes, fixed.waves
+    s, n = program.structure, program.passes
+    waves = fixed.waves if program.shares is None else program.shares.tiles
     once = fixed.start + fixed.fill
     if not s.persistent:
         return (loops.plus(Line(0.0, waves * (once + ends.last + machine.block_turnover_cycles))),)

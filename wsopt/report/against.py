@@ -47,6 +47,8 @@ class Side:
     def iterations(self) -> float:
         """Iterations of the busiest SM."""
         program = self.verified.program
+        if program.shares is not None:
+            return program.shares.k_iterations
         waves = self.verified.schedule.prediction.waves
         return program.work.k_iterations if program.work is not None else waves * program.passes
 

@@ -102,7 +102,9 @@ def _tensor_share(verified: VerifiedSchedule) -> str:
     if verified.program.iteration is Iteration.TILE:
         reached = verified.program.dram_bytes / p.microseconds / 1e3
         return f"Device memory: {reached:,.0f} GB/s read and written."
-    held = p.waves * verified.program.k_iterations * unit_load(verified, Unit.TENSOR)
+    shares = verified.program.shares
+    iterations = p.waves * verified.program.k_iterations if shares is None else shares.k_iterations
+    held = iterations * unit_load(verified, Unit.TENSOR)
     return f"Tensor core: held for {held:,} of {p.cycles:,.0f} cycles, {percent(held / p.cycles)}."
 
 

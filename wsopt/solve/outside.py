@@ -67,6 +67,8 @@ def _rounds(item: Item) -> bool:
 
 def _idle(program: TileProgram, machine: Machine) -> float:
     """Share of the SMs' time in which they have no tile, counted in iterations, while the busiest has."""
+    if program.shares is not None:  # a share has an iteration more than another at most
+        return 0.0
     if program.work is None:
         waves = math.ceil(program.tiles / machine.sm_count)
         return 1 - program.tiles / (waves * machine.sm_count)
