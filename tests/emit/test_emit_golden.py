@@ -1,4 +1,4 @@
-"""Ten kernels as they are written, compiled by this Triton and another release, and executed."""
+"""Eleven kernels as they are written, compiled by this Triton and another release, and executed."""
 
 from __future__ import annotations
 

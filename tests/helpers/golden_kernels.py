@@ -1,4 +1,4 @@
-"""Ten small kernels of every shape that an emitter knows, whose text is kept."""
+"""Eleven small kernels of every shape that an emitter knows, whose text is kept."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
         partial(decoded, batches=6),
         replace(structure(columns=128, depth=128, subtiles=2), shares=True),
     ),
+    "shared_products": (builds.plain, replace(structure(columns=128, consumers=2, subtiles=2), shares=True)),
 }
 
 

@@ -148,9 +148,9 @@ SPLIT_WORDS = frozenset(
             "SHARED_K_BLOCKS",
             "block",
             "total",
-            "each",
-            "more",
-            "longer",
+            "blocks_of",
+            "blocks",
+            "blocks",
             "after",
         ),
         *(

@@ -149,8 +149,8 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
         told = (f"the sums of tiles split over {over} take ", one.elements, " elements: too many")
         yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
     if s.shares:
-        every = named("tiles") * ceil_divide(_STREAM, s.depth)
-        told = ("the tiles have ", every, " K-blocks in all: too many to be counted")
+        every = named("blocks") * (named("tiles") * ceil_divide(_STREAM, s.depth))
+        told = ("the tiles have ", every, " K-blocks for all blocks together: too many to be counted")
         yield Check(every, "at_most", _MOST_ELEMENTS, told)
     if s.tail:
         told = ("the contracted axis has ", _STREAM, f" elements: this schedule takes 1 to {s.tail} more than a "

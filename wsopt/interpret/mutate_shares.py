@@ -15,8 +15,10 @@ SHARE = "share_of"
 """The function of a kernel that finds a block's share."""
 _PLACES = ("begin_of", "block_of")
 """Those that say where a block's share begins, and whose a K-block is."""
-_ENDS = ("first_tile", "number")
-"""What says which end of a share is meant, by what it is compared with."""
+_FOUND = ("share_of", "part_range", "parts_of")
+"""Those that find a block's tiles, its part of one, and all parts of one."""
+_ENDS = ("first_tile", "number", "whole")
+"""What says which end of a share is meant, by what it is compared with, or that a tile is whole."""
 
 
 def _functions(source: Source, *names: str) -> Iterator[ast.FunctionDef]:
@@ -38,13 +40,25 @@ def _shares_shifted(source: Source) -> Iterator[Change]:
 
 def _rests_lost(source: Source) -> Iterator[Change]:
     """The K-blocks that are over when all have the same number belong to nobody, or to one block."""
-    for function in _functions(source, *_PLACES):
+    for function in _functions(source, *_PLACES, "blocks_of"):
         for node in (one for one in ast.walk(function) if callee(one) == "gl.minimum"):
             assert isinstance(node, ast.Call)
             yield Change("lost-rest", f"0 for {source.text(node)}", (Edit(node, "0"),))
             yield Change(
                 "lost-rest", f"all before in {source.text(node)}", (Edit(node, source.text(node.args[1])),)
             )
+
+
+def _others_found(source: Source) -> Iterator[Change]:
+    """What is found of a share, of a part or of all parts is one off."""
+    for function in _functions(source, *_FOUND):
+        for node in (one for one in ast.walk(function) if isinstance(one, ast.Return)):
+            assert isinstance(node.value, ast.Tuple)
+            for value in node.value.elts:
+                for offset in (1, -1):
+                    text = f"{source.text(value)} + ({offset})"
+                    told = f"{offset:+} at {source.text(value)} of {function.name}"
+                    yield Change(f"found{offset:+}", told, (Edit(value, text),))
 
 
 def _parts_shifted(source: Source) -> Iterator[Change]:
@@ -108,7 +122,7 @@ def _other_ends(source: Source) -> Iterator[Change]:
     """What is for one end of a share is for the other, or for both."""
     for call in calls(source, ("gl.where",)) if any(_functions(source)) else ():
         condition, one, other = (source.text(node) for node in call.args)
-        if isinstance(call.args[0], ast.Compare) and _names(call.args[0]) & {*_ENDS}:
+        if isinstance(call.args[0], ast.Compare | ast.Name) and _names(call.args[0]) & {*_ENDS}:
             for text in (one, other, f"gl.where({condition}, {other}, {one})"):
                 yield Change("other-end", f"{text} for {source.text(call)}", (Edit(call, text),))
 
@@ -128,6 +142,7 @@ def _names(node: ast.AST) -> set[str]:
 SHARE_RULES: tuple[Rule, ...] = (
     _shares_shifted,
     _rests_lost,
+    _others_found,
     _parts_shifted,
     _empty_tiles,
     _other_tiles,

@@ -16,14 +16,14 @@ from wsopt.program.tile_order import OVERHEAD_K_BLOCKS
 
 def begin_of(block: int, blocks: int, total: int) -> int:
     """The first K-block, of `total`, of a block's share."""
-    each, more = divmod(total, blocks)
-    return block * each + min(block, more)
+    return block * total // blocks
 
 
 def shares_of(k_iterations: Sequence[float], blocks: int) -> Shares:
     """The longest share of tiles with so many iterations each, of which part of one counts as a whole."""
     counts = [max(1, math.ceil(count)) for count in k_iterations]
     ends = [*itertools.accumulate(counts)]
+    blocks = min(blocks, ends[-1])
     cuts = [begin_of(block, blocks, ends[-1]) for block in range(blocks + 1)]
     touched, parts = [0] * blocks, [0] * len(counts)
     block = 0

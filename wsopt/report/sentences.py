@@ -225,8 +225,8 @@ def _shares(shares: Shares, cost: SplitCost, *, values: bool) -> Iterator[str]:
         return
     behind = "After the tiles that all blocks have one each of, each" if shares.cut < 1 else "Each"
     yield (
-        f"{behind} block takes an equal share of the K-blocks that are left, wherever tiles begin and end: of parts "
-        f"tiles it stores the sums ({cost.part:,} cycles), and whose part of a tile comes last adds up all in order, "
+        f"{behind} block takes an equal share of the K-blocks that are left, wherever tiles begin and end: of a part "
+        f"of a tile it stores the sums ({cost.part:,} cycles), and whose part comes last adds up all in order, "
         f"{shares.most} at most ({cost.all:,} cycles), and has the epilogue."
     )
 
