@@ -1,4 +1,4 @@
-"""Nine kernels as they are written, compiled by this Triton and another release, and executed."""
+"""Eleven kernels as they are written, compiled by this Triton and another release, and executed."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def build(graph: Graph, s: Structure, kib: int = 227) -> Emitted:
     """Solve, check and emit a graph cut to a structure, for a block of so much shared memory."""
     machine = replace(h200(), shared_memory_per_block_bytes=kib * 1024)
     program = lower(find_region(graph), s, machine)
-    if s.splits > 1:
+    if s.parted:
         program = replace(program, conditions=Conditions(buffers=_OF_SPLITS))
     solved = solve(program, machine, MARGIN)
     assert solved.schedule is not None, solved.reason

@@ -1,9 +1,11 @@
-"""Nine small kernels of every shape that an emitter knows, whose text is kept."""
+"""Eleven small kernels of every shape that an emitter knows, whose text is kept."""
 
 from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
+from functools import partial
 
 import emit_builds as builds
 import row_graphs
@@ -13,12 +15,12 @@ from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.program.types import Structure
 
 
-def decoded(g: GraphBuilder, keys: int = 8192) -> Symbol:
+def decoded(g: GraphBuilder, keys: int = 8192, batches: int = 2) -> Symbol:
     """o = softmax(q k' / 8) v for a few queries, over as many keys of each element as `n` says."""
-    q, n = g.input("q", (2, 40, 64), "bf16"), g.input("n", (2,), "i32")
-    k, v = (g.input(name, (2, keys, wide), "bf16") for name, wide in (("k", 64), ("v", 128)))
+    q, n = g.input("q", (batches, 40, 64), "bf16"), g.input("n", (batches,), "i32")
+    k, v = (g.input(name, (batches, keys, wide), "bf16") for name, wide in (("k", 64), ("v", 128)))
     s = g.mul(g.matmul(q, k, transpose_b=True), 0.125)
-    seen = g.iota(shape=(1, keys), axis=1) < g.reshape(n, shape=(2, 1, 1))
+    seen = g.iota(shape=(1, keys), axis=1) < g.reshape(n, shape=(batches, 1, 1))
     weights = g.cast(g.softmax(g.where(seen, s, -math.inf), axis=-1), dtype="bf16")
     return g.cast(g.matmul(weights, v), dtype="bf16", name="o")
 
@@ -33,6 +35,11 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
     "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),
     "combined": (decoded, structure(columns=128, depth=128, subtiles=2, splits=3)),
+    "shared": (
+        partial(decoded, batches=6),
+        replace(structure(columns=128, depth=128, subtiles=2), shares=True),
+    ),
+    "shared_products": (builds.residual, replace(structure(columns=128, consumers=2, subtiles=2), shares=True)),
 }
 
 

@@ -57,8 +57,9 @@ def test_blocks_of_one_tile_have_whole_tiles(h200: Machine) -> None:
 
 def test_parts_have_no_short_last_k_block(h200: Machine) -> None:
     found = cut(plain(64, 64, 16 * 64 + 8), h200)
-    assert {s.tail for s in found if s.splits == 1} == {16}
+    assert {s.tail for s in found if not s.parted} == {16}
     assert {s.tail for s in found if s.splits > 1} == {0}
+    assert {s.tail for s in found if s.shares} == {0}
 
 
 def normalized(m: int, n: int, k: int) -> Region:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
-from tile_graphs import gated, plain
+from tile_graphs import gated, plain, region_of
 
 from wsopt.frontend.types import Region
+from wsopt.graph.builder import GraphBuilder, Symbol
 from wsopt.machine import Machine
 from wsopt.perf.epilogue import epilogues
 from wsopt.perf.price import lower
-from wsopt.perf.splits import SplitCost, partial_bytes, split_cost, workspace_bytes
+from wsopt.perf.splits import (
+    SplitCost,
+    counted_at_once,
+    counting_cycles,
+    partial_bytes,
+    split_cost,
+    workspace_bytes,
+)
 from wsopt.perf.timing import fixed_parts, memory_floors_us
+from wsopt.program.facts import Shares
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.schedule.types import EpilogueBuffers
@@ -76,3 +86,102 @@ def test_parts_come_in_waves(h200: Machine) -> None:
     many = plain(128 * 66, 64, 2048)
     assert fixed_parts(program(h200, many, replace(CUT, splits=2)), h200).waves == 1
     assert fixed_parts(program(h200, many, replace(CUT, splits=3)), h200).waves == 2
+
+
+# --- equal shares -----------------------------------------------------------------------------------------
+
+SHARED = Structure(64, 64, 64, 1, 4, Sharing.COOPERATIVE, True, False, 1, 1, shares=True)
+
+
+def attending(batches: int, keys: int) -> Region:
+    """Eight queries on so many keys of each batch element, up to as many as `n` says."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        q, n = g.input("q", (batches, 8, 64), "bf16"), g.input("n", (batches,), "i32")
+        k, v = (g.input(name, (batches, keys, 64), "bf16") for name in "kv")
+        seen = g.iota(shape=(1, keys), axis=1) < g.reshape(n, shape=(batches, 1, 1))
+        scores = g.where(seen, g.matmul(q, k, transpose_b=True), -math.inf)
+        return g.cast(g.matmul(g.cast(g.softmax(scores), dtype="bf16"), v), dtype="bf16", name="o")
+
+    return region_of(body)
+
+
+def test_a_share_has_a_wave_and_its_part_of_all_k_blocks(h200: Machine) -> None:
+    shared = program(h200, attending(200, 8192), SHARED)
+    whole = program(h200, attending(200, 8192), replace(SHARED, shares=False))
+    assert shared.work is not None
+    assert whole.work is not None
+    assert fixed_parts(shared, h200).waves == 1
+    assert fixed_parts(whole, h200).waves == 2
+    mean = 200 * 128 / 2 / h200.sm_count
+    assert shared.work.k_iterations == pytest.approx(mean, rel=0.02)
+    assert whole.work.k_iterations > 1.2 * mean
+
+
+def test_finding_a_share_takes_two_trips_for_some_tiles_each(h200: Machine) -> None:
+    """200 tiles are counted at once, of 300 the last 44 on their own: a trip and a running sum, and once more."""
+    few, many = (program(h200, attending(batches, 8192), SHARED) for batches in (200, 300))
+    assert (counted_at_once(few), counted_at_once(many)) == (256, 256)
+    assert (counting_cycles(few), counting_cycles(many)) == (2 * 1100, 4 * 1100)
+    assert counting_cycles(program(h200)) == 0
+
+
+def test_a_consumer_arrives_once_for_both_of_its_parts(card: Machine) -> None:
+    """Eight rows of 64 columns are 2 KiB at 32 bytes a cycle. At the end two trips and a barrier, and a trip for the
+    parts of eight rows, one for the epilogue's reads, and their bytes at 64 a cycle.
+    """
+    shared = program(card, attending(200, 8192), SHARED)
+    assert shared.shares is not None
+    cost, most = split_cost(shared, card), shared.shares.most
+    assert cost.part == 64
+    assert cost.all == 2 * 700 + 20 + 2 * 700 + most * 32
+
+
+def test_a_block_pays_for_two_parts_at_most(card: Machine) -> None:
+    shared = program(card, attending(200, 8192), SHARED)
+    assert shared.shares is not None
+    cost, tiles = split_cost(shared, card), shared.shares.tiles
+    own = epilogues(program(card, attending(200, 8192), replace(SHARED, shares=False)), card, BUFFERS)
+    assert tiles > 2
+    found = epilogues(shared, card, BUFFERS)
+    assert found.each == -(-((tiles - 2) * own.each + 2 * cost.part + cost.all + own.last) // tiles)
+
+
+def test_only_what_is_left_for_others_goes_through_the_workspace(h200: Machine) -> None:
+    shared = program(h200, attending(200, 8192), SHARED)
+    assert shared.shares is not None
+    assert 0 < shared.shares.parts <= 2 * h200.sm_count
+    assert workspace_bytes(shared) == shared.shares.parts * 8 * 64 * 4
+
+
+def test_products_share_what_whole_waves_leave(h200: Machine) -> None:
+    """Of 264 + 33 tiles a block has two whole ones, and a quarter of another; 32 iterations and a quarter of them."""
+    shared = program(h200, plain(297 * 64, 64, 32 * 64), SHARED)
+    assert shared.shares == Shares(3, 2 * 32 + 8, 132, 4, pytest.approx(8 / 72))
+    assert fixed_parts(shared, h200).waves == 1
+
+
+def test_products_pay_for_arriving_at_once_and_for_one_end(card: Machine) -> None:
+    """Two whole tiles and a part: two epilogues, and behind the last products the part's way, all parts' and one."""
+    shared = program(card, plain(297 * 64, 64, 32 * 64), SHARED)
+    cost, own = split_cost(shared, card), epilogues(replace(shared, shares=None), card, BUFFERS)
+    found = epilogues(shared, card, BUFFERS)
+    whole = epilogues(
+        program(card, plain(297 * 64, 64, 32 * 64), replace(SHARED, shares=False)), card, BUFFERS
+    )
+    assert own.last > whole.last
+    assert found.last == cost.part + cost.all + whole.last
+    assert found.each == -(-(whole.each + cost.part) // 2)
+
+
+def test_tiles_that_are_cut_are_read_again(h200: Machine) -> None:
+    """Of operands beyond half of L2, in the share of a block's iterations that is of such tiles."""
+    region = plain(34 * 64, 4096, 32768)
+    cut = replace(SHARED, columns=128, consumers=1)
+    shared, whole = program(h200, region, cut), program(h200, region, replace(cut, shares=False))
+    assert shared.shares is not None
+    again = shared.dram_bytes - whole.dram_bytes
+    assert again > 0
+    assert shared.demand is not None
+    assert whole.demand is not None
+    assert shared.demand.gpc > whole.demand.gpc

@@ -30,6 +30,7 @@ def test_summary_is_the_object_of_the_command_line() -> None:
             "exp2_eighths": 0,
             "early_release": True,
             "splits": 1,
+            "shares": False,
         },
         "ii_cycles": 512,
         "partitions": [

@@ -271,7 +271,7 @@ def test_what_is_dealt_out_is_what_was_launched(examples: dict[str, Example], h2
     for cut in {s for e in examples.values() for s in structures(e.program.region, h200)}:
         warps = cut.consumers * cut.consumer_warps
         registers = budget.consumer_registers(cut, h200)
-        dealt = registers * warps + budget.HELPER_REGISTERS * 4
+        dealt = registers * warps + budget.helper_registers(cut) * 4
         pool = budget.base_registers(cut, h200) * (warps + 4)
         assert dealt <= pool <= 65536 // 32, cut
         assert registers == 240 or dealt + 8 * warps > pool, cut

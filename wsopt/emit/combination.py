@@ -22,8 +22,6 @@ from wsopt.perf.splits import parts_at_once, rows_at_once
 from wsopt.program.combination import Combination
 from wsopt.tensors.views import BEFORE, FULL
 
-PARAMETERS = ("first_part", "row", "row_extent")
-"""Parameters of the function that brings all parts of a tile together."""
 _LEAST = 'float("-inf")'
 _VECTOR = 4
 """Elements of f32 that a thread loads at a time, 16 bytes."""
@@ -35,6 +33,16 @@ class Parts:
 
     plan: KernelPlan
     together: Combination
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Parameters of the function that brings all parts of a tile together."""
+        return ("first_part", *(["parts"] if self.plan.s.shares else []), "row", "row_extent")
+
+    @property
+    def count(self) -> str:
+        """How many parts a tile has."""
+        return "parts" if self.plan.s.shares else "SPLITS"
 
     # --- places -----------------------------------------------------------------------------------------
 
@@ -140,17 +148,18 @@ class Parts:
     def _each(self, lines: Iterable[str]) -> str:
         """Lines for each part: so many at a time that their loads fit the registers."""
         splits, at_once = self.plan.s.splits, self._at_once
-        if at_once >= splits:
+        if at_once >= splits and not self.plan.s.shares:
             return "for part in gl.static_range(SPLITS):\n" + text.block(write(lines))
         inner = ["part = before + number", *lines]
         loop = f"for number in gl.static_range({at_once}):\n" + text.block(write(inner))
-        return f"for before in range(0, SPLITS, {at_once}):\n" + text.block(loop)
+        return f"for before in range(0, {self.count}, {at_once}):\n" + text.block(loop)
 
     def _row_load(self, name: str, other: str) -> str:
         return f"gl.load(one_part + ({self.rows_first(name)} + rows), mask={self._inside()}, other={other})"
 
     def _inside(self) -> str:
-        return "inside & (part < SPLITS)" if self.plan.s.splits % self._at_once else "inside"
+        ragged = self.plan.s.shares or self.plan.s.splits % self._at_once
+        return f"inside & (part < {self.count})" if ragged else "inside"
 
     def _one_part(self) -> str:
         stride = "(CONSUMERS * PARTIAL_SUMS)" if self.plan.s.at_once > 1 else "PARTIAL_SUMS"

@@ -26,7 +26,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("CONSUMER_ROWS", s.rows, ""),
         ("TILE_DEPTH", s.depth if tiled else None, "elements of the streamed axis in a K-block"),
         ("SUBTILE_COLUMNS", s.subtile_columns if tiled else None, "columns that the epilogue treats at a time"),
-        *splits.constants(plan),
+        *splits.constants(plan, consumer.least),
         *_channels(plan),
         ("RASTER_GROUP", s.group if plan.columns else None, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),

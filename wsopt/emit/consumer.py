@@ -91,7 +91,7 @@ class Consumer:
         step = self._first_step()
         begin = [] if plan.sums_apart else [*step, *self._first_slots()]
         if not plan.loops_over_tiles:
-            begin += ["visit = 0", *(splits.NOTHING_OWED if plan.owes_ends else [])]
+            begin += ["visit = 0", *(splits.nothing_owed(plan) if plan.owes_ends else [])]
             # Where tiles are iterations, addresses are read behind a copy of the loader's, which has waited.
             # The kernel before may still use the workspace of this one.
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
@@ -145,11 +145,11 @@ class Consumer:
         plan = self.plan
         end = [*calls(plan), *([] if plan.loops_over_tiles else ["visit += 1"])]
         if plan.owes_ends:
-            end = [*splits.left(plan), "visit += 1"]
+            end = [*splits.left(plan, calls(plan, whole=True) if plan.s.shares else ()), "visit += 1"]
         elif plan.split:
-            end = splits.combined(
-                plan, [inputs.input_loads(plan), *store_lines(plan.prefetched.values()), *end]
-            )
+            before = [inputs.input_loads(plan), *store_lines(plan.prefetched.values())]
+            whole = [*before, *calls(plan, whole=True), "visit += 1"] if plan.s.shares else []
+            end = splits.combined(plan, [*before, *end], whole)
         lines = [*self._places(), *self._starts(), *self._loops(), *end, *self._others_steps()]
         return "\n".join(line for line in lines if line)
 

@@ -44,26 +44,32 @@ def _parameters(plan: KernelPlan) -> list[str]:
     ]
 
 
-def calls(plan: KernelPlan) -> list[str]:
-    """The sums of a consumer's tile cut into subtiles, and one call a subtile."""
+def calls(plan: KernelPlan, *, whole: bool = False) -> list[str]:
+    """The sums of a consumer's tile cut into subtiles, and one call a subtile. Where sums are split they come from
+    the workspace, but for a tile that is a block's `whole`.
+    """
     if plan.loops_over_tiles:
         return []
-    whole, parts = () if plan.sums_apart or plan.split else plan.sums, parts_of(plan)
-    lines = [line for name in whole for line in cut_to_subtiles(plan.s, name)]
+    split = plan.split and not whole
+    parts = parts_of(plan) if split else None
+    cut = () if plan.sums_apart or split else plan.sums
+    lines = [line for name in cut for line in cut_to_subtiles(plan.s, name)]
+    rows = {} if parts is None else parts.rows()
     for item in plan.rows if parts is None else ():
         name = plan.value(item.name)
         row = f"gl.sum({name}, axis=1)" if item.name in plan.program.lane_sums else name
-        lines.append(f"{name} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
-    combined = {} if parts is None else parts.rows()
+        if whole:  # what else has this name keeps its layout
+            rows[name] = plan.names(f"whole:{name}", f"{name}_whole")
+        lines.append(f"{rows.get(name, name)} = gl.convert_layout({row}, gl.SliceLayout(1, SUBTILE_LAYOUT))")
     for number in range(plan.s.subtiles):
         sums = [subtile_name(plan.s, name, number, number + 1) for name in plan.sums]
         lines += tensor_sums.read(plan, sums, number) if plan.sums_apart else []
-        lines += splits.sums(plan, sums, number) if plan.split else []
+        lines += splits.sums(plan, sums, number) if split else []
         given = {
             "column": plan.column(number),
             "subtile": str(number),
             **plan.staged.given(number),
-            **combined,
+            **rows,
         }
         rest = (given.get(one, one) for one in _parameters(plan)[len(sums) :])
         lines += records.stamp(plan, PartitionRole.CONSUMER, records.subtile_event(number))

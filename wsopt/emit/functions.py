@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wsopt.emit import records, splits, text
+from wsopt.emit import records, shares, splits, text
 from wsopt.emit.channels import channels, instance
+from wsopt.emit.grid import place_of, tiles
 from wsopt.emit.instructions import when
-from wsopt.emit.integers import PYTHON, Integer, named, product
+from wsopt.emit.integers import PYTHON
 from wsopt.emit.plan import KernelPlan
 from wsopt.schedule.types import PartitionRole
-from wsopt.tensors.views import OUTER
 
 _DEALT_TILES = """\
 # Where this block's tiles begin and end in the order, which comes after the blocks' beginnings.
@@ -57,19 +57,6 @@ def seen(plan: KernelPlan, role: PartitionRole, *, own: bool, index: int = 0) ->
     return [name for channel in visible for name in channel.names]
 
 
-def grid_parameters(plan: KernelPlan) -> list[str]:
-    """Parameters from which a tile's place follows, beside its number."""
-    column = ["column_tiles"] if plan.columns else []
-    return ["row_tiles", *column, *(["groups"] if "group" in plan.outer else [])]
-
-
-def tiles(plan: KernelPlan) -> Integer:
-    """Tiles in all, from the tiles each way."""
-    outer = (plan.extent_names[role] for role in OUTER if role in plan.axes)
-    each_way = (name for name in ("row_tiles", "column_tiles") if name in plan.counts)
-    return product(map(named, (*outer, *each_way)))
-
-
 def function(
     plan: KernelPlan,
     role: PartitionRole,
@@ -91,8 +78,10 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each tile of a block."""
 
     def located(tile: str) -> str:
-        return f"{_place_of(plan, tile)}\n{body}"
+        return f"{place_of(plan, tile)}\n{body}"
 
+    if plan.s.shares:
+        return shares.each_tile(plan, role, body if role in _PLACELESS else located("tile"))
     if plan.split:
         return _each_part(plan, role, body if role in _PLACELESS else located("part // SPLITS"))
     if not plan.s.persistent:
@@ -106,15 +95,11 @@ def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
 def first_place(plan: KernelPlan) -> tuple[list[str], str]:
     """The lines that say where a block's first tile lies, or its first part of one, and how many K-blocks it has."""
     if not plan.split:
-        return [_place_of(plan, "gl.program_id(0)")], "k_iterations"
-    place = _place_of(plan, "gl.program_id(0) // SPLITS")
+        return [place_of(plan, "gl.program_id(0)")], "k_iterations"
+    if plan.s.shares:
+        return [*shares.first_tile(plan), place_of(plan, "tile")], "last - first"
+    place = place_of(plan, "gl.program_id(0) // SPLITS")
     return ["first, last = part_range(gl.program_id(0), k_iterations)", place], "last - first"
-
-
-def _place_of(plan: KernelPlan, tile: str) -> str:
-    """The line that says where a tile lies, by its number."""
-    place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
-    return f"{place} = tile_coordinates({', '.join([tile, *grid_parameters(plan)])})"
 
 
 def _each_part(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
@@ -131,7 +116,9 @@ def each_owed(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """The lines with which a consumer goes through its parts once more, and ends each tile whose last part was its
     own. Meanwhile no loop waits for it, and its reads of other parts wait for no copies.
     """
-    places = [_place_of(plan, "part // SPLITS"), *plan.first_places()]
+    if plan.s.shares:
+        return shares.each_owed(plan, splits.arrives(plan), splits.brought(plan, epilogue))
+    places = [place_of(plan, "part // SPLITS"), *plan.first_places()]
     owed = when("(owed >> taken) & 1", "\n".join([*places, *splits.brought(plan, epilogue)]))
     header = f"for part in {_taken(plan, PartitionRole.CONSUMER, 'parts')}:"
     return ["taken = 0", header, text.block(f"{owed}\ntaken += 1")]

@@ -116,6 +116,60 @@ _KERNEL_WORDS = frozenset(
 )
 
 
+SPLIT_WORDS = frozenset(
+    (
+        *("part", "parts", "other", "k_blocks", "places", "sums", "counter", "layout", "first", "last"),
+        *("workspace", "arrivals", "own_part", "first_part", "turns", "thread_barrier"),
+        *("part_range", "places_of", "last_to_arrive", "combined", "SPLITS", "PARTIAL_SUMS"),
+        *(
+            "part_of",
+            "places_in",
+            "inside_of",
+            "rows_of",
+            "combine",
+            "one_part",
+            "inside",
+            "number",
+            "before",
+        ),
+        *("COMBINED_ROWS", "COMBINED_LAYOUT", "owed", "taken"),
+        *("parts_first", "parts_last", "first_block", "own_block"),
+        *(
+            "share_of",
+            "begin_of",
+            "block_of",
+            "counted",
+            "added",
+            "rounds",
+            "pieces",
+            "whole",
+            "shared",
+            "parts_of",
+            "SHARED_K_BLOCKS",
+            "block",
+            "total",
+            "blocks_of",
+            "blocks",
+            "blocks",
+            "after",
+        ),
+        *(
+            "share_begin",
+            "share_end",
+            "first_tile",
+            "last_tile",
+            "numbers",
+            "start",
+            "passed",
+            "counts",
+            "ends",
+        ),
+        *("COUNTED_TILES", "COUNTED_LAYOUT_1", "COUNTED_LAYOUT_4", "COUNTED_LAYOUT_8"),
+    )
+)
+"""Names that the text of a kernel takes for itself where its sums are split (`splits.py`, `shares.py`)."""
+
+
 _DERIVED = re.compile(
     r".*_(desc|ptr|ring|held|depth|full|empty|input|staging|buffer|pending|loaded|stride|strides|extents|layout|slot|phase|before|after)",
     re.IGNORECASE,

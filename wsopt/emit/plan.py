@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.instructions import Slots
-from wsopt.emit.names import Names
+from wsopt.emit.names import SPLIT_WORDS, Names
 from wsopt.emit.prefetched import Prefetched
 from wsopt.emit.rings import NamedBoxes, Ring, loaders
 from wsopt.emit.staging import Staging, staging
@@ -24,27 +24,6 @@ from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import PartitionRole
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import BEFORE, Item, Output, Reduction, Role, Source, Statement
-
-SPLIT_WORDS = frozenset(
-    (
-        *("part", "parts", "other", "k_blocks", "places", "sums", "counter", "layout", "first", "last"),
-        *("workspace", "arrivals", "own_part", "first_part", "turns", "thread_barrier"),
-        *("part_range", "places_of", "last_to_arrive", "combined", "SPLITS", "PARTIAL_SUMS"),
-        *(
-            "part_of",
-            "places_in",
-            "inside_of",
-            "rows_of",
-            "combine",
-            "one_part",
-            "inside",
-            "number",
-            "before",
-        ),
-        *("COMBINED_ROWS", "COMBINED_LAYOUT", "owed", "taken"),
-    )
-)
-"""Names that the text of a kernel takes for itself where its sums are split (`splits.py`)."""
 
 STATIONARY = Slots("stationary", "STATIONARY_SETS")
 """The sets of tiles that a block holds through its loop."""
@@ -122,7 +101,7 @@ class KernelPlan:
     @property
     def split(self) -> bool:
         """Whether a tile's K-blocks are shared by several blocks, and what a block takes is a part of a tile."""
-        return self.s.splits > 1
+        return self.s.parted
 
     @property
     def owes_ends(self) -> bool:
@@ -258,7 +237,7 @@ class KernelPlan:
 def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPlan:
     """The plan of a verified schedule's kernel; with a `trace`, of one with stamps."""
     program, buffers = verified.program, verified.schedule.buffers
-    taken = (WORDS if trace else frozenset()) | (SPLIT_WORDS if program.structure.splits > 1 else frozenset())
+    taken = (WORDS if trace else frozenset()) | (SPLIT_WORDS if program.structure.parted else frozenset())
     names = Names(subtiles=True, taken=set(taken))
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
@@ -275,7 +254,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     items = program.items
     read = frozenset(name for item in after.items for name in item.reads)
     wanted = read | {output.value for output in after.outputs}
-    counts = (*_counts(axes, ranged=ranged, by_tile=by_tile), *(["parts"] if ranged and s.splits > 1 else []))
+    counts = (*_counts(axes, ranged=ranged, by_tile=by_tile), *(_parts(s) if ranged else ()))
     sizes = [*counts, "row_extent", *([] if by_tile else ["column_extent"])]
     counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
     return KernelPlan(
@@ -293,14 +272,14 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
         },
         late={} if after.prefetched else {name: v for name, v in vectors.items() if name in read},
         outputs=outputs, row_outputs=row_outputs, staged=staging(program, buffers, inputs, outputs),
-        refill=Refill(0, 0) if s.splits > 1 else refill(program, verified.machine, buffers),
+        refill=Refill(0, 0) if s.parted else refill(program, verified.machine, buffers),
         inputs_by_loader=buffers.inputs_by_loader,
         inputs_ahead=_inputs_ahead(verified), items=items,
         summed=program.summed,
         rows=tuple(i for i in items if isinstance(i, Reduction) and i.name in wanted), counts=counts,
         counts_stream=counts_stream, own_k_blocks=bool(program.bounds.every) and s.consumers > 1,
         sizes=(*sizes, *(["stream_extent"] if ranged or counts_stream else [])),
-        order_table=("order_ptr",) if ranged and s.persistent and s.splits == 1 else (), trace=trace,
+        order_table=("order_ptr",) if ranged and s.persistent and not s.parted else (), trace=trace,
         scalars={
             name: loop_name(names, vectors[name].of) for bound in program.bounds.every for name in bound.scalars
         },
@@ -319,6 +298,11 @@ def _inputs_ahead(verified: VerifiedSchedule) -> int:
         return 0
     slots = min(schedule.depth(plan.name) for plan in program.rings if plan.copied)
     return k_blocks_ahead(program, verified.machine, schedule.ii, slots)
+
+
+def _parts(s: Structure) -> tuple[str, ...]:
+    """What says how many parts, or tiles, a loop that computes values is cut into for blocks."""
+    return ("tiles",) if s.shares else ("parts",) if s.splits > 1 else ()
 
 
 def _counts(axes: tuple[Role, ...], *, ranged: bool, by_tile: bool) -> Iterator[str]:

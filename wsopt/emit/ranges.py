@@ -22,16 +22,29 @@ def k_block_range(
     return f"k_block_range({', '.join([row, height, first, last, *extents, *plan.scalars.values()])})"
 
 
-def tile_range(plan: KernelPlan, target: str = "begin, whole_begin, whole_end, end") -> str:
+_NARROWED = "begin, whole_begin, whole_end, end"
+"""The variables with the K-blocks of a tile, and those in which all elements count."""
+
+
+def whole_tile_range(plan: KernelPlan, target: str = _NARROWED, row_extent: str = "row_extent") -> str:
+    """The line with the K-blocks of the present tile, whoever has them."""
+    last = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
+    return f"{target} = {k_block_range(plan, 'row_tile * TILE_ROWS', 'TILE_ROWS', '0', last, row_extent)}"
+
+
+def tile_range(plan: KernelPlan, target: str = _NARROWED) -> str:
     """The lines with the K-blocks of the present tile, or of the present part of one, behind `scalar_loads`.
 
     Parts are cut as if the tensor had all rows of the tile: where sums are cut they round, and a row's bits do not
-    depend on how many rows there are.
+    depend on how many rows there are; shares are cut by all that the tensors have.
     """
-    last = "(stream_extent + TILE_DEPTH - 1) // TILE_DEPTH"
+    if plan.s.shares:
+        begin, *_, end = target.split(", ")
+        counted = f"after = before + gl.maximum({end} - {begin}, 1)"
+        cut = f"{target} = part_of(share_begin - before, share_end - before, {target})"
+        return "\n".join([whole_tile_range(plan, target), counted, cut])
     whole = plan.split and any(bound.row for bound in plan.program.bounds.every)
-    rows = ("(row_tile + 1) * TILE_ROWS",) if whole else ()
-    line = f"{target} = {k_block_range(plan, 'row_tile * TILE_ROWS', 'TILE_ROWS', '0', last, *rows)}"
+    line = whole_tile_range(plan, target, "(row_tile + 1) * TILE_ROWS" if whole else "row_extent")
     return f"{line}\n{target} = part_of(part, {target})" if plan.split else line
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
-from wsopt.emit import records, splits
+from wsopt.emit import records, shares, splits
 from wsopt.emit.addresses import ByAddress
 from wsopt.emit.consumer import consumer_of
-from wsopt.emit.functions import tiles
+from wsopt.emit.grid import tiles
 from wsopt.emit.integers import Integer, ceil_divide, maximum, minimum, named, shape_of
 from wsopt.emit.plan import KernelPlan, plan_of
 from wsopt.emit.recipe import (
@@ -64,7 +64,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
         inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v in inputs)),
         outputs=outputs,
         tensor_checks=tuple(dict.fromkeys(checks)),
-        names=(*extents.items(), *_counts(plan)),
+        names=(*extents.items(), *_counts(plan, least)),
         checks=(
             *_extent_checks(read, {named(name): extent for name, extent in extents.items()}),
             *_schedule_checks(plan, least),
@@ -87,8 +87,10 @@ def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
     return found
 
 
-def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
-    """Tiles each way, K-blocks, tiles in all, and the blocks that take them; each of those before it."""
+def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
+    """Tiles each way, K-blocks, tiles in all, and the blocks that take them, whose loop takes `least` passes; each of
+    those before it.
+    """
     s = plan.s
     yield "row_tiles", ceil_divide(_ROWS, s.tile_rows)
     if "column_tiles" in plan.counts:
@@ -96,12 +98,16 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
     yield "tiles", tiles(plan)
-    taken = named("tiles")
-    if plan.split:
+    taken: Integer = named("tiles")
+    if s.shares:  # no more blocks than pieces
+        taken = taken * (
+            ceil_divide(_STREAM, s.depth) if plan.ranged else _K_ITERATIONS // shares.piece(plan, least)
+        )
+    elif plan.split:
         yield "parts", taken * s.splits
         taken = named("parts")
     blocks = minimum(named("processors"), taken) if s.persistent else taken
-    if plan.owes_ends:  # a consumer has a bit for each of its parts
+    if plan.owes_ends and not s.shares:  # a consumer has a bit for each of its parts
         blocks = maximum(blocks, ceil_divide(taken, splits.MOST_PARTS))
     yield "blocks", blocks
 
@@ -139,8 +145,13 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
         told = ("the contracted axis is too short for this schedule",)
         yield Check(_K_ITERATIONS, "at_least", splits.least_k_blocks(plan, least), told)
     for one in splits.workspaces(plan)[:1]:
-        told = (f"the sums of tiles split over {s.splits} blocks take ", one.elements, " elements: too many")
+        over = "blocks" if s.shares else f"{s.splits} blocks"
+        told = (f"the sums of tiles split over {over} take ", one.elements, " elements: too many")
         yield Check(one.elements, "at_most", _MOST_ELEMENTS, told)
+    if s.shares:
+        every = named("blocks") * (named("tiles") * ceil_divide(_STREAM, s.depth))
+        told = ("the tiles have ", every, " K-blocks for all blocks together: too many to be counted")
+        yield Check(every, "at_most", _MOST_ELEMENTS, told)
     if s.tail:
         told = ("the contracted axis has ", _STREAM, f" elements: this schedule takes 1 to {s.tail} more than a "
                 f"multiple of {s.depth}")  # fmt: skip

@@ -6,14 +6,15 @@ from typing import Any
 
 from wsopt import __version__
 from wsopt.codegen.oracle import Expectation
-from wsopt.emit import records, splits, text
+from wsopt.emit import records, shares, splits, text
 from wsopt.emit.called import called, exponential, numbers
 from wsopt.emit.channels import allocations, barrier_groups
-from wsopt.emit.combination import PARAMETERS, parts_of
+from wsopt.emit.combination import parts_of
 from wsopt.emit.constants import accumulator_layouts, constants
 from wsopt.emit.consumer import Consumer, consumer_of
 from wsopt.emit.epilogue import epilogue
-from wsopt.emit.functions import Function, grid_parameters, partitions
+from wsopt.emit.functions import Function, partitions
+from wsopt.emit.grid import grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.plan import KernelPlan, plan_of
@@ -61,7 +62,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
         *([mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
         *([transform(plan)] if s.transforms else []),
-        *([Function("combine", PARAMETERS, *parts.body())] if parts else []),
+        *([Function("combine", parts.parameters, *parts.body())] if parts else []),
         consumer.function(),
         *([store_warp(plan)] if plan.stores_apart else []),
     ]
@@ -89,8 +90,9 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "imports": target.imports(products=not plan.loops_over_tiles),
         "consumer_warps": s.consumer_warps,
         "mma_k": 256 // plan.program.whole.dtype.bits,
-        "subtiles": 1 if plan.sums_apart or plan.split else s.subtiles,
+        "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,
         "splits": splits.device(plan),
+        "shares": shares.device(plan),
         "grid": grid,
         "counts_slots": plan.counts_slots,
         "ranges": ranges if plan.ranged else None,
@@ -112,9 +114,10 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
     """
     plan = plan_of(verified, trace)
     if trace is not None and plan.split:
+        told, asked = ("blocks", "shares=no") if plan.s.shares else (f"{plan.s.splits} blocks", "splits=1")
         raise LoweringError(
-            f"graph {plan.program.whole.name}: its sums are split over {plan.s.splits} blocks, and the stamps of a "
-            "traced kernel are of whole tiles: trace a build made with `--under splits=1`"
+            f"graph {plan.program.whole.name}: its sums are split over {told}, and the stamps of a "
+            f"traced kernel are of whole tiles: trace a build made with `--under {asked}`"
         )
     consumer = consumer_of(plan)
     template = text.environment().get_template("kernel.py.jinja")

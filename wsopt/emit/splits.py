@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from wsopt.emit import shares
 from wsopt.emit.combination import parts_of
 from wsopt.emit.instructions import when
-from wsopt.emit.integers import named
+from wsopt.emit.integers import Integer, named
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.recipe import Workspace
 from wsopt.emit.sums import accumulator_names, accumulators
@@ -31,8 +32,6 @@ _KEPT = 64
 reads. With so many ptxas spilled nothing in tiles of 64 to 256 columns and 2 to 16 parts (Triton 3.9, sm_90).
 """
 
-NOTHING_OWED = ["owed = 0", "taken = 0"]
-"""The lines by which a consumer begins that ends tiles when it has left all of its parts: a bit for each of them."""
 MOST_PARTS = 31
 """Parts of a block, one for each bit."""
 
@@ -40,13 +39,16 @@ PART_RANGE = "first, last = part_range(part, k_iterations)"
 """The line with the K-blocks of a part."""
 
 
-def constants(plan: KernelPlan) -> list[tuple[str, int | str, str]]:
-    """Constants of a kernel whose sums are split, with comments."""
+def constants(plan: KernelPlan, least: int) -> list[tuple[str, int | str, str]]:
+    """Constants of a kernel whose sums are split, with comments; its loop takes `least` passes."""
     if not plan.split:
         return []
-    parts = parts_of(plan)
-    return [
+    parts, ways = (
+        parts_of(plan),
         ("SPLITS", plan.s.splits, "parts of a tile's K-blocks, each for a block of its own"),
+    )
+    return [
+        *(shares.constants(plan, least) or [ways]),
         ("PARTIAL_SUMS", place_elements(plan), "elements of a consumer's partial sums"),
         *(parts.constants() if parts else []),
     ]
@@ -72,7 +74,8 @@ def device(plan: KernelPlan) -> dict[str, object] | None:
         "ranged": False,
         "copies": s.copies,
         "at_once": s.at_once,
-        "loop": s.splits * subtile > registers,  # ptxas begins all loads that are not in a loop, and spills
+        "loop": s.shares
+        or s.splits * subtile > registers,  # ptxas begins all loads that are not in a loop, and spills
         "one_by_one": 3 * subtile > registers,
     }
 
@@ -81,8 +84,13 @@ def workspaces(plan: KernelPlan) -> tuple[Workspace, ...]:
     """The memory that a launch needs besides its tensors."""
     if not plan.split:
         return ()
-    places = named("parts") * (plan.s.at_once * place_elements(plan))
-    counters = named("tiles") * plan.s.at_once
+    parts: Integer = named("parts")
+    tiles: Integer = named("tiles")
+    if plan.s.shares:
+        parts = tiles + named("blocks") if plan.ranged else 2 * named("blocks")
+        tiles = tiles if plan.ranged else named("blocks")  # fewer than that are shared
+    places = parts * (plan.s.at_once * place_elements(plan))
+    counters = tiles * plan.s.at_once
     return (
         Workspace(_WORKSPACE, DType.F32, places, zeroed=False),
         Workspace(_ARRIVALS, DType.I32, counters, zeroed=True),
@@ -105,46 +113,63 @@ def steps(others: str, part: str) -> str:
     )
 
 
-def combined(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
-    """The lines of a consumer behind its loop of products: partial sums into the workspace, and where all parts have
-    arrived the `epilogue`.
+def nothing_owed(plan: KernelPlan) -> list[str]:
+    """The lines by which a consumer begins that ends tiles when it has left all of its parts: a bit for each of them,
+    or of equal shares a number for its first tile and one for its last.
     """
-    return [_own_part(plan), *_stores(plan), when(_arrives(plan), "\n".join(brought(plan, epilogue)))]
+    return shares.NOTHING_LEFT if plan.s.shares else ["owed = 0", "taken = 0"]
 
 
-def left(plan: KernelPlan) -> list[str]:
+def combined(plan: KernelPlan, epilogue: Iterable[str], whole: Iterable[str]) -> list[str]:
+    """The lines of a consumer behind its loop of products: partial sums into the workspace, and where all parts have
+    arrived the `epilogue`. Of equal shares some tiles are `whole`.
+    """
+    left, ended = [_own_part(plan), *_stores(plan)], brought(plan, epilogue)
+    if plan.s.shares:
+        return shares.products_ended(whole, left, arrives(plan), ended)
+    return [*left, when(arrives(plan), "\n".join(ended))]
+
+
+def left(plan: KernelPlan, whole: Iterable[str]) -> list[str]:
     """The lines of a consumer behind a loop that computes values: what it leaves of the part, and whether it owes the
-    tile's end, which comes when it has left all of its parts.
+    tile's end, which comes when it has left all of its parts. Of equal shares some tiles are `whole`.
     """
     parts = parts_of(plan)
     assert parts is not None, "its parts come together"
-    owed = f"owed = owed | ({_arrives(plan)}.to(gl.int32) << taken)"
+    if plan.s.shares:
+        return shares.ended(whole, [_own_part(plan), *parts.stores()])
+    owed = f"owed = owed | ({arrives(plan)}.to(gl.int32) << taken)"
     return [_own_part(plan), *parts.stores(), owed, "taken += 1"]
 
 
 def brought(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     """The lines of who has to end a tile: the parts are brought together, and then comes the `epilogue`."""
-    begin = f"first_part = {_WORKSPACE} + {_of_consumer(plan, 'part // SPLITS * SPLITS')} * PARTIAL_SUMS"
-    together = ["combine(first_part, row, row_extent)"] if parts_of(plan) else []
+    first = shares.first_part(plan) if plan.s.shares else "part // SPLITS * SPLITS"
+    parts = parts_of(plan)
+    begin = f"first_part = {_WORKSPACE} + {_of_consumer(plan, first)} * PARTIAL_SUMS"
+    together = [f"combine({', '.join(parts.parameters)})"] if parts else []
     return [begin, *together, *(line for line in epilogue if line)]
 
 
 def _own_part(plan: KernelPlan) -> str:
-    return f"own_part = {_WORKSPACE} + {_of_consumer(plan, 'part')} * PARTIAL_SUMS"
+    part = shares.part(plan) if plan.s.shares else "part"
+    return f"own_part = {_WORKSPACE} + {_of_consumer(plan, part)} * PARTIAL_SUMS"
 
 
-def _arrives(plan: KernelPlan) -> str:
+def arrives(plan: KernelPlan) -> str:
     """The call that arrives at the counter of a consumer's rows of the tile."""
+    if plan.s.shares:
+        return f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, shares.number_of(plan))}, parts)"
     return f"last_to_arrive({_ARRIVALS} + {_of_consumer(plan, 'part // SPLITS')})"
 
 
 def sums(plan: KernelPlan, names: Iterable[str], subtile: int) -> list[str]:
     """The lines that add up the sums of an epilogue subtile, one for each product."""
-    column, parts = _columns(subtile), parts_of(plan)
+    column, parts, more = _columns(subtile), parts_of(plan), ", parts" if plan.s.shares else ""
     if parts:
         return [*parts.sums(names, subtile)]
     return [
-        f"{name} = combined({' + '.join(['first_part', *_product(number), *column])})"
+        f"{name} = combined({' + '.join(['first_part', *_product(number), *column])}{more})"
         for number, name in enumerate(names)
     ]
 

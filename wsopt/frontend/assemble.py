@@ -364,4 +364,5 @@ def assemble(draft: Draft) -> Region:
         tiles=tiles if beside else (),
         end=draft.end,
         full_rows=draft.full_rows,
+        deterministic=graph.deterministic,
     )

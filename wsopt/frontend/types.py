@@ -58,7 +58,8 @@ class Region:
     what each consumer computes beside the products of a K-block from its `tiles` of the operands. Outside
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
     `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
-    with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity.
+    with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity. A
+    `deterministic` one wants the same bits of a row whatever rows there are beside it.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Region:
     tiles: tuple[Source, ...] = ()
     end: End = End.NOTHING
     full_rows: bool = False
+    deterministic: bool = False
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""

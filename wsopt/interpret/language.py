@@ -306,6 +306,20 @@ def _reduction(name: str) -> Callable[..., Tensor]:
     return reduce
 
 
+def _associative_scan(value: Tensor, axis: int, combine_fn: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """`gl.associative_scan` of integers in a row: of each and all before it. Of floats nobody knows the order."""
+    if value.dtype.floating or len(value.shape) != 1 or int(axis):
+        raise InterpreterError(
+            f"associative_scan along {axis} of {value.dtype} {value.shape}: want a row of integers"
+        )
+    found, reach = value.data.copy(), 1
+    while reach < found.size:
+        left, right = (Tensor(part, value.dtype, None) for part in (found[:-reach], found[reach:]))
+        found = np.concatenate([found[:reach], combine_fn(left, right).data])
+        reach *= 2
+    return Tensor(found, value.dtype, value.layout)
+
+
 def _static_assert(condition: Any, message: str = "") -> None:
     if not condition:
         raise InterpreterError(f"static_assert failed: {message}")
@@ -342,6 +356,7 @@ _PLAIN: dict[str, Any] = {
     "sum": _reduction("sum"),
     "max": _reduction("max"),
     "min": _reduction("min"),
+    "associative_scan": _associative_scan,
     "expand_dims": lambda value, axis: value.expand_dims(axis),
     "reshape": lambda value, *shape: value.reshape(*shape),
     "permute": lambda value, *order: value.permute(*order),

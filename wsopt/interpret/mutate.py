@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from wsopt.interpret.mutate_ranges import RANGE_RULES
+from wsopt.interpret.mutate_shares import SHARE_RULES
 from wsopt.interpret.mutate_splits import BARRIERS, SPLIT_RULES
 from wsopt.interpret.splice import Change, Edit, Rule, Source, argument, bodies, callee, calls, statements
 
@@ -327,5 +328,6 @@ _RULES: tuple[Rule, ...] = (
     _indices_mixed,
     _accumulation_changed,
     *SPLIT_RULES,
+    *SHARE_RULES,
     *RANGE_RULES,
 )

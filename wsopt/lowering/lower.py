@@ -11,12 +11,13 @@ from wsopt.entries import extended
 from wsopt.frontend.needed import kept, needed_bytes, needed_flops
 from wsopt.frontend.types import End, Region
 from wsopt.lowering.cut import Cut, cut
+from wsopt.lowering.equal_shares import of_products, shares_of
 from wsopt.lowering.phases import element_mix, lane_sums
 from wsopt.lowering.spread import mean_share, shares
 from wsopt.lowering.steps import steps_of
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
-from wsopt.program.facts import TileGrid, Whole
+from wsopt.program.facts import Shares, TileGrid, Whole
 from wsopt.program.ids import ValueKind
 from wsopt.program.program import Epilogue, Iteration, TileProgram, Work
 from wsopt.program.ranges import Bounds, k_iteration_counts, longest_last, own_k_iterations
@@ -90,9 +91,9 @@ def _epilogue(region: Region, loop: Cut) -> Epilogue:
     )
 
 
-def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> Work:
+def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> tuple[Work, Shares | None]:
     """Tiles and K-iterations of the SM that gets the most: the launcher's order for persistent blocks, which knows no
-    run-time scalars, else the order of tile numbers; parts of tiles go to every block in turn.
+    run-time scalars, else the order of tile numbers; parts of tiles go to every block in turn, or are equal shares.
 
     A tile's K-iterations are its consumers' on the average: who is done goes on, and leaves the units to others.
     """
@@ -110,6 +111,9 @@ def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> Work:
 
     parts = tiles * s.splits
     blocks = min(machine.sm_count, parts)
+    if s.shares:
+        found = shares_of([k_iterations(tile) for tile in range(tiles)], machine.sm_count)
+        return Work(found.tiles, float(found.k_iterations)), found
     if s.splits > 1:
         dealt: Iterable[Iterable[int]] = (range(block, parts, blocks) for block in range(blocks))
     else:
@@ -117,7 +121,7 @@ def _work(region: Region, s: Structure, machine: Machine, tiles: int) -> Work:
         known = counts if s.persistent else [math.ceil(k_iterations(tile)) for tile in range(tiles)]
         dealt = deal(known, rasterization_order(counts, tiles, together), blocks)
     works = (Work(len(taken), math.fsum(map(k_iterations, taken))) for taken in map(list, dealt))
-    return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles)
+    return max(works, key=lambda work: work.k_iterations + OVERHEAD_K_BLOCKS * work.tiles), None
 
 
 def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int:
@@ -171,6 +175,9 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
     columns = sum(value.shape[1] for value in loop.values if value.space is Space.TENSOR)
     have, choices = machine.tensor_memory_columns, target_of(machine).sum_sets
     sets = (count for count in choices if count == 1 or count * columns <= have)
+    work, shared = _work(region, s, machine, grid.tiles) if region.chained else (None, None)
+    if s.shares and not region.chained:
+        shared = of_products(grid.tiles, math.ceil(k_blocks / s.copies), machine.sm_count)
     return TileProgram(
         region=region,
         whole=whole,
@@ -190,7 +197,8 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         live=loop.live,
         stationary=held,
         stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
-        work=_work(region, s, machine, grid.tiles) if region.chained else None,
+        work=work,
+        shares=shared,
         lane_sums=lane_sums(region.body, s, machine),
         bounds=bounds,
         unmasked=region.unmasked,

@@ -37,7 +37,10 @@ _FAR = 6144
 step of the reference.
 """
 
-_BATCHES = 2
+_BATCHES, _SHARED_BATCHES = 2, 4
+"""Batch elements at most; with equal shares of K-blocks, of which a block that takes all tiles has no parts, as many
+as go round what it holds for a tile.
+"""
 
 
 def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = False) -> Graph:
@@ -48,7 +51,7 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
     """
     axes = graph_axes(needed(graph))
     if axes.kind is Kind.CHAIN:
-        extents = _chain_extents(axes, *_within(axes, *_few(axes, s, k_iterations)))
+        extents = _chain_extents(axes, *_within(axes, *_few(axes, s, k_iterations)), _batches(s))
     elif axes.kind is Kind.ROWS:
         extents = _row_extents(axes, s, k_iterations)
     else:
@@ -152,8 +155,8 @@ def _further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[tuple[int,
     K-block; a few tiles; as far as masks reach, and on until K-blocks lie to tiles as before; with a single row for
     one of the consumers; and with many rows for few K-blocks, and the reverse. Parts of split sums take as many more.
     """
-    yield (*_within(axes, _SHORTEST, _SHORTEST), _BATCHES)
-    yield (*_few(axes, s, k_iterations), _BATCHES)
+    yield (*_within(axes, _SHORTEST, _SHORTEST), _batches(s))
+    yield (*_few(axes, s, k_iterations), _batches(s))
     far = _far(axes, s)
     if far <= _FAR:
         yield far, far, 1
@@ -163,6 +166,11 @@ def _further(axes: Axes, s: Structure, k_iterations: int) -> Iterator[tuple[int,
             yield far // s.tile_rows * s.tile_rows + own + 1, far + _reach(axes, s), 1
         yield far, _SHORTEST, 1
         yield _SHORTEST, far, 1
+
+
+def _batches(s: Structure) -> int:
+    """Batch elements of a few tiles, at most."""
+    return _SHARED_BATCHES if s.shares else _BATCHES
 
 
 def _far(axes: Axes, s: Structure) -> int:

@@ -16,6 +16,7 @@ from wsopt.frontend.types import Contraction, Region
 from wsopt.lowering.exponentials import exp2_eighths
 from wsopt.lowering.lower import grid_of
 from wsopt.lowering.refused import problems
+from wsopt.lowering.spread import mean_share
 from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
 from wsopt.program.combination import Combination, combination
@@ -42,6 +43,10 @@ _FEW_WAVES, _LONG_LOOP, _PART_ITERATIONS, _SPLIT_GAINS = 2, 16, 2, 0.9
 """Sums are split where tiles are fewer than so many waves, and have so many iterations at least: a shorter loop takes
 no longer than the trips of its parts. A part has so many iterations at least, and leaves the busiest SM this share at
 most of what fewer parts would.
+"""
+_SHARED_WAVES = 8
+"""Shares are for tiles of fewer waves. Of more the last one leaves little idle, and where each block counts the
+K-blocks of all tiles that takes longer.
 """
 _SLOT_BYTES = 128
 """What a copy's place in shared memory is a multiple of (CUDA programming guide, tensor copies)."""
@@ -135,6 +140,8 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
             if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
                 yield s
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
+                if _shares(region, s, machine):
+                    yield replace(s, shares=True)
 
 
 def _aligned(region: Region, depth: int) -> bool:
@@ -212,19 +219,15 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 if _is_legal(region, machine, s) and _aligned(region, depth):
                     yield s
                     yield from (replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine))
+                    if _shares(region, s, machine):
+                        yield replace(s, tail=0, shares=True)
 
 
 def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
     """Parts that the sums of a tile may be split into, each for a block of its own: numbers that leave the busiest SM
     less of a tile than any smaller one, and each part a few K-blocks.
-
-    emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
-    values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
     """
-    if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
-        return
-    apart = s.sharing is Sharing.PING_PONG or region.full_sources
-    if region.chained and (apart or _together(region) is None):
+    if not _parts_come_together(region, s, machine):
         return
     tiles, sms = grid_of(region, s).tiles, machine.sm_count
     if tiles >= _FEW_WAVES * sms:
@@ -236,6 +239,36 @@ def _splits(region: Region, s: Structure, machine: Machine) -> Iterator[int]:
         if share <= _SPLIT_GAINS * least:
             least = share
             yield splits
+
+
+def _parts_come_together(region: Region, s: Structure, machine: Machine) -> bool:
+    """Whether a tile's results can be made of what several blocks leave of their parts.
+
+    emitter.v1: by persistent blocks whose sums are in registers, without rows that are reduced beside products. Where
+    values are computed, what rescales the sums of one part rescales those of all, and epilogues read no full tiles.
+    """
+    if not s.persistent or region.beside or target_of(machine).sums is not Sums.REGISTERS:
+        return False
+    apart = s.sharing is Sharing.PING_PONG or region.full_sources
+    return not region.chained or not (apart or _together(region) is None)
+
+
+def _shares(region: Region, s: Structure, machine: Machine) -> bool:
+    """Whether blocks may take equal shares of the K-blocks of all tiles: where these are few and the last wave leaves
+    a tenth of the time to idle SMs, and where how long they are is known when the kernel runs alone.
+
+    Not where the graph is deterministic: where a row's sums are cut, and so its bits, depends on how many tiles there
+    are. emitter.v1: by cooperative consumers.
+    """
+    turns = s.sharing is Sharing.PING_PONG
+    if region.deterministic or turns or not _parts_come_together(region, s, machine):
+        return False
+    iterations = -(-region.extent(Role.STREAM) // (s.depth * s.copies))
+    tiles, sms = grid_of(region, s).tiles, machine.sm_count
+    if iterations < _LONG_LOOP or tiles >= _SHARED_WAVES * sms:
+        return False
+    varied, few = mean_share(region) < 1, tiles < _FEW_WAVES * sms
+    return varied or (few if region.chained else tiles / sms <= _SPLIT_GAINS * _busiest_share(tiles, sms, 1))
 
 
 @functools.lru_cache(maxsize=16)

@@ -10,8 +10,9 @@ from wsopt.machine.types import TILE_ROWS, Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.perf.contention import held_cycles, issue_cycles
 from wsopt.perf.costs import copy_issue, load_cycles
-from wsopt.perf.splits import split_cost
+from wsopt.perf.splits import SplitCost, split_cost
 from wsopt.perf.stores import kind, kind_bytes, tile_stores
+from wsopt.program.facts import Shares
 from wsopt.program.program import Epilogue, EpilogueCost, Iteration, OpKind, TileProgram
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.schedule.types import EpilogueBuffers
@@ -126,8 +127,22 @@ def epilogues(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) 
     """
     each, last = (epilogue_cycles(program, machine, buffers, last=last) for last in (False, True))
     split, splits = split_cost(program, machine), program.structure.splits
+    if program.shares is not None:
+        return _of_shares(program.shares, split, each, last, in_turn=program.work is not None)
     each, last = split.part + math.ceil((split.all + each) / splits), split.part + split.all + last
     return Epilogues(each, last, buffers.sums > 1)
+
+
+def _of_shares(shares: Shares, split: SplitCost, each: int, last: int, *, in_turn: bool) -> Epilogues:
+    """The same of a block's share. It has two parts at most, the ends of its share, and of the tiles of which others
+    have parts it ends one, the last; the rest are its own. Those `in_turn` have one price.
+    """
+    apart = min(2, shares.tiles)
+    end = split.part + split.all + last
+    before = max(0, shares.tiles - apart) * each + (apart - 1) * split.part
+    if in_turn:
+        return Epilogues(math.ceil((before + end) / shares.tiles), last)
+    return Epilogues(math.ceil(before / max(1, shares.tiles - 1)), end)
 
 
 def epilogue_cycles(
@@ -148,7 +163,7 @@ def epilogue_cycles(
         copy = _copy_cycles(program, machine)
         late = max(0, copy - (buffers.inputs - 1) * cycles // s.subtiles)
         total += (s.subtiles - buffers.inputs) * late + _copying(program, machine, buffers)
-        total += copy if s.splits > 1 else 0  # asked for when the last part is there
+        total += copy if s.parted else 0  # asked for when the last part is there
     return total
 
 
@@ -258,7 +273,7 @@ def refill(program: TileProgram, machine: Machine, buffers: EpilogueBuffers) -> 
     """
     s = program.structure
     apart = program.computes_with_products or program.tensor_columns or buffers.inputs_by_loader
-    if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG or s.splits > 1:
+    if not buffers.inputs or apart or s.sharing is Sharing.PING_PONG or s.parted:
         return Refill(0, 0)
     product = _pass_products(program)
     copies = math.ceil(_copy_cycles(program, machine) / product)

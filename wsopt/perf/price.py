@@ -126,7 +126,7 @@ def last_demand(program: TileProgram, demand: Demand, machine: Machine) -> Deman
     whole wave the others make up for them.
     """
     grid = program.grid
-    active = grid.work_tiles % machine.sm_count
+    active = grid.work_tiles % machine.sm_count if program.shares is None else 0
     if not active:
         return demand
     down, across = _inside(grid, active)
@@ -164,12 +164,15 @@ def _between(program: TileProgram, machine: Machine) -> float:
     """Cycles outside the loop for each of its K-blocks: starts and ends of blocks, epilogues that others wait for."""
     s, cost = program.structure, program.epilogue
     waves = math.ceil(program.tiles / machine.sm_count)
+    k_blocks = waves * math.ceil(program.whole.extent(Role.STREAM) / (s.depth * s.splits))
+    if program.shares is not None:
+        waves, k_blocks = program.shares.tiles, program.shares.k_iterations * s.copies
     first = machine.first_bytes(machine.latency.tma_load_dram)
     once = machine.block_start_cycles + first + machine.latency.tma_store
     waits = s.sharing is Sharing.COOPERATIVE and not program.tensor_columns
     each = cost.together if waits else 0
     outside = once + waves * each if s.persistent else waves * (once + machine.block_turnover_cycles + each)
-    return outside / (waves * math.ceil(program.whole.extent(Role.STREAM) / (s.depth * s.splits)))
+    return outside / k_blocks
 
 
 def ring_slots(program: TileProgram, machine: Machine) -> int:
@@ -193,18 +196,22 @@ def dram_bytes(program: TileProgram, machine: Machine) -> int:
 
     The tiles of a group of tile rows are taken column by column. What fits in half of L2 is read once; else the
     operand along the columns is read again for each set of rows that are taken at once, and the other one again for
-    each column of tiles if a whole group does not stay in L2.
+    each column of tiles if a whole group does not stay in L2. Tiles that are cut to equal shares are not all at one
+    K-block at a time: one of two neighbours is taken to read it again.
     """
     grid, whole = program.grid, program.whole
     total, budget = whole.compulsory_bytes, machine.l2_bytes // 2
     group = grid.group * grid.tile_rows * whole.extent(Role.STREAM) * (whole.dtype.bits // 8)
+    again = 1.0 if program.shares is None else 1 + program.shares.cut
     for member in _members(program):
         if member.view.nbytes <= budget:
             continue
+        reads = 1
         if not member.by_rows:
-            total += member.view.nbytes * (math.ceil(grid.row_tiles / rows_at_once(program, machine)) - 1)
+            reads = math.ceil(grid.row_tiles / rows_at_once(program, machine))
         elif group > budget:
-            total += member.view.nbytes * (math.ceil(grid.column_tiles / 4) - 1)
+            reads = math.ceil(grid.column_tiles / 4)
+        total += round(member.view.nbytes * (reads * again - 1))
     return total
 
 
@@ -216,7 +223,7 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
 
     Where all columns are fewer tiles than the card has SMs, several groups are taken at once, by one GPC each, and
     their GPCs ask for the same columns at about one time. Of those bytes a GPC has to wait for its share alone
-    (`waited_for`); all of them take power.
+    (`waited_for`); all of them take power. Of tiles that are cut to equal shares each SM reads for itself.
     """
     grid = program.grid
     height = min(grid.group, grid.row_tiles, machine.sms_per_gpc)
@@ -224,10 +231,12 @@ def gpc_bytes(program: TileProgram, machine: Machine, *, waited_for: bool = Fals
     if waited_for:
         at_once = machine.sm_count / (height * grid.column_tiles)
         across /= max(1.0, min(at_once, grid.row_tiles / height, machine.sm_count / machine.sms_per_gpc))
-    total = 0.0
+    total, alone = 0.0, 0.0
     for member in _members(program):
         pitch = member.box(member.shape).pitch_bytes
         straddled = copy_lines(member.box(member.shape), machine) if pitch % machine.l2_line_bytes else 0.0
         tile = max(member.copy_bytes, straddled)
         total += height * member.copies * tile if member.by_rows else across * tile
-    return math.ceil(total / machine.sms_per_gpc)
+        alone += member.copies * tile
+    cut = 0.0 if program.shares is None else program.shares.cut
+    return math.ceil((1 - cut) * total / machine.sms_per_gpc + cut * alone)

@@ -18,12 +18,18 @@ from wsopt.machine.types import Machine
 from wsopt.perf.costs import load_cycles
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import Role, pow2
 
 _TRIPS, _TRIP_CYCLES = 2, 700
 """To L2 and back before an arrival is known, the stores' fence and the counter; and the cycles of a trip while others
 copy from device memory, fitted on an H200 (`docs/model/h200_few_tiles.json`).
 """
+
+_COUNT_CYCLES = 400
+"""Of so many tiles' K-blocks their running sum and its ends, at most _MOST_COUNTED at a time: instructions and the
+meetings of warps, an estimate.
+"""
+_LEAST_COUNTED, _MOST_COUNTED = 128, 256
 
 _IN_FLIGHT = 160
 """Elements that a thread has asked for at a time: the registers that its sums have left."""
@@ -37,7 +43,10 @@ loads together, beside what it rescales them with.
 
 @dataclass(frozen=True, slots=True)
 class SplitCost:
-    """Cycles of one consumer: to store its `part` of a tile and to arrive, and to add up `all` parts of one."""
+    """Cycles of one consumer: to store its `part` of a tile and to arrive, and to add up `all` parts of one.
+
+    Of equal shares a consumer that computes values arrives once, before it adds up what it owes.
+    """
 
     part: int
     all: int
@@ -52,12 +61,31 @@ def _rows(program: TileProgram) -> int:
 def partial_bytes(program: TileProgram) -> int:
     """Bytes of one consumer's sums of one part of a tile; 0 where no sums are split."""
     s = program.structure
-    return len(program.summed) * _rows(program) * s.columns * DType.F32.bits // 8 if s.splits > 1 else 0
+    return len(program.summed) * _rows(program) * s.columns * DType.F32.bits // 8 if s.parted else 0
 
 
 def workspace_bytes(program: TileProgram) -> int:
-    """Bytes of all parts of all tiles."""
-    return partial_bytes(program) * program.structure.at_once * program.tiles
+    """Bytes of all parts of all tiles; of equal shares those that are left for others."""
+    parts = program.tiles if program.shares is None else program.shares.parts
+    return partial_bytes(program) * program.structure.at_once * parts
+
+
+def parts_of_a_tile(program: TileProgram) -> int:
+    """Parts that are brought together, at most."""
+    return program.structure.splits if program.shares is None else program.shares.most
+
+
+def counting_cycles(program: TileProgram) -> int:
+    """Cycles in which a block finds its share: it counts the K-blocks of all tiles, and once more up to its own."""
+    s = program.structure
+    if not s.shares or program.work is None:
+        return 0
+    return 2 * math.ceil(program.tiles / counted_at_once(program)) * (_TRIP_CYCLES + _COUNT_CYCLES)
+
+
+def counted_at_once(program: TileProgram) -> int:
+    """Tiles whose K-blocks are counted at a time: a power of two."""
+    return min(_MOST_COUNTED, max(_LEAST_COUNTED, pow2(program.grid.tiles)))
 
 
 def rows_at_once(program: TileProgram, machine: Machine) -> int:
@@ -68,7 +96,7 @@ def rows_at_once(program: TileProgram, machine: Machine) -> int:
     while (
         2 * rows <= s.rows
         and rows < program.whole.extent(Role.ROW)
-        and _each(s, 2 * rows, machine) * s.splits <= _TOGETHER
+        and _each(s, 2 * rows, machine) * parts_of_a_tile(program) <= _TOGETHER
     ):
         rows *= 2
     return rows
@@ -76,9 +104,11 @@ def rows_at_once(program: TileProgram, machine: Machine) -> int:
 
 def parts_at_once(program: TileProgram, machine: Machine) -> int:
     """Parts whose loads are under way together: all, or a power of two that the registers hold."""
-    s = program.structure
+    s, parts = program.structure, parts_of_a_tile(program)
     fit = max(1, int(_TOGETHER // _each(s, rows_at_once(program, machine), machine)))
-    return s.splits if s.splits <= fit else 1 << fit.bit_length() - 1
+    if s.shares:  # of some tiles there are fewer, and of lengths that nobody expected more
+        parts = pow2(parts)
+    return parts if parts <= fit else 1 << fit.bit_length() - 1
 
 
 def _each(s: Structure, rows: int, machine: Machine) -> float:
@@ -93,10 +123,13 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
         return SplitCost(0, 0)
     every = nbytes * s.at_once
     elements = nbytes // (s.consumer_warps * machine.threads_per_warp * DType.F32.bits // 8)
-    part = load_cycles(every, machine) + _TRIPS * _TRIP_CYCLES + machine.latency.barrier
-    rounds = math.ceil(s.splits * elements / _IN_FLIGHT)
+    part, arrival = load_cycles(every, machine), _TRIPS * _TRIP_CYCLES + machine.latency.barrier
+    parts = parts_of_a_tile(program)
+    rounds = math.ceil(parts * elements / _IN_FLIGHT)
     if program.work is not None:  # rows after rows, parts after parts; and from the workspace to the epilogue
         rows = math.ceil(_rows(program) / rows_at_once(program, machine))
-        rounds = rows * math.ceil(s.splits / parts_at_once(program, machine)) + 1
-    back = rounds * _TRIP_CYCLES + s.splits * every / machine.tma_bytes_per_cycle
-    return SplitCost(math.ceil(part), math.ceil(back))
+        rounds = rows * math.ceil(parts / parts_at_once(program, machine)) + 1
+    back = rounds * _TRIP_CYCLES + parts * every / machine.tma_bytes_per_cycle
+    if s.shares and program.work is not None:  # others learn of both parts at the share's end
+        return SplitCost(math.ceil(part), math.ceil(arrival + back))
+    return SplitCost(math.ceil(part + arrival), math.ceil(back))

@@ -20,7 +20,7 @@ from wsopt.perf.contention import busiest, contended_interval, iteration_energy,
 from wsopt.perf.costs import load_cycles, outside_cycles
 from wsopt.perf.effective_ii import Line, Ramps, ramps
 from wsopt.perf.epilogue import Epilogues, epilogues
-from wsopt.perf.splits import split_cost, workspace_bytes
+from wsopt.perf.splits import counting_cycles, split_cost, workspace_bytes
 from wsopt.program.facts import Arithmetic, Copy, Rescale
 from wsopt.program.ids import OpId, OpKind
 from wsopt.program.program import Iteration, TileProgram, Unit, Work
@@ -80,9 +80,14 @@ class Time:
         return max(parts) if self.knee == math.inf else norm(parts, self.knee)
 
 
+def waves_of(program: TileProgram, machine: Machine) -> int:
+    """Tiles, or parts of tiles, of the SM that takes most; equal shares of all K-blocks are one wave."""
+    return 1 if program.structure.shares else math.ceil(program.tiles / machine.sm_count)
+
+
 def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
     """The parts of the time that every schedule of a tile program has."""
-    waves = math.ceil(program.tiles / machine.sm_count)
+    waves = waves_of(program, machine)
     latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
     floors = memory_floors_us(program, machine)
     if program.iteration is Iteration.TILE:
@@ -94,7 +99,7 @@ def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
     fill, first = machine.first_bytes(latency.tma_load_dram) + sum(op.busy for op in loads), 0
     if program.work is not None:  # the tiles that a block holds, and the way to the first result
         first = _first_iteration(program)
-        fill += load_cycles(program.stationary_bytes, machine) + first
+        fill += load_cycles(program.stationary_bytes, machine) + first + counting_cycles(program)
     handover = latency.mbarrier_wake + latency.mbarrier_wait + latency.barrier
     anew = machine.block_start_cycles + machine.block_turnover_cycles + fill
     return Waves(
@@ -189,6 +194,8 @@ def time_of(
 
 def _loops(program: TileProgram, fixed: Waves, ramp: Ramps) -> Line:
     """Cycles of all loops of products of the busiest SM, by the initiation interval."""
+    if program.shares is not None:
+        return ramp.loop(program.shares.k_iterations)
     n, further = program.passes, fixed.waves - 1
     first, last = ramp.loop(n), ramp.loop(n, last=True)
     if not further:
@@ -207,7 +214,8 @@ def _of_products(
     than that does not show. Consumers in ping-pong take the longer of a loop and an epilogue's share of it; those
     whose sums another partition leaves in tensor memory, in two sets, the longer of a loop and an epilogue.
     """
-    s, n, waves = program.structure, program.passes, fixed.waves
+    s, n = program.structure, program.passes
+    waves = fixed.waves if program.shares is None else program.shares.tiles
     once = fixed.start + fixed.fill
     if not s.persistent:
         return (loops.plus(Line(0.0, waves * (once + ends.last + machine.block_turnover_cycles))),)
@@ -266,17 +274,18 @@ def memory_floors_us(program: TileProgram, machine: Machine) -> tuple[float, flo
         program.tiles * program.tile_l2_bytes + program.whole.once_bytes + 2 * workspace_bytes(program)
     )
     latency, in_blocks = machine.latency, program.iteration is Iteration.K_BLOCKS
-    waves = math.ceil(program.tiles / machine.sm_count)
+    waves = waves_of(program, machine)
     bytes_us = memory_us(program, program.dram_bytes, machine)
     if in_blocks:
         idle = machine.block_start_cycles + latency.tma_load_dram + latency.tma_store
         split = split_cost(program, machine)
         # The trips of a part that another follows take as long as what is asked for meanwhile.
         idle += (waves - 1) * (split.part + split.all / program.structure.splits)
+        idle += counting_cycles(program)
         if program.work is not None:  # what follows the last bytes
             idle += _chain(program) + split.part + split.all
         bytes_us *= 1 + _short_rows(program, machine)
-        without = 1 - program.tiles / (waves * machine.sm_count)
+        without = 0.0 if program.structure.shares else 1 - program.tiles / (waves * machine.sm_count)
         bytes_us = machine.seconds(idle + waves * _outside(program, machine)) * 1e6 + bytes_us * (
             1 + _UNEVEN * without
         )

@@ -242,6 +242,20 @@ class TileGrid:
 
 
 @dataclass(frozen=True, slots=True)
+class Shares:
+    """Equal shares of all iterations: those of the longest one, and the `tiles` that its block has some of. Of all
+    blocks together so many `parts` are left for others to add up, `most` of one tile; the share `cut` of a block's
+    iterations are of tiles that are cut, not of those that all blocks have one each of.
+    """
+
+    tiles: int
+    k_iterations: int
+    parts: int
+    most: int
+    cut: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A tensor that a ring, or the block for its whole loop, holds tiles of: the `shape` of one copy, and how many
     `copies` there are in a slot. `name` is the tensor's, with a number where it streams in more than one way;

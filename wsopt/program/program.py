@@ -14,7 +14,7 @@ from typing import Any
 from wsopt.graph.types import DType
 from wsopt.machine.cost import InstructionMix
 from wsopt.program.conditions import FREE, Conditions
-from wsopt.program.facts import Counts, Member, TileGrid, Whole
+from wsopt.program.facts import Counts, Member, Shares, TileGrid, Whole
 from wsopt.program.ids import OpId, ValueId, ValueKind
 from wsopt.program.ids import OpKind as OpKind
 from wsopt.program.ids import Unit as Unit
@@ -246,7 +246,8 @@ class TileProgram:
     in the steady state and in the tail wave, where rings of products have an effective II of their own; else None.
     `live` are the loop's tiles in registers beside the accumulators; `stationary` the tiles in shared memory that a
     block holds through its loop, `stationary_bytes` one set of them; `work` is the busiest SM's where tiles may
-    differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside
+    differ in length, else None; `shares` are there where blocks take equal ones. `lane_sums` are sums that stay apart
+    in the threads until the loop is over. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
     where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
     sums a block may keep. `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
@@ -276,6 +277,7 @@ class TileProgram:
     demand: Demand | None = None
     last_demand: Demand | None = None
     work: Work | None = None
+    shares: Shares | None = None
     lane_sums: frozenset[str] = frozenset()
     bounds: Bounds = _UNBOUNDED
     unmasked: tuple[tuple[str, str], ...] = ()
@@ -330,7 +332,9 @@ class TileProgram:
 
     @property
     def least_iterations(self) -> int:
-        """Iterations of a tile, or of its shortest part: where sums are split parts differ by one at most."""
+        """Iterations of a tile, or of its shortest part: where sums are split parts differ by one at most. Of equal
+        shares no part is shorter than its loop (`emit/shares.py`).
+        """
         s = self.structure
         if s.splits == 1:
             return self.k_iterations

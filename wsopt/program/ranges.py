@@ -170,6 +170,8 @@ def _short_parts(upper: Sequence[Bound], s: Structure) -> bool:
     """Whether a part of some tile may have no whole K-block, where masks alone end the axis: where its share of the
     first row's K-blocks may be no more than those that a bound cuts for the rows of a tile.
     """
+    if s.shares:  # of one K-block, which a bound may cut
+        return bool(upper)
     cut = max(((s.tile_rows - 2) // s.depth + 2 if bound.row else 1 for bound in upper), default=0)
     least = min(((bound.constant + s.depth) // s.depth // s.splits for bound in upper), default=0)
     return s.splits > 1 and least <= cut

@@ -54,6 +54,8 @@ class Structure:
     With `early_release` a loop of products alone only begins a product before it hands back the slot of the one
     before, and issues the rest behind that; without, products are issued whole. `splits` is over how many blocks the
     streamed axis of a tile is split: each has partial sums of its own part, and the last to arrive adds them up.
+    With `shares` each block takes an equal share of the K-blocks of all tiles, one tile's behind another's, wherever
+    tiles begin and end: of a tile at an end of its share it has a part.
     """
 
     rows: int
@@ -72,6 +74,12 @@ class Structure:
     exp2_eighths: int = 0
     early_release: bool = True
     splits: int = 1
+    shares: bool = False
+
+    @property
+    def parted(self) -> bool:
+        """Whether several blocks may have a part of one tile each."""
+        return self.splits > 1 or self.shares
 
     @property
     def at_once(self) -> int:
@@ -110,6 +118,7 @@ class Structure:
         blocks += f", {self.exp2_eighths}/8 of exp2 by a polynomial" if self.exp2_eighths else ""
         blocks += "" if self.early_release else ", products issued whole"
         blocks += f", sums split {self.splits} ways" if self.splits > 1 else ""
+        blocks += ", equal shares of all K-blocks" if self.shares else ""
         return (
             f"{self.tile_rows}x{self.columns}{depth}, {self.consumers} {how} consumer(s) of "
             f"{self.consumer_warps} warps, {self.subtiles} epilogue subtile(s), groups of {self.group}, "

@@ -76,7 +76,17 @@ def _fewer(near: dict[Structure, float], *, alike: bool) -> dict[Structure, floa
     """
     best: dict[tuple[int, ...], Structure] = {}
     for s in sorted(near, key=lambda one: (near[one], one)):
-        tile = s.tile_rows, s.columns, s.splits, s.swap, s.copies, s.tail, s.transforms, s.exp2_eighths
+        tile = (
+            s.tile_rows,
+            s.columns,
+            s.splits,
+            s.shares,
+            s.swap,
+            s.copies,
+            s.tail,
+            s.transforms,
+            s.exp2_eighths,
+        )
         best.setdefault((*tile, s.depth if alike else 0), s)
     return {s: near[s] for s in best.values()}
 

@@ -13,7 +13,7 @@ def kind_of(program: TileProgram) -> Hashable:
     the same instructions; and where values of a row are reduced in registers, with the same layout.
     """
     s = program.structure
-    sums = (s.splits, s.swap, s.depth, s.copies, s.tail, s.transforms, s.exp2_eighths)
+    sums = (s.splits, s.shares, s.swap, s.depth, s.copies, s.tail, s.transforms, s.exp2_eighths)
     reduces = any(isinstance(item, Reduction) for item in program.after.items)
     if program.iteration is Iteration.K_BLOCKS and not program.computes and not reduces:
         return sums

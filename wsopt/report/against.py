@@ -47,6 +47,8 @@ class Side:
     def iterations(self) -> float:
         """Iterations of the busiest SM."""
         program = self.verified.program
+        if program.shares is not None:
+            return program.shares.k_iterations
         waves = self.verified.schedule.prediction.waves
         return program.work.k_iterations if program.work is not None else waves * program.passes
 
@@ -258,6 +260,8 @@ def _filled(side: Side) -> str:
     tiles, waves = side.verified.program.tiles, side.verified.schedule.prediction.waves
     used = tiles / (waves * side.verified.machine.sm_count)
     told = tiles_in_words(side.verified.program)
+    if side.verified.program.structure.shares:
+        return told
     return f"{told} in {counted(waves, 'wave')}, whose places are {percent(used)} used"
 
 

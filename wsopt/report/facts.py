@@ -183,7 +183,9 @@ def time_parts(verified: VerifiedSchedule) -> tuple[Part, ...]:
 
 
 def tiles_in_words(program: TileProgram) -> str:
-    """How many tiles there are, and in how many parts each."""
+    """How many tiles there are, and in how many parts each, or in whose shares."""
+    if program.structure.shares:
+        return f"equal shares of the K-blocks of {counted(program.tiles, 'tile')}"
     if program.structure.splits == 1:
         return counted(program.tiles, "tile")
     return f"{counted(program.tiles, 'part')} of {counted(program.grid.tiles, 'tile')}"

@@ -102,7 +102,9 @@ def _tensor_share(verified: VerifiedSchedule) -> str:
     if verified.program.iteration is Iteration.TILE:
         reached = verified.program.dram_bytes / p.microseconds / 1e3
         return f"Device memory: {reached:,.0f} GB/s read and written."
-    held = p.waves * verified.program.k_iterations * unit_load(verified, Unit.TENSOR)
+    shares = verified.program.shares
+    iterations = p.waves * verified.program.k_iterations if shares is None else shares.k_iterations
+    held = iterations * unit_load(verified, Unit.TENSOR)
     return f"Tensor core: held for {held:,} of {p.cycles:,.0f} cycles, {percent(held / p.cycles)}."
 
 
@@ -127,6 +129,8 @@ def _quantization(verified: VerifiedSchedule) -> str:
     tiles, sms = verified.program.tiles, verified.machine.sm_count
     waves = verified.schedule.prediction.waves
     places = waves * sms
+    if verified.program.structure.shares:
+        return f"Waves: none; {tiles_in_words(verified.program)}."
     return (
         f"Waves: {tiles_in_words(verified.program)} in {counted(waves, 'wave')} of {sms} SMs, "
         f"{places:,} places, {percent(tiles / places)} used."
@@ -221,6 +225,7 @@ def _blocks(s: Structure) -> str:
     words += [f"{s.copies} a pass"] if s.copies > 1 else []
     words += ["swapped"] if s.swap else []
     words += [f"split {s.splits} ways"] if s.splits > 1 else []
+    words += ["equal shares"] if s.shares else []
     return ", ".join(words)
 
 

@@ -33,6 +33,9 @@ HELPER_WARPS = 1
 HELPER_REGISTERS = 24
 """Of a warp that counts tiles and slots and starts copies, products or stores: ptxas fits it in the least it may."""
 
+COUNTING_REGISTERS = 40
+"""Of a warp that counts the K-blocks of all tiles besides, many tiles at a time."""
+
 MOST_HELPERS = 4
 """emitter.v1: warps of a block that start copies, products or stores. They share one warpgroup, so that a launch has
 no more warps for a second loading warp, or for store warps.
@@ -55,6 +58,11 @@ def launched_warps(structure: Structure, machine: Machine) -> int:
     return consumers + transforms + warpgroup_warps(HELPER_WARPS, machine)
 
 
+def helper_registers(structure: Structure) -> int:
+    """Registers a thread of warps that start copies, products or stores."""
+    return COUNTING_REGISTERS if structure.shares else HELPER_REGISTERS
+
+
 def base_registers(structure: Structure, machine: Machine) -> int:
     """Registers a thread that the kernel is launched with, before roles trade them.
 
@@ -74,7 +82,7 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     loader = warpgroup_warps(HELPER_WARPS, machine)
     warps = launched_warps(structure, machine)
     transforms = structure.transforms * machine.warps_per_warpgroup
-    left = base_registers(structure, machine) * warps - HELPER_REGISTERS * loader
+    left = base_registers(structure, machine) * warps - helper_registers(structure) * loader
     left -= TRANSFORM_REGISTERS * transforms
     granularity = machine.register_granularity
     fair = left // (warps - loader - transforms) // granularity * granularity
@@ -166,7 +174,7 @@ def partitions(
             for i in range(s.transforms)
         ),
         *(
-            Partition(role, i, HELPER_WARPS, HELPER_REGISTERS)
+            Partition(role, i, HELPER_WARPS, helper_registers(s))
             for role, count in helpers
             for i in range(count)
         ),
@@ -229,7 +237,7 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     counts += itertools.product(range(1, most + 1), inputs)
     store_warps = (False, True) if cost.stores and not without_store_warps(program) else (False,)
     plain = program.iteration is Iteration.K_BLOCKS and program.work is None and not program.tensor_columns
-    plain = plain and (s.splits == 1 or Limit.STORES_OF_SPLITS in program.lifted)
+    plain = plain and (not s.parted or Limit.STORES_OF_SPLITS in program.lifted)
     brings = plain and program.after.full and program.conditions.loaders <= 1
     by_loader = (False, True) if brings else (False,)
     chosen = itertools.product(counts, store_warps, program.sum_sets, by_loader)
@@ -250,7 +258,7 @@ def without_store_warps(program: TileProgram) -> Limit | None:
     holds = (
         (Limit.STORES_OF_VALUES, program.computes_with_products),
         (Limit.STORES_OF_PARTIALS, program.adds_partials),
-        (Limit.STORES_OF_SPLITS, program.structure.splits > 1),
+        (Limit.STORES_OF_SPLITS, program.structure.parted),
     )
     return next((limit for limit, there in holds if there and limit not in program.lifted), None)
 

@@ -27,7 +27,9 @@ def outside_of(program: TileProgram, machine: Machine, limits: Mapping[Limit, in
         limits=tuple((one.limit.value, limits[one.limit]) for one in RECORDS if limits.get(one.limit)),
         absent=tuple(_absent(program)),
         # Tiles of unequal length do not come in waves.
-        idle_sms=0 if narrowing(program.bounds) else -program.tiles % machine.sm_count,
+        idle_sms=0
+        if narrowing(program.bounds) or program.structure.shares
+        else -program.tiles % machine.sm_count,
         idle=_idle(program, machine),
         padded=padded,
         padding=padding,
@@ -54,6 +56,7 @@ def unsplit(program: TileProgram) -> bool:
     own = (item for op in program.ops for item in op.items)
     alone = program.work is None and not program.tensor_columns
     alone = alone and not any(isinstance(item, Reduction) for item in own)
+    alone = alone or program.structure.parted
     return program.whole.extent(Role.STREAM) > program.structure.depth and not alone
 
 
@@ -64,6 +67,8 @@ def _rounds(item: Item) -> bool:
 
 def _idle(program: TileProgram, machine: Machine) -> float:
     """Share of the SMs' time in which they have no tile, counted in iterations, while the busiest has."""
+    if program.shares is not None:  # a share has an iteration more than another at most
+        return 0.0
     if program.work is None:
         waves = math.ceil(program.tiles / machine.sm_count)
         return 1 - program.tiles / (waves * machine.sm_count)

@@ -1,0 +1,26 @@
+"""The tiles of a kernel by their numbers: how many there are, and the lines that say where one lies."""
+
+from __future__ import annotations
+
+from wsopt.emit.integers import Integer, named, product
+from wsopt.emit.plan import KernelPlan
+from wsopt.tensors.views import OUTER
+
+
+def grid_parameters(plan: KernelPlan) -> list[str]:
+    """Parameters from which a tile's place follows, beside its number."""
+    column = ["column_tiles"] if plan.columns else []
+    return ["row_tiles", *column, *(["groups"] if "group" in plan.outer else [])]
+
+
+def tiles(plan: KernelPlan) -> Integer:
+    """Tiles in all, from the tiles each way."""
+    outer = (plan.extent_names[role] for role in OUTER if role in plan.axes)
+    each_way = (name for name in ("row_tiles", "column_tiles") if name in plan.counts)
+    return product(map(named, (*outer, *each_way)))
+
+
+def place_of(plan: KernelPlan, tile: str) -> str:
+    """The line that says where a tile lies, by its number."""
+    place = ", ".join([*plan.outer, "row_tile", *(["column_tile"] if plan.columns else [])])
+    return f"{place} = tile_coordinates({', '.join([tile, *grid_parameters(plan)])})"
