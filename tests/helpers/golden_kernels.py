@@ -39,7 +39,10 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
         partial(decoded, batches=6),
         replace(structure(columns=128, depth=128, subtiles=2), shares=True),
     ),
-    "shared_products": (builds.residual, replace(structure(columns=128, consumers=2, subtiles=2), shares=True)),
+    "shared_products": (
+        builds.residual,
+        replace(structure(columns=128, consumers=2, subtiles=2), shares=True),
+    ),
 }
 
 
