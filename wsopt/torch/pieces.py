@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -153,12 +154,24 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
         short[node.name] = f"n{len(kept)}"
         operands = tuple(short[x] if isinstance(x, str) else x for x in node.inputs)
         kept.append(Node(short[node.name], node.op, operands, node.attrs, node.type))
-    if all(one.constant for one in inputs):
-        # A kernel that waits for nothing could write where the kernel before it still reads.
+    if not any(_is_made_here(one.source) for one in bound):
+        # The kernel before it may be none of this graph, and write what is constant within the graph. A kernel that
+        # reads what the graph computes comes after one that has waited for all before the graph.
         inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
     names = tuple(short[node.name] for node in outputs)
     graph = Graph("piece", "", tuple(inputs), tuple(kept), names)
     return Piece(graph, tuple(bound), tuple(lowered.owners[node.name] for node in outputs), covered)
+
+
+def _is_made_here(node: fx.Node) -> bool:
+    """Whether a kernel of the FX graph makes a tensor: neither an input of the graph nor a view of one."""
+    while node.op == "call_function":
+        schema = getattr(node.target, "_schema", None)
+        views = schema is not None and any(one.alias_info is not None for one in schema.arguments)
+        if not views and node.target is not operator.getitem:
+            return True
+        node = node.all_input_nodes[0]
+    return False
 
 
 def _repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:

@@ -18,8 +18,8 @@ from pathlib import Path
 from wsopt.frontend.kinds import VIEWS, is_matmul, reduces_rows
 from wsopt.frontend.needed import needed_bytes, needed_flops
 from wsopt.frontend.region import find_region
-from wsopt.frontend.types import Region
 from wsopt.graph.types import DType, Graph, Node
+from wsopt.lowering.lower import Cuttable
 from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.tensors.views import Role
@@ -100,7 +100,7 @@ def inductor_us(graph: Graph, machine: Machine) -> float:
     return sum(_product_us(graph, node, machine) for node in products) + _around_us(graph, machine)
 
 
-def _attention_us(region: Region, machine: Machine) -> float:
+def _attention_us(region: Cuttable, machine: Machine) -> float:
     rows, keys = region.extent(Role.ROW), region.extent(Role.STREAM)
     depth = region.extent(Role.COLUMN)
     heads = max(1.0, region.flops / (4.0 * rows * keys * depth)) * rows / keys
