@@ -4,7 +4,7 @@
 
 Needs torch, triton, transformers and the package with what it needs. Each model has two layers of a usual size,
 random weights, and one batch. A line says how far the outputs are from those of f64 arithmetic, without a compiler
-and with ours, and the median times in CUDA graphs. Ends with status 1 where ours is further off than rounding explains.
+and with ours, and the median times in CUDA graphs. Ends with status 1 where rounding does not explain our distance.
 `--smoke` runs small models on the CPU by the reference, so that the script itself can be tried anywhere.
 """
 
