@@ -159,3 +159,42 @@ def test_what_is_turned_down_is_cut_smaller(monkeypatch: pytest.MonkeyPatch) -> 
     assert [line.text for line in report.taken] == ["matmul relu -> bf16[32, 64]"]
     assert [line.text for line in report.refused] == ["matmul relu exp -> bf16[32, 64]"]
     assert "matmul relu exp -> bf16[32, 64], 5.24e+05 operations: spills" in str(report)
+
+
+@pytest.mark.parametrize(("theirs", "asked"), [(1.0, 1), (None, 2)])
+def test_what_lost_is_not_tried_with_less_around_it(
+    monkeypatch: pytest.MonkeyPatch, theirs: float | None, asked: int
+) -> None:
+    """A kernel that the compiler rejects may be one with less arithmetic; one that is too slow is too slow."""
+    told: list[Piece] = []
+
+    def judged(pieces: Sequence[Piece], _options: Options) -> list[Judged]:
+        told.extend(pieces)
+        long = [any(node.op == "exp" for node in piece.graph.nodes) for piece in pieces]
+        return [Judged(theirs_us=theirs, refusal="no good" if one else "") for one in long]
+
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        return torch.exp(torch.relu(x @ w.T))
+
+    monkeypatch.setattr(compiler, "judge", judged)
+    x, w = torch.randn(32, 128, dtype=torch.bfloat16), torch.randn(64, 128, dtype=torch.bfloat16)
+    report = explain(model, x, w, options={"execute": "reference", "rest": "eager", "take": "all"})
+    assert len(told) == asked
+    assert len(report.taken) == asked - 1
+
+
+def test_what_wins_stays_whatever_its_kin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two products of one size the one with arithmetic behind it wins, and is taken though the other one lost."""
+
+    def judged(pieces: Sequence[Piece], _options: Options) -> list[Judged]:
+        wins = [any(node.op == "exp" for node in piece.graph.nodes) for piece in pieces]
+        return [Judged(theirs_us=1.0, refusal="" if one else "too slow") for one in wins]
+
+    def model(x: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.exp(x @ w.T), torch.cumsum(x @ v.T, -1)
+
+    monkeypatch.setattr(compiler, "judge", judged)
+    x, w, v = (torch.randn(rows, 128, dtype=torch.bfloat16) for rows in (32, 64, 64))
+    report = explain(model, x, w, v, options={"execute": "reference", "rest": "eager", "take": "all"})
+    assert [line.text for line in report.taken] == ["matmul exp -> bf16[32, 64]"]
+    assert [line.text for line in report.refused] == ["matmul -> bf16[32, 64]"]

@@ -133,12 +133,23 @@ def take(module: fx.GraphModule, options: Options) -> None:
         refused += losing
         if not losing:
             break
-        turned_down |= {one: judged[p.key].refusal for p in losing for one in (p.key, p.work) if one}
+        turned_down |= {key: "" for key, one in judged.items() if not one.refusal}  # whatever their kin
+        for piece in losing:
+            turned_down |= dict.fromkeys(_kin(piece, judged[piece.key]), judged[piece.key].refusal)
     taken = tuple(piece for piece in found.pieces if not judged[piece.key].refusal)
     splice(lowered, [(piece, _operator(piece, judged[piece.key], options)) for piece in taken])
     module.recompile()
     for seen in _WATCHES:
         seen.append(Compiled(lowered, found, judged, taken, tuple(refused)))
+
+
+def _kin(piece: Piece, judged: Judged) -> tuple[str, ...]:
+    """Under which names a piece is turned down: its own, and its work, where a kernel with the same work and less or
+    more arithmetic is not likely to be better. That is so where it lost, and where it has several products or
+    reductions; one alone may have too much arithmetic for a thread's registers.
+    """
+    lost, several = judged.theirs_us is not None, ";" in piece.work
+    return (piece.key, piece.work) if lost or several else (piece.key,)
 
 
 def _operator(piece: Piece, judged: Judged, options: Options) -> Any:

@@ -82,7 +82,7 @@ def best_cut(
     turned_down: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Lowered, Cut]:
     """What our graphs say of an FX graph, and its pieces; only of what is on a kind of `device`, if one is given, and
-    none of the pieces whose keys, or whose work, are `turned_down`, with the reason.
+    none of the pieces whose keys, or whose work, are `turned_down`, with the reason; an empty one by a key is none.
 
     Where a kernel does not read elements repeated, copies that repeat them are left to FX: the way with more
     operations of products in pieces counts, and of two with as many the first.
@@ -105,7 +105,7 @@ def cut(lowered: Lowered, oracle: Oracle, turned_down: Mapping[str, str]) -> Cut
             piece = piece_of(wiring, wiring.nodes_of(groups))
         except Untaken as reason:
             return Answer(str(reason))
-        refusal = turned_down.get(piece.key) or turned_down.get(piece.work) or oracle.refusal(piece)
+        refusal = turned_down.get(piece.key, turned_down.get(piece.work, "")) or oracle.refusal(piece)
         return Answer(refusal, piece.bytes_in, piece.bytes_out)
 
     greedy = Greedy(_flow(lowered), accept, wiring.groups)

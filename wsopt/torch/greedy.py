@@ -77,7 +77,7 @@ class Greedy:
     def _grown(self, seed: int) -> int | None:
         """The best part found that holds the seed and is one kernel; None if there is none."""
         viewed = self._with_views(seed)
-        seed = viewed if self._takes(viewed) else seed
+        seed = viewed if self._takes(viewed) or not self._takes(seed) else seed
         best = seed if self._takes(seed) else None
         shut = 0
         for _ in range(RESTARTS):

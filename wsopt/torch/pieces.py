@@ -58,13 +58,11 @@ class Piece:
 
     @property
     def work(self) -> str:
-        """The products and reductions of a piece in words; empty where there is one alone. Where a kernel of several
-        is no good, another with the same ones and less or more arithmetic between them is not likely to be.
-        """
+        """The products and reductions of a piece in words: what its kernel takes most of its time for."""
         found = [
             f"{node.op} {node.type}" for node in self.graph.nodes if is_matmul(node) or reduces_rows(node)
         ]
-        return "; ".join(found) if len(found) > 1 else ""
+        return "; ".join(found)
 
 
 def piece_of(wiring: Wiring, wanted: Collection[str]) -> Piece:
