@@ -35,10 +35,10 @@ def _own(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def by_kernel(graph: Graph, build: Build) -> Run:
     """Computes a graph by its kernel, on the current stream."""
-    names = [item.name for item in graph.inputs]
+    names, kernel = [item.name for item in graph.inputs], build.module
 
     def run(*tensors: torch.Tensor) -> Sequence[torch.Tensor]:
-        found = build.run(**dict(zip(names, tensors, strict=True)))
+        found = kernel.run(**dict(zip(names, tensors, strict=True)))
         return found if isinstance(found, tuple) else (found,)
 
     return run

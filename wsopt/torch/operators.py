@@ -36,9 +36,15 @@ def _defined(name: str, graph: Graph, run: Run) -> Any:
     strides = getattr(tags, "needs_exact_strides", tags.needs_fixed_stride_order)
     _LIBRARY.define(f"{name}({parameters}) -> {told}", tags=(tags.pt2_compliant_tag, strides))
 
+    wanted = tuple(item.element_strides for item in graph.inputs)
+
     def call(*tensors: torch.Tensor) -> Any:
-        placed = [laid(one, item) for one, item in zip(tensors, graph.inputs, strict=True)]
-        found = tuple(run(*placed))
+        # What lies as it is declared, as most of it does in most calls, is seen at a glance.
+        if any(
+            x.stride() != want or x.data_ptr() % ALIGNMENT for x, want in zip(tensors, wanted, strict=True)
+        ):
+            tensors = tuple(laid(x, item) for x, item in zip(tensors, graph.inputs, strict=True))
+        found = tuple(run(*tensors))
         return found[0] if len(found) == 1 else found
 
     def fake(*tensors: torch.Tensor) -> Any:
