@@ -23,7 +23,7 @@ from wsopt.graph.needed import needed
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
-from wsopt.interpret.strategy import processors
+from wsopt.interpret.strategy import processors, sharing_processors
 from wsopt.lowering.reduced import beyond, further, reaching, reduced
 from wsopt.program.program import Iteration
 from wsopt.program.scalars import aligned_scalars
@@ -108,8 +108,9 @@ def simulate(
     ran: set[int] = set()
     runs: list[Run] = []
     worst = NO_DIFFERENCE
+    blocks = sharing_processors if verified.program.structure.shares else processors
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
-        worst |= _executed(run, source, progress if not runs else _silent, ran)
+        worst |= _executed(run, source, blocks, progress if not runs else _silent, ran)
         runs.append(run)
     for other in _without_numbers(graph, verified) if len(ran) < len(lines) else ():
         ran |= execute(
@@ -213,8 +214,16 @@ def _check_covered(graph: Graph, source: str, covered: Coverage) -> None:
     )
 
 
-def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: set[int]) -> Agreement:
-    """The worst agreement of a run's outputs over its interleavings; notes in `ran` which statements do."""
+def _executed(
+    run: Run,
+    source: str,
+    blocks: Callable[[int], int],
+    progress: Callable[[int, int], None],
+    ran: set[int],
+) -> Agreement:
+    """The worst agreement of a run's outputs over its interleavings, each with so many `blocks` at once; notes in
+    `ran` which statements do.
+    """
     graph, draws = run.graph, len(run.given) or input_draws(run.graph)
     tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
     worst = NO_DIFFERENCE
@@ -225,7 +234,7 @@ def _executed(run: Run, source: str, progress: Callable[[int, int], None], ran: 
             for name, value in run.given[seed : seed + 1]:
                 inputs[name][...] = value
             referee = Referee(expectations(graph, inputs), tolerance)
-        execution = execute(source, inputs, seed=seed, processors=processors(seed), constants=graph.constants)
+        execution = execute(source, inputs, seed=seed, processors=blocks(seed), constants=graph.constants)
         ran |= execution.ran
         for name in graph.outputs:
             found = referee.agreement(name, execution.outputs[name])

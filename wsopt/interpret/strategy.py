@@ -58,6 +58,15 @@ def processors(seed: int) -> int:
     return (2, 1, 3)[seed // len(STRATEGIES) % 3]
 
 
+def sharing_processors(seed: int) -> int:
+    """The same where blocks share the tiles that are behind all whole waves: of any number of tiles but a multiple of
+    30 one of these leaves some, and one block leaves none.
+
+    Each strategy comes with all of these too.
+    """
+    return (2, 1, 3, 5)[seed % 4]
+
+
 class Chooser:
     """A strategy with its random numbers; ranks are drawn anew for every program of the grid."""
 
