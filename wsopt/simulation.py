@@ -136,7 +136,7 @@ def _runs(
 ) -> Iterator[Run]:
     """The runs of a simulation, those for lines that no other has run only until it is complete."""
     k_blocks, structure = first_k_blocks(verified), verified.program.structure
-    yield Run(reduced(graph, structure, k_blocks, longer=structure.splits > 1), seeds)
+    yield Run(reduced(graph, structure, k_blocks, longer=structure.parted), seeds)
     far = reaching(graph, structure, k_blocks)
     draws = input_draws(graph)
     if far is not None:
@@ -183,6 +183,9 @@ def first_k_blocks(verified: VerifiedSchedule) -> int:
     """
     slots, s = max(count for _, count in verified.schedule.rings), verified.program.structure
     least = (slots if verified.program.iteration is Iteration.TILE else min(slots, 4)) + 1
+    if s.shares:  # a block's only tile goes round the ring too, and a part of it has every pass
+        least = max(least, covering_k_blocks(verified), slots + 1)
+        return (2 * math.ceil(least / s.copies) + 1) * s.copies
     if s.splits == 1:
         return least
     least = max(least, math.ceil(covering_k_blocks(verified) / s.splits))

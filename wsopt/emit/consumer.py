@@ -247,7 +247,11 @@ class Consumer:
         if self.plan.own_k_blocks and self.live.waits:
             lines.append(self._passed("tile_begin", "begin"))
         if self.may_fall_short:
-            lines.append(when("whole_end - whole_begin < LEAST", "whole_end = whole_begin"))
+            short = "whole_end - whole_begin < LEAST"
+            if self.plan.s.shares:  # few shares are cut so: a choice, not a line that has to have run
+                lines.append(f"whole_end = gl.where({short}, whole_begin, whole_end)")
+            else:
+                lines.append(when(short, "whole_end = whole_begin"))
         return lines
 
     def _passed(self, first: str, last: str) -> str:
