@@ -72,7 +72,7 @@ class Consumer:
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs, of each part; 1 where tiles differ in them."""
         plan, refill = self.plan, self.plan.refill
-        if not plan.columns or plan.sums_apart:
+        if not plan.columns or plan.sums_apart or plan.loops_over_tiles:
             return 1
         (stretch,) = self.stretches
         pauses = refill.first + max(0, self.pauses - 1) * refill.apart
@@ -129,9 +129,13 @@ class Consumer:
         if plan.ranged:
             return []
         if plan.loops_over_tiles:
-            return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
+            return [] if plan.columns else [f"columns = {self._tile_columns()}"]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
+
+    def _tile_columns(self) -> str:
+        """Expression of the numbers of a tile's columns, where the loop computes with whole tiles."""
+        return f"gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {self.plan.loop_layout}))"
 
     def _cleared(self, names: Sequence[str]) -> Iterator[str]:
         """Lines that clear sums, accumulator by accumulator."""
@@ -177,9 +181,9 @@ class Consumer:
         """
         plan, operations, layout = self.plan, self.operations, self.plan.loop_layout
         rows = f"rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {layout}))"
-        lines = [] if plan.columns else [rows]
         if plan.loops_over_tiles:
-            return lines
+            return [rows, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
+        lines = [] if plan.columns else [rows]
         made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
         results = [name for name in made if name in operations.writer.results]
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]

@@ -160,8 +160,10 @@ class Operations:
         plan, sources = self.plan, self.writer.sources
         for name in sorted(sources.keys() & plan.vectors.keys() - plan.scalars.keys()):
             spans = sources[name].spans
-            ragged = Role.COLUMN in spans and plan.program.whole.extent(Role.COLUMN) != plan.s.columns
-            inside = "rows < row_extent" if Role.ROW in spans else "columns < ROW_LENGTH" if ragged else ""
+            ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
+            end = "column_extent" if plan.columns else "ROW_LENGTH"
+            along = f"columns < {end}" if ragged and Role.COLUMN in spans else ""
+            inside = "rows < row_extent" if Role.ROW in spans else along
             load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
             yield f"{sources[name].name} = {load}"
 

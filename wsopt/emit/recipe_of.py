@@ -93,6 +93,7 @@ def _counts(plan: KernelPlan) -> Iterator[tuple[str, Integer]]:
     yield "row_tiles", ceil_divide(_ROWS, s.tile_rows)
     if "column_tiles" in plan.counts:
         yield "column_tiles", ceil_divide(_COLUMNS, s.columns)
+    if "k_iterations" in plan.counts:
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
     yield "tiles", tiles(plan)
@@ -127,6 +128,10 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
         length = program.whole.extent(Role.COLUMN)
         told: Message = ("rows have ", _COLUMNS, f" elements: this schedule reduces rows of {length}")
         yield Check(_COLUMNS, "equal", length, told)
+    for length in dict.fromkeys(box.fold for box in (*plan.moved, *plan.outputs.values()) if box.fold):
+        if not plan.reduces_rows:
+            told = ("rows have ", _COLUMNS, f" elements: this schedule takes multiples of {length}")
+            yield Check(_COLUMNS, "multiple_of", length, told)
     for member in program.stationary:
         held = member.extent(Role.INNER)
         told = ("the products have ", _COLUMNS, f" columns: this schedule holds up to {s.columns}")

@@ -12,7 +12,9 @@ from wsopt.tensors.views import Output, Share, View
 
 
 def _axes(view: View) -> Iterator[tuple[tuple[int, ...], tuple[int, int]]]:
-    """Each axis with the tensor's dimensions that were merged for it, and the part of them that it is."""
+    """Each axis with the tensor's dimensions that were merged for it, none for an axis of one element that the tensor
+    does not have, and the part of them that it is.
+    """
     return zip(view.origin, view.parts or ((0, 1),) * len(view.origin), strict=True)
 
 
@@ -31,7 +33,8 @@ def _extent(merged: list[Expression], take: int, step: int) -> Integer:
 
 def axis_strides(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor between neighbours along each of its axes."""
-    return tuple(_stride(view.tensor, group[-1]) * step for group, (_, step) in _axes(view))
+    strides = (_stride(view.tensor, group[-1]) if group else ALIGNMENT for group, _ in _axes(view))
+    return tuple(stride * step for stride, (_, (_, step)) in zip(strides, _axes(view), strict=True))
 
 
 def _stride(tensor: str, dim: int) -> Expression:

@@ -133,6 +133,8 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
 
     def begins(role: Role) -> str:
         terms = [place[role]] if place[role] != "0" or role not in first else []
+        if box.fold and role is Role.COLUMN and terms != ["0"]:
+            return f"({terms[0]}) // {box.fold}"
         return " + ".join([*terms, *([str(first[role])] if role in first else [])])
 
     return (*map(begins, box.view.roles), *(("0",) if box.fold else ()))

@@ -138,7 +138,7 @@ class _Unroller:
                 yield from writer.rescale(op.id.subject, op.inputs[0].subject, self._age(iteration))
             case OpKind.TMA_STORE:
                 for output in plan.program.after.outputs:
-                    yield from stores(plan, output, writer.operand(output.value), "0")
+                    yield from stores(plan, output, writer.operand(output.value), plan.column(0))
             case OpKind.ADDED:
                 yield from self._meet(op, place)
                 yield self.operations.added(op, place)

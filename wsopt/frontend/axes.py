@@ -23,6 +23,10 @@ Dim = tuple[str, int]
 """An axis: a tensor (a node's name, or `node:operand` for the use of an input) and the index of its dimension."""
 
 
+PITCH = 16
+"""Elements that a row's pitch is a multiple of, whatever their type, so that TMA takes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class RawDim:
     """One dimension of a view: one of the tensor's, a part of one, or several, merged. The stride is in elements.
@@ -62,7 +66,8 @@ class Axes:
 
     `sums` are the matmuls that are summed over the streamed axis, in order. If they are `exchanged`, the columns of
     their right operands are the kernel's rows. `same` has the dimensions that are one axis, and `cuts` the outer and
-    the inner part of each that a reshape cuts.
+    the inner part of each that a reshape cuts. Where a graph has a single row of elements, `one_row` is an axis of
+    one element that no tensor has.
     """
 
     graph: Graph
@@ -76,6 +81,7 @@ class Axes:
     roles: dict[Dim, Role] = field(default_factory=dict)
     singles: list[Dim] = field(default_factory=list)
     exchanged: bool = False
+    one_row: Dim | None = None
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
@@ -135,8 +141,19 @@ class Axes:
                     math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
                 )
                 dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
+        if self.one_row is not None and any(dim.extent > 1 for dim in dims):
+            pitch = -(-math.prod(self.shapes[end]) // PITCH) * PITCH
+            dims.append(RawDim(self.one_row, 1, pitch, (), (0, 1)))
         constant = given is not None and given.constant
         return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))
+
+    def cut(self, axis: Dim, inner: int) -> tuple[Dim, Dim]:
+        """Cut an axis into an outer and an inner part, which has so many elements."""
+        whole: Dim = self.same[axis]
+        outer_part, inner_part = ((f"{whole[0]}.{whole[1]}", part) for part in range(2))
+        self.cuts[whole] = outer_part, inner_part
+        self.extents |= {outer_part: self.extents[whole] // inner, inner_part: inner}
+        return outer_part, inner_part
 
     def add(self, name: str, tensor: str) -> None:
         """Give a tensor of the graph, under this name, dimensions of its own."""
@@ -164,9 +181,7 @@ def _regroup(axes: Axes, node: str, old: str, new: str) -> None:
                 f"node {node}: the reshape neither splits axes nor merges whole ones; its axes have no common parts"
             )
         else:
-            whole = sides[sizes.index(large)][-1]
-            axes.cuts[whole] = parts = tuple((f"{whole[0]}.{whole[1]}", part) for part in range(2))
-            axes.extents.update(zip(parts, (small, large // small), strict=True))
+            axes.cut(sides[sizes.index(large)][-1], large // small)
 
 
 def _add_uses(axes: Axes, node: Node) -> Iterator[tuple[Node, str, str]]:

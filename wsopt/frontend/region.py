@@ -33,7 +33,7 @@ def find_region(graph: Graph) -> Region:
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
-    nor reductions of rows without a product, beside products of them, or of a product's rows.
+    nor reductions of rows without a product, beside products of them, or of a product's rows, nor elementwise.
     """
     axes = graph_axes(needed(graph))
     draft = translate(axes)

@@ -1,6 +1,7 @@
 """Roles of the axes: a product streams along the axis that it contracts, and its result has rows and columns.
 
-Without a product the reduced axis is the column axis of every tile, and the others are rows and batches.
+Without a product the reduced axis is the column axis of every tile, and the others are rows and batches; where
+nothing is reduced either, `elementwise.py` says which axis is which.
 Which of the graph's matmuls stand in the loop, and where, follows from what they read; everything else that
 a kernel could not hold or has no second loop for is refused here.
 """
@@ -12,6 +13,7 @@ import math
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, relate_axes
+from wsopt.frontend.elementwise import assign_elementwise
 from wsopt.frontend.expand import OPERANDS
 from wsopt.frontend.kinds import (
     VIEWS,
@@ -332,6 +334,8 @@ def graph_axes(graph: Graph) -> Axes:
     axes.exchanged = computed == 1
     if kind is Kind.ROWS:
         _assign_rows(axes)
+    elif kind is Kind.ELEMENTWISE:
+        assign_elementwise(axes)
     elif kind is Kind.CHAIN:
         _assign_chain(axes, matmuls)
     else:

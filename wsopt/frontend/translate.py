@@ -229,10 +229,10 @@ def _visit(reader: _Reader, node: Node) -> Term:
 
 def translate(axes: Axes) -> Draft:
     """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
-    plain, along = axes.kind.plain, axes.kind.along
+    as_written, along = axes.kind.as_written, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
-    rules: Mapping[tuple[str, DType], Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
-    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=plain))
+    rules: Mapping[tuple[str, DType], Rule] = {} if as_written else SHORT_RULES if longest <= SHORT else RULES
+    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=as_written))
     for node in axes.graph.nodes:
         if not (node.op in VIEWS and input_path(axes.graph, node.name)):
             reader.values[node.name] = _visit(reader, node)

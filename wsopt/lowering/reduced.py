@@ -39,6 +39,9 @@ step of the reference.
 
 _BATCHES = 2
 
+_BOX = 256
+"""Elements that rows are multiples of where TMA sees them in parts."""
+
 
 def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = False) -> Graph:
     """The graph with every tiled axis cut to a few tiles of `s`, and the streamed one to `k_iterations` K-blocks.
@@ -51,6 +54,8 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
         extents = _chain_extents(axes, *_within(axes, *_few(axes, s, k_iterations)))
     elif axes.kind is Kind.ROWS:
         extents = _row_extents(axes, s, k_iterations)
+    elif axes.kind is Kind.ELEMENTWISE:
+        extents = _element_extents(axes, s, k_iterations)
     else:
         extents = _product_extents(axes, s, k_iterations, longer=longer)
     return at_extents(axes, extents)
@@ -86,7 +91,7 @@ def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
             new = {role: extents[axis] for axis, role in reversed(axes.roles.items())}
             if not number or every_row_counts(_masks(axes), new[Role.ROW], new[Role.STREAM]):
                 yield at_extents(axes, extents)
-    elif axes.kind is not Kind.ROWS:
+    elif axes.kind not in (Kind.ROWS, Kind.ELEMENTWISE):
         yield reduced(graph, s, k_iterations, longer=True)
 
 
@@ -142,6 +147,32 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
         long = rows if role is Role.ROW and extent > 1 else extent
         found[axis] = min(_BATCHES, extent) if role is Role.BATCH else long
     return found | dict.fromkeys(axes.batches[1:], 1)
+
+
+def _element_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
+    """The new extent of every axis of tiles without a reduction: two columns of tiles and a part of one, two of each
+    batch, and as many rows as give each of two blocks `k_iterations` tiles, the last one ragged.
+
+    A tensor whose rows are seen in parts still is, and axes that a kernel knows stay.
+    """
+    kept, found = _split_off(axes), dict(axes.extents)
+    outer, *inner = (axis for axis, role in axes.roles.items() if role is Role.COLUMN)
+    below = math.prod(axes.extents[axis] for axis in inner)
+    columns = below * axes.extents[outer]
+    if outer not in kept:
+        unit = _BOX if columns % _BOX == 0 else ALIGNMENT
+        unit //= math.gcd(unit, below)
+        target = math.ceil((2 * s.columns + s.columns // 4) / below / unit) * unit
+        found[outer] = min(target, axes.extents[outer])
+        columns = below * found[outer]
+    tiles = math.ceil(columns / s.columns)
+    for axis in axes.batches:
+        found[axis] = axes.extents[axis] if axis in kept else min(_BATCHES, axes.extents[axis])
+        tiles *= found[axis]
+    row = next(axis for axis, role in axes.roles.items() if role is Role.ROW)
+    if axes.extents[row] > 1 and row not in kept:
+        found[row] = max(1, math.ceil(_BATCHES * k_iterations / tiles) * s.tile_rows - s.tile_rows // 2)
+    return alike({axis: found[axis] for axis in axes.roles}, shared_axes(axes))
 
 
 # --- chains of products ---------------------------------------------------------------------------------

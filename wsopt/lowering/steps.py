@@ -27,7 +27,7 @@ from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.parts import stretches, summed
-from wsopt.tensors.views import FULL, K_BLOCK, Reduction, Role, Statement, View
+from wsopt.tensors.views import FULL, K_BLOCK, OUTER, Reduction, Role, Statement, View
 
 
 def releases_early(region: Region, machine: Machine) -> bool:
@@ -308,12 +308,13 @@ class _Maker:
     # --- whole rows -------------------------------------------------------------------------------------
 
     def rows(self) -> Steps:
-        """A loop whose iterations are tiles of whole rows, from and to device memory, each step after the one before.
-        Nothing is copied beyond the end of a row.
+        """A loop whose iterations are tiles of rows, from and to device memory, each step after the one before.
+        Nothing is copied beyond the end of a row. What repeats along batches comes from L2 again.
         """
         region, s = self.region, self.s
-        share, members = min(1.0, region.extent(Role.COLUMN) / s.columns), map(self.member, region.operands)
-        own = [(m, round(m.copy_bytes * share)) for m in members]
+        extent, members = region.extent(Role.COLUMN), map(self.member, region.operands)
+        share = extent / (math.ceil(extent / s.columns) * s.columns)
+        own = [(m, round(m.copy_bytes * share) if self._once(m.view) else 0) for m in members]
         loads = (
             Load(m, consumer, m.shape, replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles))
             for consumer in range(s.consumers)
@@ -325,6 +326,10 @@ class _Maker:
             steps.append(replace(part.step, after=after, holds=tuple(self._holds(part, parts))))
         back = Step(OpKind.RELEASE, "", Release(meets=False))
         return (Ring("ring", "", tuple(loads)),), (steps[0], back, *steps[1:]), ()
+
+    def _once(self, view: View) -> bool:
+        """Whether a tensor's tiles are each copied once, for it varies along all batches."""
+        return all(role in view.roles for role in OUTER if self.region.extent(role) > 1)
 
     def _row_parts(self, share: float) -> Iterator[_Part]:
         """Reading, which converts to f32 once, the phases, and storing the `share` of a tile that tensors have."""

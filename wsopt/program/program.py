@@ -21,7 +21,7 @@ from wsopt.program.ids import Unit as Unit
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.views import FULL, Output, Role, Source
+from wsopt.tensors.views import FULL, Output, Reduction, Role, Source
 from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
@@ -316,6 +316,12 @@ class TileProgram:
     def items(self) -> tuple[Item, ...]:
         """What each consumer computes in the loop, each item once."""
         return tuple(dict.fromkeys(item for op in self.loop if op.consumer == 0 for item in op.items))
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether an iteration is a tile that has whole rows, for the loop reduces them."""
+        reduces = any(isinstance(item, Reduction) for item in self.items)
+        return self.iteration is Iteration.TILE and reduces
 
     @property
     def summed(self) -> tuple[str, ...]:
