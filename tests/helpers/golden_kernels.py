@@ -1,4 +1,4 @@
-"""Ten small kernels of every shape that an emitter knows, whose text is kept."""
+"""Eleven small kernels of every shape that an emitter knows, whose text is kept."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "joint": (builds.plain, structure(columns=128, rows=128, warps=8, subtiles=2)),
     "elements": (element_graphs.biased, structure(columns=256, depth=1, consumers=2, rows=2)),
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
+    "row_values": (row_graphs.weights_and_logsumexp, structure(columns=512, depth=1, consumers=2, rows=4)),
     "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),
     "combined": (decoded, structure(columns=128, depth=128, subtiles=2, splits=3)),
 }

@@ -62,7 +62,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     program, s, machine = plan.program, plan.s, plan.verified.machine
     streamed = [source.view for source in program.streamed]
     if plan.loops_over_tiles:
-        bits = widest_bits([*streamed, *(output.view for output in program.after.outputs)])
+        bits = widest_bits([*streamed, *(output.view for output in program.after.tile_outputs)])
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
     elif streamed and not plan.computes:

@@ -97,7 +97,8 @@ class Consumer:
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
             begin += ["gdc_wait()"] if early else []
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else []
-        body, end = self._body(), "\n".join([*ends, *([] if plan.stores_apart else ["tma.store_wait(0)"])])
+        stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
+        body, end = self._body(), "\n".join([*ends, *stored])
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
         return function(plan, role, parameters, begin + self._carried(), body, end, called)
 

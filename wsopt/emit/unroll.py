@@ -22,7 +22,7 @@ from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
 from wsopt.emit.slots import Window, next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
-from wsopt.emit.stores import stores
+from wsopt.emit.stores import row_store, stores
 from wsopt.emit.windows import windows_of
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
@@ -137,7 +137,9 @@ class _Unroller:
                 yield from self._wait((op.output,), iteration - 1)
                 yield from writer.rescale(op.id.subject, op.inputs[0].subject, self._age(iteration))
             case OpKind.TMA_STORE:
-                for output in plan.program.after.outputs:
+                for argument in plan.row_outputs:
+                    yield row_store(plan, argument, writer.operand(argument.of.value))
+                for output in plan.program.after.tile_outputs:
                     yield from stores(plan, output, writer.operand(output.value), plan.column(0))
             case OpKind.ADDED:
                 yield from self._meet(op, place)

@@ -155,6 +155,12 @@ class Axes:
         self.extents |= {outer_part: self.extents[whole] // inner, inner_part: inner}
         return outer_part, inner_part
 
+    def add_one_row(self) -> Dim:
+        """An axis of one element for the rows of a graph whose tensors have none."""
+        self.one_row = "", 0
+        self.extents[self.one_row] = 1
+        return self.one_row
+
     def add(self, name: str, tensor: str) -> None:
         """Give a tensor of the graph, under this name, dimensions of its own."""
         self.shapes[name] = self.graph.type_of(tensor).shape

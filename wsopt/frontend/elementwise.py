@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, RawDim
+from wsopt.frontend.joining import join_outputs
 from wsopt.frontend.merging import find, mergeable, merged
 from wsopt.tensors.views import Role
 
@@ -50,7 +51,7 @@ def assign_elementwise(axes: Axes) -> None:
     Raises LoweringError for outputs whose axes are not the same, and for more runs than a kernel tells apart.
     """
     widest = max(axes.graph.outputs, key=lambda name: math.prod(axes.graph.type_of(name).shape))
-    _join_outputs(axes, widest)
+    join_outputs(axes)
     order = [atom for dim in range(len(axes.shapes[widest])) for atom in axes.atoms(widest, dim)]
     wide = [atom for atom in order if axes.extents[atom] > 1]
     _check_outputs(axes, widest, wide)
@@ -73,17 +74,6 @@ def assign_elementwise(axes: Axes) -> None:
 def _cut_up(axes: Axes, run: Run) -> set[Dim]:
     """The axes of a run that were cut into parts since it was found."""
     return {atom for atom in run if axes.leaves(atom) != (atom,)}
-
-
-def _join_outputs(axes: Axes, widest: str) -> None:
-    """Make axes of outputs one that have one shape: so tensors that share nothing are computed side by side."""
-    for name in axes.graph.outputs:
-        if axes.shapes[name] != axes.shapes[widest] or name == widest:
-            continue
-        for dim in range(len(axes.shapes[name])):
-            pair = axes.atoms(name, dim), axes.atoms(widest, dim)
-            if all(len(atoms) == 1 for atoms in pair):
-                axes.same.union(*(atoms[0] for atoms in pair))
 
 
 def _check_outputs(axes: Axes, widest: str, wide: Sequence[Dim]) -> None:
@@ -140,9 +130,7 @@ def _cut(
             return found
     if others:
         return max(reversed(others), key=lambda run: tensors.varying(run, last)), last
-    axes.one_row = one_row = ("", 0)
-    axes.extents[one_row] = 1
-    return (one_row,), last
+    return (axes.add_one_row(),), last
 
 
 def _one_before(axes: Axes, order: Sequence[Dim], counted: set[Dim]) -> Dim | None:

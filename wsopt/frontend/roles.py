@@ -15,6 +15,7 @@ from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, relate_axes
 from wsopt.frontend.elementwise import assign_elementwise
 from wsopt.frontend.expand import OPERANDS
+from wsopt.frontend.joining import join_outputs, join_uses, one_axis
 from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
@@ -264,27 +265,21 @@ def _join_bound(axes: Axes) -> None:
     found = [
         atom for node in reductions for atom in axes.atoms(*axes.reduced(node)) if atom not in axes.roles
     ]
-    axes.same.union(stream, *(atom for atom in found if _one_axis(axes, [stream, atom])))
+    axes.same.union(stream, *(atom for atom in found if one_axis(axes, [stream, atom])))
     axes.roles[axes.same[stream]] = axes.roles.pop(stream)
 
 
 # --- reductions of whole rows ---------------------------------------------------------------------------
 
 
-def _one_axis(axes: Axes, found: list[Dim]) -> bool:
-    """Whether axes can count as one: they have one extent, and no tensor has two of them."""
-    names = set(found)
-    apart = any(len(names & set(axes.all_atoms(use))) > 1 for use in axes.shapes)
-    return len({axes.extents[axis] for axis in names}) == 1 and not apart
-
-
 def _assign_rows(axes: Axes) -> None:
     """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
 
     What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
-    do they and an axis that is stored. Raises LoweringError for reductions along different axes, and for a tensor of
-    a single row.
+    do they and an axis that is stored. Raises LoweringError for reductions along different axes.
     """
+    join_uses(axes)
+    join_outputs(axes)
     found: dict[Dim, str] = {}
     for node in axes.graph.nodes:
         if reduces_rows(node):
@@ -295,24 +290,34 @@ def _assign_rows(axes: Axes) -> None:
                     "declare the inputs with the shape after it"
                 )
             found.setdefault(atoms[0], node.name)
-    if not _one_axis(axes, list(found)):
+    if not one_axis(axes, list(found)):
         raise LoweringError(
             f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
             "where the axes are neighbours, declare them as one"
         )
     stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
-    whole = [axis for axis in stored if _one_axis(axes, [*found, axis])]
+    whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
     axes.same.union(*found, *whole[:1])
     column = axes.same[next(iter(found))]
-    nodes = sorted(axes.graph.nodes, key=lambda node: -node.type.rank)
+    # Views of inputs have axes under the names of their uses.
+    own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
+    nodes = sorted(own, key=lambda node: -node.type.rank)
     seen = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
     outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
     others = [axis for axis in outer if axes.extents[axis] > 1]
-    if not others:
-        raise LoweringError(f"graph {axes.graph.name}: there is one row; a kernel spreads rows over the card")
-    *batches, row = others
+    *batches, row = others or [_one_row(axes, next(iter(found.values())))]
     axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
-    axes.singles = [axis for axis in outer if axes.extents[axis] == 1]
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
+
+
+def _one_row(axes: Axes, reduction: str) -> Dim:
+    """The row axis of a graph that has a single row: one of one element before what is reduced, along which there may
+    be more at run time, or else one that no tensor has.
+    """
+    node = producer(axes.graph, reduction)
+    use, dim = axes.reduced(node)
+    before = [atom for outer in range(dim) for atom in axes.atoms(use, outer)]
+    return before[-1] if before else axes.add_one_row()
 
 
 # --- a graph's axes -------------------------------------------------------------------------------------

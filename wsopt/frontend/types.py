@@ -101,6 +101,11 @@ class Region:
         return any(contraction.promote for contraction in self.contractions)
 
     @property
+    def tile_outputs(self) -> tuple[Output, ...]:
+        """The outputs of whole tiles, which TMA stores; others are one value a row."""
+        return tuple(output for output in self.outputs if output.is_tile)
+
+    @property
     def full_sources(self) -> tuple[Source, ...]:
         """The sources that TMA brings for the epilogue: whole tiles, varying along rows and columns."""
         return tuple(source for source in self.sources if source.spans == FULL and self.contractions)

@@ -334,7 +334,7 @@ class _Maker:
     def _row_parts(self, share: float) -> Iterator[_Part]:
         """Reading, which converts to f32 once, the phases, and storing the `share` of a tile that tensors have."""
         region, s = self.region, self.s
-        read, stored = region.operands, [output.view for output in region.outputs]
+        read, stored = region.operands, [output.view for output in region.tile_outputs]
         narrow = sum(view.dtype.bits == 16 for view in read)
         nbytes = sum(self.member(view).copy_bytes for view in read)
         counts = Read(nbytes, narrow * s.rows * s.columns)
@@ -346,7 +346,9 @@ class _Maker:
             work = row_phase(items, region.statements, region.sources, s, layout)
             yield _phase(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
         sizes = [s.rows * s.columns * view.dtype.bits // 8 for view in stored]
-        store = Store(len(sizes), sum(sizes), sum(round(size * share) for size in sizes), self.tiles)
+        values = [output.view.dtype.bits // 8 for output in region.outputs if not output.is_tile]
+        copied = sum(round(size * share) for size in sizes) + s.rows * sum(values)
+        store = Store(len(sizes), sum(sizes), copied, self.tiles, len(values))
         yield _Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in region.outputs))
 
 

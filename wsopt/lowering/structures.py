@@ -164,7 +164,7 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
     parts = () if region.whole_rows else (size for size in _ROW_COLUMNS if size < every)
     whole = () if not region.whole_rows and every > _ROW_COLUMNS[-1] else (every,)
-    bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
+    bits = widest_bits([*region.operands, *(output.view for output in region.tile_outputs)])
     for rows, columns, consumers, warps in itertools.product(
         _ROWS, (*parts, *whole), _CONSUMERS, (least, 2 * least)
     ):
