@@ -14,7 +14,6 @@ from emit_mutants import survives
 
 from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.source import expected_instructions
-from wsopt.errors import InfeasibleError
 from wsopt.frontend.region import find_region
 from wsopt.graph.reference import random_inputs
 from wsopt.interpret import Mutant, mutants
@@ -22,7 +21,6 @@ from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
 from wsopt.program.types import Sharing, Structure
 from wsopt.solve.bound import infeasible
-from wsopt.solve.search import Search
 
 
 def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
@@ -125,15 +123,6 @@ def test_rows_of_another_number_run_and_of_another_length_do_not() -> None:
     fault = other(16, 256).check(made.source, 0)
     assert fault is not None
     assert "rows have 256 elements: this schedule reduces rows of 512" in fault
-
-
-@pytest.mark.solver
-def test_a_row_too_long_is_infeasible() -> None:
-    graph = graph_of(
-        lambda g: g.cast(g.softmax(g.input("x", (512, 131072), "bf16"), axis=-1), dtype="bf16", name="y")
-    )
-    with pytest.raises(InfeasibleError, match="no structure fits"):
-        Search(find_region(graph), h200()).run()
 
 
 # --- mutants ----------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def test_a_graph_is_of_one_kind(name: str) -> None:
 def test_reductions_go_along_the_stream_or_rows_that_a_tile_holds() -> None:
     along = {kind: kind.along for kind in Kind}
     assert [kind for kind, role in along.items() if role is Role.COLUMN] == [
-        Kind.REDUCED, Kind.ROWS, Kind.ELEMENTWISE,
+        Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS, Kind.ELEMENTWISE,
     ]  # fmt: skip
     assert set(along.values()) == {Role.COLUMN, Role.STREAM}
 

@@ -106,3 +106,25 @@ def logged(g: GraphBuilder) -> Symbol:
     x = g.input("x", (70, 256), "bf16")
     less = g.sub(x, g.reduce_max(x, axis=-1, keepdims=True))
     return g.cast(g.sub(less, g.log(g.reduce_sum(g.exp(less), axis=-1, keepdims=True))), "bf16", name="y")
+
+
+def long_logsumexp(g: GraphBuilder, columns: int = 40000) -> Symbol:
+    """The logarithm of a sum of exponentials of rows that no SM holds: one pass."""
+    x = g.input("x", (10, columns), "bf16")
+    largest = g.reduce_max(x, axis=-1, keepdims=True)
+    total = g.reduce_sum(g.exp(g.sub(x, largest)), axis=-1, keepdims=True)
+    return g.add(g.log(total), largest, name="lse")
+
+
+def long_softmax(g: GraphBuilder, columns: int = 36000) -> Symbol:
+    """A softmax of rows that no SM holds, all below zero: two passes, in an odd number of parts."""
+    return g.cast(g.softmax(g.sub(g.input("x", (10, columns), "bf16"), 9.0)), "bf16", name="y")
+
+
+def long_norm(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """A residual, its norm with a weight and a factor of each row, and the norm's own factor, of long rows."""
+    x, r = g.input("x", (3, 3, 36864), "f16"), g.input("r", (3, 3, 36864), "f16")
+    weight, scale = g.input("weight", (36864,), "f16", constant=True), g.input("scale", (3, 3, 1), "f32")
+    h = g.add(x, r)
+    factor = g.rsqrt(g.add(g.reduce_mean(g.mul(h, h), axis=-1, keepdims=True), 1e-6), name="factor")
+    return g.cast(g.mul(g.mul(g.mul(h, factor), weight), scale), "f16", name="y"), factor

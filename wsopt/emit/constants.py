@@ -30,6 +30,8 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         *_channels(plan),
         ("RASTER_GROUP", s.group if plan.columns else None, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),
+        ("ROW_PARTS", -(-row_length // s.columns) if plan.program.long_rows else None, "tiles of columns in a row"),
+        ("READS", 2 if plan.program.long_rows and plan.outputs else None, "times that a row is read"),
         ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
         *_layouts(plan),
         ("SUBTILES", s.subtiles if copied else None, ""),

@@ -188,7 +188,7 @@ class KernelPlan:
     def reduces_rows(self) -> bool:
         """Whether whole rows are reduced, in the loop or after it, so that their length is a constant."""
         after = any(isinstance(item, Reduction) for item in self.program.after.items)
-        return self.program.whole_rows or after
+        return self.program.whole_rows or self.program.long_rows or after
 
     @property
     def sums(self) -> tuple[str, ...]:
@@ -264,7 +264,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     names = Names(subtiles=True, taken=set(taken))
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
-    columns = not (ranged or program.whole_rows)
+    columns = not (ranged or program.whole_rows or program.long_rows)
     boxes = NamedBoxes(verified, names)
     subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
     stationary = tuple(box for member in program.stationary for box in boxes.held("stationary", member))

@@ -111,7 +111,7 @@ class _Assembly:
     @property
     def _ends(self) -> tuple[str, ...]:
         """The primitives that only the end of the loop completes."""
-        return SINKS if self.draft.axes.kind.along is Role.STREAM else ("contract",)
+        return SINKS if self.draft.axes.kind.runs_on else ("contract",)
 
     def name(self, name: str, value: Value) -> str:
         """A new name for a value: a product has its node's, a source its use's."""
@@ -192,8 +192,9 @@ def assemble(draft: Draft) -> Region:
     )
     loop, names = assembly.loop(), dict(assembly.names)  # the epilogue gives new ones
     statements = assembly.epilogue()
-    chained = draft.axes.kind in (Kind.CHAIN, Kind.COMPUTED)
-    beside = tuple(item for item in loop if not isinstance(item, Contraction) and not chained)
+    chained, long_rows = draft.axes.kind in (Kind.CHAIN, Kind.COMPUTED), draft.axes.kind is Kind.LONG_ROWS
+    computed = tuple(item for item in loop if not isinstance(item, Contraction) and not chained)
+    beside = () if long_rows else computed
     tiles = tuple(source for source in sources if Role.STREAM in source.spans and not chained)
     return Region(
         name=graph.name,
@@ -220,6 +221,7 @@ def assemble(draft: Draft) -> Region:
             if outer in names and isinstance(inner, str)
         ),
         beside=beside,
+        running=computed if long_rows else (),
         tiles=tiles if beside else (),
         end=draft.end,
         full_rows=draft.full_rows,

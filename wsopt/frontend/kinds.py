@@ -31,6 +31,8 @@ class Kind(Enum):
     """The rows of products are reduced after the loop."""
     ROWS = "rows"
     """Rows are reduced, and there is no product: tiles of whole rows stream."""
+    LONG_ROWS = "long rows"
+    """The same of rows that no SM holds: parts of rows stream, and their reductions run on from part to part."""
     ELEMENTWISE = "elementwise"
     """Nothing is multiplied or reduced: tiles stream, and each element is computed from those at its place."""
 
@@ -42,7 +44,16 @@ class Kind(Enum):
     @property
     def along(self) -> Role:
         """The axis that reductions go along: the streamed one, or rows that a tile holds whole."""
-        return Role.COLUMN if self in (Kind.REDUCED, Kind.ROWS, Kind.ELEMENTWISE) else Role.STREAM
+        return (
+            Role.COLUMN
+            if self in (Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS, Kind.ELEMENTWISE)
+            else Role.STREAM
+        )
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether reductions run on from iteration to iteration, so that none is complete before the last."""
+        return self.along is Role.STREAM or self is Kind.LONG_ROWS
 
     @property
     def as_written(self) -> bool:

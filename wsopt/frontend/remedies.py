@@ -11,6 +11,9 @@ ROWS_LAST = "declare every input and output with the reduced axis last, and tran
 SAME_ORDER = "declare every input with its axes in the output's order, and transpose outside of the graph"
 DENSE = "declare it without strides, and hand over a dense copy"
 ALIKE = "give every tensor all of them, as a dense copy of what repeats along them"
+OWN_SUMS = (
+    "write it by sums of the elements alone, as a variance is the mean of squares less the squared mean"
+)
 OWN_GRAPH = "give each a graph of its own"
 
 # For element types of operands and of inputs that no instruction takes (such as bool masks), views of results, and

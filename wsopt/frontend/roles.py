@@ -31,10 +31,15 @@ from wsopt.frontend.kinds import (
     reduces_rows,
 )
 from wsopt.graph.types import DType, Graph, Node
-from wsopt.tensors.views import K_BLOCK, Role
+from wsopt.tensors.views import K_BLOCK, Role, pow2
 
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
+
+MOST_HELD, MOST_HELD_BYTES = 1 << 15, 200 << 10
+"""Elements of a row that a consumer has in registers at most, and bytes of it that a block has in shared memory: of
+all tensors, those that go out among them.
+"""
 
 _PLACES = {
     Kind.PRODUCTS: "",
@@ -310,6 +315,17 @@ def _assign_rows(axes: Axes) -> None:
     axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
 
 
+def _is_held(axes: Axes) -> bool:
+    """Whether an SM holds whole rows: of every tensor that has them one, as long as a power of two."""
+    of = {role: axis for axis, role in axes.roles.items()}
+    column, row = of[Role.COLUMN], of[Role.ROW]
+    columns = pow2(axes.extents[column])
+    inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
+    outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
+    full = (v for v in (*inputs.values(), *outputs.values()) if {column, row} <= {dim.axis for dim in v.dims})
+    return columns <= MOST_HELD and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
+
+
 def _one_row(axes: Axes, reduction: str) -> Dim:
     """The row axis of a graph that has a single row: one of one element before what is reduced, along which there may
     be more at run time, or else one that no tensor has.
@@ -339,6 +355,7 @@ def graph_axes(graph: Graph) -> Axes:
     axes.exchanged = computed == 1
     if kind is Kind.ROWS:
         _assign_rows(axes)
+        axes.kind = kind if _is_held(axes) else Kind.LONG_ROWS
     elif kind is Kind.ELEMENTWISE:
         assign_elementwise(axes)
     elif kind is Kind.CHAIN:

@@ -52,7 +52,7 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
     axes = graph_axes(needed(graph))
     if axes.kind is Kind.CHAIN:
         extents = _chain_extents(axes, *_within(axes, *_few(axes, s, k_iterations)))
-    elif axes.kind is Kind.ROWS:
+    elif axes.kind in (Kind.ROWS, Kind.LONG_ROWS):
         extents = _row_extents(axes, s, k_iterations)
     elif axes.kind is Kind.ELEMENTWISE:
         extents = _element_extents(axes, s, k_iterations)
@@ -91,7 +91,7 @@ def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
             new = {role: extents[axis] for axis, role in reversed(axes.roles.items())}
             if not number or every_row_counts(_masks(axes), new[Role.ROW], new[Role.STREAM]):
                 yield at_extents(axes, extents)
-    elif axes.kind not in (Kind.ROWS, Kind.ELEMENTWISE):
+    elif axes.kind not in (Kind.ROWS, Kind.LONG_ROWS, Kind.ELEMENTWISE):
         yield reduced(graph, s, k_iterations, longer=True)
 
 
@@ -140,6 +140,7 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     stays as long as it is: what it is divided by is part of the kernel.
     """
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
+    k_iterations = _BATCHES if axes.kind is Kind.LONG_ROWS else k_iterations  # each of many parts
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2
     found = dict[Dim, int]()
     for axis, role in axes.roles.items():

@@ -89,7 +89,8 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
 
 def _row_problems(region: Region) -> Iterator[str]:
     """Rows that do not lie as the loads and stores of rows need them."""
-    held = "are reduced" if region.whole_rows else "are stored"
+    reduces = bool(region.whole_rows or region.running)
+    held = "are reduced" if reduces else "are stored"
     stored = (output.view for output in region.tile_outputs)
     tensors = [*(source.view for source in region.row_sources), *stored]
     if not region.row_sources:
@@ -98,7 +99,7 @@ def _row_problems(region: Region) -> Iterator[str]:
         f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
         + (
             f"is reduced; rows are read and stored along the reduced axis: {remedies.ROWS_LAST}"
-            if region.whole_rows
+            if reduces
             else f"is the last of the output; rows are read and stored along it: {remedies.SAME_ORDER}"
         )
         for view in tensors

@@ -157,7 +157,7 @@ def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, 
 
 
 def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Structures of a kernel that streams rows; each tile has all columns where they are reduced.
+    """Structures of a kernel that streams rows; each tile has all columns where they are reduced and held.
 
     emitter.v1: blocks are persistent, consumers are cooperative, and the loop is over tiles.
     """

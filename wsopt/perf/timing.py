@@ -82,7 +82,9 @@ class Time:
 
 def fixed_parts(program: TileProgram, machine: Machine) -> Waves:
     """The parts of the time that every schedule of a tile program has."""
-    waves = math.ceil(program.tiles / machine.sm_count)
+    # The parts of a long row are one block's.
+    parts = program.tiles // (program.grid.tiles // program.grid.column_tiles) if program.long_rows else 1
+    waves = math.ceil(program.tiles // parts / machine.sm_count) * parts
     latency, loads = machine.latency, program.of(OpKind.TMA_LOAD)
     floors = memory_floors_us(program, machine)
     if program.iteration is Iteration.TILE:

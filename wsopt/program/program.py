@@ -249,7 +249,9 @@ class TileProgram:
     differ in length, else None. `lane_sums` are sums that stay apart in the threads until the loop is over. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
     where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
-    sums a block may keep. `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
+    sums a block may keep. With `long_rows` tiles are
+    parts of rows that no SM holds, which a block takes one after the other, and what follows them comes `after`.
+    `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
     model does without, and no schedule is emitted.
     """
 
@@ -283,6 +285,7 @@ class TileProgram:
     sum_sets: tuple[int, ...] = (1,)
     conditions: Conditions = FREE
     lifted: Lifted = frozenset()
+    long_rows: bool = False
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
@@ -321,7 +324,7 @@ class TileProgram:
     def whole_rows(self) -> bool:
         """Whether an iteration is a tile that has whole rows, for the loop reduces them."""
         reduces = any(isinstance(item, Reduction) for item in self.items)
-        return self.iteration is Iteration.TILE and reduces
+        return self.iteration is Iteration.TILE and reduces and not self.long_rows
 
     @property
     def summed(self) -> tuple[str, ...]:
