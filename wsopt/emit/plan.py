@@ -313,7 +313,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
 
 def loop_name(names: Names, source: Source) -> str:
     """The identifier of what a loop reads of a tensor, in registers."""
-    return names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
+    view = source.view
+    return names(f"loop:{view.tensor}:{view.roles}:{view.cutouts}", f"{view.tensor}_value")
 
 
 def _inputs_ahead(verified: VerifiedSchedule) -> int:

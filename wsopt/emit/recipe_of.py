@@ -22,7 +22,14 @@ from wsopt.emit.recipe import (
     TensorMap,
     TensorSpec,
 )
-from wsopt.emit.recipe_views import axis_extents, axis_strides, map_strides, output_extents, view_checks
+from wsopt.emit.recipe_views import (
+    axis_extents,
+    axis_strides,
+    map_extents,
+    map_strides,
+    output_extents,
+    view_checks,
+)
 from wsopt.emit.tensors import Box
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
@@ -212,7 +219,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
 
 
 def _tensor_map(box: Box) -> TensorMap:
-    view, extents, strides = box.view, axis_extents(box.view), map_strides(box.view)
+    view, extents, strides = box.view, map_extents(box.view), map_strides(box.view)
     if box.fold:  # the last dimension in parts of so many elements
         extents = (*extents[:-1], extents[-1] // box.fold, box.fold)
         strides = (*strides[:-1], box.fold, 1)

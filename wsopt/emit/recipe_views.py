@@ -41,6 +41,14 @@ def _stride(tensor: str, dim: int) -> Expression:
     return Expression("stride", (tensor, dim))
 
 
+def map_extents(view: View) -> tuple[Integer, ...]:
+    """The extents of a tensor map: of a slice those of the tensor up to its end, whose beginning copies pass over."""
+    begins = [cutout[0] if cutout else 0 for cutout in view.cutouts or (None,) * len(view.roles)]
+    return tuple(
+        extent + first if first else extent for extent, first in zip(axis_extents(view), begins, strict=True)
+    )
+
+
 def map_strides(view: View) -> tuple[Integer, ...]:
     """The strides of a tensor map: along one element, where the tensor's may be anything, one that TMA takes."""
     outer = zip(axis_extents(view)[:-1], axis_strides(view)[:-1], strict=True)
@@ -74,8 +82,11 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
     for dim in sorted({*range(view.rank)} - merged):
         told = (f"{tensor}: dimension {dim} has ", shape[dim], " elements, expected 1")
         yield Check(shape[dim], "equal", 1, told)
-    for group, part in _axes(view):
-        yield from _merged(view, group, *part)
+    for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
+        if cutout is None:
+            yield from _merged(view, group, *part)
+        elif cutout[1]:
+            yield from _cut_out(view, group[-1], cutout[1])
     near = len(view.origin) - 1 if copied else contiguous_place(view)
     if near is not None:  # the axis whose stride neither the kernel nor a tensor map is told
         apart = if_one(axis_extents(view)[near], 1, axis_strides(view)[near])
@@ -85,6 +96,13 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
             multiple = f"{tensor}: strides have to be multiples of {ALIGNMENT} bytes"
             yield Check(stride * (view.dtype.bits // 8), "multiple_of", ALIGNMENT, (multiple,))
         yield aligned(view.tensor)
+
+
+def _cut_out(view: View, dim: int, whole: int) -> Iterator[Check]:
+    """A dimension of which the kernel reads a slice has the elements that it had."""
+    extent = shape_of(view.tensor, view.rank)[dim]
+    told = (f"tensor {view.tensor}: dimension {dim} has ", extent, f" elements: a slice of {whole} is read")
+    yield Check(extent, "equal", whole, told)
 
 
 def _merged(view: View, group: tuple[int, ...], take: int, step: int) -> Iterator[Check]:

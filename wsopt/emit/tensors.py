@@ -111,9 +111,9 @@ def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box,
 def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Box:
     """Box of whole rows, not swizzled. Where that makes them one copy, rows are folded into parts of `most`."""
     *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
-    fold = most if columns > most and view.extents[-1] % most == 0 else 0
+    fold = most if columns > most and view.extents[-1] % most == 0 and not view.cutouts else 0
     inner = (columns // fold, fold) if fold else (columns,)
-    return Box(name, view, (*outer, *inner), 0, fold)
+    return Box(name, view, (*outer, *inner), 0, fold, tuple(view.first.items()))
 
 
 def tile_view(buffer: str, box: Box, first: Role) -> str:

@@ -79,9 +79,19 @@ def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
         named = next((place for place, other in known if other == atoms), None)
         if draft.axes.shapes[raw.tensor][dim] == 1 and not (named and dim in seen):
             return 1
-        return named or tuple(_share(draft, atom, known) for atom in atoms)
+        return named or tuple(_beside_slice(inputs, atom) or _share(draft, atom, known) for atom in atoms)
 
     return tuple(map(extent, range(raw.rank)))
+
+
+def _beside_slice(inputs: list[RawView], atom: Dim) -> Share | None:
+    """Run-time extent of an axis that is the outermost of a dimension of which another axis is a slice."""
+    for raw in inputs:
+        cut = {dim.origin for dim in raw.dims if dim.cutout}
+        for dim in (dim for dim in raw.dims if dim.axis == atom and dim.origin in cut):
+            if not dim.cutout and not dim.part[0]:
+                return Share(raw.tensor, dim.origin[0], dim.part[1])
+    return None
 
 
 def _share(draft: Draft, atom: Dim, known: list[tuple[tuple[str, int], tuple[Dim, ...]]]) -> Share | int:

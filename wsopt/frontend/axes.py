@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
 from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise, matmul_dims, producer
+from wsopt.graph.infer import places
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
 from wsopt.tensors.views import Role
@@ -31,7 +33,8 @@ PITCH = 16
 class RawDim:
     """One dimension of a view: one of the tensor's, a part of one, or several, merged. The stride is in elements.
 
-    `origin` are the tensor's dimensions that it stands for, and `part` what of them, as in a View.
+    `origin` are the tensor's dimensions that it stands for, `part` what of them, and `cutout` where it is a slice of
+    one, as in a View.
     """
 
     axis: Dim
@@ -39,6 +42,7 @@ class RawDim:
     stride: int
     origin: tuple[int, ...]
     part: tuple[int, int]
+    cutout: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,9 @@ class RawView:
         return replace(self, dims=tuple(filter(kept, self.dims)))
 
     def atoms(self, dim: int) -> tuple[Dim, ...]:
-        """The axes that a dimension of the tensor is made of, outer ones first."""
-        return tuple(one.axis for one in self.dims if one.origin == (dim,))
+        """The axes that a dimension of the tensor is made of, outer ones first; none of one that is a slice."""
+        own = [one for one in self.dims if one.origin == (dim,)]
+        return () if any(one.cutout for one in own) else tuple(one.axis for one in own)
 
 
 @dataclass(slots=True)
@@ -67,7 +72,8 @@ class Axes:
     `sums` are the matmuls that are summed over the streamed axis, in order. If they are `exchanged`, the columns of
     their right operands are the kernel's rows. `same` has the dimensions that are one axis, and `cuts` the outer and
     the inner part of each that a reshape cuts. Where a graph has a single row of elements, `one_row` is an axis of
-    one element that no tensor has.
+    one element that no tensor has. `slices` have for a dimension of which a use takes a slice the slice's, and where that
+    begins.
     """
 
     graph: Graph
@@ -82,6 +88,7 @@ class Axes:
     singles: list[Dim] = field(default_factory=list)
     exchanged: bool = False
     one_row: Dim | None = None
+    slices: dict[Dim, tuple[Dim, int]] = field(default_factory=dict)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
@@ -132,7 +139,7 @@ class Axes:
         path = self.paths.get(use, (use,))
         end, given = self.instance(use, len(path) - 1), self.graph.input(path[-1])
         strides = given.element_strides if given else row_major_strides(self.shapes[end])
-        dims = []
+        dims, taken = [], {self.same[whole]: found for whole, found in self.slices.items()}
         for dim, stride in enumerate(strides):
             atoms = self.atoms(end, dim)
             for place, atom in enumerate(atoms):
@@ -140,12 +147,32 @@ class Axes:
                     self.extents[atom],
                     math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
                 )
-                dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
+                if atom in taken:
+                    whole = 0 if place else self.shapes[end][dim]
+                    dims += self._slice(*taken[atom], stride * step, dim, step, whole)
+                else:
+                    dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
         if self.one_row is not None and any(dim.extent > 1 for dim in dims):
             pitch = -(-math.prod(self.shapes[end]) // PITCH) * PITCH
             dims.append(RawDim(self.one_row, 1, pitch, (), (0, 1)))
         constant = given is not None and given.constant
         return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))
+
+    def _slice(self, axis: Dim, start: int, stride: int, dim: int, step: int, whole: int) -> Iterator[RawDim]:
+        """The dimensions of a slice from `start` on, of a tensor's dimension whose elements lie so far apart; those of
+        a reshape of it begin where its outermost axis does.
+        """
+        leaves = self.leaves(axis)
+        for place, leaf in enumerate(leaves):
+            inner = math.prod(self.extents[one] for one in leaves[place + 1 :])
+            if not place and start % inner:
+                raise LoweringError(
+                    f"node {axis[0]}: a slice from {start} on is seen in rows of {inner}; begin where such a row does"
+                )
+            extent, first = self.extents[leaf], 0 if place else start // inner
+            yield RawDim(
+                leaf, extent, stride * inner, (dim,), (extent, step * inner), (first, 0 if place else whole)
+            )
 
     def cut(self, axis: Dim, inner: int) -> tuple[Dim, Dim]:
         """Cut an axis into an outer and an inner part, which has so many elements."""
@@ -228,6 +255,25 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
                     yield (node.name, dim), (use, dim)
 
 
+def _slice(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions that a slice leaves as they are; notes that of which it takes a part."""
+    along, found = node.attr("axis", int), places(dict(node.attrs), axes.shapes[old][node.attr("axis", int)])
+    if found.step > 1:
+        raise LoweringError(
+            f"node {node.name}: a slice of every {found.step}th element is not lowered; reshape the axis to "
+            f"[..., {found.step}], and take one of those"
+        )
+    if len(found) == 1 < axes.shapes[old][along]:
+        raise LoweringError(
+            f"node {node.name}: a slice of one element is not lowered; {remedies.SLICE_BEFORE.format(node.name)}"
+        )
+    for dim, extent in enumerate(axes.shapes[old]):
+        if dim != along or len(found) == extent:
+            yield (old, dim), (new, dim)
+        else:
+            axes.slices[old, dim] = (new, dim), found.start
+
+
 def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
     """Unify the dimensions of a graph of which every node is needed; no axis has a role yet.
 
@@ -245,6 +291,8 @@ def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
     for node, old, new in views:
         if node.op == "transpose":
             pairs += [((old, source), (new, dim)) for dim, source in enumerate(node.attr("perm", tuple))]
+        if node.op == "slice":
+            pairs += _slice(axes, node, old, new)
     for pair in pairs:
         axes.same.union(*((use, dim % len(axes.shapes[use])) for use, dim in pair))
     for node, old, new in views:

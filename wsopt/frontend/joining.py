@@ -20,12 +20,13 @@ def one_axis(axes: Axes, found: Iterable[Dim]) -> bool:
 
 def join_uses(axes: Axes) -> None:
     """Make the axes of an input one, where it is used more than once."""
-    first = dict[str, str]()
+    first, sliced = dict[str, str](), {axes.same[whole] for whole in axes.slices}
     for use, path in axes.paths.items():
         end = axes.instance(use, len(path) - 1)
         known = first.setdefault(path[-1], end)
         for dim in range(len(axes.shapes[end])):
-            _join(axes, axes.atoms(known, dim), axes.atoms(end, dim))
+            if not sliced & {*axes.atoms(known, dim), *axes.atoms(end, dim)}:
+                _join(axes, axes.atoms(known, dim), axes.atoms(end, dim))
 
 
 def join_outputs(axes: Axes) -> None:

@@ -9,7 +9,7 @@ from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
 from wsopt.tensors.views import Role
 
-VIEWS = ("reshape", "transpose")
+VIEWS = ("reshape", "transpose", "slice")
 """Operations that compute nothing: their result is their operand, seen in another way."""
 
 NORMS = ("rms_norm", "layer_norm")

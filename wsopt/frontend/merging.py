@@ -44,6 +44,8 @@ def mergeable(
         if (first is None) != (second is None):
             return False
         if first and second:
+            if first.cutout or second.cutout:
+                return False
             neighbours = first.origin[-1] == second.origin[0] or (first.part[1] == 1 and second.part[0] == 0)
             apart = first.stride != second.extent * second.stride or not neighbours
             between = range(first.origin[-1] + 1, second.origin[0])
@@ -87,6 +89,7 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         rank=raw.rank,
         constant=raw.constant,
         parts=parts if any(part != _WHOLE for part in parts) else (),
+        cutouts=tuple(dim.cutout for dim in ordered) if any(dim.cutout for dim in ordered) else (),
     )
 
 

@@ -14,6 +14,8 @@ ALIKE = "give every tensor all of them, as a dense copy of what repeats along th
 OWN_SUMS = (
     "write it by sums of the elements alone, as a variance is the mean of squares less the squared mean"
 )
+SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
+SLICE_INPUTS = "take slices of the inputs that it is computed from"
 OWN_GRAPH = "give each a graph of its own"
 
 # For element types of operands and of inputs that no instruction takes (such as bool masks), views of results, and

@@ -95,6 +95,19 @@ def _check_elementwise(graph: Graph) -> None:
             )
 
 
+def _check_slices(graph: Graph, matmuls: list[Node]) -> None:
+    """Refuse slices beside products, and of what is computed."""
+    for node in (node for node in graph.nodes if node.op == "slice"):
+        if matmuls:
+            raise LoweringError(
+                f"node {node.name}: slices are not lowered beside products; {remedies.SLICE_BEFORE.format(node.name)}"
+            )
+        if input_path(graph, node.name) is None:
+            raise LoweringError(
+                f"node {node.name}: {node.tensors[0]}, of which it is a slice, is computed: {remedies.SLICE_INPUTS}"
+            )
+
+
 # --- roles ----------------------------------------------------------------------------------------------
 
 
@@ -346,6 +359,7 @@ def graph_axes(graph: Graph) -> Axes:
     """
     kind = kind_of(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
+    _check_slices(graph, matmuls)
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)

@@ -142,12 +142,12 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
     k_iterations = _BATCHES if axes.kind is Kind.LONG_ROWS else k_iterations  # each of many parts
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2
-    found = dict[Dim, int]()
-    for axis, role in axes.roles.items():
+    found, kept = dict[Dim, int](), _split_off(axes)
+    for axis, role in ((axis, role) for axis, role in axes.roles.items() if axis not in kept):
         extent = axes.extents[axis]
         long = rows if role is Role.ROW and extent > 1 else extent
         found[axis] = min(_BATCHES, extent) if role is Role.BATCH else long
-    return found | dict.fromkeys(axes.batches[1:], 1)
+    return found | dict.fromkeys([axis for axis in axes.batches[1:] if axis not in kept], 1)
 
 
 def _element_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
@@ -264,11 +264,14 @@ def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) 
 
 
 def _split_off(axes: Axes) -> set[Dim]:
-    """Axes that lie inside another one in a dimension of an input or an output: a kernel knows their extent."""
+    """Axes that lie inside another one in a dimension of an input or an output, and slices: a kernel knows their
+    extent.
+    """
     ends = [axes.instance(use, len(path) - 1) for use, path in axes.paths.items()]
-    return {
+    inside = {
         atom
         for end in (*ends, *axes.graph.outputs)
         for dim in range(len(axes.shapes[end]))
         for atom in axes.atoms(end, dim)[1:]
     }
+    return inside.union(*(axes.leaves(axis) for axis, _ in axes.slices.values()))

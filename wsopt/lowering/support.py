@@ -24,6 +24,7 @@ _ROWS, _COLUMNS, _GROUP = 128, 256, 128
 _REQUIRED: Mapping[AttrKind, Any] = MappingProxyType(
     {
         AttrKind.AXIS: -1,
+        AttrKind.PLACE: 0,
         AttrKind.COUNT: _GROUP,
         AttrKind.DTYPE: "bf16",
         AttrKind.SHAPE: (_ROWS, _COLUMNS),
