@@ -45,6 +45,11 @@ CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
     (element_graphs.counted, (4, 256, 1)),
     (element_graphs.columns_counted, (1, 1024, 1)),
     (element_graphs.side_by_side, (8, 256, 1)),
+    (element_graphs.packed_gate, (2, 256, 2)),
+    (element_graphs.turned, (16, 64, 1)),
+    (element_graphs.half_turned, (8, 64, 1)),
+    (element_graphs.stacked, (4, 256, 1)),
+    (element_graphs.biased_slice, (4, 512, 2)),
 )
 
 
@@ -113,15 +118,37 @@ def test_a_vector_takes_multiples_of_its_rows() -> None:
     assert f"dimension 0 has to be a multiple of {columns[1]}" in fault
 
 
+def test_a_slice_has_the_places_that_it_had() -> None:
+    made = emitted(element_graphs.packed_gate, 2, 256, 2)
+
+    def other(rows: int, columns: int) -> Body:
+        return lambda g: g.neg(g.slice(g.input("x", (rows, columns), "bf16"), stop=columns // 2), name="y")
+
+    fault = case(graph_of(other(9, 1200))).check(made.source, 0)
+    assert fault is not None
+    assert "tensor x: dimension 1 has 1200 elements: a slice of 1216 is read" in fault
+
+
+def test_nothing_beyond_a_slice_is_read_or_written() -> None:
+    """Rows of 304 and tiles of 512: a tensor map ends with the slice, and begins before it."""
+    made = emitted(element_graphs.biased_slice, 4, 512, 2)
+    assert "x_extents = [38, 404]" in made.source
+    for good, wrong in (("TILE_COLUMNS + 100", "TILE_COLUMNS + 99"), ("TILE_ROWS + 5", "TILE_ROWS + 4")):
+        assert good in made.source
+        assert case(made.graph).fault(made.source.replace(good, wrong), 1) is not None
+
+
 # --- mutants ----------------------------------------------------------------------------------------------
 
 SUBJECTS: dict[str, tuple[Body, tuple[int, ...], int, tuple[int, ...]]] = {
     "biased": (element_graphs.biased, (2, 256, 2), 7, (4, 3)),
     "rotary": (element_graphs.rotary, (4, 64, 1), 12, (4, 3)),
+    "turned": (element_graphs.turned, (4, 64, 1), 15, (4, 3)),
 }
 EQUIVALENT = {
     "biased": {"double-wait": 2, "swap-argument": 2},
     "rotary": {"double-wait": 2},
+    "turned": {"double-wait": 2},
 }
 """A wait that has passed passes again; and two consumers' own buffers, or their numbers, are interchangeable."""
 

@@ -49,6 +49,7 @@ CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
     (row_graphs.cross_entropy, (4, 512, 2)),
     (row_graphs.one_vector, (1, 1024, 1)),
     (row_graphs.logged, (2, 256, 3)),
+    (row_graphs.sliced_norm, (8, 128, 2)),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import element_graphs
 import pytest
 from tile_graphs import Body, extents, region_of
@@ -78,6 +80,67 @@ def test_what_is_counted_is_no_part_of_a_merged_axis() -> None:
 def test_outputs_of_one_shape_share_a_tile() -> None:
     region = region_of(element_graphs.side_by_side)
     assert extents(region) == {Role.ROW: 24, Role.COLUMN: 256}
+
+
+def test_joined_tensors_are_stored_as_slices_of_one() -> None:
+    region = region_of(element_graphs.half_turned)
+    assert extents(region) == {Role.BATCH: 4, Role.ROW: 36, Role.COLUMN: 64}
+    assert [(output.name, output.view.cutouts[-1]) for output in region.outputs] == [
+        ("y", (0, 128)), ("y.1", (64, 128)),
+    ]  # fmt: skip
+    assert {view.tensor for view in region.operands} == {"x", "cos", "sin"}
+    assert len(region.operands) == 6
+    assert region.compulsory_bytes == 2 * (2 * 36 * 4 * 128 + 2 * 36 * 128)
+
+
+def sliced_result(g: GraphBuilder) -> Symbol:
+    return g.neg(g.slice(g.exp(g.input("x", (64, 128), "f32"), name="e"), stop=64, name="s"), name="y")
+
+
+def unequal(g: GraphBuilder) -> Symbol:
+    x, y = g.input("x", (64, 128), "f32"), g.input("y", (64, 64), "f32")
+    return g.concat(x, y, name="z")
+
+
+SLICES: dict[str, tuple[Body, str]] = {
+    "of a result": (
+        sliced_result,
+        "node s: e, of which it is a slice, is computed: take slices of the inputs",
+    ),
+    "every second": (
+        lambda g: g.neg(g.slice(g.input("x", (64, 128), "f32"), step=2, name="s")),
+        "node s: a slice with a step of 2 is not lowered; make s an input, and hand over a dense copy of the slice",
+    ),
+    "one element": (
+        lambda g: g.neg(g.slice(g.input("x", (64, 128), "f32"), axis=0, stop=1, name="s")),
+        "node s: a slice of one element is not lowered; make s an input, and hand over the slice",
+    ),
+    "beside a product": (
+        lambda g: g.matmul(
+            g.slice(g.input("x", (64, 128), "f16"), stop=64, name="s"), g.input("w", (64, 64), "f16")
+        ),
+        "node s: slices are not lowered beside products; make s an input, and hand over the slice",
+    ),
+    "a view alone": (
+        lambda g: g.slice(g.input("x", (64, 128), "f32"), stop=64, name="s"),
+        "output s is a view of an input: leave it out, and take it of the input, which moves nothing",
+    ),
+    "unequal parts": (
+        unequal,
+        "node z: it joins parts of 128, 64 elements; a kernel has one tile for all: make each",
+    ),
+    "joined and reduced": (
+        lambda g: g.softmax(g.concat(*(g.input(n, (64, 64), "f32") for n in "xy"), name="c")),
+        "node c: concat is not lowered beside products and reductions; make each part an output",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SLICES)
+def test_slices_that_are_no_views_are_named(case: str, h200: Machine) -> None:
+    body, message = SLICES[case]
+    with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
+        next(structures(region_of(body), h200))
 
 
 def test_rows_that_lie_across_are_refused(h200: Machine) -> None:

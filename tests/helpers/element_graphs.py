@@ -72,3 +72,39 @@ def side_by_side(g: GraphBuilder) -> tuple[Symbol, ...]:
     """Two tensors of one shape that share nothing."""
     x, y = g.input("x", (24, 256), "f32"), g.input("y", (24, 256), "f32")
     return g.cast(x, "bf16", name="a"), g.cast(g.neg(y), "f16", name="b")
+
+
+def packed_gate(g: GraphBuilder) -> Symbol:
+    """A gate and what it opens, one behind the other in one tensor."""
+    x = g.input("x", (21, 2 * 608), "bf16")
+    return g.cast(g.mul(g.silu(g.slice(x, stop=608)), g.slice(x, start=608)), "bf16", name="y")
+
+
+def turned(g: GraphBuilder) -> Symbol:
+    """Rotary embedding of packed heads: halves of heads turned and joined, tables of both halves."""
+    x = g.reshape(g.input("x", (2, 36, 4 * 128), "bf16"), shape=(2, 36, 4, 128))
+    cos, sin = (g.input(name, (36, 1, 128), "f32") for name in ("cos", "sin"))
+    (x1, x2), (c1, c2), (s1, s2) = ((g.slice(t, stop=64), g.slice(t, start=-64)) for t in (x, cos, sin))
+    halves = g.sub(g.mul(x1, c1), g.mul(x2, s1)), g.add(g.mul(x2, c2), g.mul(x1, s2))
+    return g.cast(g.concat(*halves), "bf16", name="y")
+
+
+def half_turned(g: GraphBuilder) -> Symbol:
+    """The same with the halves exchanged before, beside whole heads."""
+    x = g.input("x", (36, 4, 128), "bf16")
+    cos, sin = (g.input(name, (36, 1, 128), "bf16") for name in ("cos", "sin"))
+    exchanged = g.concat(g.cast(g.neg(g.slice(x, start=64)), "bf16"), g.slice(x, stop=64))
+    return g.cast(g.add(g.mul(x, cos), g.mul(exchanged, sin)), "bf16", name="y")
+
+
+def stacked(g: GraphBuilder) -> Symbol:
+    """Two inputs one behind the other along the rows, as they are."""
+    x, y = g.input("x", (24, 256), "f32"), g.input("y", (24, 256), "f32")
+    return g.concat(x, y, axis=0, name="z")
+
+
+def biased_slice(g: GraphBuilder) -> Symbol:
+    """Slices of rows, and of a vector along them that begins within no 16 bytes."""
+    x, bias = g.input("x", (40, 512), "f16"), g.input("bias", (600,), "f16", constant=True)
+    kept = g.slice(g.slice(x, axis=0, start=5, stop=38), start=100, stop=404)
+    return g.cast(g.add(kept, g.slice(bias, start=7, stop=311)), "f16", name="y")

@@ -1,4 +1,4 @@
-"""Twelve small kernels of every shape that an emitter knows, whose text is kept."""
+"""Thirteen small kernels of every shape that an emitter knows, whose text is kept."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "joint": (builds.plain, structure(columns=128, rows=128, warps=8, subtiles=2)),
     "elements": (element_graphs.biased, structure(columns=256, depth=1, consumers=2, rows=2)),
     "long_rows": (row_graphs.long_softmax, structure(columns=2048, depth=1, consumers=2, rows=2)),
+    "joined": (element_graphs.turned, structure(columns=64, depth=1, rows=16)),
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
     "row_values": (row_graphs.weights_and_logsumexp, structure(columns=512, depth=1, consumers=2, rows=4)),
     "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),

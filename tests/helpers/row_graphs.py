@@ -128,3 +128,10 @@ def long_norm(g: GraphBuilder) -> tuple[Symbol, ...]:
     h = g.add(x, r)
     factor = g.rsqrt(g.add(g.reduce_mean(g.mul(h, h), axis=-1, keepdims=True), 1e-6), name="factor")
     return g.cast(g.mul(g.mul(g.mul(h, factor), weight), scale), "f16", name="y"), factor
+
+
+def sliced_norm(g: GraphBuilder) -> Symbol:
+    """A norm of the heads of the second of three packed tensors."""
+    x, weight = g.input("x", (24, 3 * 512), "bf16"), g.input("weight", (128,), "bf16", constant=True)
+    heads = g.reshape(g.slice(x, start=512, stop=1024), shape=(24, 4, 128))
+    return g.cast(g.rms_norm(heads, weight), "bf16", name="y")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
@@ -183,11 +183,11 @@ class Operations:
         return template.render(tiles=[self.slot(tile, place) for tile in op.inputs])
 
 
-def sources(plan: KernelPlan, items: Iterable[Item]) -> dict[str, Operand]:
-    """The tensors that values of the loop read, as a role knows them in registers."""
+def sources(plan: KernelPlan, items: Iterable[Item], stored: Container[str] = ()) -> dict[str, Operand]:
+    """The tensors that values of the loop read, or that are `stored` as they are, as a role knows them."""
     read, found = {name for item in items for name in item.reads}, dict[str, Operand]()
     for source in (*plan.program.after.vectors, *plan.program.streamed):
-        if source.name in read:
+        if source.name in read or source.name in stored:
             found[source.name] = operand_of(source, loop_name(plan.names, source))
     return found
 
@@ -239,7 +239,7 @@ def operations_of(plan: KernelPlan) -> Operations:
     products = tuple(op for op in program.of(OpKind.MMA) if op.consumer == 0)
     fed = frozenset(op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE)
     factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
-    known = sources(plan, plan.items)
+    known = sources(plan, plan.items, {output.value for output in program.after.outputs})
     if program.long_rows:  # what follows the reductions of a row
         after = (item for item in program.after.items if isinstance(item, Statement))
         known |= {item.name: Operand(_after_name(plan, item.name), item.spans, item.dtype) for item in after}

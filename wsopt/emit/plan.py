@@ -271,7 +271,9 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     rings = boxes.rings()
     vectors = {x.name: ByAddress(x, names(f"read:{x.name}", x.view.tensor)) for x in after.vectors}
     inputs = {x.name: boxes.box(f"read:{x.name}", x.view.tensor, x.view, subtile) for x in after.full}
-    outputs = {o.name: boxes.box("written", o.name, o.view, subtile) for o in after.tile_outputs}
+    outputs = {
+        o.name: boxes.box("written", o.name.replace(".", "_"), o.view, subtile) for o in after.tile_outputs
+    }
     row_outputs = tuple(
         ByAddress(o, names(f"written:{o.name}", o.name)) for o in after.outputs if not o.is_tile
     )

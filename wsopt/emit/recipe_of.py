@@ -64,8 +64,8 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     extents = _extents(plan, inputs)
     axes = plan.extent_names
     read = ((v.tensor, axis_extents(v), tuple(named(axes[role]) for role in v.roles)) for v in inputs)
-    made = [TensorSpec(o.name, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs]
-    outputs = (*made, *records.outputs(plan))
+    made = [TensorSpec(o.view.tensor, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs]
+    outputs = (*dict.fromkeys(made), *records.outputs(plan))
     return Recipe(
         name=plan.program.whole.name,
         inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v in inputs)),

@@ -46,7 +46,7 @@ Extent = tuple[str, int] | tuple[Share | int, ...] | int
 # --- tensors --------------------------------------------------------------------------------------------
 
 
-def _output_view(draft: Draft, name: str, value: Term) -> RawView:
+def _output_view(draft: Draft, name: str, piece: int, value: Term) -> RawView:
     """View of an output. Raises LoweringError for an output that is neither a tile nor one value a row."""
     axes, kind, spans = draft.axes, draft.axes.graph.type_of(name), draft.pool.spans(value)
     if kind.dtype not in OUTPUTS:
@@ -56,7 +56,7 @@ def _output_view(draft: Draft, name: str, value: Term) -> RawView:
             f"output {name} varies along the streamed axis, which a kernel never holds whole; it can only "
             "be reduced or contracted along it"
         )
-    raw = axes.raw_view(name)
+    raw = axes.raw_view(name, piece)
     if spans != FULL and axes.kind.plain and not {axes.roles.get(dim.axis) for dim in raw.dims} >= FULL:
         raise LoweringError(f"output {name} has not the rows and columns of a product; compute it outside")
     if spans not in ((FULL,) if axes.kind.plain else (FULL, {Role.ROW})):
@@ -72,9 +72,12 @@ def _shape(draft: Draft, raw: RawView, layout: Layout) -> tuple[Extent, ...]:
     """For each dimension of an output an input's dimension of the same axes; else the product of its axes."""
     inputs = [raw for use, raw in draft.raw.items() if use in layout.views]
     known = [((raw.tensor, dim), raw.atoms(dim)) for raw in inputs for dim in range(raw.rank)]
-    seen = {dim for dims in layout.views[f"out:{raw.tensor}"].origin for dim in dims}
+    seen = {dim for dims in layout.views[f"out:{raw.tensor}:0"].origin for dim in dims}
+    joined = {dim for one in raw.dims if one.cutout for dim in one.origin}
 
     def extent(dim: int) -> Extent:
+        if dim in joined:
+            return draft.axes.shapes[raw.tensor][dim]
         atoms = raw.atoms(dim)
         named = next((place for place, other in known if other == atoms), None)
         if draft.axes.shapes[raw.tensor][dim] == 1 and not (named and dim in seen):
@@ -189,11 +192,12 @@ class _Assembly:
 def assemble(draft: Draft) -> Region:
     """The region of rewritten values. Raises LoweringError for outputs that a kernel cannot store."""
     graph, live = draft.axes.graph, draft.live()
-    raws = [_output_view(draft, *pair) for pair in zip(graph.outputs, draft.outputs, strict=True)]
+    stored = zip(draft.pieces, draft.outputs, strict=True)
+    raws = {f"out:{name}:{piece}": _output_view(draft, name, piece, value) for (name, piece), value in stored}
     uses = {value.label[0] + end for value in live.values() for end in _READS.get(value.primitive, ())}
     read = {use: raw for use, raw in draft.raw.items() if use in uses}
     counted = {value.label for value in live.values() if value.primitive.startswith("iota_")}
-    layout = merge_views(draft.axes, read | {f"out:{raw.tensor}": raw for raw in raws}, counted)
+    layout = merge_views(draft.axes, read | raws, counted)
     assembly = _Assembly(draft, live, layout)
     sources = tuple(
         Source(assembly.name(name, value), layout.views[value.label[0]], value.spans)
@@ -215,12 +219,12 @@ def assemble(draft: Draft) -> Region:
         statements=statements,
         outputs=tuple(
             Output(
-                raw.tensor,
+                raw.tensor + (f".{piece}" if piece else ""),
                 str(assembly.term(value)),
-                layout.views[f"out:{raw.tensor}"],
+                layout.views[key],
                 _shape(draft, raw, layout),
             )
-            for value, raw in zip(draft.outputs, raws, strict=True)
+            for value, (_, piece), (key, raw) in zip(draft.outputs, draft.pieces, raws.items(), strict=True)
         ),
         body=loop if chained else (),
         bounds=draft.bounds,

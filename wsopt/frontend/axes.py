@@ -8,7 +8,7 @@ tensor may be query, key and value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from networkx.utils import UnionFind
@@ -72,8 +72,8 @@ class Axes:
     `sums` are the matmuls that are summed over the streamed axis, in order. If they are `exchanged`, the columns of
     their right operands are the kernel's rows. `same` has the dimensions that are one axis, and `cuts` the outer and
     the inner part of each that a reshape cuts. Where a graph has a single row of elements, `one_row` is an axis of
-    one element that no tensor has. `slices` have for a dimension of which a use takes a slice the slice's, and where that
-    begins.
+    one element that no tensor has. `slices` have for a dimension of which a use takes a slice the slice's, and where
+    that begins; `joints` for one along which tensors lie one behind the other theirs, and where each begins.
     """
 
     graph: Graph
@@ -89,6 +89,7 @@ class Axes:
     exchanged: bool = False
     one_row: Dim | None = None
     slices: dict[Dim, tuple[Dim, int]] = field(default_factory=dict)
+    joints: dict[Dim, tuple[tuple[Dim, int], ...]] = field(default_factory=dict)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
@@ -134,12 +135,29 @@ class Axes:
         """The name of a tensor on the way from a use of an input (0) down to the input."""
         return use if index == 0 else f"{use}/{self.paths[use][index]}"
 
-    def raw_view(self, use: str) -> RawView:
-        """The memory layout of a result, or of the input behind a use of it, its dimensions named by their axes."""
+    def part_of(self, atom: Dim, piece: int = 0) -> tuple[Dim, int] | None:
+        """The axis of a tensor that lies with others one behind the other along an axis, and where it begins."""
+        return next((parts[piece] for whole, parts in self.joints.items() if self.same[whole] == atom), None)
+
+    def pieces(self, use: str) -> int:
+        """How many tensors lie one behind the other along an axis of a tensor; 0 if none do."""
+        own = {*self.all_atoms(use)}
+        return next((len(parts) for whole, parts in self.joints.items() if self.same[whole] in own), 0)
+
+    def tile_atoms(self, use: str) -> list[Dim]:
+        """The atoms of all dimensions of a tensor, those of what lies one behind the other instead of its own."""
+        parts = ((atom, self.part_of(atom)) for atom in self.all_atoms(use))
+        return [leaf for atom, part in parts for leaf in (self.leaves(part[0]) if part else (atom,))]
+
+    def raw_view(self, use: str, piece: int = 0) -> RawView:
+        """The memory layout of a result, or of the input behind a use of it, its dimensions named by their axes; of
+        tensors one behind the other that of a `piece`.
+        """
         path = self.paths.get(use, (use,))
         end, given = self.instance(use, len(path) - 1), self.graph.input(path[-1])
         strides = given.element_strides if given else row_major_strides(self.shapes[end])
-        dims, taken = [], {self.same[whole]: found for whole, found in self.slices.items()}
+        dims = list[RawDim]()
+        taken = {self.same[whole]: found for whole, found in self.slices.items()}
         for dim, stride in enumerate(strides):
             atoms = self.atoms(end, dim)
             for place, atom in enumerate(atoms):
@@ -147,6 +165,8 @@ class Axes:
                     self.extents[atom],
                     math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
                 )
+                if found := self.part_of(atom, piece):
+                    taken[atom] = found
                 if atom in taken:
                     whole = 0 if place else self.shapes[end][dim]
                     dims += self._slice(*taken[atom], stride * step, dim, step, whole)
@@ -159,8 +179,8 @@ class Axes:
         return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))
 
     def _slice(self, axis: Dim, start: int, stride: int, dim: int, step: int, whole: int) -> Iterator[RawDim]:
-        """The dimensions of a slice from `start` on, of a tensor's dimension whose elements lie so far apart; those of
-        a reshape of it begin where its outermost axis does.
+        """The dimensions of a slice from `start` on, of a tensor's dimension whose elements lie a `stride` apart, and
+        which has as many as `whole`; those of a reshape of it begin where its outermost axis does.
         """
         leaves = self.leaves(axis)
         for place, leaf in enumerate(leaves):
@@ -247,6 +267,8 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
         kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
         for place, dim in enumerate(kept):
             yield (node.name, dim if node.attr("keepdims", bool) else place), (use, dim)
+    elif node.op == "concat":
+        yield from _joined(axes, node, uses)
     elif inner or is_pointwise(node) or cost is CostClass.COMPOSITE:
         for use in uses:
             shape = axes.shapes[use]
@@ -255,13 +277,28 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
                     yield (node.name, dim), (use, dim)
 
 
+def _joined(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of tensors one behind the other that are one; notes where each begins along the other one."""
+    along = node.attr("axis", int)
+    extents = [axes.shapes[use][along] for use in uses]
+    if len({*extents}) > 1:
+        raise LoweringError(
+            f"node {node.name}: it joins parts of {', '.join(map(str, extents))} elements; a kernel has one tile for "
+            f"all: {remedies.OWN_OUTPUTS}"
+        )
+    for use in uses:
+        for dim in range(len(node.type.shape)):
+            yield (uses[0] if dim == along else node.name, dim), (use, dim)
+    axes.joints[node.name, along] = tuple(((use, along), at * extents[0]) for at, use in enumerate(uses))
+
+
 def _slice(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]]:
     """The dimensions that a slice leaves as they are; notes that of which it takes a part."""
     along, found = node.attr("axis", int), places(dict(node.attrs), axes.shapes[old][node.attr("axis", int)])
     if found.step > 1:
         raise LoweringError(
-            f"node {node.name}: a slice of every {found.step}th element is not lowered; reshape the axis to "
-            f"[..., {found.step}], and take one of those"
+            f"node {node.name}: a slice with a step of {found.step} is not lowered; make {node.name} an input, and "
+            "hand over a dense copy of the slice"
         )
     if len(found) == 1 < axes.shapes[old][along]:
         raise LoweringError(

@@ -52,7 +52,7 @@ def assign_elementwise(axes: Axes) -> None:
     """
     widest = max(axes.graph.outputs, key=lambda name: math.prod(axes.graph.type_of(name).shape))
     join_outputs(axes)
-    order = [atom for dim in range(len(axes.shapes[widest])) for atom in axes.atoms(widest, dim)]
+    order = axes.tile_atoms(widest)
     wide = [atom for atom in order if axes.extents[atom] > 1]
     _check_outputs(axes, widest, wide)
     counted = _counted(axes)
@@ -81,7 +81,7 @@ def _check_outputs(axes: Axes, widest: str, wide: Sequence[Dim]) -> None:
     if not wide:
         raise LoweringError(f"output {widest} has one element; compute it outside")
     for name in axes.graph.outputs:
-        atoms = [atom for atom in axes.all_atoms(name) if axes.extents[atom] > 1]
+        atoms = [atom for atom in axes.tile_atoms(name) if axes.extents[atom] > 1]
         if len(set(atoms)) < len(atoms):
             raise LoweringError(f"output {name} has one axis twice; compute it outside")
         if set(atoms) != set(wide):

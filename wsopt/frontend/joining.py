@@ -35,6 +35,10 @@ def join_outputs(axes: Axes) -> None:
     for name in axes.graph.outputs:
         for dim in range(len(axes.shapes[name])):
             _join(axes, axes.atoms(widest, dim), axes.atoms(name, dim))
+    for whole, parts in axes.joints.items():
+        for other, others in axes.joints.items():
+            if axes.same[whole] == axes.same[other] and len(parts) == len(others):
+                axes.same.union(parts[0][0], others[0][0])
 
 
 def _join(axes: Axes, some: Sequence[Dim], others: Sequence[Dim]) -> None:

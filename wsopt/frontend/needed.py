@@ -84,7 +84,7 @@ def needed_bytes(region: Region) -> int:
     # The last of a tensor's views is the one of which most is read.
     # A tensor that is read in several ways counts once, and each of its slices.
     read = dict(sorted(((view.tensor, str(view.cutouts)), _read(region, view)) for view in views))
-    return sum((read | {(o.view.tensor, ""): o.view.nbytes for o in region.outputs}).values())
+    return sum((read | {(o.name, ""): o.view.nbytes for o in region.outputs}).values())
 
 
 def _read(region: Region, view: View) -> int:

@@ -108,6 +108,15 @@ def _check_slices(graph: Graph, matmuls: list[Node]) -> None:
             )
 
 
+def _check_joints(graph: Graph, kind: Kind) -> None:
+    """Refuse tensors one behind the other but where elements alone are computed."""
+    for node in (node for node in graph.nodes if node.op == "concat"):
+        if kind is not Kind.ELEMENTWISE:
+            raise LoweringError(
+                f"node {node.name}: concat is not lowered beside products and reductions; {remedies.OWN_OUTPUTS}"
+            )
+
+
 # --- roles ----------------------------------------------------------------------------------------------
 
 
@@ -360,6 +369,7 @@ def graph_axes(graph: Graph) -> Axes:
     kind = kind_of(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
     _check_slices(graph, matmuls)
+    _check_joints(graph, kind)
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)

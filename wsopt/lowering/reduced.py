@@ -274,4 +274,5 @@ def _split_off(axes: Axes) -> set[Dim]:
         for dim in range(len(axes.shapes[end]))
         for atom in axes.atoms(end, dim)[1:]
     }
-    return inside.union(*(axes.leaves(axis) for axis, _ in axes.slices.values()))
+    joined = (part for parts in axes.joints.values() for part in parts)
+    return inside.union(*(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))

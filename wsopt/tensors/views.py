@@ -51,8 +51,8 @@ class View:
     dimension: of the first tensor's dimension in its origin only `take` neighbours belong to it (0: all), and
     of the last one every `step`-th element. So heads split into (8, 4) are (0, 4) and (4, 1).
 
-    `cutouts` is empty unless a dimension is a slice of the tensor's. It has for each dimension None, or where the slice
-    begins and how many elements there are to slice from; 0 of those where another dimension's parts tell.
+    `cutouts` is empty unless a dimension is a slice of the tensor's. It has for each dimension None, or where the
+    slice begins and how many elements there are to slice from; 0 of those where another dimension's parts tell.
     """
 
     tensor: str
@@ -133,7 +133,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A graph output: which value of the epilogue is stored, and where.
+    """A graph output: which value of the epilogue is stored, and where. Of tensors that are stored one behind the
+    other in one output each has a `name` of its own; the view has the output's.
 
     `shape` says for each dimension of the graph's tensor which input's dimension has its extent at run
     time, or 1 for a dimension that no axis varies along; one that is made of several axes is a product.
