@@ -203,8 +203,9 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
 
 def _bytes_again(region: Region, s: Structure, machine: Machine) -> int:
     """Bytes of rows that are read twice, and not in L2 any more the second time."""
-    again = region.passes > 1 and not kept_in_l2(region, s, machine)
-    return sum(view.nbytes for view in region.operands) if again else 0
+    if region.passes == 1:
+        return 0
+    return round((1 - kept_in_l2(region, s, machine)) * sum(view.nbytes for view in region.operands))
 
 
 def _part_k_blocks(region: Region, s: Structure) -> int:

@@ -325,8 +325,9 @@ class _Maker:
         region, s = self.region, self.s
         extent, members = region.extent(Role.COLUMN), map(self.member, region.operands)
         share = extent / (math.ceil(extent / s.columns) * s.columns)
-        # Rows that are read twice come from L2 the second time, if they are kept there.
-        reads = share / (2 if region.passes > 1 and kept_in_l2(region, s, self.machine) else 1)
+        # Rows that are read twice come from L2 the second time, as far as they are kept there.
+        again = kept_in_l2(region, s, self.machine) if region.passes > 1 else 0.0
+        reads = share * (1 - again / 2)
         own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
         loads = (
             Load(m, consumer, m.shape, replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles))
@@ -391,10 +392,10 @@ def behind_rows(region: Region) -> list[Item]:
     return [i for i in region.statements if not isinstance(i, Statement) or Role.COLUMN not in i.spans]
 
 
-def kept_in_l2(region: Region, s: Structure, machine: Machine) -> bool:
-    """Whether rows are still in L2 when they are read again: those that all blocks are in take half of it at most."""
+def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
+    """The share of rows that is still in L2 when they are read again: of those that all blocks are in half of it."""
     row = sum(view.dtype.bits // 8 for view in region.operands) * region.extent(Role.COLUMN)
-    return s.tile_rows * machine.sm_count * row <= machine.l2_bytes // 2
+    return min(1.0, machine.l2_bytes / 2 / (s.tile_rows * machine.sm_count * row))
 
 
 def _made_name(product: Contraction) -> str:
