@@ -107,13 +107,6 @@ def twice(g: GraphBuilder) -> Symbol:
     return g.matmul(h, w, transpose_b=True, name="p")
 
 
-def with_sums(g: GraphBuilder) -> tuple[Symbol, ...]:
-    x, w = g.input("x", (96, 128), "bf16"), g.input("w", (64, 128), "bf16", constant=True)
-    total = g.reduce_sum(g.abs(x), axis=1, keepdims=True, name="total")
-    h = g.cast(g.div(x, total), dtype="bf16", name="h")
-    return g.cast(g.matmul(h, w, transpose_b=True, name="p"), dtype="bf16", name="y"), total
-
-
 def several(g: GraphBuilder, *counts: int, transpose: bool = True) -> tuple[Symbol, ...]:
     """Products of the same scaled rows with a weight of its own columns each."""
     x = g.input("x", (96, 128), "bf16")
@@ -145,7 +138,6 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         lambda g: scaled(g, dtype="f8e4m3"),
         "node p: operands of f8e4m3 are not lowered where their rows",
     ),
-    "one value a row": (with_sums, "output total: one value a row beside a product is not stored yet"),
     "unequal weights": (lambda g: several(g, 512, 128, 128), UNEQUAL),
     "unequal weights, columns last": (lambda g: several(g, 512, 128, 128, transpose=False), UNEQUAL),
     "transposed": (transposed, "tensor x: its rows are reduced beside the product, and do not lie along"),

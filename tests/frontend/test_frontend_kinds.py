@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tile_graphs import product, region_of
 
-from wsopt.errors import LoweringError
 from wsopt.frontend.kinds import Kind, depending, feeding, is_matmul, kind_of
 from wsopt.frontend.region import PASSES
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -35,19 +34,20 @@ def test_a_graph_is_of_one_kind(name: str) -> None:
 
 def test_reductions_go_along_the_stream_or_rows_that_a_tile_holds() -> None:
     along = {kind: kind.along for kind in Kind}
-    assert [kind for kind, role in along.items() if role is Role.COLUMN] == [Kind.REDUCED, Kind.ROWS]
+    assert [kind for kind, role in along.items() if role is Role.COLUMN] == [
+        Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS, Kind.ELEMENTWISE,
+    ]  # fmt: skip
     assert set(along.values()) == {Role.COLUMN, Role.STREAM}
 
 
-def test_passes_of_one_kind_do_not_run_for_plain_products() -> None:
-    assert {kind for _, kinds in PASSES for kind in kinds} == set(Kind) - {Kind.PRODUCTS}
+def test_passes_of_one_kind_do_not_run_where_nothing_is_reduced() -> None:
+    assert {kind for _, kinds in PASSES for kind in kinds} == set(Kind) - {Kind.PRODUCTS, Kind.ELEMENTWISE}
 
 
-def test_a_graph_with_neither_is_refused() -> None:
+def test_a_graph_with_neither_products_nor_reductions_is_elementwise() -> None:
     g = GraphBuilder("small")
     g.output(g.relu(g.input("x", (64, 64), "bf16"), name="y"))
-    with pytest.raises(LoweringError, match="neither a matmul nor a reduction of rows"):
-        kind_of(g.build())
+    assert kind_of(g.build()) is Kind.ELEMENTWISE
 
 
 def test_what_depends_on_a_product_and_what_feeds_it() -> None:

@@ -67,8 +67,19 @@ def two_batches(g: GraphBuilder) -> Symbol:
     return g.matmul(g.input("a", (2, 3, 64, 64), "bf16"), g.input("b", (3, 64, 64), "bf16"), name="p")
 
 
-def elementwise_only(g: GraphBuilder) -> Symbol:
-    return g.relu(g.input("x", (256, 128), "f32"), name="y")
+def single_element(g: GraphBuilder) -> Symbol:
+    return g.relu(g.input("x", (1, 1), "bf16"), name="y")
+
+
+def outputs_apart(g: GraphBuilder) -> tuple[Symbol, ...]:
+    x, v = g.input("x", (64, 64), "bf16"), g.input("v", (64,), "bf16")
+    return g.add(x, v, name="y"), g.relu(v, name="z")
+
+
+def five_axes(g: GraphBuilder) -> Symbol:
+    x = g.input("x", (4, 8, 16, 32, 64), "bf16")
+    a, b = g.input("a", (4, 1, 16, 1, 64), "bf16"), g.input("b", (1, 8, 1, 1, 64), "bf16")
+    return g.add(g.add(x, a), b, name="y")
 
 
 def vector_output(g: GraphBuilder) -> tuple[Symbol, ...]:
@@ -129,10 +140,12 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     "rows": (two_row_axes, "matmuls p, q do not share their row axis"),
     "types": (two_types, "matmuls p, q have operands of different types; one kernel takes one"),
     "batches": (two_batches, "the products have 2 batch axes that do not lie contiguously in every tensor"),
-    "no matmul": (
-        elementwise_only,
-        "the graph has neither a matmul nor a reduction of rows; without one it is not lowered",
+    "one element": (single_element, "output y has one element; compute it outside"),
+    "outputs apart": (
+        outputs_apart,
+        "outputs y and z do not have the same axes; a kernel has one tile for all: give each a graph of its own",
     ),
+    "five axes": (five_axes, "graph small: its elements lie along 5 axes that no two tensors have alike"),
     "f32 operands": (
         lambda g: g.matmul(
             g.input("a", (64, 64), "f32"), g.input("b", (64, 64), "f32"), precision="tf32", name="p"

@@ -131,6 +131,31 @@ def to_bool(*, compare: bool) -> Body:
     return body
 
 
+def apart(shape: tuple[int, ...]) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x, a = g.input("x", (4, 8, 16, 32, 64), "bf16"), g.input("a", shape, "bf16")
+        return g.add(g.add(x, a), g.input("b", (1, 8, 1, 1, 64) if 1 in shape else shape, "bf16"), name="y")
+
+    return body
+
+
+def across(*, turned: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x, y = g.input("x", (64, 128), "bf16"), g.input("y", (128, 64) if turned else (64, 128), "bf16")
+        return g.cast(g.add(x, g.transpose(y, perm=(1, 0)) if turned else y), "bf16")
+
+    return body
+
+
+def outputs(*, both: bool) -> Body:
+    def body(g: GraphBuilder) -> Symbol | tuple[Symbol, ...]:
+        x, v = g.input("x", (64, 64), "bf16"), g.input("v", (64,), "bf16")
+        y = g.add(x, v, name="y")
+        return (y, g.relu(v, name="z")) if both else y
+
+    return body
+
+
 def mean_of_groups(shape: tuple[int, ...], *, merged: bool) -> Body:
     def body(g: GraphBuilder) -> Symbol:
         x = g.input("x", shape, "f32")
@@ -277,6 +302,34 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "a projection before attention": Remedy(
         projected(computed=True), "compute m before, and make it an input", projected(computed=False)
+    ),
+    "a slice beside a product": Remedy(
+        lambda g: g.matmul(g.slice(g.input("x", (256, 256), "f16"), stop=64), g.input("w", (64, 512), "f16")),
+        "hand over the slice, with its strides",
+        lambda g: g.matmul(g.input("x", (256, 64), "f16", strides=(256, 1)), g.input("w", (64, 512), "f16")),
+    ),
+    "a slice of what is computed": Remedy(
+        lambda g: g.neg(g.slice(g.exp(g.input("x", (64, 128), "f32")), stop=64)),
+        "take slices of the inputs that it is computed from",
+        lambda g: g.neg(g.exp(g.slice(g.input("x", (64, 128), "f32"), stop=64))),
+    ),
+    "parts of different lengths": Remedy(
+        lambda g: g.concat(g.input("x", (64, 128), "f32"), g.input("y", (64, 64), "f32")),
+        "make each part an output, and join them after the call",
+        lambda g: g.neg(g.input("x", (64, 128), "f32")),
+    ),
+    "axes that no two tensors have alike": Remedy(
+        apart((4, 1, 16, 1, 64)),
+        "give every tensor all of them, as a dense copy of what repeats along them",
+        apart((4, 8, 16, 32, 64)),
+    ),
+    "columns that lie across": Remedy(
+        across(turned=True),
+        "declare every input with its axes in the output's order, and transpose outside of the graph",
+        across(turned=False),
+    ),
+    "outputs with different axes": Remedy(
+        outputs(both=True), "a kernel has one tile for all: give each a graph of its own", outputs(both=False)
     ),
     "a reshape of the result": Remedy(
         after("reshape"), "leave it out, and reshape the result after the call", after("")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import row_graphs
 from tile_graphs import Body, extents, region_of
 
 from wsopt.errors import LoweringError
@@ -128,6 +129,32 @@ def test_reduced_extents_keep_the_rows_whole() -> None:
     }
 
 
+def test_uses_of_one_tensor_and_outputs_share_their_rows() -> None:
+    region = region_of(row_graphs.sums)
+    assert extents(region) == {Role.ROW: 66, Role.COLUMN: 600}
+    assert [output.is_tile for output in region.outputs] == [False] * 3
+
+    def apart(g: GraphBuilder) -> tuple[Symbol, ...]:
+        x, y = (g.input(name, (40, 256), "bf16") for name in "xy")
+        return g.reduce_sum(x, axis=1, name="a"), g.reduce_max(y, axis=1, name="b")
+
+    assert extents(region_of(apart)) == {Role.ROW: 40, Role.COLUMN: 256}
+
+
+def test_a_single_row_has_an_axis_of_rows() -> None:
+    region = region_of(row_graphs.one_vector)
+    assert extents(region) == {Role.ROW: 1, Role.COLUMN: 1000}
+    assert region.outputs[0].view.origin == ((), (0,))
+    decoded = region_of(lambda g: g.reduce_sum(g.input("x", (1, 512), "bf16"), axis=1))
+    assert decoded.operands[0].origin == ((0,), (1,))
+
+
+def test_rows_may_be_parts_of_a_dimension() -> None:
+    region = region_of(row_graphs.quantized)
+    assert extents(region) == {Role.ROW: 40, Role.COLUMN: 128}
+    assert region.operands[0].parts == ((0, 128), (128, 1))
+
+
 def strided_rows(g: GraphBuilder) -> Symbol:
     return g.softmax(g.input("x", (64, 128), "bf16"), axis=0, name="y")
 
@@ -135,14 +162,6 @@ def strided_rows(g: GraphBuilder) -> Symbol:
 def two_axes(g: GraphBuilder) -> Symbol:
     x = g.input("x", (64, 64), "bf16")
     return g.add(g.softmax(x, axis=0, name="a"), g.softmax(x, axis=1, name="b"), name="y")
-
-
-def one_row(g: GraphBuilder) -> Symbol:
-    return g.softmax(g.input("x", (1, 512), "bf16"), axis=-1, name="y")
-
-
-def per_row(g: GraphBuilder) -> Symbol:
-    return g.reduce_sum(g.input("x", (64, 128), "bf16"), axis=1, name="y")
 
 
 def split_axis(g: GraphBuilder) -> Symbol:
@@ -158,8 +177,6 @@ def odd_pitch(g: GraphBuilder) -> Symbol:
 REFUSALS: dict[str, tuple[Body, str]] = {
     "strided": (strided_rows, "tensor x: axis 1 has its elements next to each other, another one is reduced"),
     "two axes": (two_axes, "nodes a and b reduce different axes; a kernel holds one axis whole"),
-    "one row": (one_row, "graph small: there is one row; a kernel spreads rows over the card"),
-    "one value a row": (per_row, "output y: one value a row is not stored yet"),
     "split": (split_axis, "node b: a reshape merges or splits the axis that is reduced"),
     "pitch": (odd_pitch, "tensor x: axis 0 (extent 64) has a stride of 200 bytes; TMA needs"),
 }

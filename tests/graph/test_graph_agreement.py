@@ -401,6 +401,8 @@ _CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("dequantize", 2, {"group": 1}),
     ("reshape", 1, {"shape": (64, 16)}),
     ("transpose", 1, {"perm": (1, 0)}),
+    ("slice", 1, {"axis": 1, "start": -20, "stop": 30, "step": 3}),
+    ("concat", 2, {"axis": 1}),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from graph_examples import single
 
+from wsopt.errors import InputError
 from wsopt.graph import OPS, CostClass, DType, evaluate, random_inputs
 from wsopt.graph.meaning import cast_array, erf, round_to_tf32
 from wsopt.primitives import PRIMITIVES
@@ -87,7 +89,7 @@ REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
     "reduce_mean": lambda row: math.fsum(row) / len(row),
 }
 OTHERS = {
-    *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose"),
+    *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose", "slice", "concat"),
     *("softmax", "rms_norm", "layer_norm", "dequantize"),
 }
 
@@ -334,11 +336,50 @@ def test_dequantize_of_i4_broadcasts_scales() -> None:
 # --- the table itself -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("axis", "start", "stop", "step", "expected"),
+    [
+        (1, 1, 3, 1, [[1, 2], [5, 6]]),
+        (-1, 0, None, 2, [[0, 2], [4, 6]]),
+        (1, -3, -1, 1, [[1, 2], [5, 6]]),
+        (0, 1, None, 1, [[4, 5, 6, 7]]),
+    ],
+)
+def test_slice(axis: int, start: int, stop: int | None, step: int, expected: list[list[int]]) -> None:
+    x = np.arange(8, dtype=np.int32).reshape(2, 4)
+    attrs = {"axis": axis, "start": start, "step": step} | ({} if stop is None else {"stop": stop})
+    assert run("slice", x, **attrs).tolist() == expected
+
+
+def test_concat() -> None:
+    a, b, c = normal(2, 3), normal(2, 1, seed=1), normal(2, 4, seed=2)
+    joined = run("concat", a, b, c, axis=1)
+    assert joined.shape == (2, 8)
+    assert joined[1].tolist() == [*a[1].tolist(), *b[1].tolist(), *c[1].tolist()]
+    assert run("concat", a, a, axis=0).shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "told"),
+    [
+        ("slice", [(2, 4)], {"start": 4}, "4 of an axis of 4 elements; allowed: -4 to 3"),
+        ("slice", [(2, 4)], {"stop": 5}, "5 of an axis of 4 elements; allowed: -4 to 4"),
+        ("slice", [(2, 4)], {"start": 2, "stop": 2}, "2 with a start of 2: the slice is empty"),
+        ("concat", [(2, 4), (3, 4)], {"axis": 1}, "shape [3, 4] differs from [2, 4] beside axis 1"),
+    ],
+)
+def test_slices_and_joints_that_do_not_fit(
+    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, int], told: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        single(op, *((shape, "f32") for shape in shapes), **attrs)
+
+
 def test_table_is_ordered_complete_and_documented() -> None:
     primitives = [name for name in OPS if name in PRIMITIVES]
     assert list(OPS)[: len(primitives) + 1] == [*primitives, "matmul"]
     assert primitives[:2] == ["add", "sub"]
-    assert len(OPS) == 47
+    assert len(OPS) == 49
     for name, spec in OPS.items():
         assert spec.name == name
         assert spec.doc.endswith(".")
@@ -348,6 +389,6 @@ def test_table_is_ordered_complete_and_documented() -> None:
 def test_cost_classes() -> None:
     by_class = {cost: {spec.name for spec in OPS.values() if spec.cost is cost} for cost in CostClass}
     assert by_class[CostClass.CONTRACTION] == {"matmul"}
-    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose"}
+    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat"}
     assert by_class[CostClass.REDUCTION] == set(REDUCTIONS)
     assert by_class[CostClass.COMPOSITE] == {"softmax", "rms_norm", "layer_norm", "dequantize"}

@@ -1,4 +1,4 @@
-"""Eleven small kernels of every shape that an emitter knows, whose text is kept."""
+"""Small kernels of every shape that an emitter knows, whose text is kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import element_graphs
 import emit_builds as builds
 import row_graphs
 from emit_builds import Body, Emitted, build, graph_of, structure
@@ -32,7 +33,11 @@ KERNELS: dict[str, tuple[Body, Structure]] = {
     "scaled": (builds.scaled, structure(depth=128, copies=2)),
     "streamed_rows": (row_graphs.layer_norm, structure(columns=1024, depth=1, consumers=2, rows=4)),
     "joint": (builds.plain, structure(columns=128, rows=128, warps=8, subtiles=2)),
+    "elements": (element_graphs.biased, structure(columns=256, depth=1, consumers=2, rows=2)),
+    "long_rows": (row_graphs.long_softmax, structure(columns=2048, depth=1, consumers=2, rows=2)),
+    "joined": (element_graphs.turned, structure(columns=64, depth=1, rows=16)),
     "normed_rows": (row_graphs.normed_product, structure(columns=128, consumers=2, subtiles=2)),
+    "row_values": (row_graphs.weights_and_logsumexp, structure(columns=512, depth=1, consumers=2, rows=4)),
     "split": (builds.residual, structure(columns=128, consumers=2, subtiles=2, splits=3)),
     "combined": (decoded, structure(columns=128, depth=128, subtiles=2, splits=3)),
     "shared": (

@@ -337,6 +337,37 @@ def _transposed(kit: Kit, step: Step, e: Array) -> Array:
     return kit.xp.moveaxis(e, perm, tuple(range(len(perm))))
 
 
+def _sliced(_kit: Kit, step: Step, e: Array) -> Array:
+    extent = step.value.shape
+    axis = attribute(step, "axis", -1) % len(extent)
+    start, every, whole = attribute(step, "start", 0), attribute(step, "step", 1), e.shape[axis]
+    first = start + whole * (start < 0)
+    places = slice(first, first + (extent[axis] - 1) * every + 1, every)
+    return e[(slice(None),) * axis + (places,)]
+
+
+def _joined(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """The errors of each operand in its place; none where an operand has none."""
+    axis = attribute(step, "axis", -1)
+
+    def of(which: Callable[[Errors], Array]) -> Array:
+        found = [which(one.errors) for one in operands]
+        if all(e is None for e in found):
+            return None
+        none = [one.value != one.value for one in operands]
+        masks = step.dtype == "bool"
+        parts = zip(found, none, operands, strict=True)
+        whole = [
+            (no & False if masks else kit.real(no & False))
+            if e is None
+            else kit.xp.broadcast_to(e, one.value.shape)
+            for e, no, one in parts
+        ]
+        return kit.xp.concatenate(whole, axis)
+
+    return Errors(of(lambda e: e.bounded), of(lambda e: e.random), of(lambda e: e.flip))
+
+
 def _nothing(_kit: Kit, _step: Step, _operands: tuple[Figure, ...]) -> Errors:
     return Errors()
 
@@ -376,6 +407,8 @@ ELEMENTWISE: Mapping[str, Rule] = FromTable(
         "iota": _nothing,
         "reshape": _moved(lambda kit, step, e: kit.xp.reshape(e, tuple(step.attrs["shape"]))),
         "transpose": _moved(_transposed),
+        "slice": _moved(_sliced),
+        "concat": _joined,
     },
 )
 """The rules of operations that take elements as they come; `sums.RULES` has all."""

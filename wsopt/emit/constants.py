@@ -30,6 +30,8 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         *_channels(plan),
         ("RASTER_GROUP", s.group if plan.columns else None, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),
+        ("ROW_PARTS", -(-row_length // s.columns) if plan.program.long_rows else None, "tiles of columns in a row"),
+        ("READS", 2 if plan.program.long_rows and plan.outputs else None, "times that a row is read"),
         ("TAIL", s.tail or None, "of the last K-block, what products take: the rest is zeros"),
         *_layouts(plan),
         ("SUBTILES", s.subtiles if copied else None, ""),
@@ -62,7 +64,7 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     program, s, machine = plan.program, plan.s, plan.verified.machine
     streamed = [source.view for source in program.streamed]
     if plan.loops_over_tiles:
-        bits = widest_bits([*streamed, *(output.view for output in program.after.outputs)])
+        bits = widest_bits([*streamed, *(output.view for output in program.after.tile_outputs)])
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
     elif streamed and not plan.computes:

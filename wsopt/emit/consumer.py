@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from wsopt.emit import inputs, records, splits, tensor_sums, text
 from wsopt.emit.epilogue import calls
-from wsopt.emit.functions import Function, each_owed, function, seen
+from wsopt.emit.functions import PART_COLUMN, Function, each_owed, each_part, function, seen
 from wsopt.emit.instructions import Instruction, Loop, Mma, arrive, wait, when, write, zero
-from wsopt.emit.operations import Operations, operations_of
+from wsopt.emit.operations import Operations, after_rows, operations_of, row_passes
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.prefetched import load_lines, store_lines
 from wsopt.emit.ranges import k_block_range, scalar_loads, tile_range
@@ -72,7 +72,7 @@ class Consumer:
     def covering_k_blocks(self) -> int:
         """The least K-blocks of a tile with which every pass runs, of each part; 1 where tiles differ in them."""
         plan, refill = self.plan, self.plan.refill
-        if not plan.columns or plan.sums_apart:
+        if not plan.columns or plan.sums_apart or plan.loops_over_tiles:
             return 1
         (stretch,) = self.stretches
         pauses = refill.first + max(0, self.pauses - 1) * refill.apart
@@ -97,8 +97,10 @@ class Consumer:
             early = (plan.s.persistent and plan.ranged) or plan.vectors or loads or plan.split
             begin += ["gdc_wait()"] if early else []
         ends = each_owed(plan, calls(plan)) if plan.owes_ends else []
-        body, end = self._body(), "\n".join([*ends, *([] if plan.stores_apart else ["tma.store_wait(0)"])])
+        stored = ["tma.store_wait(0)"] if plan.outputs and not plan.stores_apart else []
+        body, end = self._body(), "\n".join([*ends, *stored])
         called = self.operations.writer.called.union(*(stretch.loop.called for stretch in self.stretches))
+        called = called.union(after_rows(plan)[1]) if plan.program.long_rows else called
         return function(plan, role, parameters, begin + self._carried(), body, end, called)
 
     def _first_step(self) -> list[str]:
@@ -129,9 +131,14 @@ class Consumer:
         if plan.ranged:
             return []
         if plan.loops_over_tiles:
-            return [f"columns = gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {plan.loop_layout}))"]
+            by_part = plan.columns or plan.program.long_rows
+            return [] if by_part else [f"columns = {self._tile_columns()}"]
         values = (v.id for v in plan.program.values if v.space is Space.REGISTERS and v.consumer == 0)
         return [line for value in values for line in self._cleared(self.operations.registers(value))]
+
+    def _tile_columns(self) -> str:
+        """Expression of the numbers of a tile's columns, where the loop computes with whole tiles."""
+        return f"gl.arange(0, TILE_COLUMNS, layout=gl.SliceLayout(0, {self.plan.loop_layout}))"
 
     def _cleared(self, names: Sequence[str]) -> Iterator[str]:
         """Lines that clear sums, accumulator by accumulator."""
@@ -177,9 +184,10 @@ class Consumer:
         """
         plan, operations, layout = self.plan, self.operations, self.plan.loop_layout
         rows = f"rows = row + gl.arange(0, CONSUMER_ROWS, layout=gl.SliceLayout(1, {layout}))"
-        lines = [] if plan.columns else [rows]
         if plan.loops_over_tiles:
-            return lines
+            started = operations.writer.starts() if plan.program.long_rows else ()
+            return [rows, *started, *([f"columns = column + {self._tile_columns()}"] if plan.columns else [])]
+        lines = [] if plan.columns else [rows]
         made = [v.id.subject for v in plan.program.values if v.consumer == 0 and v.id.kind is ValueKind.VALUE]
         results = [name for name in made if name in operations.writer.results]
         lines += [zero(plan.value(name), "TILE_DEPTH", layout) for name in results]
@@ -197,6 +205,13 @@ class Consumer:
         under += [] if later else [inputs.input_loads(plan)]
         if plan.sums_apart:
             return [*under, tensor_sums.wait(), *store_lines(vectors)]
+        if plan.program.long_rows:
+            first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
+            # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
+            # ones the first part that is stored has the turn of the last one before.
+            odd = plan.program.grid.column_tiles % 2 and plan.verified.schedule.buffers.staging > 1
+            free = ["tma.store_wait(0)"] if again and odd else []
+            return [first, *after_rows(plan)[0], *free, *again]
         if plan.loops_over_tiles:
             return [write(self.stretches[0].loop.steady)]
         products = any(isinstance(one, Mma) for one in self.stretches[0].loop.prologue)
@@ -208,6 +223,11 @@ class Consumer:
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
         return [*lines, *([] if plan.split else store_lines(vectors))]
+
+    def _part(self, loop: Loop) -> str:
+        """What is done for a part of rows that no SM holds."""
+        begin = [f"column = {PART_COLUMN}", f"columns = column + {self._tile_columns()}"]
+        return "\n".join([*begin, write(loop.steady)])
 
     def _stretch(self, stretch: Stretch, under: list[str]) -> list[str]:
         """One loop; `under` its first products other things are done."""
@@ -273,6 +293,10 @@ def consumer_of(plan: KernelPlan) -> Consumer:
     consumer = Consumer(plan, operations_of(plan), live_loops(plan.program.bounds, plan.s))
     if plan.sums_apart:
         return consumer
+    if plan.program.long_rows:
+        both = [unrolled(consumer.operations, which=one) for one in row_passes(plan)]
+        loops = tuple(Stretch("0", "ROW_PARTS", loop) for loop in both)
+        return replace(consumer, stretches=loops)
     plain, live = unrolled(consumer.operations), consumer.live
     consumer = replace(consumer, least=plain.least)
     if not plan.program.bounds.every and not plan.owes_ends:

@@ -11,7 +11,7 @@ is in those slots when it has ended.
 from __future__ import annotations
 
 from wsopt.emit import inputs, records, text
-from wsopt.emit.functions import Function, first_place, function, seen
+from wsopt.emit.functions import PART_COLUMN, Function, each_part, first_place, function, seen
 from wsopt.emit.instructions import expect, tma_load, write
 from wsopt.emit.plan import STATIONARY, KernelPlan
 from wsopt.emit.ranges import scalar_loads, tile_range
@@ -66,8 +66,9 @@ def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:
     """The fills of a tile's K-blocks behind those filled `ahead`, and the copies of the epilogue's inputs if
     they are the loader's: behind the last K-block, or before so many that they come in time.
     """
+    parts = plan.program.long_rows
     if plan.loops_over_tiles:
-        return fills
+        return each_part(fills, "READS * ROW_PARTS" if plan.outputs else "ROW_PARTS") if parts else fills
     if plan.ranged:
         return _for_each("begin, end", fills)
     if plan.split:
@@ -155,7 +156,10 @@ def _last(plan: KernelPlan) -> int:
 
 def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> str:
     row = "row_tile * TILE_ROWS" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
-    place = plan.place(row, "column_tile * TILE_COLUMNS" if plan.columns else "0")
+    parts = "0"
+    if plan.program.long_rows:
+        parts = "part % ROW_PARTS * TILE_COLUMNS" if plan.outputs else PART_COLUMN
+    place = plan.place(row, "column_tile * TILE_COLUMNS" if plan.columns else parts)
     return tma_load(box.descriptor, coordinates(box, place), barrier, buffer)
 
 

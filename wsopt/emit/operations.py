@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
-from wsopt.emit.arithmetic import Age, Arithmetic
+from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
 from wsopt.emit.plan import KernelPlan, loop_name
 from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
+from wsopt.emit.stores import row_store
 from wsopt.emit.sums import accumulator_names
 from wsopt.emit.tensors import GLUON, Box, tile_view, zero
 from wsopt.emit.text import environment, of_slot
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS
 from wsopt.program.facts import Member, Product
-from wsopt.program.ids import OpKind, ValueId, ValueKind
+from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
-from wsopt.tensors.views import FULL, K_BLOCK, Item, Role, Source, View
+from wsopt.tensors.views import FULL, K_BLOCK, Item, Role, Source, Statement, View
 
 
 def operand_of(source: Source, name: str) -> Operand:
@@ -145,7 +146,7 @@ class Operations:
             yield from self._reads(op, {source.name for source in self.plan.program.streamed}, place)
             return
         phases = (one for one in self.plan.program.loop if one.items and one.consumer == op.consumer)
-        if self.plan.loops_over_tiles and op is next(phases):
+        if self.plan.loops_over_tiles and (op is next(phases) or op.id.subject == AGAIN):
             yield from self.vectors()
         needed = self.writer.needed(masked=masked)
         chosen = [item for item in op.items if item.name in needed]
@@ -160,8 +161,10 @@ class Operations:
         plan, sources = self.plan, self.writer.sources
         for name in sorted(sources.keys() & plan.vectors.keys() - plan.scalars.keys()):
             spans = sources[name].spans
-            ragged = Role.COLUMN in spans and plan.program.whole.extent(Role.COLUMN) != plan.s.columns
-            inside = "rows < row_extent" if Role.ROW in spans else "columns < ROW_LENGTH" if ragged else ""
+            ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
+            end = "column_extent" if plan.columns else "ROW_LENGTH"
+            along = f"columns < {end}" if ragged and Role.COLUMN in spans else ""
+            inside = "rows < row_extent" if Role.ROW in spans else along
             load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
             yield f"{sources[name].name} = {load}"
 
@@ -180,13 +183,54 @@ class Operations:
         return template.render(tiles=[self.slot(tile, place) for tile in op.inputs])
 
 
-def sources(plan: KernelPlan, items: Iterable[Item]) -> dict[str, Operand]:
-    """The tensors that values of the loop read, as a role knows them in registers."""
+def sources(plan: KernelPlan, items: Iterable[Item], stored: Container[str] = ()) -> dict[str, Operand]:
+    """The tensors that values of the loop read, or that are `stored` as they are, as a role knows them."""
     read, found = {name for item in items for name in item.reads}, dict[str, Operand]()
     for source in (*plan.program.after.vectors, *plan.program.streamed):
-        if source.name in read:
+        if source.name in read or source.name in stored:
             found[source.name] = operand_of(source, loop_name(plan.names, source))
     return found
+
+
+def _after_name(plan: KernelPlan, name: str) -> str:
+    """The identifier of a value that follows the last part of a row."""
+    return plan.names(f"after:{name}", name.replace("$", "_"))
+
+
+def after_rows(plan: KernelPlan) -> tuple[list[str], frozenset[str]]:
+    """The lines behind the last part of rows that no SM holds, for reductions that are complete then: what is stored
+    of them; and what those lines call of the kernel's own functions.
+    """
+    after = plan.program.after
+    known = {item.name: Operand(plan.value(item.name), ROW, DType.F32) for item in plan.rows}
+    known |= sources(plan, after.items)
+    writer = Arithmetic(
+        items=after.items,
+        s=plan.s,
+        name=lambda name, age: _after_name(plan, name),
+        sources=known,
+        tile=FULL,
+        layout=plan.loop_layout,
+        asynchronous=False,
+        wanted=frozenset(item.name for item in after.items),
+        carried=False,
+    )
+    lines = []
+    for name in sorted(known.keys() & plan.vectors.keys()):
+        inside = "rows < row_extent" if Role.ROW in known[name].spans else ""
+        load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
+        lines.append(f"{known[name].name} = {load}")
+    lines += writer.phase(tuple(item.name for item in after.items), lambda _: 0, masked=True)
+    lines += [row_store(plan, one, writer.operand(one.of.value)) for one in plan.row_outputs]
+    return lines, frozenset(writer.called)
+
+
+def row_passes(plan: KernelPlan) -> Iterator[Callable[[TileOp], bool]]:
+    """Which operations each pass over rows that no SM holds has: one that reduces them, and one that stores them."""
+    stores = (OpKind.TMA_STORE,)
+    yield lambda op: op.kind not in stores and op.id.subject != AGAIN
+    if plan.outputs:
+        yield lambda op: op.kind is not OpKind.ELEMENTWISE or not op.items or op.id.subject == AGAIN
 
 
 def operations_of(plan: KernelPlan) -> Operations:
@@ -195,11 +239,15 @@ def operations_of(plan: KernelPlan) -> Operations:
     products = tuple(op for op in program.of(OpKind.MMA) if op.consumer == 0)
     fed = frozenset(op.inputs[0].subject for op in products if op.inputs[0].kind is ValueKind.VALUE)
     factors = {op.inputs[0].subject for op in program.of(OpKind.RESCALE)}
+    known = sources(plan, plan.items, {output.value for output in program.after.outputs})
+    if program.long_rows:  # what follows the reductions of a row
+        after = (item for item in program.after.items if isinstance(item, Statement))
+        known |= {item.name: Operand(_after_name(plan, item.name), item.spans, item.dtype) for item in after}
     writer = Arithmetic(
         items=plan.items,
         s=plan.s,
         name=plan.value,
-        sources=sources(plan, plan.items),
+        sources=known,
         tile=FULL if plan.loops_over_tiles else K_BLOCK,
         layout=plan.loop_layout,
         asynchronous=plan.computes,
@@ -208,7 +256,7 @@ def operations_of(plan: KernelPlan) -> Operations:
             op.id.subject for op in products if op.output and op.output.kind is ValueKind.VALUE
         ),
         fed=fed,
-        carried=not plan.loops_over_tiles,
+        carried=plan.program.long_rows or not plan.loops_over_tiles,
         apart=program.lane_sums,
         unmasked=dict(program.unmasked),
     )

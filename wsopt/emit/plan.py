@@ -5,7 +5,7 @@ Everything is derived once, from a verified schedule and its tile program; nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsopt.emit.addresses import ByAddress
@@ -35,9 +35,9 @@ class KernelPlan:
 
     Where it is `ranged` tiles differ in their K-blocks: bounds say which count, a table deals the tiles out, and
     those of later rows have more if they are the `longest_last`. Where it `loops_over_tiles` these are the iterations
-    of its loop. Other kernels cut tiles along `columns` too. `axes` are the graph's, `outer` a tile's batch indices.
-    With `sums_apart` a warp of its own issues products, whose sums are in tensor memory; with `stores_apart` store
-    warps start the stores.
+    of its loop. Kernels that hold no rows whole cut tiles along `columns` too. `axes` are the graph's, `outer` a
+    tile's batch indices. With `sums_apart` a warp of its own issues products, whose sums are in tensor memory; with
+    `stores_apart` store warps start the stores.
 
     `loaders` are the rings of each loading warp in the order in which it fills them, that of the schedule.
     `stationary` are the boxes of the tile that a block holds for each consumer, one for each of its parts. Of the
@@ -135,7 +135,8 @@ class KernelPlan:
         their slots on. A kernel with stamps does not, for its records are of whole tiles.
         """
         rings = self.loaders[index]
-        plain = self.columns and self.trace is None and all(ring.counter.kept for ring in rings)
+        by_block = self.columns and not self.loops_over_tiles
+        plain = by_block and self.trace is None and all(ring.counter.kept for ring in rings)
         return plain and any(box.view.constant for ring in rings for box in ring.boxes)
 
     @property
@@ -165,7 +166,8 @@ class KernelPlan:
     @property
     def reduces_rows(self) -> bool:
         """Whether whole rows are reduced, in the loop or after it, so that their length is a constant."""
-        return self.loops_over_tiles or any(isinstance(item, Reduction) for item in self.program.after.items)
+        after = any(isinstance(item, Reduction) for item in self.program.after.items)
+        return self.program.whole_rows or self.program.long_rows or after
 
     @property
     def sums(self) -> tuple[str, ...]:
@@ -241,26 +243,30 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
     names = Names(subtiles=True, taken=set(taken))
     s, after, axes = program.structure, program.after, tuple(role for role, _ in program.whole.extents)
     ranged, by_tile = program.work is not None, program.iteration is Iteration.TILE
+    columns = not (ranged or program.whole_rows or program.long_rows)
     boxes = NamedBoxes(verified, names)
     subtile = {row_role(s.swap): s.rows, column_role(s.swap): s.subtile_columns}
     stationary = tuple(box for member in program.stationary for box in boxes.held("stationary", member))
     rings = boxes.rings()
     vectors = {x.name: ByAddress(x, names(f"read:{x.name}", x.view.tensor)) for x in after.vectors}
     inputs = {x.name: boxes.box(f"read:{x.name}", x.view.tensor, x.view, subtile) for x in after.full}
-    outputs = {o.name: boxes.box("written", o.name, o.view, subtile) for o in after.tile_outputs}
+    outputs = {
+        o.name: boxes.box("written", o.name.replace(".", "_"), o.view, subtile) for o in after.tile_outputs
+    }
     row_outputs = tuple(
         ByAddress(o, names(f"written:{o.name}", o.name)) for o in after.outputs if not o.is_tile
     )
     items = program.items
     read = frozenset(name for item in after.items for name in item.reads)
     wanted = read | {output.value for output in after.outputs}
-    counts = (*_counts(axes, ranged=ranged, by_tile=by_tile), *(_parts(s) if ranged else ()))
-    sizes = [*counts, "row_extent", *([] if by_tile else ["column_extent"])]
+    counts = _counts(axes, ranged=ranged, columns=columns, k_blocks=not by_tile)
+    counts = (*counts, *(_parts(s) if ranged else ()))
+    sizes = [*counts, "row_extent", *(["column_extent"] if columns or not by_tile else [])]
     counts_stream = any(isinstance(i, Statement) and i.primitive == "extent_stream" for i in after.items)
     return KernelPlan(
         verified=verified, program=program, s=s, names=names, ranged=ranged,
         longest_last=ranged and longest_last(k_iteration_counts(program.bounds, s)),
-        loops_over_tiles=by_tile, columns=not (ranged or by_tile),
+        loops_over_tiles=by_tile, columns=columns,
         axes=axes,
         outer=(("batch",) if Role.BATCH in axes or ranged else ()) + (("group",) if Role.GROUP in axes else ()),
         ping_pong=s.sharing is Sharing.PING_PONG, sums_apart=bool(program.tensor_columns),
@@ -288,7 +294,8 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
 
 def loop_name(names: Names, source: Source) -> str:
     """The identifier of what a loop reads of a tensor, in registers."""
-    return names(f"loop:{source.view.tensor}:{source.view.roles}", f"{source.view.tensor}_value")
+    view = source.view
+    return names(f"loop:{view.tensor}:{view.roles}:{view.cutouts}", f"{view.tensor}_value")
 
 
 def _inputs_ahead(verified: VerifiedSchedule) -> int:
@@ -305,11 +312,13 @@ def _parts(s: Structure) -> tuple[str, ...]:
     return ("tiles",) if s.shares else ("parts",) if s.splits > 1 else ()
 
 
-def _counts(axes: tuple[Role, ...], *, ranged: bool, by_tile: bool) -> Iterator[str]:
-    if ranged and Role.GROUP in axes:
-        yield "groups"
-    if not ranged and Role.BATCH in axes:
-        yield "batches"
-    yield "row_tiles"
-    if not (ranged or by_tile):
-        yield from ("column_tiles", "k_iterations")
+def _counts(axes: tuple[Role, ...], *, ranged: bool, columns: bool, k_blocks: bool) -> tuple[str, ...]:
+    """The names of what is counted: batches, tiles along rows and `columns`, `k_blocks` where all have as many."""
+    asked = {
+        "groups": Role.GROUP in axes,
+        "batches": not ranged and Role.BATCH in axes,
+        "row_tiles": True,
+        "column_tiles": columns,
+        "k_iterations": columns and k_blocks,
+    }
+    return tuple(name for name, wanted in asked.items() if wanted)

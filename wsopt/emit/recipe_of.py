@@ -22,7 +22,14 @@ from wsopt.emit.recipe import (
     TensorMap,
     TensorSpec,
 )
-from wsopt.emit.recipe_views import axis_extents, axis_strides, map_strides, output_extents, view_checks
+from wsopt.emit.recipe_views import (
+    axis_extents,
+    axis_strides,
+    map_extents,
+    map_strides,
+    output_extents,
+    view_checks,
+)
 from wsopt.emit.tensors import Box
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
@@ -57,8 +64,8 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     extents = _extents(plan, inputs)
     axes = plan.extent_names
     read = ((v.tensor, axis_extents(v), tuple(named(axes[role]) for role in v.roles)) for v in inputs)
-    made = [TensorSpec(o.name, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs]
-    outputs = (*made, *records.outputs(plan))
+    made = [TensorSpec(o.view.tensor, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs]
+    outputs = (*dict.fromkeys(made), *records.outputs(plan))
     return Recipe(
         name=plan.program.whole.name,
         inputs=tuple(dict.fromkeys(TensorSpec(v.tensor, v.dtype, v.rank) for v in inputs)),
@@ -95,6 +102,7 @@ def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
     yield "row_tiles", ceil_divide(_ROWS, s.tile_rows)
     if "column_tiles" in plan.counts:
         yield "column_tiles", ceil_divide(_COLUMNS, s.columns)
+    if "k_iterations" in plan.counts:
         # A whole number of passes; a K-block beyond the end is all zeros.
         yield "k_iterations", ceil_divide(_STREAM, s.depth * s.copies) * s.copies
     yield "tiles", tiles(plan)
@@ -133,6 +141,10 @@ def _schedule_checks(plan: KernelPlan, least: int) -> Iterator[Check]:
         length = program.whole.extent(Role.COLUMN)
         told: Message = ("rows have ", _COLUMNS, f" elements: this schedule reduces rows of {length}")
         yield Check(_COLUMNS, "equal", length, told)
+    for length in dict.fromkeys(box.fold for box in (*plan.moved, *plan.outputs.values()) if box.fold):
+        if not plan.reduces_rows:
+            told = ("rows have ", _COLUMNS, f" elements: this schedule takes multiples of {length}")
+            yield Check(_COLUMNS, "multiple_of", length, told)
     for member in program.stationary:
         held = member.extent(Role.INNER)
         told = ("the products have ", _COLUMNS, f" columns: this schedule holds up to {s.columns}")
@@ -218,7 +230,7 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
 
 
 def _tensor_map(box: Box) -> TensorMap:
-    view, extents, strides = box.view, axis_extents(box.view), map_strides(box.view)
+    view, extents, strides = box.view, map_extents(box.view), map_strides(box.view)
     if box.fold:  # the last dimension in parts of so many elements
         extents = (*extents[:-1], extents[-1] // box.fold, box.fold)
         strides = (*strides[:-1], box.fold, 1)

@@ -12,7 +12,9 @@ from wsopt.tensors.views import Output, Share, View
 
 
 def _axes(view: View) -> Iterator[tuple[tuple[int, ...], tuple[int, int]]]:
-    """Each axis with the tensor's dimensions that were merged for it, and the part of them that it is."""
+    """Each axis with the tensor's dimensions that were merged for it, none for an axis of one element that the tensor
+    does not have, and the part of them that it is.
+    """
     return zip(view.origin, view.parts or ((0, 1),) * len(view.origin), strict=True)
 
 
@@ -31,11 +33,20 @@ def _extent(merged: list[Expression], take: int, step: int) -> Integer:
 
 def axis_strides(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor between neighbours along each of its axes."""
-    return tuple(_stride(view.tensor, group[-1]) * step for group, (_, step) in _axes(view))
+    strides = (_stride(view.tensor, group[-1]) if group else ALIGNMENT for group, _ in _axes(view))
+    return tuple(stride * step for stride, (_, (_, step)) in zip(strides, _axes(view), strict=True))
 
 
 def _stride(tensor: str, dim: int) -> Expression:
     return Expression("stride", (tensor, dim))
+
+
+def map_extents(view: View) -> tuple[Integer, ...]:
+    """The extents of a tensor map: of a slice those of the tensor up to its end, whose beginning copies pass over."""
+    begins = [cutout[0] if cutout else 0 for cutout in view.cutouts or (None,) * len(view.roles)]
+    return tuple(
+        extent + first if first else extent for extent, first in zip(axis_extents(view), begins, strict=True)
+    )
 
 
 def map_strides(view: View) -> tuple[Integer, ...]:
@@ -71,8 +82,11 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
     for dim in sorted({*range(view.rank)} - merged):
         told = (f"{tensor}: dimension {dim} has ", shape[dim], " elements, expected 1")
         yield Check(shape[dim], "equal", 1, told)
-    for group, part in _axes(view):
-        yield from _merged(view, group, *part)
+    for (group, part), cutout in zip(_axes(view), view.cutouts or (None,) * len(view.roles), strict=True):
+        if cutout is None:
+            yield from _merged(view, group, *part)
+        elif cutout[1]:
+            yield from _cut_out(view, group[-1], cutout[1])
     near = len(view.origin) - 1 if copied else contiguous_place(view)
     if near is not None:  # the axis whose stride neither the kernel nor a tensor map is told
         apart = if_one(axis_extents(view)[near], 1, axis_strides(view)[near])
@@ -82,6 +96,13 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
             multiple = f"{tensor}: strides have to be multiples of {ALIGNMENT} bytes"
             yield Check(stride * (view.dtype.bits // 8), "multiple_of", ALIGNMENT, (multiple,))
         yield aligned(view.tensor)
+
+
+def _cut_out(view: View, dim: int, whole: int) -> Iterator[Check]:
+    """A dimension of which the kernel reads a slice has the elements that it had."""
+    extent = shape_of(view.tensor, view.rank)[dim]
+    told = (f"tensor {view.tensor}: dimension {dim} has ", extent, f" elements: a slice of {whole} is read")
+    yield Check(extent, "equal", whole, told)
 
 
 def _merged(view: View, group: tuple[int, ...], take: int, step: int) -> Iterator[Check]:

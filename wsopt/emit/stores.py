@@ -39,8 +39,10 @@ def stores(plan: KernelPlan, output: Output, operand: Operand, column: str) -> I
 
 
 def row_store(plan: KernelPlan, argument: ByAddress[Output], operand: Operand) -> str:
-    """An output of one value a row, which the first subtile stores by address."""
+    """An output of one value a row, which the first subtile of a row's first tile stores by address."""
     value = _rounded(operand, argument.of.view.dtype)
     address = argument.at(plan.place("rows", "columns"))
     store = f"gl.store({address}, {value}, mask=rows < row_extent)"
+    if plan.columns:
+        return when("column == 0", store)
     return store if plan.s.subtiles == 1 else when("subtile == 0", store)

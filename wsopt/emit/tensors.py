@@ -111,9 +111,9 @@ def part_boxes(name: str, view: View, extents: Mapping[Role, int]) -> tuple[Box,
 def row_box(name: str, view: View, extents: Mapping[Role, int], most: int) -> Box:
     """Box of whole rows, not swizzled. Where that makes them one copy, rows are folded into parts of `most`."""
     *outer, columns = (1 if role in OUTER else extents[role] for role in view.roles)
-    fold = most if columns > most and view.extents[-1] % most == 0 else 0
+    fold = most if columns > most and view.extents[-1] % most == 0 and not view.cutouts else 0
     inner = (columns // fold, fold) if fold else (columns,)
-    return Box(name, view, (*outer, *inner), 0, fold)
+    return Box(name, view, (*outer, *inner), 0, fold, tuple(view.first.items()))
 
 
 def tile_view(buffer: str, box: Box, first: Role) -> str:
@@ -133,6 +133,8 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
 
     def begins(role: Role) -> str:
         terms = [place[role]] if place[role] != "0" or role not in first else []
+        if box.fold and role is Role.COLUMN and terms != ["0"]:
+            return f"({terms[0]}) // {box.fold}"
         return " + ".join([*terms, *([str(first[role])] if role in first else [])])
 
     return (*map(begins, box.view.roles), *(("0",) if box.fold else ()))

@@ -13,7 +13,7 @@ consumer computes beside its products: what is left of one would come late, behi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
@@ -22,7 +22,7 @@ from wsopt.emit.instructions import Instruction, Loop, Mma, mma_wait
 from wsopt.emit.operations import Operations
 from wsopt.emit.slots import Window, next_slots, next_step, step_at
 from wsopt.emit.stamps import Point, Wait, between, loop_stamp
-from wsopt.emit.stores import stores
+from wsopt.emit.stores import row_store, stores
 from wsopt.emit.windows import windows_of
 from wsopt.errors import CheckError
 from wsopt.program.ids import OpId, OpKind, ValueId, ValueKind
@@ -137,8 +137,7 @@ class _Unroller:
                 yield from self._wait((op.output,), iteration - 1)
                 yield from writer.rescale(op.id.subject, op.inputs[0].subject, self._age(iteration))
             case OpKind.TMA_STORE:
-                for output in plan.program.after.outputs:
-                    yield from stores(plan, output, writer.operand(output.value), "0")
+                yield from self._stores()
             case OpKind.ADDED:
                 yield from self._meet(op, place)
                 yield self.operations.added(op, place)
@@ -146,6 +145,16 @@ class _Unroller:
                 raise AssertionError(f"{op.kind} is not a consumer's")
 
     # --- operations -------------------------------------------------------------------------------------
+
+    def _stores(self) -> Iterator[Instruction]:
+        """The stores of a tile; those of values of rows that no SM holds come behind their last part."""
+        plan, writer = self.operations.plan, self.operations.writer
+        long_rows = plan.program.long_rows
+        for argument in () if long_rows else plan.row_outputs:
+            yield row_store(plan, argument, writer.operand(argument.of.value))
+        column = "column" if long_rows else plan.column(0)
+        for output in plan.program.after.tile_outputs:
+            yield from stores(plan, output, writer.operand(output.value), column)
 
     def _meet(self, op: TileOp, place: int) -> Iterator[Instruction]:
         """Wait for the slots that an operation reads, once a pass."""
@@ -254,13 +263,24 @@ class _Unroller:
             yield Wait(mma_wait(len(self.issued) - ended, dict.fromkeys(names)))
 
 
-def unrolled(operations: Operations, *, masked: bool = False, overlapped: bool = True) -> Loop:
-    """A consumer's loop, with masks or without, as scheduled or with one iteration after the other.
+def _every(op: TileOp) -> bool:
+    return True
+
+
+def unrolled(
+    operations: Operations,
+    *,
+    masked: bool = False,
+    overlapped: bool = True,
+    which: Callable[[TileOp], bool] = _every,
+) -> Loop:
+    """A consumer's loop, with masks or without, as scheduled or with one iteration after the other; of the operations
+    `which` it has.
 
     Raises CheckError if the steady passes of the unrolled run are not all the same.
     """
     verified, tail = operations.plan.verified, bool(operations.plan.s.tail)
-    order = consumer_order(verified, overlapped=overlapped)
+    order = tuple(step for step in consumer_order(verified, overlapped=overlapped) if which(step.op))
     depth = max(slot.stage for slot in order)
     least, k_iterations = depth + 1 if tail else max(1, depth), depth + _UNROLLED
     last = k_iterations - tail  # the first pass after the steady ones: the drain, or the pass with the tail

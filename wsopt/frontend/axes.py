@@ -8,13 +8,15 @@ tensor may be query, key and value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
 from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise, matmul_dims, producer
+from wsopt.graph.infer import places
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
 from wsopt.tensors.views import Role
@@ -23,11 +25,16 @@ Dim = tuple[str, int]
 """An axis: a tensor (a node's name, or `node:operand` for the use of an input) and the index of its dimension."""
 
 
+PITCH = 16
+"""Elements that a row's pitch is a multiple of, whatever their type, so that TMA takes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class RawDim:
     """One dimension of a view: one of the tensor's, a part of one, or several, merged. The stride is in elements.
 
-    `origin` are the tensor's dimensions that it stands for, and `part` what of them, as in a View.
+    `origin` are the tensor's dimensions that it stands for, `part` what of them, and `cutout` where it is a slice of
+    one, as in a View.
     """
 
     axis: Dim
@@ -35,6 +42,7 @@ class RawDim:
     stride: int
     origin: tuple[int, ...]
     part: tuple[int, int]
+    cutout: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +60,9 @@ class RawView:
         return replace(self, dims=tuple(filter(kept, self.dims)))
 
     def atoms(self, dim: int) -> tuple[Dim, ...]:
-        """The axes that a dimension of the tensor is made of, outer ones first."""
-        return tuple(one.axis for one in self.dims if one.origin == (dim,))
+        """The axes that a dimension of the tensor is made of, outer ones first; none of one that is a slice."""
+        own = [one for one in self.dims if one.origin == (dim,)]
+        return () if any(one.cutout for one in own) else tuple(one.axis for one in own)
 
 
 @dataclass(slots=True)
@@ -62,7 +71,9 @@ class Axes:
 
     `sums` are the matmuls that are summed over the streamed axis, in order. If they are `exchanged`, the columns of
     their right operands are the kernel's rows. `same` has the dimensions that are one axis, and `cuts` the outer and
-    the inner part of each that a reshape cuts.
+    the inner part of each that a reshape cuts. Where a graph has a single row of elements, `one_row` is an axis of
+    one element that no tensor has. `slices` have for a dimension of which a use takes a slice the slice's, and where
+    that begins; `joints` for one along which tensors lie one behind the other theirs, and where each begins.
     """
 
     graph: Graph
@@ -76,6 +87,9 @@ class Axes:
     roles: dict[Dim, Role] = field(default_factory=dict)
     singles: list[Dim] = field(default_factory=list)
     exchanged: bool = False
+    one_row: Dim | None = None
+    slices: dict[Dim, tuple[Dim, int]] = field(default_factory=dict)
+    joints: dict[Dim, tuple[tuple[Dim, int], ...]] = field(default_factory=dict)
 
     def use(self, node: Node, operand: int) -> str:
         """The name under which an operand's dimensions are known: its node's, or one for this use."""
@@ -121,12 +135,29 @@ class Axes:
         """The name of a tensor on the way from a use of an input (0) down to the input."""
         return use if index == 0 else f"{use}/{self.paths[use][index]}"
 
-    def raw_view(self, use: str) -> RawView:
-        """The memory layout of a result, or of the input behind a use of it, its dimensions named by their axes."""
+    def part_of(self, atom: Dim, piece: int = 0) -> tuple[Dim, int] | None:
+        """The axis of a tensor that lies with others one behind the other along an axis, and where it begins."""
+        return next((parts[piece] for whole, parts in self.joints.items() if self.same[whole] == atom), None)
+
+    def pieces(self, use: str) -> int:
+        """How many tensors lie one behind the other along an axis of a tensor; 0 if none do."""
+        own = {*self.all_atoms(use)}
+        return next((len(parts) for whole, parts in self.joints.items() if self.same[whole] in own), 0)
+
+    def tile_atoms(self, use: str) -> list[Dim]:
+        """The atoms of all dimensions of a tensor, those of what lies one behind the other instead of its own."""
+        parts = ((atom, self.part_of(atom)) for atom in self.all_atoms(use))
+        return [leaf for atom, part in parts for leaf in (self.leaves(part[0]) if part else (atom,))]
+
+    def raw_view(self, use: str, piece: int = 0) -> RawView:
+        """The memory layout of a result, or of the input behind a use of it, its dimensions named by their axes; of
+        tensors one behind the other that of a `piece`.
+        """
         path = self.paths.get(use, (use,))
         end, given = self.instance(use, len(path) - 1), self.graph.input(path[-1])
         strides = given.element_strides if given else row_major_strides(self.shapes[end])
-        dims = []
+        dims = list[RawDim]()
+        taken = {self.same[whole]: found for whole, found in self.slices.items()}
         for dim, stride in enumerate(strides):
             atoms = self.atoms(end, dim)
             for place, atom in enumerate(atoms):
@@ -134,9 +165,48 @@ class Axes:
                     self.extents[atom],
                     math.prod(self.extents[inner] for inner in atoms[place + 1 :]),
                 )
-                dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
+                if found := self.part_of(atom, piece):
+                    taken[atom] = found
+                if atom in taken:
+                    whole = 0 if place else self.shapes[end][dim]
+                    dims += self._slice(*taken[atom], stride * step, dim, step, whole)
+                else:
+                    dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
+        if self.one_row is not None and any(dim.extent > 1 for dim in dims):
+            pitch = -(-math.prod(self.shapes[end]) // PITCH) * PITCH
+            dims.append(RawDim(self.one_row, 1, pitch, (), (0, 1)))
         constant = given is not None and given.constant
         return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))
+
+    def _slice(self, axis: Dim, start: int, stride: int, dim: int, step: int, whole: int) -> Iterator[RawDim]:
+        """The dimensions of a slice from `start` on, of a tensor's dimension whose elements lie a `stride` apart, and
+        which has as many as `whole`; those of a reshape of it begin where its outermost axis does.
+        """
+        leaves = self.leaves(axis)
+        for place, leaf in enumerate(leaves):
+            inner = math.prod(self.extents[one] for one in leaves[place + 1 :])
+            if not place and start % inner:
+                raise LoweringError(
+                    f"node {axis[0]}: a slice from {start} on is seen in rows of {inner}; begin where such a row does"
+                )
+            extent, first = self.extents[leaf], 0 if place else start // inner
+            yield RawDim(
+                leaf, extent, stride * inner, (dim,), (extent, step * inner), (first, 0 if place else whole)
+            )
+
+    def cut(self, axis: Dim, inner: int) -> tuple[Dim, Dim]:
+        """Cut an axis into an outer and an inner part, which has so many elements."""
+        whole: Dim = self.same[axis]
+        outer_part, inner_part = ((f"{whole[0]}.{whole[1]}", part) for part in range(2))
+        self.cuts[whole] = outer_part, inner_part
+        self.extents |= {outer_part: self.extents[whole] // inner, inner_part: inner}
+        return outer_part, inner_part
+
+    def add_one_row(self) -> Dim:
+        """An axis of one element for the rows of a graph whose tensors have none."""
+        self.one_row = "", 0
+        self.extents[self.one_row] = 1
+        return self.one_row
 
     def add(self, name: str, tensor: str) -> None:
         """Give a tensor of the graph, under this name, dimensions of its own."""
@@ -164,9 +234,7 @@ def _regroup(axes: Axes, node: str, old: str, new: str) -> None:
                 f"node {node}: the reshape neither splits axes nor merges whole ones; its axes have no common parts"
             )
         else:
-            whole = sides[sizes.index(large)][-1]
-            axes.cuts[whole] = parts = tuple((f"{whole[0]}.{whole[1]}", part) for part in range(2))
-            axes.extents.update(zip(parts, (small, large // small), strict=True))
+            axes.cut(sides[sizes.index(large)][-1], large // small)
 
 
 def _add_uses(axes: Axes, node: Node) -> Iterator[tuple[Node, str, str]]:
@@ -199,12 +267,48 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
         kept = [dim for dim in range(len(axes.shapes[use])) if dim != axis]
         for place, dim in enumerate(kept):
             yield (node.name, dim if node.attr("keepdims", bool) else place), (use, dim)
+    elif node.op == "concat":
+        yield from _joined(axes, node, uses)
     elif inner or is_pointwise(node) or cost is CostClass.COMPOSITE:
         for use in uses:
             shape = axes.shapes[use]
             for dim in range(-len(shape), -inner):
                 if shape[dim] == node.type.shape[dim]:
                     yield (node.name, dim), (use, dim)
+
+
+def _joined(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of tensors one behind the other that are one; notes where each begins along the other one."""
+    along = node.attr("axis", int)
+    extents = [axes.shapes[use][along] for use in uses]
+    if len({*extents}) > 1:
+        raise LoweringError(
+            f"node {node.name}: it joins parts of {', '.join(map(str, extents))} elements; a kernel has one tile for "
+            f"all: {remedies.OWN_OUTPUTS}"
+        )
+    for use in uses:
+        for dim in range(len(node.type.shape)):
+            yield (uses[0] if dim == along else node.name, dim), (use, dim)
+    axes.joints[node.name, along] = tuple(((use, along), at * extents[0]) for at, use in enumerate(uses))
+
+
+def _slice(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions that a slice leaves as they are; notes that of which it takes a part."""
+    along, found = node.attr("axis", int), places(dict(node.attrs), axes.shapes[old][node.attr("axis", int)])
+    if found.step > 1:
+        raise LoweringError(
+            f"node {node.name}: a slice with a step of {found.step} is not lowered; make {node.name} an input, and "
+            "hand over a dense copy of the slice"
+        )
+    if len(found) == 1 < axes.shapes[old][along]:
+        raise LoweringError(
+            f"node {node.name}: a slice of one element is not lowered; {remedies.SLICE_BEFORE.format(node.name)}"
+        )
+    for dim, extent in enumerate(axes.shapes[old]):
+        if dim != along or len(found) == extent:
+            yield (old, dim), (new, dim)
+        else:
+            axes.slices[old, dim] = (new, dim), found.start
 
 
 def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
@@ -224,6 +328,8 @@ def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
     for node, old, new in views:
         if node.op == "transpose":
             pairs += [((old, source), (new, dim)) for dim, source in enumerate(node.attr("perm", tuple))]
+        if node.op == "slice":
+            pairs += _slice(axes, node, old, new)
     for pair in pairs:
         axes.same.union(*((use, dim % len(axes.shapes[use])) for use, dim in pair))
     for node, old, new in views:

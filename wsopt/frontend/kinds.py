@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from enum import Enum
 
-from wsopt.errors import LoweringError
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
 from wsopt.tensors.views import Role
 
-VIEWS = ("reshape", "transpose")
+VIEWS = ("reshape", "transpose", "slice")
 """Operations that compute nothing: their result is their operand, seen in another way."""
 
 NORMS = ("rms_norm", "layer_norm")
@@ -32,6 +31,10 @@ class Kind(Enum):
     """The rows of products are reduced after the loop."""
     ROWS = "rows"
     """Rows are reduced, and there is no product: tiles of whole rows stream."""
+    LONG_ROWS = "long rows"
+    """The same of rows that no SM holds: parts of rows stream, and their reductions run on from part to part."""
+    ELEMENTWISE = "elementwise"
+    """Nothing is multiplied or reduced: tiles stream, and each element is computed from those at its place."""
 
     @property
     def plain(self) -> bool:
@@ -41,7 +44,21 @@ class Kind(Enum):
     @property
     def along(self) -> Role:
         """The axis that reductions go along: the streamed one, or rows that a tile holds whole."""
-        return Role.COLUMN if self in (Kind.REDUCED, Kind.ROWS) else Role.STREAM
+        return (
+            Role.COLUMN
+            if self in (Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS, Kind.ELEMENTWISE)
+            else Role.STREAM
+        )
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether reductions run on from iteration to iteration, so that none is complete before the last."""
+        return self.along is Role.STREAM or self is Kind.LONG_ROWS
+
+    @property
+    def as_written(self) -> bool:
+        """Whether no identity is applied to values: none would spare a pass over a loop or over a row."""
+        return self.plain or self is Kind.ELEMENTWISE
 
 
 def is_pointwise(node: Node) -> bool:
@@ -119,15 +136,11 @@ def computed_side(graph: Graph, matmuls: Iterable[Node]) -> int | None:
 
 
 def kind_of(graph: Graph) -> Kind:
-    """The kind of a graph of which every node is needed. LoweringError without a product and a reduction."""
+    """The kind of a graph of which every node is needed."""
     reductions = {node.name for node in graph.nodes if reduces_rows(node)}
     matmuls = list(filter(is_matmul, graph.nodes))
-    if not matmuls and not reductions:
-        raise LoweringError(
-            "the graph has neither a matmul nor a reduction of rows; without one it is not lowered"
-        )
     if not matmuls:
-        return Kind.ROWS
+        return Kind.ROWS if reductions else Kind.ELEMENTWISE
     if chained_products(graph):
         return Kind.CHAIN
     scales = depending(graph.nodes, lambda node: node.op.startswith("reduce_") or node.op in NORMS)

@@ -82,8 +82,9 @@ def needed_bytes(region: Region) -> int:
     """Bytes that any kernel for the region moves: every tensor once, without parts that no counted element reads."""
     views = [*region.operands, *region.stationary_operands, *(source.view for source in region.sources)]
     # The last of a tensor's views is the one of which most is read.
-    read = dict(sorted((view.tensor, _read(region, view)) for view in views))
-    return sum((read | {output.view.tensor: output.view.nbytes for output in region.outputs}).values())
+    # A tensor that is read in several ways counts once, and each of its slices.
+    read = dict(sorted(((view.tensor, str(view.cutouts)), _read(region, view)) for view in views))
+    return sum((read | {(o.name, ""): o.view.nbytes for o in region.outputs}).values())
 
 
 def _read(region: Region, view: View) -> int:

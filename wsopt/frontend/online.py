@@ -11,9 +11,11 @@ import math
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
 from wsopt.frontend.algebra import is_number
 from wsopt.frontend.values import Pool, Rewriter, Term, Value, reachable
 from wsopt.primitives import Family, family_of
+from wsopt.tensors.views import Role
 
 Shifts = tuple[str, ...]
 """The running terms r that a value is in proportion to exp2(-r) of, sorted; their sum counts."""
@@ -139,7 +141,12 @@ class OnlineSums(Rewriter):
         found = self._of(value.args[0])
         if isinstance(found, str):
             raise LoweringError(
-                f"node {value.node}: cannot be summed in one pass along the streamed axis; {found}"
+                f"node {value.node}: cannot be summed in one pass along the "
+                + (
+                    f"streamed axis; {found}"
+                    if self.pool.along is Role.STREAM
+                    else f"reduced axis, which no SM holds; {found}: {remedies.OWN_SUMS}"
+                )
             )
         rescale: Term | None = None
         for shift in found:

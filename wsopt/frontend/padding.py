@@ -138,9 +138,17 @@ def pad_stream(draft: Draft) -> Draft:
 _LEAST_COLUMNS = 64
 """Columns of a product's tile at least."""
 
+LONGEST_PART = 4096
+"""Elements of the longest part of a row that is not held whole; others are powers of two as well."""
+
 
 def pad_columns(draft: Draft) -> Draft:
-    """An equal draft for tiles whose rows reach beyond the end of the reduced axis."""
+    """An equal draft for tiles whose rows reach beyond the end of the reduced axis.
+
+    Of rows in parts the last part may reach there, unless parts of any length end with the row.
+    """
     extent = draft.axes.extent(Role.COLUMN)
+    if draft.axes.kind is Kind.LONG_ROWS:
+        return _Padder.of(draft) if extent % LONGEST_PART else draft
     least = 1 if draft.axes.kind is Kind.ROWS else _LEAST_COLUMNS
     return draft if extent == max(pow2(extent), least) else _Padder.of(draft)

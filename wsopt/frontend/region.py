@@ -18,12 +18,12 @@ PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
     (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED})),
     (factors.BareOperands.of, frozenset({Kind.SCALED})),
-    (online.OnlineSums.of, frozenset({Kind.CHAIN})),
+    (online.OnlineSums.of, frozenset({Kind.CHAIN, Kind.LONG_ROWS})),
     (masks.bound_loop, frozenset({Kind.CHAIN})),
     (padding.pad_stream, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
     (factors.check_reductions, frozenset({Kind.SCALED})),
     (factors.Reciprocals.of, frozenset({Kind.REDUCED, Kind.ROWS})),
-    (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS})),
+    (padding.pad_columns, frozenset({Kind.REDUCED, Kind.ROWS, Kind.LONG_ROWS})),
 )
 """What is done to a graph's values, in order, and for which kinds of graphs."""
 
@@ -33,7 +33,7 @@ def find_region(graph: Graph) -> Region:
 
     Raises LoweringError, naming node, axis and reason, for a graph that is neither products over one
     streamed axis with an elementwise tree after them, nor a chain of two products with values between them,
-    nor reductions of rows without a product, beside products of them, or of a product's rows.
+    nor reductions of rows without a product, beside products of them, or of a product's rows, nor elementwise.
     """
     axes = graph_axes(needed(graph))
     draft = translate(axes)

@@ -8,14 +8,22 @@ from wsopt.frontend.kinds import producer
 from wsopt.graph.types import Graph
 
 ROWS_LAST = "declare every input and output with the reduced axis last, and transpose outside of the graph"
+SAME_ORDER = "declare every input with its axes in the output's order, and transpose outside of the graph"
 DENSE = "declare it without strides, and hand over a dense copy"
 ALIKE = "give every tensor all of them, as a dense copy of what repeats along them"
+OWN_SUMS = (
+    "write it by sums of the elements alone, as a variance is the mean of squares less the squared mean"
+)
+SLICE_BEFORE = "make {} an input, and hand over the slice, with its strides: it is a view, and moves nothing"
+SLICE_INPUTS = "take slices of the inputs that it is computed from"
+OWN_OUTPUTS = "make each part an output, and join them after the call"
 OWN_GRAPH = "give each a graph of its own"
 
 # For element types of operands and of inputs that no instruction takes (such as bool masks), views of results, and
 # pitches of rows that TMA cannot move: outputs are dense, and padding would change rows that are reduced.
 OPERAND_TYPE = "declare inputs as one of {}, and cast them before the call"
 SOURCE_TYPE = "declare it as one of {}, and compare it with 0 where it is a condition"
+VIEW_OF_INPUT = "leave it out, and take it of the input, which moves nothing; or compute something of it"
 VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
 INPUT_PITCH = "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then"
 OUTPUT_PITCH = "make its last extent a multiple of {}: pad what it is computed from, and cut the result"

@@ -1,6 +1,7 @@
 """Roles of the axes: a product streams along the axis that it contracts, and its result has rows and columns.
 
-Without a product the reduced axis is the column axis of every tile, and the others are rows and batches.
+Without a product the reduced axis is the column axis of every tile, and the others are rows and batches; where
+nothing is reduced either, `elementwise.py` says which axis is which.
 Which of the graph's matmuls stand in the loop, and where, follows from what they read; everything else that
 a kernel could not hold or has no second loop for is refused here.
 """
@@ -12,7 +13,9 @@ import math
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, relate_axes
+from wsopt.frontend.elementwise import assign_elementwise
 from wsopt.frontend.expand import OPERANDS
+from wsopt.frontend.joining import join_outputs, join_uses, one_axis
 from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
@@ -28,10 +31,15 @@ from wsopt.frontend.kinds import (
     reduces_rows,
 )
 from wsopt.graph.types import DType, Graph, Node
-from wsopt.tensors.views import K_BLOCK, Role
+from wsopt.tensors.views import K_BLOCK, Role, pow2
 
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
+
+MOST_HELD, MOST_HELD_BYTES = 1 << 15, 200 << 10
+"""Elements of a row that a consumer has in registers at most, and bytes of it that a block has in shared memory: of
+all tensors, those that go out among them.
+"""
 
 _PLACES = {
     Kind.PRODUCTS: "",
@@ -84,6 +92,28 @@ def _check_elementwise(graph: Graph) -> None:
             raise LoweringError(
                 f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
                 f"and elementwise operations after them{remedy}"
+            )
+
+
+def _check_slices(graph: Graph, matmuls: list[Node]) -> None:
+    """Refuse slices beside products, and of what is computed."""
+    for node in (node for node in graph.nodes if node.op == "slice"):
+        if matmuls:
+            raise LoweringError(
+                f"node {node.name}: slices are not lowered beside products; {remedies.SLICE_BEFORE.format(node.name)}"
+            )
+        if input_path(graph, node.name) is None:
+            raise LoweringError(
+                f"node {node.name}: {node.tensors[0]}, of which it is a slice, is computed: {remedies.SLICE_INPUTS}"
+            )
+
+
+def _check_joints(graph: Graph, kind: Kind) -> None:
+    """Refuse tensors one behind the other but where elements alone are computed."""
+    for node in (node for node in graph.nodes if node.op == "concat"):
+        if kind is not Kind.ELEMENTWISE:
+            raise LoweringError(
+                f"node {node.name}: concat is not lowered beside products and reductions; {remedies.OWN_OUTPUTS}"
             )
 
 
@@ -262,27 +292,21 @@ def _join_bound(axes: Axes) -> None:
     found = [
         atom for node in reductions for atom in axes.atoms(*axes.reduced(node)) if atom not in axes.roles
     ]
-    axes.same.union(stream, *(atom for atom in found if _one_axis(axes, [stream, atom])))
+    axes.same.union(stream, *(atom for atom in found if one_axis(axes, [stream, atom])))
     axes.roles[axes.same[stream]] = axes.roles.pop(stream)
 
 
 # --- reductions of whole rows ---------------------------------------------------------------------------
 
 
-def _one_axis(axes: Axes, found: list[Dim]) -> bool:
-    """Whether axes can count as one: they have one extent, and no tensor has two of them."""
-    names = set(found)
-    apart = any(len(names & set(axes.all_atoms(use))) > 1 for use in axes.shapes)
-    return len({axes.extents[axis] for axis in names}) == 1 and not apart
-
-
 def _assign_rows(axes: Axes) -> None:
     """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
 
     What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
-    do they and an axis that is stored. Raises LoweringError for reductions along different axes, and for a tensor of
-    a single row.
+    do they and an axis that is stored. Raises LoweringError for reductions along different axes.
     """
+    join_uses(axes)
+    join_outputs(axes)
     found: dict[Dim, str] = {}
     for node in axes.graph.nodes:
         if reduces_rows(node):
@@ -293,24 +317,45 @@ def _assign_rows(axes: Axes) -> None:
                     "declare the inputs with the shape after it"
                 )
             found.setdefault(atoms[0], node.name)
-    if not _one_axis(axes, list(found)):
+    if not one_axis(axes, list(found)):
         raise LoweringError(
             f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
             "where the axes are neighbours, declare them as one"
         )
     stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
-    whole = [axis for axis in stored if _one_axis(axes, [*found, axis])]
+    whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
     axes.same.union(*found, *whole[:1])
     column = axes.same[next(iter(found))]
-    nodes = sorted(axes.graph.nodes, key=lambda node: -node.type.rank)
+    # Views of inputs have axes under the names of their uses.
+    own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
+    nodes = sorted(own, key=lambda node: -node.type.rank)
     seen = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
     outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
     others = [axis for axis in outer if axes.extents[axis] > 1]
-    if not others:
-        raise LoweringError(f"graph {axes.graph.name}: there is one row; a kernel spreads rows over the card")
-    *batches, row = others
+    *batches, row = others or [_one_row(axes, next(iter(found.values())))]
     axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
-    axes.singles = [axis for axis in outer if axes.extents[axis] == 1]
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
+
+
+def _is_held(axes: Axes) -> bool:
+    """Whether an SM holds whole rows: of every tensor that has them one, as long as a power of two."""
+    of = {role: axis for axis, role in axes.roles.items()}
+    column, row = of[Role.COLUMN], of[Role.ROW]
+    columns = pow2(axes.extents[column])
+    inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
+    outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
+    full = (v for v in (*inputs.values(), *outputs.values()) if {column, row} <= {dim.axis for dim in v.dims})
+    return columns <= MOST_HELD and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
+
+
+def _one_row(axes: Axes, reduction: str) -> Dim:
+    """The row axis of a graph that has a single row: one of one element before what is reduced, along which there may
+    be more at run time, or else one that no tensor has.
+    """
+    node = producer(axes.graph, reduction)
+    use, dim = axes.reduced(node)
+    before = [atom for outer in range(dim) for atom in axes.atoms(use, outer)]
+    return before[-1] if before else axes.add_one_row()
 
 
 # --- a graph's axes -------------------------------------------------------------------------------------
@@ -323,6 +368,8 @@ def graph_axes(graph: Graph) -> Axes:
     """
     kind = kind_of(graph)
     matmuls = [node for node in graph.nodes if is_matmul(node)]
+    _check_slices(graph, matmuls)
+    _check_joints(graph, kind)
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)
@@ -332,6 +379,9 @@ def graph_axes(graph: Graph) -> Axes:
     axes.exchanged = computed == 1
     if kind is Kind.ROWS:
         _assign_rows(axes)
+        axes.kind = kind if _is_held(axes) else Kind.LONG_ROWS
+    elif kind is Kind.ELEMENTWISE:
+        assign_elementwise(axes)
     elif kind is Kind.CHAIN:
         _assign_chain(axes, matmuls)
     else:

@@ -28,7 +28,9 @@ _KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
 
 @dataclass(slots=True)
 class _Reader:
-    """Collects the values of a graph's nodes, and the tensors by use; elementwise operations `read` some."""
+    """Collects the values of a graph's nodes, and the tensors by use; elementwise operations `read` some. Of tensors
+    one behind the other there is a value each: they are `joined`.
+    """
 
     axes: Axes
     pool: Pool
@@ -36,9 +38,10 @@ class _Reader:
     values: dict[str, Term] = field(default_factory=dict)
     raw: dict[str, RawView] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
+    joined: dict[str, tuple[Term, ...]] = field(default_factory=dict)
 
 
-def _source(reader: _Reader, node: Node, operand: int) -> Term:
+def _source(reader: _Reader, node: Node, operand: int, piece: int = 0) -> Term:
     """An input that elementwise operations read; one for each tensor and layout.
 
     A tensor is broadcast along its dimensions of extent one. Of axes that are kept the products have one element as
@@ -46,7 +49,8 @@ def _source(reader: _Reader, node: Node, operand: int) -> Term:
     it is a length of all rows, not of one.
     """
     axes, use = reader.axes, f"{node.name}:{operand}"
-    view, plain = axes.raw_view(use), axes.kind.plain
+    view, plain = axes.raw_view(use, piece), axes.kind.plain
+    use += f".{piece}" if piece else ""
     streams = Role.STREAM in {axes.roles.get(dim.axis) for dim in view.dims}
     if view.dtype not in SOURCES and not (view.dtype is DType.I8 and axes.kind is Kind.COMPUTED and streams):
         raise LoweringError(
@@ -227,13 +231,52 @@ def _visit(reader: _Reader, node: Node) -> Term:
     raise LoweringError(f"node {node.name}: {node.op} is not lowered beside a chain of products")
 
 
+def _piece(reader: _Reader, node: Node, piece: int) -> Term:
+    """The value of an elementwise node for one of the tensors that lie one behind the other along an axis of it: what
+    else it reads along that axis is a slice there.
+    """
+    if not is_pointwise(node) or node.op == "iota":
+        raise LoweringError(
+            f"node {node.name}: {node.op} along an axis along which tensors are joined is not lowered; apply it to "
+            "each of them, and join the results"
+        )
+
+    def term(operand: int) -> Term:
+        name = node.inputs[operand]
+        if f"{node.name}:{operand}" in reader.axes.paths:
+            return _source(reader, node, operand, piece)
+        return (
+            reader.joined[name][piece]
+            if isinstance(name, str) and name in reader.joined
+            else _term(reader, node, operand)
+        )
+
+    args = tuple(map(term, range(len(node.inputs))))
+    return pointwise(reader.pool, node, args, approximate=node.name in reader.narrow)
+
+
 def translate(axes: Axes) -> Draft:
     """The nodes of a graph as values. Raises LoweringError, naming the node, for what has no place in a kernel."""
-    plain, along = axes.kind.plain, axes.kind.along
+    as_written, along = axes.kind.as_written, axes.kind.along
     longest = max(axes.extents[a] for a, role in axes.roles.items() if role in (Role.ROW, along))
-    rules: Mapping[tuple[str, DType], Rule] = {} if plain else SHORT_RULES if longest <= SHORT else RULES
-    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=plain))
+    rules: Mapping[tuple[str, DType], Rule] = {} if as_written else SHORT_RULES if longest <= SHORT else RULES
+    reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=as_written))
     for node in axes.graph.nodes:
-        if not (node.op in VIEWS and input_path(axes.graph, node.name)):
+        if node.op in VIEWS and input_path(axes.graph, node.name):
+            continue
+        if node.op == "concat":
+            reader.joined[node.name] = tuple(_term(reader, node, n) for n in range(len(node.inputs)))
+        elif pieces := axes.pieces(node.name):
+            reader.joined[node.name] = tuple(_piece(reader, node, piece) for piece in range(pieces))
+        else:
             reader.values[node.name] = _visit(reader, node)
-    return Draft(axes, reader.raw, reader.pool, tuple(reader.values[name] for name in axes.graph.outputs))
+    for name in axes.graph.outputs:
+        if name not in reader.joined and name not in reader.values:
+            raise LoweringError(f"output {name} is a view of an input: {remedies.VIEW_OF_INPUT}")
+    stored = [
+        (term, (name, piece))
+        for name in axes.graph.outputs
+        for piece, term in enumerate(reader.joined.get(name) or (reader.values[name],))
+    ]
+    terms, pieces_of = (tuple(part) for part in zip(*stored, strict=True))
+    return Draft(axes, reader.raw, reader.pool, terms, pieces_of)

@@ -55,7 +55,8 @@ class Region:
     `statements` are the epilogue's; with reductions among them a tile has whole rows, and without products
     they are all that a tile is for: tiles of rows stream, and each is read, computed and stored. `body` is what
     one K-block of the loop computes, in order, where that is more than the products (empty otherwise); `beside`
-    what each consumer computes beside the products of a K-block from its `tiles` of the operands. Outside
+    what each consumer computes beside the products of a K-block from its `tiles` of the operands. `running` is what a
+    part of rows that no SM holds adds to their reductions, where there are such rows. Outside
     `bounds`, all of which have to hold, an element of the streamed axis adds nothing; a statement of
     `unmasked` is the other value of its pair where they hold. `end` says why nothing beyond the axis counts;
     with `full_rows` every row has an element within `bounds`, for a number was taken for minus infinity. A
@@ -77,6 +78,7 @@ class Region:
     end: End = End.NOTHING
     full_rows: bool = False
     deterministic: bool = False
+    running: tuple[Statement | Reduction, ...] = ()
 
     def extent(self, role: Role) -> int:
         """Elements along an axis; 1 for an axis the region does not have."""
@@ -101,6 +103,16 @@ class Region:
     def promote(self) -> bool:
         """Whether any product asks for sums in f32 registers."""
         return any(contraction.promote for contraction in self.contractions)
+
+    @property
+    def tile_outputs(self) -> tuple[Output, ...]:
+        """The outputs of whole tiles, which TMA stores; others are one value a row."""
+        return tuple(output for output in self.outputs if output.is_tile)
+
+    @property
+    def passes(self) -> int:
+        """How often rows are read: again where an output has rows that no SM holds until they are reduced."""
+        return 2 if self.running and self.tile_outputs else 1
 
     @property
     def full_sources(self) -> tuple[Source, ...]:
@@ -155,4 +167,4 @@ class Region:
     def compulsory_bytes(self) -> int:
         """Bytes that any kernel for this region moves: every tensor read or written once."""
         views = [*self._product_views, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
-        return sum({view.tensor: view.nbytes for view in views}.values())
+        return sum({(view.tensor, view.cutouts): view.nbytes for view in views}.values())

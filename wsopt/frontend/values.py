@@ -124,7 +124,8 @@ class Pool:
 class Draft:
     """A region on its way: a graph's values and the tensors that they read, as the passes hand them on.
 
-    `raw` are the tensors by use of an input, `outputs` the values that are stored. What passes find out of the loop
+    `raw` are the tensors by use of an input, `outputs` the values that are stored, `pieces` the graph's output that
+    each is, and which of the tensors that lie one behind the other there. What passes find out of the loop
     is as in a region: its `bounds`, the value of each choice by them where they hold (`unmasked`), why nothing beyond
     its `end` counts, and whether a number was taken for minus infinity (`full_rows`).
     """
@@ -133,6 +134,7 @@ class Draft:
     raw: Mapping[str, RawView]
     pool: Pool
     outputs: tuple[Term, ...]
+    pieces: tuple[tuple[str, int], ...]
     bounds: tuple[Bound, ...] = ()
     unmasked: Mapping[str, Term] = field(default_factory=dict)
     end: End = End.NOTHING

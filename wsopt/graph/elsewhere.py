@@ -13,7 +13,7 @@ _OUTSIDE = "compute it outside of the graph, and make its result an input"
 
 LATER: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("slice", "concat", "pad", "gather", "scatter_add"), _OUTSIDE),
+        **dict.fromkeys(("pad", "gather", "scatter_add"), _OUTSIDE),
         **dict.fromkeys(("reduce_argmax", "cumsum", "quantize", "quantize_scale"), _OUTSIDE),
         "grouped_matmul": "give each group a graph of its own",
         "logsumexp": "write it as m + log(reduce_sum(exp(x - m))), with m = reduce_max(x)",
@@ -40,6 +40,8 @@ _NAMES = {
     "neg": "negative",
     "pow": "power",
     "iota": "arange",
+    "slice": "narrow getitem index split chunk",
+    "concat": "cat concatenate hstack",
 }
 _COMPOSED = {
     "square": "mul of the tensor with itself",

@@ -176,6 +176,8 @@ def read_attr(spec: AttrSpec, value: object, pointer: str, faults: Faults) -> At
             good = is_integer(value) and 1 <= value <= MAX_EXTENT
         case AttrKind.AXIS:
             good = is_integer(value)
+        case AttrKind.PLACE:
+            good = is_integer(value) and abs(value) <= MAX_EXTENT
         case AttrKind.REAL:
             return _read_real(value, pointer, faults)
         case AttrKind.CHOICE:

@@ -150,6 +150,41 @@ def transposed(types: Types, attrs: Attrs) -> Shape:
     return tuple(shape[axis] for axis in perm)
 
 
+def places(attrs: Attrs, extent: int) -> range:
+    """The places that a slice takes of an axis of so many elements: `stop` is its end where it is not given."""
+    start, stop = attrs["start"], extent if attrs["stop"] is None else attrs["stop"]
+    return range(start + extent * (start < 0), stop + extent * (stop < 0), attrs["step"])
+
+
+def sliced(types: Types, attrs: Attrs) -> Shape:
+    """The operand's shape, with as many elements along `axis` as the slice has. It begins and ends within the axis,
+    and has one at least.
+    """
+    shape, axis = types[0].shape, checked_axis(attrs, types[0].shape)
+    found = places(attrs, shape[axis])
+    for key, place, most in (("start", found.start, shape[axis] - 1), ("stop", found.stop, shape[axis])):
+        if not 0 <= place <= most:
+            told = f"{attrs[key]} of an axis of {shape[axis]} elements; allowed: {-shape[axis]} to {most}"
+            raise OpFault((f"attrs/{key}", told))
+    if not found:
+        raise OpFault(("attrs/stop", f"{attrs['stop']} with a start of {attrs['start']}: the slice is empty"))
+    return (*shape[:axis], len(found), *shape[axis + 1 :])
+
+
+def joined(types: Types, attrs: Attrs) -> Shape:
+    """The operands' shape, with the sum of their extents along `axis`."""
+    shape, axis = types[0].shape, checked_axis(attrs, types[0].shape)
+    faults = [
+        (f"inputs/{index}", f"shape {show(one.shape)} differs from {show(shape)} beside axis {axis}")
+        for index, one in enumerate(types)
+        if len(one.shape) != len(shape)
+        or any(a != b for dim, (a, b) in enumerate(zip(one.shape, shape, strict=True)) if dim != axis)
+    ]
+    if faults:
+        raise OpFault(*faults)
+    return (*shape[:axis], sum(one.shape[axis] for one in types), *shape[axis + 1 :])
+
+
 def norm_shape(types: Types, _attrs: Attrs) -> Shape:
     """The operand's shape; weight and bias broadcast to it and do not enlarge it."""
     shape = types[0].shape
@@ -239,6 +274,12 @@ def choice(types: Types, attrs: Attrs) -> DType:
 
 def same_dtype(types: Types, _attrs: Attrs) -> DType:
     """Moving data does no arithmetic, so the dtype stays."""
+    return types[0].dtype
+
+
+def one_dtype(types: Types, _attrs: Attrs) -> DType:
+    """Moving data does no arithmetic, so the operands have one dtype, which stays."""
+    _want(types, lambda dtype: dtype is types[0].dtype, f"{types[0].dtype.value}, as the first: cast it")
     return types[0].dtype
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wsopt.graph.infer import Attrs
+from wsopt.graph.infer import Attrs, places
 from wsopt.graph.types import DType
 from wsopt.primitives.functions import erf, rsqrt
 
@@ -147,6 +147,19 @@ def reshape(arrays: Arrays, attrs: Attrs) -> Array:
 def transpose(arrays: Arrays, attrs: Attrs) -> Array:
     """The axes in the order of `perm`."""
     return np.transpose(arrays[0], attrs["perm"])
+
+
+def slice_(arrays: Arrays, attrs: Attrs) -> Array:
+    """The places of a slice along `axis`."""
+    x, axis = arrays[0], attrs["axis"]
+    found = places(attrs, x.shape[axis])
+    taken: Array = x[(slice(None),) * axis + (slice(found.start, found.stop, found.step),)]
+    return taken
+
+
+def concat(arrays: Arrays, attrs: Attrs) -> Array:
+    """The arrays one behind the other along `axis`."""
+    return np.concatenate(arrays, axis=attrs["axis"])
 
 
 # --- reductions and composites --------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class AttrKind(enum.Enum):
     FLAG = "true or false"
     COUNT = "a positive integer"
     AXIS = "an integer, negative to count from the end"
+    PLACE = "an integer: a place along the axis, negative to count from its end"
     REAL = "a number that is not negative"
     CHOICE = "one of a few words"
     DTYPE = "a dtype"
@@ -214,6 +215,32 @@ _TRANSPOSE = OpSpec(
     "The axes of x in the order of `perm`; the dtype stays.",
     (AttrSpec("perm", AttrKind.PERM, required=True),),
 )
+_SLICE = OpSpec(
+    "slice",
+    ("x",),
+    CostClass.MOVEMENT,
+    rule.sliced,
+    rule.same_dtype,
+    value.slice_,
+    "Every `step`-th element of x along `axis`, from `start` up to `stop`, which is left out; the dtype stays.",
+    (
+        AttrSpec("axis", AttrKind.AXIS, -1),
+        AttrSpec("start", AttrKind.PLACE, 0),
+        AttrSpec("stop", AttrKind.PLACE),
+        AttrSpec("step", AttrKind.COUNT, 1),
+    ),
+)
+_CONCAT = OpSpec(
+    "concat",
+    ("a", "b", "c", "d", "e", "f", "g", "h"),
+    CostClass.MOVEMENT,
+    rule.joined,
+    rule.one_dtype,
+    value.concat,
+    "Two to eight tensors one behind the other along `axis`; their other extents and their dtypes are the same.",
+    (AttrSpec("axis", AttrKind.AXIS, -1),),
+    optional=6,
+)
 _SOFTMAX = OpSpec(
     "softmax",
     ("x",),
@@ -257,6 +284,8 @@ _OTHERS: tuple[OpSpec, ...] = (
     _IOTA,
     _RESHAPE,
     _TRANSPOSE,
+    _SLICE,
+    _CONCAT,
     _reduction("reduce_sum", rule.arithmetic, value.reduction(np.sum), "The sum along `axis`."),
     _reduction("reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`."),
     _reduction("reduce_min", rule.arithmetic, value.reduction(np.min), "The smallest along `axis`."),

@@ -129,6 +129,8 @@ def _kind(spec: AttrSpec) -> Schema:
             return {"type": "integer", "minimum": 1, "maximum": MAX_EXTENT}
         case AttrKind.AXIS:
             return {"type": "integer", "minimum": -MAX_RANK, "maximum": MAX_RANK - 1}
+        case AttrKind.PLACE:
+            return {"type": "integer", "minimum": -MAX_EXTENT, "maximum": MAX_EXTENT}
         case AttrKind.REAL:
             return {"type": "number", "minimum": 0}
         case AttrKind.CHOICE:

@@ -14,7 +14,7 @@ from wsopt.lowering.cut import Cut, cut
 from wsopt.lowering.equal_shares import of_products, shares_of
 from wsopt.lowering.phases import element_mix, lane_sums
 from wsopt.lowering.spread import mean_share, shares
-from wsopt.lowering.steps import steps_of
+from wsopt.lowering.steps import behind_rows, kept_in_l2, steps_of
 from wsopt.machine.cost import InstructionMix
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Shares, TileGrid, Whole
@@ -74,16 +74,16 @@ def bounds_of(region: Region) -> Bounds:
 
 
 def _epilogue(region: Region, loop: Cut) -> Epilogue:
-    """The epilogue; empty where the loop stores whole rows itself."""
-    in_loop = not region.contractions
+    """The epilogue; empty where the loop stores tiles itself."""
+    in_loop = not (region.contractions or region.running)
     sums = (value for value in loop.values if value.space is Space.TENSOR and value.consumer == 0)
     return Epilogue(
-        items=() if in_loop else region.statements,
+        items=() if in_loop else tuple(behind_rows(region)) if region.running else region.statements,
         sources=tuple(x for x in region.sources if x not in (*region.streamed_sources, *region.row_sources)),
         outputs=region.outputs,
         prefetched=bool(region.contractions) and not region.chained,
         mix=InstructionMix()
-        if in_loop
+        if in_loop or region.running
         else element_mix(region.statements, FULL)
         + InstructionMix({"convert": 0.5 * len(region.full_sources)}),
         late=region.chained and any(source.spans != FULL for source in region.sources),
@@ -138,7 +138,8 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
         # A thread has two rows of every tensor instruction's; a row's value is there in four threads.
         rows = _row_values(region, loop) * 2 * math.ceil(s.rows / machine.mma_rows / groups)
     else:
-        reductions = sum(isinstance(i, Reduction) for i in region.statements) if not tiles else 0
+        reduced = (*region.running, *region.statements)
+        reductions = sum(isinstance(i, Reduction) for i in reduced) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
     return tiles * s.rows * columns // threads + rows
 
@@ -185,7 +186,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         grid=grid,
         iteration=Iteration.K_BLOCKS if region.contractions else Iteration.TILE,
         k_iterations=math.ceil(k_blocks / s.copies),
-        tiles=grid.work_tiles,
+        tiles=grid.work_tiles * region.passes,
         values=loop.values,
         ops=loop.ops,
         edges=loop.edges,
@@ -193,7 +194,7 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         after=after,
         accumulator_registers=_registers(region, s, machine, loop),
         tile_l2_bytes=_l2_bytes(region, bounds, s, loop),
-        dram_bytes=whole.compulsory_bytes - _spared_bytes(region),
+        dram_bytes=whole.compulsory_bytes - _spared_bytes(region) + _bytes_again(region, s, machine),
         live=loop.live,
         stationary=held,
         stationary_bytes=sum(member.copy_bytes for member in held) * s.consumers,
@@ -204,7 +205,15 @@ def _ungrouped(region: Region, s: Structure, machine: Machine) -> TileProgram:
         unmasked=region.unmasked,
         streamed=(*region.row_sources, *region.streamed_sources, *region.tiles),
         sum_sets=tuple(sets),
+        long_rows=bool(region.running),
     )
+
+
+def _bytes_again(region: Region, s: Structure, machine: Machine) -> int:
+    """Bytes of rows that are read twice, and not in L2 any more the second time."""
+    if region.passes == 1:
+        return 0
+    return round((1 - kept_in_l2(region, s, machine)) * sum(view.nbytes for view in region.operands))
 
 
 def _part_k_blocks(region: Region, s: Structure) -> int:

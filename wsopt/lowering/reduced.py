@@ -42,6 +42,9 @@ _BATCHES, _SHARED_BATCHES = 2, 4
 as go round what it holds for a tile.
 """
 
+_BOX = 256
+"""Elements that rows are multiples of where TMA sees them in parts."""
+
 
 def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = False) -> Graph:
     """The graph with every tiled axis cut to a few tiles of `s`, and the streamed one to `k_iterations` K-blocks.
@@ -52,8 +55,10 @@ def reduced(graph: Graph, s: Structure, k_iterations: int, *, longer: bool = Fal
     axes = graph_axes(needed(graph))
     if axes.kind is Kind.CHAIN:
         extents = _chain_extents(axes, *_within(axes, *_few(axes, s, k_iterations)), _batches(s))
-    elif axes.kind is Kind.ROWS:
+    elif axes.kind in (Kind.ROWS, Kind.LONG_ROWS):
         extents = _row_extents(axes, s, k_iterations)
+    elif axes.kind is Kind.ELEMENTWISE:
+        extents = _element_extents(axes, s, k_iterations)
     else:
         extents = _product_extents(axes, s, k_iterations, longer=longer)
     return at_extents(axes, extents)
@@ -89,7 +94,7 @@ def further(graph: Graph, s: Structure, k_iterations: int) -> Iterator[Graph]:
             new = {role: extents[axis] for axis, role in reversed(axes.roles.items())}
             if not number or every_row_counts(_masks(axes), new[Role.ROW], new[Role.STREAM]):
                 yield at_extents(axes, extents)
-    elif axes.kind is not Kind.ROWS:
+    elif axes.kind not in (Kind.ROWS, Kind.LONG_ROWS, Kind.ELEMENTWISE):
         yield reduced(graph, s, k_iterations, longer=True)
 
 
@@ -138,13 +143,40 @@ def _row_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
     stays as long as it is: what it is divided by is part of the kernel.
     """
     batches = min(_BATCHES, math.prod(axes.extents[a] for a in axes.batches))
+    k_iterations = _BATCHES if axes.kind is Kind.LONG_ROWS else k_iterations  # each of many parts
     rows = math.ceil(_BATCHES * k_iterations / batches) * s.tile_rows - s.tile_rows // 2
-    found = dict[Dim, int]()
-    for axis, role in axes.roles.items():
+    found, kept = dict[Dim, int](), _split_off(axes)
+    for axis, role in ((axis, role) for axis, role in axes.roles.items() if axis not in kept):
         extent = axes.extents[axis]
         long = rows if role is Role.ROW and extent > 1 else extent
         found[axis] = min(_BATCHES, extent) if role is Role.BATCH else long
-    return found | dict.fromkeys(axes.batches[1:], 1)
+    return found | dict.fromkeys([axis for axis in axes.batches[1:] if axis not in kept], 1)
+
+
+def _element_extents(axes: Axes, s: Structure, k_iterations: int) -> dict[Dim, int]:
+    """The new extent of every axis of tiles without a reduction: two columns of tiles and a part of one, two of each
+    batch, and as many rows as give each of two blocks `k_iterations` tiles, the last one ragged.
+
+    A tensor whose rows are seen in parts still is, and axes that a kernel knows stay.
+    """
+    kept, found = _split_off(axes), dict(axes.extents)
+    outer, *inner = (axis for axis, role in axes.roles.items() if role is Role.COLUMN)
+    below = math.prod(axes.extents[axis] for axis in inner)
+    columns = below * axes.extents[outer]
+    if outer not in kept:
+        unit = _BOX if columns % _BOX == 0 else ALIGNMENT
+        unit //= math.gcd(unit, below)
+        target = math.ceil((2 * s.columns + s.columns // 4) / below / unit) * unit
+        found[outer] = min(target, axes.extents[outer])
+        columns = below * found[outer]
+    tiles = math.ceil(columns / s.columns)
+    for axis in axes.batches:
+        found[axis] = axes.extents[axis] if axis in kept else min(_BATCHES, axes.extents[axis])
+        tiles *= found[axis]
+    row = next(axis for axis, role in axes.roles.items() if role is Role.ROW)
+    if axes.extents[row] > 1 and row not in kept:
+        found[row] = max(1, math.ceil(_BATCHES * k_iterations / tiles) * s.tile_rows - s.tile_rows // 2)
+    return alike({axis: found[axis] for axis in axes.roles}, shared_axes(axes))
 
 
 # --- chains of products ---------------------------------------------------------------------------------
@@ -240,11 +272,15 @@ def _chain_extents(axes: Axes, rows: int, stream: int, batches: int = _BATCHES) 
 
 
 def _split_off(axes: Axes) -> set[Dim]:
-    """Axes that lie inside another one in a dimension of an input or an output: a kernel knows their extent."""
+    """Axes that lie inside another one in a dimension of an input or an output, and slices: a kernel knows their
+    extent.
+    """
     ends = [axes.instance(use, len(path) - 1) for use, path in axes.paths.items()]
-    return {
+    inside = {
         atom
         for end in (*ends, *axes.graph.outputs)
         for dim in range(len(axes.shapes[end]))
         for atom in axes.atoms(end, dim)[1:]
     }
+    joined = (part for parts in axes.joints.values() for part in parts)
+    return inside.union(*(axes.leaves(axis) for axis, _ in (*axes.slices.values(), *joined)))

@@ -98,9 +98,13 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
     for item in data["inputs"]:
         item["shape"] = shape(item["name"])
         strides = item.get("strides") or row_major_strides(tuple(item["shape"]))
-        # Rows that TMA could not move are further apart, as a caller would have to lay them.
-        last = item["shape"][-1] if item["shape"] else 1
-        if "strides" in item or (last > 1 and not _is_aligned(item["shape"], strides, DType(item["dtype"]))):
+        # Rows that TMA could not move are further apart, as a caller would have to lay them; not where they are as
+        # they lie in the graph itself.
+        last, given = item["shape"][-1] if item["shape"] else 1, graph.input(item["name"])
+        assert given is not None, "inputs are the graph's"
+        moved = _is_aligned(given.type.shape, given.element_strides, given.type.dtype)
+        unmoved = last > 1 and moved and not _is_aligned(item["shape"], strides, given.type.dtype)
+        if "strides" in item or unmoved:
             item["strides"] = dense_strides(item["shape"], list(strides))
     for item in data["nodes"]:
         if "shape" in item.get("attrs", {}):

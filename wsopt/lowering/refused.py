@@ -19,7 +19,7 @@ def problems(region: Region, machine: Machine) -> Iterator[str]:
         yield from _row_problems(region)
     # Outputs come first: a caller can lay out inputs in another way, and outputs are dense.
     remedy = remedies.REDUCED_PITCH if region.whole_rows else remedies.OUTPUT_PITCH
-    for output in (output for output in region.outputs if output.is_tile):
+    for output in region.tile_outputs:
         yield from _copy_problems(output.view, machine, remedy)
     full = (source.view for source in region.full_sources)
     for view in (*region.streams, *region.stationary_operands, *full):
@@ -73,9 +73,6 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
     if region.chained and len(region.stationary_operands) != 1:
         names = ", ".join(view.tensor for view in region.stationary_operands) or "none"
         yield f"graph {region.name}: a loop that computes values holds one tensor, here {names}"
-    values = [output.name for output in region.outputs if not output.is_tile]
-    if region.beside and values:
-        yield f"output {values[0]}: one value a row beside a product is not stored yet"
     yield from (
         f"tensor {tile.view.tensor}: its rows are reduced beside the product, and do not lie along the "
         "contracted axis; declare it with that axis last, and transpose it before the call"
@@ -83,8 +80,6 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
         if tile.view.roles[-1] is not Role.STREAM
     )
     reduced, extent = region.whole_rows and region.contractions, region.extent(Role.COLUMN)
-    if reduced and values:
-        yield f"output {values[0]}: one value a row of a product is not stored yet"
     if reduced and extent > machine.mma_columns_max:
         yield (
             f"graph {region.name}: rows of {extent} elements of a product are reduced, and a tile has at most "
@@ -93,29 +88,23 @@ def _loop_problems(region: Region, machine: Machine) -> Iterator[str]:
 
 
 def _row_problems(region: Region) -> Iterator[str]:
-    """Rows that do not lie as the loads and stores of whole rows need them."""
-    tensors = [*(source.view for source in region.row_sources), *(output.view for output in region.outputs)]
+    """Rows that do not lie as the loads and stores of rows need them."""
+    reduces = bool(region.whole_rows or region.running)
+    held = "are reduced" if reduces else "are stored"
+    stored = (output.view for output in region.tile_outputs)
+    tensors = [*(source.view for source in region.row_sources), *stored]
     if not region.row_sources:
-        yield f"graph {region.name}: no input has the rows and columns that are reduced"
-    yield from (
-        f"output {output.name}: one value a row is not stored yet"
-        for output in region.outputs
-        if not FULL.issubset(output.view.roles)
-    )
+        yield f"graph {region.name}: no input has the rows and columns that {held}"
     yield from (
         f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
-        f"is reduced; rows are read and stored along the reduced axis: {remedies.ROWS_LAST}"
+        + (
+            f"is reduced; rows are read and stored along the reduced axis: {remedies.ROWS_LAST}"
+            if reduces
+            else f"is the last of the output; rows are read and stored along it: {remedies.SAME_ORDER}"
+        )
         for view in tensors
         if view.roles[-1] is not Role.COLUMN
     )
-    for view in (*tensors, *(source.view for source in region.sources)):
-        if view.parts:
-            yield f"tensor {view.tensor}: dimensions that are split between axes are not emitted yet"
-        if Role.GROUP in view.roles:
-            yield (
-                f"tensor {view.tensor}: its rows do not lie at one distance; two axes are left over that no tensor "
-                "has contiguous, and a kernel of rows takes one"
-            )
 
 
 def _copy_problems(view: View, machine: Machine, remedy: str) -> Iterator[str]:
@@ -125,6 +114,8 @@ def _copy_problems(view: View, machine: Machine, remedy: str) -> Iterator[str]:
         yield f"{where}: no axis has its elements next to each other; TMA needs a stride of 1: {remedies.DENSE}"
     for extent, stride, origin in zip(view.extents, view.strides[:-1], view.origin, strict=False):
         nbytes = stride * view.dtype.bits // 8
+        if extent == 1 and stride:
+            continue  # the launcher gives it a stride; with more at run time it checks theirs
         if stride == 0 or nbytes % alignment:
             told = remedy.format(alignment * 8 // view.dtype.bits) if stride else remedies.DENSE
             yield (

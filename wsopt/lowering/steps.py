@@ -20,14 +20,25 @@ from wsopt.lowering.phases import (
     row_phases,
 )
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Copy, Member, Product, Promotion, Read, Release, Rescale, Store, Transform
-from wsopt.program.ids import OpKind, ValueKind
+from wsopt.program.facts import (
+    Arithmetic,
+    Copy,
+    Member,
+    Product,
+    Promotion,
+    Read,
+    Release,
+    Rescale,
+    Store,
+    Transform,
+)
+from wsopt.program.ids import AGAIN, OpKind, ValueKind
 from wsopt.program.program import Item
-from wsopt.program.row_layout import row_layout, widest_bits
+from wsopt.program.row_layout import RowLayout, row_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.parts import stretches, summed
-from wsopt.tensors.views import FULL, K_BLOCK, Reduction, Role, Statement, View
+from wsopt.tensors.views import FULL, K_BLOCK, OUTER, Reduction, Role, Statement, View
 
 
 def releases_early(region: Region, machine: Machine) -> bool:
@@ -308,12 +319,16 @@ class _Maker:
     # --- whole rows -------------------------------------------------------------------------------------
 
     def rows(self) -> Steps:
-        """A loop whose iterations are tiles of whole rows, from and to device memory, each step after the one before.
-        Nothing is copied beyond the end of a row.
+        """A loop whose iterations are tiles of rows, from and to device memory, each step after the one before.
+        Nothing is copied beyond the end of a row. What repeats along batches comes from L2 again.
         """
         region, s = self.region, self.s
-        share, members = min(1.0, region.extent(Role.COLUMN) / s.columns), map(self.member, region.operands)
-        own = [(m, round(m.copy_bytes * share)) for m in members]
+        extent, members = region.extent(Role.COLUMN), map(self.member, region.operands)
+        share = extent / (math.ceil(extent / s.columns) * s.columns)
+        # Rows that are read twice come from L2 the second time, as far as they are kept there.
+        again = kept_in_l2(region, s, self.machine) if region.passes > 1 else 0.0
+        reads = share * (1 - again / 2)
+        own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
         loads = (
             Load(m, consumer, m.shape, replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles))
             for consumer in range(s.consumers)
@@ -326,10 +341,14 @@ class _Maker:
         back = Step(OpKind.RELEASE, "", Release(meets=False))
         return (Ring("ring", "", tuple(loads)),), (steps[0], back, *steps[1:]), ()
 
+    def _once(self, view: View) -> bool:
+        """Whether a tensor's tiles are each copied once, for it varies along all batches."""
+        return all(role in view.roles for role in OUTER if self.region.extent(role) > 1)
+
     def _row_parts(self, share: float) -> Iterator[_Part]:
         """Reading, which converts to f32 once, the phases, and storing the `share` of a tile that tensors have."""
         region, s = self.region, self.s
-        read, stored = region.operands, [output.view for output in region.outputs]
+        read, stored = region.operands, [output.view for output in region.tile_outputs]
         narrow = sum(view.dtype.bits == 16 for view in read)
         nbytes = sum(self.member(view).copy_bytes for view in read)
         counts = Read(nbytes, narrow * s.rows * s.columns)
@@ -337,12 +356,46 @@ class _Maker:
         yield _Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(read)), leaves=leaves)
         bits = widest_bits([*read, *stored])
         layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, self.machine)
-        for number, items in enumerate(row_phases(region.statements), 1):
-            work = row_phase(items, region.statements, region.sources, s, layout)
+        every = region.running or region.statements
+        for number, items in enumerate(row_phases(every), 1):
+            work = self._of_a_pass(row_phase(items, every, region.sources, s, layout))
             yield _phase(Step(OpKind.ELEMENTWISE, f"phase{number}", work, items=items))
-        sizes = [s.rows * s.columns * view.dtype.bits // 8 for view in stored]
-        store = Store(len(sizes), sum(sizes), sum(round(size * share) for size in sizes), self.tiles)
-        yield _Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in region.outputs))
+        if region.passes > 1:
+            items = tuple(item for item in region.statements if item not in behind_rows(region))
+            yield _phase(self._again(items, layout))
+        if region.tile_outputs or not region.running:
+            yield self._row_store(share)
+
+    def _row_store(self, share: float) -> _Part:
+        """The store of a tile of rows. Values of rows that no SM holds are stored behind their last part."""
+        region, s = self.region, self.s
+        bits = [output.view.dtype.bits for output in region.tile_outputs]
+        sizes = [s.rows * s.columns * width // 8 // region.passes for width in bits]
+        behind = () if region.running else (output for output in region.outputs if not output.is_tile)
+        values = [output.view.dtype.bits // 8 for output in behind]
+        copied = sum(round(size * share) for size in sizes) + s.rows * sum(values)
+        store = Store(len(sizes), sum(sizes), copied, self.tiles, len(values))
+        return _Part(Step(OpKind.TMA_STORE, "", store), tuple(output.value for output in region.outputs))
+
+    def _of_a_pass(self, work: Arithmetic) -> Arithmetic:
+        """Arithmetic of one of the passes over a row: on the average an iteration has its share."""
+        return replace(work, elements=work.elements // self.region.passes)
+
+    def _again(self, items: tuple[Item, ...], layout: RowLayout) -> Step:
+        """What a part of a row is read again for: the output's elements."""
+        work = row_phase(items, self.region.statements, self.region.sources, self.s, layout)
+        return Step(OpKind.ELEMENTWISE, AGAIN, self._of_a_pass(work), items=items)
+
+
+def behind_rows(region: Region) -> list[Item]:
+    """What follows the last part of rows that no SM holds: values of rows, for their reductions are complete."""
+    return [i for i in region.statements if not isinstance(i, Statement) or Role.COLUMN not in i.spans]
+
+
+def kept_in_l2(region: Region, s: Structure, machine: Machine) -> float:
+    """The share of rows that is still in L2 when they are read again: of those that all blocks are in half of it."""
+    row = sum(view.dtype.bits // 8 for view in region.operands) * region.extent(Role.COLUMN)
+    return min(1.0, machine.l2_bytes / 2 / (s.tile_rows * machine.sm_count * row))
 
 
 def _made_name(product: Contraction) -> str:

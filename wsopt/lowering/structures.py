@@ -32,7 +32,9 @@ _SUBTILES = (1, 2, 4)
 _DEPTHS = (32, 64, 128, 256)
 """K-blocks of a loop that computes values."""
 _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
-"""Of tiles of whole rows."""
+"""Of tiles of rows."""
+_ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
+"""Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
 _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
@@ -162,13 +164,17 @@ def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, 
 
 
 def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
-    """Structures of a kernel that streams rows; each tile has all columns.
+    """Structures of a kernel that streams rows; each tile has all columns where they are reduced and held.
 
     emitter.v1: blocks are persistent, consumers are cooperative, and the loop is over tiles.
     """
-    columns, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
-    bits = widest_bits([*region.operands, *(output.view for output in region.outputs)])
-    for rows, consumers, warps in itertools.product(_ROWS, _CONSUMERS, (least, 2 * least)):
+    every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
+    parts = () if region.whole_rows else (size for size in _ROW_COLUMNS if size < every)
+    whole = () if not region.whole_rows and every > _ROW_COLUMNS[-1] else (every,)
+    bits = widest_bits([*region.operands, *(output.view for output in region.tile_outputs)])
+    for rows, columns, consumers, warps in itertools.product(
+        _ROWS, (*parts, *whole), _CONSUMERS, (least, 2 * least)
+    ):
         s = Structure(
             rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=1,
             group=1,

@@ -24,6 +24,7 @@ _ROWS, _COLUMNS, _GROUP = 128, 256, 128
 _REQUIRED: Mapping[AttrKind, Any] = MappingProxyType(
     {
         AttrKind.AXIS: -1,
+        AttrKind.PLACE: 0,
         AttrKind.COUNT: _GROUP,
         AttrKind.DTYPE: "bf16",
         AttrKind.SHAPE: (_ROWS, _COLUMNS),
@@ -114,11 +115,18 @@ def _itself(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
     yield from _results(g, spec, [x, w])
 
 
+def _alone(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
+    x, y = (g.input(name, (_ROWS, _COLUMNS), "bf16") for name in "xy")
+    for result in _results(g, spec, [x, y]):
+        if result.dtype is DType.BF16:
+            yield g.cast(g.mul(result, 2.0), "bf16")
+
+
 def _fits(result: Symbol, tensor: Symbol) -> bool:
     """Whether a result broadcasts to a tensor."""
     padded = (1,) * (len(tensor.shape) - len(result.shape)) + result.shape
     return all(extent in (1, whole) for extent, whole in zip(padded, tensor.shape, strict=False))
 
 
-_PLACES: tuple[Place, ...] = (_after_a_product, _over_rows, _as_an_operand, _in_a_chain, _itself)
+_PLACES: tuple[Place, ...] = (_after_a_product, _over_rows, _as_an_operand, _in_a_chain, _alone, _itself)
 """Where an operation may stand."""

@@ -147,10 +147,11 @@ def _release(release: Release, machine: Machine) -> Cost:
 
 @cost.register
 def _store(store: Store, machine: Machine) -> Cost:
-    """Outputs go into buffers, which are held until their copies have read them."""
+    """Outputs go into buffers, which are held until their copies have read them; values of rows do not."""
     latency, shared = machine.latency, _shared_cycles(store.staged, machine)
     issue = store.outputs * (2 * latency.barrier + latency.smem_store + latency.fence) + shared
-    drain = latency.tma_store / 2 + load_cycles(store.copied, machine)
+    issue += store.values * latency.smem_store
+    drain = latency.tma_store / 2 + load_cycles(store.copied, machine) if store.outputs else 0.0
     pipes = ((Unit.SHARED, shared), (Unit.MEMORY, memory_cycles(store.copied, store.tiles, machine)))
     return Cost(math.ceil(issue), math.ceil(issue + drain), pipes=pipes)
 

@@ -238,7 +238,7 @@ def stored_cycles(
     if last:
         return math.ceil(max(cycles, now) + (0.0 if held else later + box))
     if held:  # the last of the consumers, for the others' last stores
-        now += drain[plan.stores[-1].output] * (contention - 1) / contention
+        now += (drain[plan.stores[-1].output] if plan.stores else 0.0) * (contention - 1) / contention
     if buffers.inputs_by_loader and s.sharing is Sharing.COOPERATIVE:
         free = now if plan.refill is None else max(now, read[-1 - plan.refill])
         now = max(

@@ -41,7 +41,7 @@ def priced(program: TileProgram, machine: Machine) -> TileProgram:
     s, after, clock = program.structure, program.after, None
     if program.iteration is Iteration.TILE:
         # The loop stores whole tiles itself: there are their buffers alone, one of each output.
-        sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in after.outputs]
+        sizes = [s.rows * s.columns * output.view.dtype.bits // 8 for output in after.tile_outputs]
         in_loop = EpilogueCost(0, 0, sum(sizes), 0, 0, len(sizes))
         program = replace(program, epilogue=in_loop, grain=TILE_GRAIN)
     elif program.work is not None:

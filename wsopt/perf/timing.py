@@ -82,7 +82,11 @@ class Time:
 
 def waves_of(program: TileProgram, machine: Machine) -> int:
     """Tiles, or parts of tiles, of the SM that takes most; equal shares of all K-blocks are one wave."""
-    return 1 if program.structure.shares else math.ceil(program.tiles / machine.sm_count)
+    if program.structure.shares:
+        return 1
+    # The parts of a long row are one block's.
+    parts = program.tiles // (program.grid.tiles // program.grid.column_tiles) if program.long_rows else 1
+    return math.ceil(program.tiles // parts / machine.sm_count) * parts
 
 
 def fixed_parts(program: TileProgram, machine: Machine) -> Waves:

@@ -44,14 +44,15 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Tiles of so many `outputs`, `staged` bytes in buffers, of which `copied` go on to device memory; `tiles` as for
-    copies.
+    """Tiles of so many `outputs`, `staged` bytes in buffers, and so many `values` of each row, which threads store by
+    address. Of all `copied` bytes go on to device memory; `tiles` as for copies.
     """
 
     outputs: int
     staged: int
     copied: int
     tiles: int
+    values: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,9 @@ class ValueKind(StrEnum):
     VALUE = "value"
 
 
+AGAIN = "again"
+"""Subject of the arithmetic for which parts of rows are read a second time."""
+
 _WORDS: dict[StrEnum, str] = {
     OpKind.TMA_LOAD: "load",
     OpKind.ACCUMULATE: "add",

@@ -264,7 +264,7 @@ RECORDS = (
         Limit.ROWS_OF_TILES,
         "Where rows stream, blocks are persistent, consumers have a part of each tile's rows, and the loop is over "
         "tiles.",
-        "A loop over the columns of rows that are longer than a tile, and blocks of one tile, are not written.",
+        "Blocks of one tile, and consumers with columns of their own, are not written.",
         How.BYTES,
         "The model cannot express it. No kernel of rows is faster than its first copy, its bytes and its last store: "
         "the gain is at most what the prediction has above them.",

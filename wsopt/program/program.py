@@ -21,7 +21,7 @@ from wsopt.program.ids import Unit as Unit
 from wsopt.program.limits import Lifted
 from wsopt.program.ranges import Bounds
 from wsopt.program.types import Space, Structure
-from wsopt.tensors.views import FULL, Output, Role, Source
+from wsopt.tensors.views import FULL, Output, Reduction, Role, Source
 from wsopt.tensors.views import Item as Item
 
 _UNBOUNDED = Bounds((), 1, 1)
@@ -250,7 +250,9 @@ class TileProgram:
     in the threads until the loop is over. Outside
     `bounds` an element of the streamed axis adds nothing; a statement of `unmasked` is the other value of its pair
     where they hold. `streamed` are the sources that the loop's items read from rings. `sum_sets` is how many sets of
-    sums a block may keep. `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
+    sums a block may keep. With `long_rows` tiles are
+    parts of rows that no SM holds, which a block takes one after the other, and what follows them comes `after`.
+    `conditions` are what its schedule is asked to meet; of limits that are `lifted` the
     model does without, and no schedule is emitted.
     """
 
@@ -285,6 +287,7 @@ class TileProgram:
     sum_sets: tuple[int, ...] = (1,)
     conditions: Conditions = FREE
     lifted: Lifted = frozenset()
+    long_rows: bool = False
 
     def op(self, one: OpId) -> TileOp:
         """The operation with this id; KeyError if there is none."""
@@ -318,6 +321,12 @@ class TileProgram:
     def items(self) -> tuple[Item, ...]:
         """What each consumer computes in the loop, each item once."""
         return tuple(dict.fromkeys(item for op in self.loop if op.consumer == 0 for item in op.items))
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether an iteration is a tile that has whole rows, for the loop reduces them."""
+        reduces = any(isinstance(item, Reduction) for item in self.items)
+        return self.iteration is Iteration.TILE and reduces and not self.long_rows
 
     @property
     def summed(self) -> tuple[str, ...]:

@@ -214,9 +214,12 @@ def _streamed(verified: VerifiedSchedule) -> tuple[str, ...]:
     work = sum(op.issue for op in verified.program.loop if op.consumer == 0)
     memory = percent(unit_load(verified, Unit.MEMORY) / ii, 0)
     each = "The warpgroup" if s.consumers == 1 else f"Each of {s.consumers} consumers"
+    reduces = any(isinstance(item, Reduction) for item in verified.program.items)
+    does = ["reads", "reduces" if reduces else "computes"]
+    does += ["stores"] if verified.program.of(OpKind.TMA_STORE) else []
     return (
         f"Device memory is busy for {memory} of the time.",
-        f"{each} reads, reduces and stores {s.rows} of a tile's {s.tile_rows} rows in {work:,} of {ii:,} cycles, "
+        f"{each} {joined(does)} {s.rows} of a tile's {s.tile_rows} rows in {work:,} of {ii:,} cycles, "
         f"and waits for the rest; loads run up to {depth} tiles ahead.",
         *_on_the_way(verified, depth),
     )

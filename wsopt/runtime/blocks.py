@@ -113,6 +113,13 @@ def _transpose(node: RawNode, axis: int, _shapes: Shapes) -> Axes:
     return (tuple(node.attrs["perm"])[axis],)
 
 
+def _beside(node: RawNode, axis: int, shapes: Shapes) -> Axes:
+    """Along another axis than that of a slice, or of tensors one behind the other."""
+    if axis == node.attrs.get("axis", -1) % len(shapes[node.name]):
+        raise _WholeOnly(node.name)
+    return (axis,) * len(node.inputs)
+
+
 def _reduce(node: RawNode, axis: int, shapes: Shapes) -> Axes:
     along = node.attrs["axis"] % len(shapes[str(node.inputs[0])])
     if not node.flag("keepdims"):
@@ -133,6 +140,8 @@ _RULES: Mapping[str, Callable[[RawNode, int, Shapes], Axes]] = {
     "matmul": _matmul,
     "reshape": _reshape,
     "transpose": _transpose,
+    "slice": _beside,
+    "concat": _beside,
     "iota": lambda _node, _axis, _shapes: (),
     **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_mean"), _reduce),
     **dict.fromkeys(_NORMS, _along_last),

@@ -151,6 +151,19 @@ def _transpose(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs)
     return tensors[0].permute(tuple(attrs["perm"]))
 
 
+def _slice(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = tensors
+    axis = attrs.get("axis", -1) % x.ndim
+    extent, stop = x.shape[axis], attrs.get("stop")
+    start, stop = attrs.get("start", 0), extent if stop is None else stop
+    places = slice(start + extent * (start < 0), stop + extent * (stop < 0), attrs.get("step", 1))
+    return x[(slice(None),) * axis + (places,)]
+
+
+def _concat(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    return torch.cat(tuple(tensors), dim=attrs.get("axis", -1))
+
+
 # --- reductions and composites --------------------------------------------------------------------------
 
 
@@ -212,6 +225,8 @@ _OTHERS: Mapping[str, Meaning] = {
     "iota": _iota,
     "reshape": _reshape,
     "transpose": _transpose,
+    "slice": _slice,
+    "concat": _concat,
     "reduce_sum": _reduction(torch.sum),
     "reduce_max": _reduction(torch.amax),
     "reduce_min": _reduction(torch.amin),

@@ -231,7 +231,10 @@ def buffer_options(program: TileProgram) -> tuple[EpilogueBuffers, ...]:
     emitter.v1: neither where sums are split, for only the block whose part comes last knows that it has an epilogue.
     """
     cost, s = program.epilogue, program.structure
-    most = 2 if program.iteration is Iteration.TILE else min(cost.stores, _MOST_STAGING)
+    by_tile = program.iteration is Iteration.TILE and cost.stores
+    most = (
+        2 if by_tile else max(1, min(cost.stores, _MOST_STAGING))
+    )  # of values of rows alone one of no bytes
     inputs = [n for n in range(1, s.subtiles + 1) if s.subtiles % n == 0] if program.after.full else [0]
     counts = [(0, s.subtiles)] if cost.lent_bytes else []
     counts += itertools.product(range(1, most + 1), inputs)

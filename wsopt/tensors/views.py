@@ -50,6 +50,9 @@ class View:
     `parts` is empty unless a dimension of the tensor was split between axes. It has (take, step) for each
     dimension: of the first tensor's dimension in its origin only `take` neighbours belong to it (0: all), and
     of the last one every `step`-th element. So heads split into (8, 4) are (0, 4) and (4, 1).
+
+    `cutouts` is empty unless a dimension is a slice of the tensor's. It has for each dimension None, or where the
+    slice begins and how many elements there are to slice from; 0 of those where another dimension's parts tell.
     """
 
     tensor: str
@@ -61,6 +64,13 @@ class View:
     rank: int
     constant: bool = False
     parts: tuple[tuple[int, int], ...] = ()
+    cutouts: tuple[tuple[int, int] | None, ...] = ()
+
+    @property
+    def first(self) -> dict[Role, int]:
+        """Where slices begin, by axis, if that is not with the tensor."""
+        begins = zip(self.roles, self.cutouts, strict=False)
+        return {role: cutout[0] for role, cutout in begins if cutout and cutout[0]}
 
     def stride(self, role: Role) -> int:
         """Elements between neighbours along an axis; 0 where the tensor is broadcast along it."""
@@ -123,7 +133,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A graph output: which value of the epilogue is stored, and where.
+    """A graph output: which value of the epilogue is stored, and where. Of tensors that are stored one behind the
+    other in one output each has a `name` of its own; the view has the output's.
 
     `shape` says for each dimension of the graph's tensor which input's dimension has its extent at run
     time, or 1 for a dimension that no axis varies along; one that is made of several axes is a product.

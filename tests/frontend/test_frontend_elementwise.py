@@ -1,0 +1,161 @@
+"""Graphs without products and reductions: which axes are rows and columns, and how shapes are cut anew."""
+
+from __future__ import annotations
+
+import re
+
+import element_graphs
+import pytest
+from tile_graphs import Body, extents, region_of
+
+from wsopt.errors import LoweringError
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.lowering.structures import structures
+from wsopt.machine import Machine
+from wsopt.tensors.views import FULL, Role
+
+
+def copied(shape: tuple[int, ...], given: str = "bf16", stored: str = "bf16") -> Body:
+    return lambda g: g.cast(g.mul(g.input("x", shape, given), 2.0), stored, name="y")
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows", "columns"),
+    [
+        ((8192, 14336), 8192, 14336),
+        ((3, 5, 4096), 15, 4096),
+        ((2, 3, 4, 8, 64), 24, 512),
+        ((4096, 64), 4096, 64),
+        ((1000000, 8), 3125, 2560),
+        ((4096 * 999,), 999, 4096),
+        ((512, 128256), 512, 128256),
+        ((7, 100), 1, 700),
+        ((1, 4096), 1, 4096),
+    ],
+)
+def test_a_shape_is_cut_into_rows_that_tma_takes(
+    shape: tuple[int, ...], rows: int, columns: int, h200: Machine
+) -> None:
+    region = region_of(copied(shape))
+    assert (region.extent(Role.ROW), region.extent(Role.COLUMN)) == (rows, columns)
+    assert all(view.roles == (Role.ROW, Role.COLUMN) for view in (*region.operands, region.outputs[0].view))
+    assert next(structures(region, h200)).rows > 0
+
+
+def test_the_narrowest_type_decides_what_a_pitch_may_be() -> None:
+    wide, narrow = region_of(copied((7, 100), "f32", "f32")), region_of(copied((7, 100), "f32", "bf16"))
+    assert extents(wide) == {Role.ROW: 7, Role.COLUMN: 100}
+    assert extents(narrow) == {Role.ROW: 1, Role.COLUMN: 700}
+
+
+def test_long_rows_are_cut_into_tiles_of_columns(h200: Machine) -> None:
+    found = list(structures(region_of(copied((512, 128256))), h200))
+    assert {s.columns for s in found} == {256, 512, 1024, 2048, 4096}
+    assert all(s.persistent and s.depth == 1 and s.subtiles == 1 for s in found)
+    assert {s.columns for s in structures(region_of(copied((512, 320))), h200)} == {256, 512}
+
+
+def test_vectors_are_read_by_address_and_a_table_by_tma() -> None:
+    biased = region_of(element_graphs.biased)
+    assert {s.view.tensor: s.spans for s in biased.sources} == {
+        "x": FULL, "bias": {Role.COLUMN}, "s": {Role.ROW},
+    }  # fmt: skip
+    table = region_of(element_graphs.positions)
+    assert extents(table) == {Role.BATCH: 3, Role.ROW: 40, Role.COLUMN: 512}
+    assert all(source.spans == FULL for source in table.sources)
+
+
+def test_rows_are_along_the_run_that_most_tensors_have() -> None:
+    region = region_of(element_graphs.rotary)
+    assert extents(region) == {Role.BATCH: 2, Role.GROUP: 4, Role.ROW: 36, Role.COLUMN: 64}
+    assert all(source.spans == FULL for source in region.sources)
+
+
+def test_what_is_counted_is_no_part_of_a_merged_axis() -> None:
+    assert extents(region_of(element_graphs.counted)) == {Role.BATCH: 3, Role.ROW: 40, Role.COLUMN: 512}
+    flat = region_of(element_graphs.columns_counted)
+    assert [item.primitive for item in flat.statements][:4] == ["iota_row", "iota_column", "mul", "add"]
+
+
+def test_outputs_of_one_shape_share_a_tile() -> None:
+    region = region_of(element_graphs.side_by_side)
+    assert extents(region) == {Role.ROW: 24, Role.COLUMN: 256}
+
+
+def test_joined_tensors_are_stored_as_slices_of_one() -> None:
+    region = region_of(element_graphs.half_turned)
+    assert extents(region) == {Role.BATCH: 4, Role.ROW: 36, Role.COLUMN: 64}
+    assert [(output.name, output.view.cutouts[-1]) for output in region.outputs] == [
+        ("y", (0, 128)), ("y.1", (64, 128)),
+    ]  # fmt: skip
+    assert {view.tensor for view in region.operands} == {"x", "cos", "sin"}
+    assert len(region.operands) == 6
+    assert region.compulsory_bytes == 2 * (2 * 36 * 4 * 128 + 2 * 36 * 128)
+
+
+def sliced_result(g: GraphBuilder) -> Symbol:
+    return g.neg(g.slice(g.exp(g.input("x", (64, 128), "f32"), name="e"), stop=64, name="s"), name="y")
+
+
+def unequal(g: GraphBuilder) -> Symbol:
+    x, y = g.input("x", (64, 128), "f32"), g.input("y", (64, 64), "f32")
+    return g.concat(x, y, name="z")
+
+
+SLICES: dict[str, tuple[Body, str]] = {
+    "of a result": (
+        sliced_result,
+        "node s: e, of which it is a slice, is computed: take slices of the inputs",
+    ),
+    "every second": (
+        lambda g: g.neg(g.slice(g.input("x", (64, 128), "f32"), step=2, name="s")),
+        "node s: a slice with a step of 2 is not lowered; make s an input, and hand over a dense copy of the slice",
+    ),
+    "one element": (
+        lambda g: g.neg(g.slice(g.input("x", (64, 128), "f32"), axis=0, stop=1, name="s")),
+        "node s: a slice of one element is not lowered; make s an input, and hand over the slice",
+    ),
+    "beside a product": (
+        lambda g: g.matmul(
+            g.slice(g.input("x", (64, 128), "f16"), stop=64, name="s"), g.input("w", (64, 64), "f16")
+        ),
+        "node s: slices are not lowered beside products; make s an input, and hand over the slice",
+    ),
+    "a view alone": (
+        lambda g: g.slice(g.input("x", (64, 128), "f32"), stop=64, name="s"),
+        "output s is a view of an input: leave it out, and take it of the input, which moves nothing",
+    ),
+    "unequal parts": (
+        unequal,
+        "node z: it joins parts of 128, 64 elements; a kernel has one tile for all: make each",
+    ),
+    "joined and reduced": (
+        lambda g: g.softmax(g.concat(*(g.input(n, (64, 64), "f32") for n in "xy"), name="c")),
+        "node c: concat is not lowered beside products and reductions; make each part an output",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SLICES)
+def test_slices_that_are_no_views_are_named(case: str, h200: Machine) -> None:
+    body, message = SLICES[case]
+    with pytest.raises(LoweringError, match=f"^{re.escape(message)}"):
+        next(structures(region_of(body), h200))
+
+
+def test_rows_that_lie_across_are_refused(h200: Machine) -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        x, y = g.input("x", (64, 128), "bf16"), g.input("y", (128, 64), "bf16")
+        return g.cast(g.add(x, g.transpose(y, perm=(1, 0))), "bf16")
+
+    with pytest.raises(LoweringError, match="another one is the last of the output"):
+        next(structures(region_of(body), h200))
+
+
+def test_a_tile_of_numbers_alone_is_refused(h200: Machine) -> None:
+    def body(g: GraphBuilder) -> Symbol:
+        a, b = g.input("a", (64, 1), "f32"), g.input("b", (1, 128), "f32")
+        return g.add(a, b, name="y")
+
+    with pytest.raises(LoweringError, match="no input has the rows and columns that are stored"):
+        next(structures(region_of(body), h200))

@@ -1,0 +1,162 @@
+"""Merging of axes: those that lie next to each other in every tensor are one.
+
+So a batch of products with one weight matrix is one product with more rows: wherever the batch axis and the row axis
+occur, they occur together and contiguously.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+from wsopt.errors import LoweringError
+from wsopt.frontend import remedies
+from wsopt.frontend.axes import Axes, Dim, RawDim, RawView
+from wsopt.frontend.kinds import Kind
+from wsopt.tensors.views import Role, View
+
+_WHOLE = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Layout of tensors along axes after merging: views by key, roles of the axes that are left, extents of roles."""
+
+    views: dict[str, View]
+    roles: dict[Dim, Role]
+    extents: tuple[tuple[Role, int], ...]
+
+
+def find(dims: tuple[RawDim, ...], axis: Dim) -> RawDim | None:
+    """The dimension of a view along an axis, if it has one."""
+    return next((dim for dim in dims if dim.axis == axis), None)
+
+
+def mergeable(
+    views: Sequence[tuple[RawDim, ...]], outer: Dim, inner: Dim, singles: Sequence[Dim] = ()
+) -> bool:
+    """Whether two axes lie together in every tensor, at these extents and at others.
+
+    Of two of a tensor's dimensions all between has to be in them: one of one element would part them if it had more.
+    """
+    for dims in views:
+        first, second = find(dims, outer), find(dims, inner)
+        if (first is None) != (second is None):
+            return False
+        if first and second:
+            if first.cutout or second.cutout:
+                return False
+            neighbours = first.origin[-1] == second.origin[0] or (first.part[1] == 1 and second.part[0] == 0)
+            apart = first.stride != second.extent * second.stride or not neighbours
+            between = range(first.origin[-1] + 1, second.origin[0])
+            ones = [dim for dim in dims if dim.extent == 1 and dim.axis not in singles]
+            if apart or any(dim.stride == first.stride and dim.origin[0] in between for dim in ones):
+                return False
+    return True
+
+
+def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim) -> tuple[RawDim, ...]:
+    """The dimensions with those of two axes as one; two parts of one dimension grow together."""
+    first, second = find(dims, outer), find(dims, inner)
+    if first is None or second is None:
+        return dims
+    (take, _), (inner_take, step), parts = first.part, second.part, first.origin[-1] == second.origin[0]
+    joined = RawDim(
+        inner,
+        first.extent * second.extent,
+        second.stride,
+        first.origin + second.origin[parts:],
+        (take * inner_take if parts and len(first.origin) == 1 else take, step),
+    )
+    return tuple(joined if dim is second else dim for dim in dims if dim is not first)
+
+
+def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> View:
+    """Dimensions as TMA wants them: the contiguous one last; the batch first, wherever it lies in memory.
+
+    What repeats the same elements, at a stride of zero, is not contiguous, and comes before what is.
+    """
+    outer = {Role.BATCH: 0, Role.GROUP: 1}
+    ordered = sorted(dims, key=lambda dim: (outer.get(roles[dim.axis], 2), dim.stride > 0, -dim.stride))
+    parts = tuple(dim.part for dim in ordered)
+    return View(
+        tensor=raw.tensor,
+        dtype=raw.dtype,
+        roles=tuple(roles[dim.axis] for dim in ordered),
+        extents=tuple(dim.extent for dim in ordered),
+        strides=tuple(dim.stride for dim in ordered),
+        origin=tuple(dim.origin for dim in ordered),
+        rank=raw.rank,
+        constant=raw.constant,
+        parts=parts if any(part != _WHOLE for part in parts) else (),
+        cutouts=tuple(dim.cutout for dim in ordered) if any(dim.cutout for dim in ordered) else (),
+    )
+
+
+def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]) -> Layout:
+    """Merge batch axes into each other and into the rows where memory allows it, and an elementwise graph's columns.
+
+    Axes that are `counted` stay as they are, for an index along a merged one would be another. Batch axes of one
+    element that memory allows to be merged may have any extent at run time. Where values are reduced or feed
+    products, a second batch axis may be left, which becomes the group. LoweringError where more are left.
+    """
+    roles, groups = axes.roles, not axes.kind.plain
+    singles = [axis for axis in axes.singles if axis not in counted]
+
+    def carries(dim: RawDim) -> bool:
+        """Dimensions of extent one are broadcast, but for those that TMA has to see and those that are nowhere."""
+        wide = dim.axis in roles and (dim.extent > 1 or roles[dim.axis] is not Role.BATCH)
+        return wide or dim.axis in singles
+
+    views = [raw.along(carries).dims for raw in raws.values()]
+    sizes = dict(axes.extents)
+    *further, column = (axis for axis, role in roles.items() if role is Role.COLUMN)
+    if axes.kind is Kind.ELEMENTWISE:  # which has seen them to lie together
+        for outer in reversed(further):
+            views = [merged(dims, outer, column) for dims in views]
+            sizes[column] *= sizes[outer]
+        roles = {axis: role for axis, role in roles.items() if axis not in further}
+    rows = Role.COLUMN if axes.exchanged else Role.ROW
+    row = next(axis for axis, role in roles.items() if role is rows)
+    left = list(axes.batches)
+    inner: Dim = row
+    for outer in reversed(axes.batches):
+        if outer not in counted and inner not in counted and mergeable(views, outer, inner, singles):
+            views = [merged(dims, outer, inner) for dims in views]
+            sizes[inner] *= sizes[outer]
+            left.remove(outer)
+        else:
+            inner = outer
+    views = _with_singles(views, singles, [axis for axis in (*left, row) if axis not in counted])
+    if len(left) > 1 + groups:
+        raise LoweringError(
+            f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
+            f"a kernel takes {'two' if groups else 'one'}: {remedies.ALIKE}"
+        )
+    roles = {axis: role for axis, role in roles.items() if axis not in axes.batches or axis in left}
+    if len(left) > 1:
+        roles[_group(left, views, roles)] = Role.GROUP
+    found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
+    seen = {key: _view(raw, dims, roles) for (key, raw), dims in zip(raws.items(), views, strict=True)}
+    return Layout(seen, roles, tuple((role, found[role]) for role in Role if role in found))
+
+
+def _with_singles(
+    views: Sequence[tuple[RawDim, ...]], singles: Sequence[Dim], axes: Sequence[Dim]
+) -> list[tuple[RawDim, ...]]:
+    """The views with each axis of one element merged into one of `axes`, or left out where it cannot be."""
+    found = list(views)
+    for single in reversed(singles):
+        inner = next((axis for axis in axes if mergeable(found, single, axis)), None)
+        if inner is None:
+            found = [tuple(dim for dim in dims if dim.axis != single) for dims in found]
+        else:
+            found = [merged(dims, single, inner) for dims in found]
+    return found
+
+
+def _group(left: Sequence[Dim], views: Sequence[tuple[RawDim, ...]], roles: Mapping[Dim, Role]) -> Dim:
+    """Of two batch axes the one along which more streamed tensors are broadcast; the inner one of equals."""
+    streamed = [dims for dims in views if any(roles.get(dim.axis) is Role.STREAM for dim in dims)]
+    outer, inner = (sum(find(dims, axis) is None for dims in streamed) for axis in left)
+    return left[0] if outer > inner else left[1]
