@@ -70,7 +70,7 @@ def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:
     if plan.loops_over_tiles:
         return each_part(fills, "READS * ROW_PARTS" if plan.outputs else "ROW_PARTS") if parts else fills
     if plan.ranged:
-        return _for_each("begin, end", fills)
+        return _for_shared(fills) if plan.s.shares else _for_each("begin, end", fills)
     if plan.split:
         return _for_each(f"first{ahead and ' + '}{ahead}, last", fills)
     comma = ahead and f"{ahead}, "
@@ -84,7 +84,18 @@ def _tile_fills(plan: KernelPlan, fills: str, ahead: str) -> str:
 
 
 def _for_each(k_blocks: str, fills: str) -> str:
-    return f"for k_block in range({k_blocks}):\n" + text.block(fills)
+    return _for_each_of("k_block", k_blocks, fills)
+
+
+def _for_each_of(number: str, numbers: str, lines: str) -> str:
+    return f"for {number} in range({numbers}):\n" + text.block(lines)
+
+
+def _for_shared(fills: str) -> str:
+    """The loop over a share's K-blocks of a tile. It counts from 0: Triton 3.6 takes what a loop hands on to the next
+    tile for dead where nothing but bounds of an inner loop depends on it, as the K-blocks before a tile would be.
+    """
+    return _for_each_of("number", "0, end - begin", "k_block = begin + number\n" + fills)
 
 
 def _first_fills(plan: KernelPlan, index: int) -> list[str]:
