@@ -25,7 +25,9 @@ with tempfile.TemporaryDirectory() as folder:
     path.write_text(sys.stdin.read())
     print(_triton_compile(load_kernel_file(path), "sm_90").asm["ttgir"])
 """
-_HANDED_ON = re.compile(r"scf\.for %\S+ = %last_tile\S* to %last_tile\S* .*iter_args\(.*%before\S* = %last_tile")
+_HANDED_ON = re.compile(
+    r"scf\.for %\S+ = %last_tile\S* to %last_tile\S* .*iter_args\(.*%before\S* = %last_tile"
+)
 
 
 def _loops(python: str) -> list[str]:

@@ -23,7 +23,7 @@ from wsopt.program.combination import Combination, combination
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.row_layout import row_layout, widest_bits
 from wsopt.program.types import Sharing, Structure, column_role, row_role
-from wsopt.targets import Sums, target_of
+from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.parts import parts, summed
 from wsopt.tensors.views import FULL, K_BLOCK, Role, pow2
 
@@ -264,10 +264,11 @@ def _shares(region: Region, s: Structure, machine: Machine) -> bool:
     a tenth of the time to idle SMs, and where how long they are is known when the kernel runs alone.
 
     Not where the graph is deterministic: where a row's sums are cut, and so its bits, depends on how many tiles there
-    are. emitter.v1: by cooperative consumers.
+    are. emitter.v1: by cooperative consumers, in loops of kinds that a card has been seen to run.
     """
-    turns = s.sharing is Sharing.PING_PONG
-    if region.deterministic or turns or not _parts_come_together(region, s, machine):
+    kind = LoopKind.VALUES if region.body else LoopKind.PRODUCTS
+    never = s.sharing is Sharing.PING_PONG or kind not in target_of(machine).shared
+    if region.deterministic or never or not _parts_come_together(region, s, machine):
         return False
     iterations = -(-region.extent(Role.STREAM) // (s.depth * s.copies))
     tiles, sms = grid_of(region, s).tiles, machine.sm_count

@@ -38,7 +38,8 @@ class Target:
     with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
     may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
     added up, `reduces` whether rows of operands or of outputs are reduced. `exp2_eighths` are the shares of exp2, in
-    eighths and ascending from none, that a loop of computed values may take by a polynomial on the FMA pipe. A kernel
+    eighths and ascending from none, that a loop of computed values may take by a polynomial on the FMA pipe. In loops
+    of the `shared` kinds, which a card has been seen to run so, blocks may take equal shares of K-blocks. A kernel
     imports `names` from Gluon's `module`, and `product_names` if it has products.
     `validated`: whether predictions of its kernels were held against measurements.
     """
@@ -58,6 +59,7 @@ class Target:
     promotes: bool
     reduces: bool
     exp2_eighths: tuple[int, ...]
+    shared: frozenset[LoopKind]
     loops: frozenset[LoopKind]
     module: str
     names: tuple[str, ...]
@@ -91,6 +93,7 @@ HOPPER = Target(
     promotes=True,
     reduces=True,
     exp2_eighths=(0,),
+    shared=frozenset({LoopKind.PRODUCTS}),
     loops=frozenset(LoopKind),
     module="hopper",
     names=("fence_async_shared", "mbarrier", "tma"),
@@ -114,6 +117,7 @@ BLACKWELL = Target(
     promotes=False,
     reduces=False,
     exp2_eighths=(0,),
+    shared=frozenset(),
     loops=frozenset({LoopKind.PRODUCTS}),
     module="blackwell",
     names=("fence_async_shared", "mbarrier", "tma"),
