@@ -1,4 +1,4 @@
-"""What a loop hands on and Triton 3.6 may lose is refused: constants, and what reaches bounds of inner loops alone."""
+"""What a loop hands on and Triton 3.6 may lose is refused: constants, and what only inner loops' bounds depend on."""
 
 from __future__ import annotations
 

@@ -1,0 +1,66 @@
+"""Figures of the pages on cuts and on torch.compile are those of the files that they name."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def page(name: str) -> str:
+    return " ".join((DOCS / name).read_text(encoding="utf-8").split())
+
+
+def read(name: str) -> Any:
+    return json.loads((DOCS / name).read_text(encoding="utf-8"))
+
+
+def median(rounds: list[float]) -> float:
+    """Without the first round, which warms up."""
+    return statistics.median(rounds[1:])
+
+
+def test_models() -> None:
+    told, rows = page("torch.md"), 0
+    for row in read("models/h200.json")["rows"]:
+        plain, graph = row["plain_us"], row["graph_us"]
+        theirs = median(plain["inductor"])
+        for taken in plain.keys() - {"inductor"}:
+            ours = median(plain[taken])
+            in_graphs = median(graph["inductor"]) / median(graph[taken])
+            line = (
+                f"| {row['batch']}, {row['tokens']} | {taken} | {ours:,.1f} | {theirs:,.1f} | "
+                f"{theirs / ours:.2f} | {in_graphs:.2f} |"
+            )
+            assert line in told
+            rows += 1
+    assert rows == told.count("| predicted | ") + told.count("| all | ")
+
+
+def test_cuts() -> None:
+    told = page("cuts.md")
+    small_mlp, small_block, mlp, block = read("cuts/h200.json")["rows"]
+
+    def ratio(row: dict[str, Any], key: str = "ratio") -> float:
+        return float(next(one[key] for one in row["baselines"] if one["name"] == "inductor"))
+
+    assert f"predicted {mlp['predicted_us']:,.1f} us, measured {mlp['kernel']['median_us']:,.1f} us" in told
+    assert f"Inductor {ratio(mlp):.2f} times as long" in told
+    assert f"{block['kernel']['median_us']:,.1f} us of {block['predicted_us']:,.1f} predicted" in told
+    assert f"takes {ratio(block):.2f} times as long" in told
+    assert f"{ratio(small_mlp, 'graph_ratio'):.2f} and {ratio(small_block, 'graph_ratio'):.2f}" in told
+
+
+def test_shares() -> None:
+    told = page("findings.md")
+    shared, whole, _ = read("calibration/h200_shares.json")["rows"]
+    times = (shared["kernel"]["median_us"], whole["kernel"]["median_us"])
+    ratios = [row["baselines"][0]["ratio"] for row in (shared, whole)]
+    assert (
+        f"takes {times[0]:.1f} us, without {times[1]:.1f}, which is {ratios[0]:.3f} and {ratios[1]:.3f}"
+        in told
+    )
+    assert f"predicted {shared['predicted_us']:.1f} and {whole['predicted_us']:.1f} us" in told
