@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
@@ -41,7 +40,7 @@ class Oracle:
             return Answer(refusal="nothing outside needs what it computes")
         try:
             region = find_region(piece.graph)
-            first = next(iter(itertools.islice(structures(region, self.machine), 1)), None)
+            first = next(structures(region, self.machine), None)
             if first is None:
                 return Answer(refusal=f"graph {piece.graph.name}: no tile of it is legal")
             program = lower(region, first, self.machine)
