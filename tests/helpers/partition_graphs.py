@@ -30,6 +30,17 @@ def mlp(tokens: int = 64, outer: int = 128, inner: int = 256) -> Graph:
     return g.build()
 
 
+def gated_product() -> Graph:
+    """Two kernels that are quickly found: a norm with its weight, and a product with tensors around it."""
+    g = GraphBuilder("gated_product")
+    x = g.input("x", (64, 128), "bf16")
+    w = g.input("w", (128, 128), "bf16", constant=True)
+    s, r = (g.input(name, (64, 128), "bf16") for name in "sr")
+    act = g.silu(g.matmul(_normed(g, x, "h"), w, transpose_b=True, name="p"), name="act")
+    g.output(g.cast(g.sub(g.mul(act, s, name="gated"), r, name="less"), "bf16", name="y"))
+    return g.build()
+
+
 def block(tokens: int = 512, heads: int = 4, groups: int = 2, depth: int = 64, inner: int = 512) -> Graph:
     """A decoder's block: norm, causal attention of query heads in groups, residual, feed-forward layer."""
     g = GraphBuilder("block")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from partition_graphs import mlp
+from partition_graphs import gated_product
 
 import wsopt
 from wsopt.cli import main
@@ -41,7 +41,7 @@ def _wsopt(*arguments: str) -> int:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cuts")
-    (folder / "graph.json").write_text(json.dumps(graph_to_json(mlp())), encoding="utf-8")
+    (folder / "graph.json").write_text(json.dumps(graph_to_json(gated_product())), encoding="utf-8")
     before = os.environ.get("WSOPT_CACHE_DIR")
     os.environ["WSOPT_CACHE_DIR"] = str(folder / "cache")
     assert _wsopt("compile", str(folder / "graph.json"), "-o", str(folder / "built")) == 0
@@ -64,11 +64,11 @@ def test_a_folder_holds_a_build_for_each_kernel(built: Path) -> None:
 
 
 def test_the_same_graph_gives_the_same_bytes(built: Path) -> None:
-    again = wsopt.compile(mlp())  # of the cache
+    again = wsopt.compile(gated_product())  # of the cache
     assert isinstance(again, CutBuild)
     assert again.files == {str(p.relative_to(built)): p.read_text() for p in built.rglob("*") if p.is_file()}
     assert "2 launches" in repr(again)
-    made = wsopt.compile(mlp(), use_cache=False)
+    made = wsopt.compile(gated_product(), use_cache=False)
     assert made.files == again.files
 
 
@@ -83,7 +83,7 @@ def test_inspect_shows_launches_times_and_memory(built: Path, capsys: pytest.Cap
     assert _wsopt("inspect", str(built)) == 0
     shown = capsys.readouterr().out
     assert shown == (built / "report.txt").read_text(encoding="utf-8")
-    assert "mlp on h200: 2 launches of 2 kernels" in shown
+    assert "gated_product on h200: 2 launches of 2 kernels" in shown
     assert "No cover by these pieces is predicted to be faster" in shown
     assert "h            0  16,384  0 to 1" in shown
 
@@ -104,7 +104,7 @@ def _swap_steps(record: dict[str, Any]) -> None:
 def _other_operand(record: dict[str, Any]) -> None:
     step = record["steps"][1]
     names = step["tensors"]
-    names["gate_w"], names["up_w"] = names["up_w"], names["gate_w"]
+    names["s"], names["r"] = names["r"], names["s"]
 
 
 def _other_output(record: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ def test_another_graph_under_the_same_kernels_is_rejected(built: Path, tmp_path:
 def test_other_operands_of_a_node_are_rejected(built: Path, tmp_path: Path) -> None:
     where = _damaged(built, tmp_path / "damaged", lambda record: None)
     graph = json.loads((where / "graph.json").read_text(encoding="utf-8"))
-    next(node for node in graph["nodes"] if node["name"] == "gated")["inputs"] = ["up", "act"]
+    next(node for node in graph["nodes"] if node["name"] == "gated")["inputs"] = ["s", "act"]
     (where / "graph.json").write_text(json.dumps(graph), encoding="utf-8")
     with pytest.raises(CheckError, match="node gated has other operands than gated"):
         read_cut(where)
@@ -175,14 +175,14 @@ def test_other_operands_of_a_node_are_rejected(built: Path, tmp_path: Path) -> N
 def test_tensors_in_one_place_are_rejected(built: Path) -> None:
     found = read_cut(built)
     first, second = found.record.steps
-    between = replace(second, inputs=("h",), outputs=("m",), tensors={"h": "h", "m": "m"})
-    last = replace(second, inputs=("m",), tensors={"m": "m", "y": "y"})
-    kept = (Place("h", 0, 64 * 128 * 2, 0, 1), Place("m", 64 * 128 * 2, 64 * 256 * 2, 1, 2))
+    between = replace(second, inputs=("h",), outputs=("act",), tensors={"h": "h", "act": "act"})
+    last = replace(second, inputs=("act",), tensors={"act": "act", "y": "y"})
+    kept = (Place("h", 0, 64 * 128 * 2, 0, 1), Place("act", 64 * 128 * 2, 64 * 128 * 4, 1, 2))
     record = replace(found.record, steps=(first, between, last), workspace_bytes=1 << 20, places=kept)
     kernels = [found.kernels[0], found.kernels[1], found.kernels[1]]
     assert not any("one place" in told for told in faults(found.graph, record, kernels))
     over = replace(record, places=(kept[0], replace(kept[1], offset=64 * 128 * 2 - 256)))
-    assert "tensors h and m lie in one place at the same time" in [*faults(found.graph, over, kernels)]
+    assert "tensors act and h lie in one place at the same time" in [*faults(found.graph, over, kernels)]
     none = replace(record, steps=(first, between), places=(kept[0], replace(kept[1], last=1)))
     assert "no step makes output y" in [*faults(found.graph, none, kernels[:2])]
 
@@ -203,7 +203,7 @@ def test_commands_for_one_kernel_say_which_folders_they_take(
     assert _wsopt("compile", str(built / "graph.json"), "--cut", "--under", "ring=3") == 2
     assert "is for one kernel, not for a cut" in capsys.readouterr().err
     with pytest.raises(InputError, match="cut: does not go with options"):
-        wsopt.compile(mlp(), cut=True, under="ring=3")
+        wsopt.compile(gated_product(), cut=True, under="ring=3")
 
 
 def test_a_build_is_replaced_by_another_kind_of_build(built: Path, tmp_path: Path) -> None:
