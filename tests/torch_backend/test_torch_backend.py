@@ -439,3 +439,14 @@ def test_inductor_lays_out_what_a_piece_reads(monkeypatch: pytest.MonkeyPatch) -
     assert any(one.strides for one in seen[0].taken[0].graph.inputs)
     assert copied == []
     assert torch.allclose(found.float(), model(x).float(), atol=2e-2)
+
+
+def test_a_norm_is_one_piece_and_no_statistic_alone() -> None:
+    """A kernel may store a value a row, but a mean that somebody else multiplies by has read the row for that."""
+
+    def norm(x: Tensor) -> Tensor:
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(B)
+
+    check(norm, torch.randn(32, 128, dtype=B), expected=["mul reduce_mean add rsqrt mul"])
+    check(lambda x: x.float().mean(-1), torch.randn(32, 128, dtype=B), expected=[])

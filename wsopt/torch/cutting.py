@@ -105,12 +105,22 @@ def cut(lowered: Lowered, oracle: Oracle, turned_down: Mapping[str, str]) -> Cut
             piece = piece_of(wiring, wiring.nodes_of(groups))
         except Untaken as reason:
             return Answer(str(reason))
+        if _is_statistic(piece):
+            return Answer("nothing but a value a row leaves it, which Inductor computes beside what reads it")
         refusal = turned_down.get(piece.key, turned_down.get(piece.work, "")) or oracle.refusal(piece)
         return Answer(refusal, piece.bytes_in, piece.bytes_out)
 
     greedy = Greedy(_flow(lowered), accept, wiring.groups)
     pieces = tuple(piece_of(wiring, wiring.nodes_of(groups)) for groups in greedy.pieces())
     return Cut(pieces, dict(greedy.reasons), fx_flops(lowered.graph))
+
+
+def _is_statistic(piece: Piece) -> bool:
+    """Whether a piece without products reduces rows and hands on nothing as large as what it reads."""
+    graph = piece.graph
+    most = max(one.type.size for one in graph.inputs)
+    without = not any(map(is_matmul, graph.nodes))
+    return without and all(graph.type_of(name).size < most for name in graph.outputs)
 
 
 _COUNTED_AS = {
