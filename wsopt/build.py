@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from wsopt.errors import RequirementError
-from wsopt.folder import read_schedule, write_folder
+from wsopt.folder import read_schedule, replace_folder, write_folder
 from wsopt.requirements import require_torch, require_triton
 
 if TYPE_CHECKING:
@@ -106,22 +106,38 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="wsopt-kernels-")
 
 
+Files = tuple[tuple[str, str], ...]
+"""The files of a build, by path in its folder."""
+
+
+def loaded(files: Files, load: Callable[[Path], ModuleType], instead: str) -> ModuleType:
+    """The module that `load` makes of the kernel.py among these files. Raises RequirementError where torch or Triton
+    is not installed; `instead` says what works without.
+    """
+    require_torch("a kernel's launcher", instead)
+    require_triton("a kernel's launcher")
+    folder = Path(tempfile.mkdtemp(dir=_scratch().name)) / "build"
+    replace_folder(folder, dict(files))
+    return load(folder / "kernel.py")
+
+
+def with_gpu(kernel: ModuleType, instead: str) -> None:
+    """Raise RequirementError where the torch of a kernel's module sees no GPU."""
+    if not kernel.torch.cuda.is_available():
+        raise RequirementError(f"torch sees no GPU here, and a kernel's launcher needs one; {instead}")
+
+
 @functools.cache
 def _loaded(source: str) -> ModuleType:
     """The module of a kernel's source, loaded once a process."""
-    require_torch("a kernel's launcher", _INSTEAD)
-    require_triton("a kernel's launcher")
     from wsopt.codegen.kernel_file import load_kernel_file
 
-    path = Path(tempfile.mkdtemp(dir=_scratch().name)) / "kernel.py"
-    path.write_text(source, encoding="utf-8")
-    return load_kernel_file(path)
+    return loaded((("kernel.py", source),), load_kernel_file, _INSTEAD)
 
 
 @functools.cache
 def _launcher(source: str) -> ModuleType:
     """A kernel's module where it can be called. What it needs is looked for once, not at every call."""
     module = _loaded(source)
-    if not module.torch.cuda.is_available():
-        raise RequirementError(f"torch sees no GPU here, and a kernel's launcher needs one; {_INSTEAD}")
+    with_gpu(module, _INSTEAD)
     return module

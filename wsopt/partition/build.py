@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,13 +12,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from wsopt.errors import CheckError, InputError, Problem, RequirementError
+from wsopt.build import Files, loaded, with_gpu
+from wsopt.errors import CheckError, InputError, Problem
 from wsopt.folder import CUT, BuildFolder, check_target, read_folder, replace_folder
 from wsopt.graph.parse import load_graph
 from wsopt.graph.types import Graph
 from wsopt.partition.check import faults
 from wsopt.partition.document import FORMAT, RECORD, CutRecord, summary_of
-from wsopt.requirements import require_torch, require_triton
 
 _INSTEAD = "save(DIR) and `wsopt run DIR` execute the kernels without torch and GPU"
 
@@ -88,30 +87,19 @@ def cut_build(files: dict[str, str], seconds: float) -> CutBuild:
 
 
 @cache
-def _loaded(files: tuple[tuple[str, str], ...]) -> ModuleType:
+def _loaded(files: Files) -> ModuleType:
     """The module of a build's kernel.py, loaded once a process."""
-    require_torch("a kernel's launcher", _INSTEAD)
-    require_triton("a kernel's launcher")
     from wsopt.codegen.kernel_file import load_sequence_file
 
-    folder = Path(tempfile.mkdtemp(dir=_scratch().name)) / "build"
-    replace_folder(folder, dict(files))
-    return load_sequence_file(folder / "kernel.py")
+    return loaded(files, load_sequence_file, _INSTEAD)
 
 
 @cache
-def _launcher(files: tuple[tuple[str, str], ...]) -> ModuleType:
+def _launcher(files: Files) -> ModuleType:
     """A build's module where it can be called. What it needs is looked for once, not at every call."""
     module = _loaded(files)
-    if not module.torch.cuda.is_available():
-        raise RequirementError(f"torch sees no GPU here, and a kernel's launcher needs one; {_INSTEAD}")
+    with_gpu(module.KERNELS[0], _INSTEAD)
     return module
-
-
-@cache
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder that lives as long as this process: Triton reads a kernel's source from its file."""
-    return tempfile.TemporaryDirectory(prefix="wsopt-kernels-")
 
 
 # --- the folder, read back ------------------------------------------------------------------------------
