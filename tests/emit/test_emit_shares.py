@@ -165,17 +165,13 @@ def shares_of(body: Body, *, deterministic: bool = False) -> set[bool]:
     return {s.shares for s in structures(find_region(graph), load_machine("h200"))}
 
 
-@pytest.fixture
-def every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hopper with equal shares in loops of every kind."""
-    monkeypatch.setitem(TARGETS, HOPPER.architecture, replace(HOPPER, shared=frozenset(LoopKind)))
-
-
-def test_loops_that_no_card_has_run_so_are_not_shared() -> None:
+def test_a_target_says_which_loops_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shares_of(combined.long) == {False, True}
+    alone = replace(HOPPER, shared=frozenset({LoopKind.PRODUCTS}))
+    monkeypatch.setitem(TARGETS, HOPPER.architecture, alone)
     assert shares_of(combined.long) == {False}
 
 
-@pytest.mark.usefixtures("every_kind")
 def test_long_loops_of_few_tiles_may_be_shared() -> None:
     def long(g: GraphBuilder, batches: int = 16) -> Symbol:
         return decoded(g, batches, heads=8, keys=8192)
@@ -185,14 +181,12 @@ def test_long_loops_of_few_tiles_may_be_shared() -> None:
     assert shares_of(decoded) == {False}  # seven K-blocks
 
 
-@pytest.mark.usefixtures("every_kind")
 def test_a_deterministic_graph_has_none() -> None:
     """Where a tile's sums are cut depends on how many tiles there are, and on the lengths of others."""
     assert shares_of(combined.long) == {False, True}
     assert shares_of(combined.long, deterministic=True) == {False}
 
 
-@pytest.mark.usefixtures("every_kind")
 def test_parts_that_cannot_be_combined_are_not_shared() -> None:
     def with_residual(g: GraphBuilder) -> Symbol:
         r = g.input("r", (1, 2, 4, 64), "bf16")

@@ -37,6 +37,7 @@ NAMES = {
     "gl": GLUON,
     "tl": SimpleNamespace(PropagateNan=mathematics.PropagateNan),
     **{f"{name}_approx": mathematics.float_function(name) for name in ("sin", "cos", "tanh")},
+    "erf_by_ratio": mathematics.float_function("erf"),
 }
 
 

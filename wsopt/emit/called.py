@@ -6,7 +6,8 @@ import struct
 from collections.abc import Set
 from typing import Any
 
-from wsopt.primitives import PRIMITIVES
+from wsopt.primitives import PRIMITIVES, error_function
+from wsopt.primitives.error_function import LOWER, UPPER
 from wsopt.primitives.exponential import COEFFICIENTS, LEAST, MOST, PACK, ROUNDER
 
 CHOICES = {
@@ -33,10 +34,18 @@ def called(names: Set[str]) -> dict[str, Any]:
         "turns": [name for name in ("sin", "cos") if f"{name}_approx" in names],
         "choices": [one for one in CHOICES.items() if one[0] in names],
         "roundings": [one for one in ROUNDINGS.items() if one[0] in names],
-        "uses_language": "tl" in names,
+        "erf": error_function_of(names),
+        "uses_language": bool(names & {"tl", "erf_by_ratio"}),
         "uses_lane_sums": "lane_sums" in names,
         "uses_by_lanes": "by_lanes" in names,
     }
+
+
+def error_function_of(names: Set[str]) -> dict[str, Any] | None:
+    """What the text of erf is made of, if a kernel calls it; coefficients from the highest down."""
+    if "erf_by_ratio" not in names:
+        return None
+    return {"last": error_function.LAST, "upper": UPPER[::-1], "lower": LOWER[::-1]}
 
 
 def exponential(names: Set[str], eighths: int) -> dict[str, Any] | None:

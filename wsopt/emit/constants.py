@@ -19,6 +19,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
     tiled, copied = not plan.loops_over_tiles, bool(plan.inputs)
     waits = copied and (when.first or when.apart)
     row_length = plan.program.whole.extent(Role.COLUMN)
+    group = s.group if plan.columns and not plan.in_order else None
     table: list[tuple[str, int | str | None, str]] = [
         ("TILE_ROWS", s.tile_rows, ""),
         ("TILE_COLUMNS", s.columns, ""),
@@ -28,7 +29,7 @@ def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str
         ("SUBTILE_COLUMNS", s.subtile_columns if tiled else None, "columns that the epilogue treats at a time"),
         *splits.constants(plan, consumer.least),
         *_channels(plan),
-        ("RASTER_GROUP", s.group if plan.columns else None, "tile rows whose tiles are taken column by column"),
+        ("RASTER_GROUP", group, "tile rows whose tiles are taken column by column"),
         ("ROW_LENGTH", row_length if plan.reduces_rows else None, "elements of a row"),
         ("ROW_PARTS", -(-row_length // s.columns) if plan.program.long_rows else None, "tiles of columns in a row"),
         ("READS", 2 if plan.program.long_rows and plan.outputs else None, "times that a row is read"),

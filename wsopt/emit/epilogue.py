@@ -11,11 +11,12 @@ from wsopt.emit.expressions import Operand
 from wsopt.emit.functions import Function
 from wsopt.emit.instructions import arrive, expect, tma_load, wait, when
 from wsopt.emit.names import Names
-from wsopt.emit.operations import load_text, operand_of, widened
+from wsopt.emit.operations import operand_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import row_store, stores
 from wsopt.emit.sums import cut_to_subtiles, subtile_name
 from wsopt.emit.tensors import Box, coordinates, tile_view
+from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
 from wsopt.program.types import column_role, row_role
 from wsopt.schedule.types import PartitionRole

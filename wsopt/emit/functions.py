@@ -126,7 +126,7 @@ def each_owed(plan: KernelPlan, epilogue: Iterable[str]) -> list[str]:
     own. Meanwhile no loop waits for it, and its reads of other parts wait for no copies.
     """
     if plan.s.shares:
-        return shares.each_owed(plan, splits.arrives(plan), splits.brought(plan, epilogue))
+        return shares.each_owed(plan, splits.brought(plan, epilogue))
     places = [place_of(plan, "part // SPLITS"), *plan.first_places()]
     owed = when("(owed >> taken) & 1", "\n".join([*places, *splits.brought(plan, epilogue)]))
     header = f"for part in {_taken(plan, PartitionRole.CONSUMER, 'parts')}:"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from wsopt.emit.addresses import ByAddress
+from wsopt.emit import vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -14,8 +14,9 @@ from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
 from wsopt.emit.stores import row_store
 from wsopt.emit.sums import accumulator_names
-from wsopt.emit.tensors import GLUON, Box, tile_view, zero
+from wsopt.emit.tensors import Box, tile_view
 from wsopt.emit.text import environment, of_slot
+from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
 from wsopt.lowering.cut import KINDS
 from wsopt.program.facts import Member, Product
@@ -23,25 +24,13 @@ from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
-from wsopt.tensors.views import FULL, K_BLOCK, Item, Role, Source, Statement, View
+from wsopt.tensors.views import FULL, K_BLOCK, Item, Role, Source, Statement
 
 
 def operand_of(source: Source, name: str) -> Operand:
     """A source under its name in registers, in the type in which its elements are computed with."""
     dtype = source.view.dtype
     return Operand(name, source.spans, DType.F32 if dtype.is_float else dtype)
-
-
-def widened(view: View) -> str:
-    """The conversion of a tensor's elements to that type, as text behind them."""
-    return f".to({GLUON[DType.F32]})" if view.dtype.is_float and view.dtype is not DType.F32 else ""
-
-
-def load_text(vector: ByAddress[Source], index: dict[Role, str], inside: str) -> str:
-    """The load of a vector or scalar by address, in the type that is computed with; masked where not `inside`."""
-    view = vector.of.view
-    mask = f", mask={inside}, other={zero(view.dtype)}" if inside else ""
-    return f"gl.load({vector.at(index)}{mask}){widened(view)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +149,7 @@ class Operations:
         """The loads of the vectors and scalars that the loop's values read; those of bounds are there already."""
         plan, sources = self.plan, self.writer.sources
         for name in sorted(sources.keys() & plan.vectors.keys() - plan.scalars.keys()):
-            spans = sources[name].spans
-            ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
-            end = "column_extent" if plan.columns else "ROW_LENGTH"
-            along = f"columns < {end}" if ragged and Role.COLUMN in spans else ""
-            inside = "rows < row_extent" if Role.ROW in spans else along
-            load = load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
-            yield f"{sources[name].name} = {load}"
+            yield f"{sources[name].name} = {vectors.load(plan, name)}"
 
     def _reads(self, op: TileOp, names: set[str], place: int) -> Iterator[str]:
         """Streamed tensors' slots brought into registers, each once, in the type that is computed with."""

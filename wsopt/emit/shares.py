@@ -5,8 +5,8 @@ have a part; tiles between are its own. How many K-blocks a tile has may be know
 counts those of all tiles, many at a time, and finds the same share.
 
 Parts of a tile are numbered by the tile and the block together, which gives each a place of its own, and those of a
-tile places that follow each other. A block has two parts at most, in its first tile and in its last. It tells of both
-at the end of its share, and ends each tile of which it has left the last part.
+tile places that follow each other. A block has two parts at most, in its first tile and in its last. It tells of each
+as it leaves it, and at the end of its share it ends each tile of which it has left the last part.
 """
 
 from __future__ import annotations
@@ -140,13 +140,16 @@ def products_ended(
     ]
 
 
-def ended(whole: Iterable[str], left: Iterable[str]) -> list[str]:
-    """The lines of a consumer behind a tile's loop: the end of a `whole` tile, or what it has `left` of a part.
+def ended(whole: Iterable[str], left: Iterable[str], arrives: str) -> list[str]:
+    """The lines of a consumer behind a tile's loop: the end of a `whole` tile; or what it has `left` of a part, and
+    whether it `arrives` last, which is then a bit of what it owes.
 
-    Others learn of that at the end of its share: they are no sooner done, and nothing waits for the news meanwhile.
+    It tells of each part at once. So the first part of a share is known long before its last one is left, and who
+    ends a tile late has one to end, not two.
     """
     part = [
         *left,
+        f"owed = owed | ({arrives}.to(gl.int32) << gl.where(tile == first_tile, 0, 1))",
         "parts_first = gl.where(tile == first_tile, parts, parts_first)",
         "parts_last = gl.where(tile == first_tile, parts_last, parts)",
     ]
@@ -154,29 +157,16 @@ def ended(whole: Iterable[str], left: Iterable[str]) -> list[str]:
     return [PARTS, when("parts == 1", "\n".join(line for line in whole if line)), otherwise]
 
 
-def each_owed(plan: KernelPlan, arrives: str, brought: Iterable[str]) -> list[str]:
-    """The lines with which a consumer `arrives` at the first tile of its share and at the last one, where it has left
-    parts of them, and ends each whose last part was its own. Meanwhile no loop waits for it, and its reads of other
-    parts wait for no copies.
+def each_owed(plan: KernelPlan, brought: Iterable[str]) -> list[str]:
+    """The lines with which a consumer ends the first tile of its share and the last one, where it has left the last
+    part of them. Meanwhile no loop waits for it, and its reads of other parts wait for no copies.
     """
-    parts = "parts = gl.where(number == 0, parts_first, parts_last)"
-    tile = "tile = gl.where(number == 0, first_tile, last_tile - 1)"
-    told = f"owed = owed | ({arrives}.to(gl.int32) << number)"
     of_tile = [
-        parts,
-        tile,
+        "parts = gl.where(number == 0, parts_first, parts_last)",
+        "tile = gl.where(number == 0, first_tile, last_tile - 1)",
         "own_block = gl.where(number == 0, first_block, gl.program_id(0))",
         place_of(plan, "tile"),
         *plan.first_places(),
         *brought,
     ]
-    arrival = [parts, when("parts > 1", f"{tile}\n{told}")]
-    return [
-        _for_both(arrival),
-        _for_both([when("(owed >> number) & 1", "\n".join(of_tile))]),
-    ]
-
-
-def _for_both(lines: Iterable[str]) -> str:
-    """Lines for the first tile of a share, and then for its last one."""
-    return "for number in range(2):\n" + text.block("\n".join(lines))
+    return ["for number in range(2):", text.block(when("(owed >> number) & 1", "\n".join(of_tile)))]

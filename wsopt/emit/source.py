@@ -73,6 +73,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "parameters": grid_parameters(plan),
         "outer": plan.outer,
         "columns": plan.columns,
+        "in_order": plan.in_order,
         "longest_last": plan.longest_last,
     }
     return {

@@ -137,7 +137,7 @@ def left(plan: KernelPlan, whole: Iterable[str]) -> list[str]:
     parts = parts_of(plan)
     assert parts is not None, "its parts come together"
     if plan.s.shares:
-        return shares.ended(whole, [_own_part(plan), *parts.stores()])
+        return shares.ended(whole, [_own_part(plan), *parts.stores()], arrives(plan))
     owed = f"owed = owed | ({arrives(plan)}.to(gl.int32) << taken)"
     return [_own_part(plan), *parts.stores(), owed, "taken += 1"]
 

@@ -351,7 +351,7 @@ class _Maker:
         read, stored = region.operands, [output.view for output in region.tile_outputs]
         narrow = sum(view.dtype.bits == 16 for view in read)
         nbytes = sum(self.member(view).copy_bytes for view in read)
-        counts = Read(nbytes, narrow * s.rows * s.columns)
+        counts = Read(nbytes, narrow * s.rows * s.columns, self._divisions(), s.consumer_warps)
         leaves = tuple((source.name, 32) for source in region.row_sources)
         yield _Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(read)), leaves=leaves)
         bits = widest_bits([*read, *stored])
@@ -365,6 +365,12 @@ class _Maker:
             yield _phase(self._again(items, layout))
         if region.tile_outputs or not region.running:
             yield self._row_store(share)
+
+    def _divisions(self) -> int:
+        """Divisions by which a tile's place follows from its number: by all axes of tiles but one."""
+        region = self.region
+        apart = not region.running and region.extent(Role.COLUMN) > self.s.columns
+        return sum(region.extent(role) > 1 for role in OUTER) + apart
 
     def _row_store(self, share: float) -> _Part:
         """The store of a tile of rows. Values of rows that no SM holds are stored behind their last part."""

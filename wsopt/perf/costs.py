@@ -303,13 +303,23 @@ def _shared_cycles(nbytes: int, machine: Machine) -> int:
     return math.ceil(nbytes / machine.shared_memory_bytes_per_cycle)
 
 
+_DIVISION, _DIVISION_CROWDED = 92, 0.4
+"""Cycles of a division of whole numbers that nothing hides, with what is computed from it, in a role of one
+warpgroup; and how much longer it takes for each further one, in times (`docs/calibration/h200_rows.json`).
+"""
+
+
 @cost.register
 def _read(read: Read, machine: Machine) -> Cost:
-    """Numbers of 16 bits become f32 by one instruction each."""
+    """Where the tile lies is found first. Numbers of 16 bits become f32 by one instruction each."""
     cycles = _shared_cycles(read.nbytes, machine)
     widening = math.ceil(read.widened / machine.scalar_alone["logic"])
-    issue = math.ceil(machine.latency.mbarrier_wait + machine.latency.smem_load + max(cycles, widening))
-    return Cost(issue, issue, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
+    crowded = 1 + _DIVISION_CROWDED * (read.warps / machine.warps_per_warpgroup - 1)
+    place = _DIVISION * crowded * read.divisions
+    waits = machine.latency.mbarrier_wait + machine.latency.smem_load
+    latency = math.ceil(waits + max(cycles, widening))
+    issue = math.ceil(place) + latency
+    return Cost(issue, latency, pipes=((Unit.ALU, widening), (Unit.SHARED, cycles)))
 
 
 @cost.register

@@ -17,9 +17,10 @@ from wsopt.machine.types import Machine
 from wsopt.perf.costs import PROMOTION, TILE_GRAIN, copy_cost, copy_lines, cost, mma_cycles, rest_cycles
 from wsopt.perf.effective_ii import steady_loop
 from wsopt.perf.epilogue import epilogue_cost
-from wsopt.program.facts import Copy, Cost, Member, Product, TileGrid
+from wsopt.perf.timing import instructions
+from wsopt.program.facts import Copy, Cost, Member, Product, Read, TileGrid
 from wsopt.program.ids import OpKind
-from wsopt.program.program import Demand, EpilogueCost, Iteration, TileProgram
+from wsopt.program.program import Demand, EpilogueCost, Iteration, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
 from wsopt.program.units import with_units
 from wsopt.tensors.parts import parts
@@ -27,6 +28,11 @@ from wsopt.tensors.views import Role
 
 _VALUE_GRAIN = 16
 """Cycles of one unit of the model's time where arithmetic waits for products: there are many operations of many."""
+
+_CACHED_INSTRUCTIONS, _FETCH_CYCLES, _ROLE_INSTRUCTIONS = 2048, 2.4, 250
+"""Instructions of 16 bytes that an SM's cache holds; the cycles that one takes to come from L2; and those of a role
+beside its arithmetic (`docs/calibration/h200_rows.json`).
+"""
 
 
 def lower(region: Cuttable, s: Structure, machine: Machine) -> TileProgram:
@@ -57,8 +63,28 @@ def priced(program: TileProgram, machine: Machine) -> TileProgram:
         counts: copy_cost(counts, machine, clock) if isinstance(counts, Copy) else cost(counts, machine)
         for counts in {op.counts for op in program.ops}
     }
-    ops = (replace(op, **_fields(prices[op.counts])) for op in program.ops)
-    return with_units(replace(program, ops=tuple(ops)), machine)
+    ops = tuple(replace(op, **_fields(prices[op.counts])) for op in program.ops)
+    if program.iteration is Iteration.TILE:
+        ops = _fetched(ops, fetch_cycles(program, machine))
+    return with_units(replace(program, ops=ops), machine)
+
+
+def _fetched(ops: tuple[TileOp, ...], cycles: int) -> tuple[TileOp, ...]:
+    """The operations where each consumer waits so many cycles of an iteration for instructions: with its reading."""
+    return tuple(
+        replace(op, issue=op.issue + cycles, latency=op.latency + cycles)
+        if isinstance(op.counts, Read)
+        else op
+        for op in ops
+    )
+
+
+def fetch_cycles(program: TileProgram, machine: Machine) -> int:
+    """Cycles of an iteration in which the consumers of rows wait for instructions: all of a tile's elements are one
+    stretch of code, each consumer has its own, and what the cache does not hold comes anew every time.
+    """
+    code = instructions(program, machine) + _ROLE_INSTRUCTIONS * (len(program.by_consumer) + 1)
+    return math.ceil(_FETCH_CYCLES * max(0.0, code - _CACHED_INSTRUCTIONS))
 
 
 def _fields(price: Cost) -> dict[str, Any]:

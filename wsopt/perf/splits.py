@@ -43,10 +43,7 @@ loads together, beside what it rescales them with.
 
 @dataclass(frozen=True, slots=True)
 class SplitCost:
-    """Cycles of one consumer: to store its `part` of a tile and to arrive, and to add up `all` parts of one.
-
-    Of equal shares a consumer that computes values arrives once, before it adds up what it owes.
-    """
+    """Cycles of one consumer: to store its `part` of a tile and to arrive, and to add up `all` parts of one."""
 
     part: int
     all: int
@@ -128,8 +125,9 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
     rounds = math.ceil(parts * elements / _IN_FLIGHT)
     if program.work is not None:  # rows after rows, parts after parts; and from the workspace to the epilogue
         rows = math.ceil(_rows(program) / rows_at_once(program, machine))
-        rounds = rows * math.ceil(parts / parts_at_once(program, machine)) + 1
+        passes = (
+            2 if s.shares else 1
+        )  # a part's maxima come first where their number is not known to the compiler
+        rounds = rows * passes * math.ceil(parts / parts_at_once(program, machine)) + 1
     back = rounds * _TRIP_CYCLES + parts * every / machine.tma_bytes_per_cycle
-    if s.shares and program.work is not None:  # others learn of both parts at the share's end
-        return SplitCost(math.ceil(part), math.ceil(arrival + back))
     return SplitCost(math.ceil(part + arrival), math.ceil(back))

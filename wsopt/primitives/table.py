@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from wsopt.entries import Table
-from wsopt.primitives import exponential
+from wsopt.primitives import error_function, exponential
 from wsopt.primitives.types import NAN_RULE, Comparison, Family, Implementation, Primitive
 
 Facts = dict[str, Any]
@@ -22,8 +22,8 @@ _OWN = "wsopt.primitives.functions"
 _EXACT = (0.0, 0.0)
 _FUNCTION = (2.0**-21, 0.0)
 _BOUNDED = (2.0**-21, 2.0**-21)
-"""Errors of functions (PTX ISA): ex2.approx 2 ulp, lg2.approx 2**-22, rsqrt.approx 2**-22.9; erf by exp is exact to
-f32's last bits of one.
+"""Errors of functions (PTX ISA): ex2.approx 2 ulp, lg2.approx 2**-22, rsqrt.approx 2**-22.9. That of erf is
+`error_function`'s: near one half of it counts as relative, half as absolute.
 """
 
 
@@ -36,7 +36,14 @@ _EXP2: Facts = {
 }
 _DIV: Facts = {"family": Family.REAL, "doc": "a / b, in f32 for integers too.", "finite": False}
 _PLAIN: Facts = {"family": Family.ARITHMETIC, "finite": True, "at_zero": 0.0, "slope": 1.0, "error": _EXACT}
-_ERF: Facts = {"finite": True, "at_zero": 0.0, "slope": 2 / math.sqrt(math.pi), "error": _BOUNDED}
+_ERF: Facts = {
+    "gluon": "erf_by_ratio({0})",
+    "helper": "erf_by_ratio",
+    "finite": True,
+    "at_zero": 0.0,
+    "slope": 2 / math.sqrt(math.pi),
+    "error": _BOUNDED,
+}
 _TANH: Facts = {
     "gluon": "tanh_approx({0})",
     "helper": "tanh_approx",
@@ -148,7 +155,7 @@ _ENTRIES: tuple[Primitive, ...] = (
     _unary("log2", "numpy.log2", "The logarithm of x to base 2.", _mix(log2=1, mul=1), error=_BOUNDED),
     _unary("sqrt", "numpy.sqrt", "The square root of x.", _mix(rsqrt=1, mul=1, fma=2)),
     _unary("rsqrt", f"{_OWN}.rsqrt", "1 / sqrt(x).", _mix(rsqrt=1)),
-    _unary("erf", f"{_OWN}.erf", "The error function of x.", _mix(exp2=1, fma=12, select=2), **_ERF),
+    _unary("erf", f"{_OWN}.erf", "The error function of x.", error_function.MIX, **_ERF),
     _unary("sin", "numpy.sin", "The sine of x, in radians.", _mix(sin=1, fma=8), at_zero=0.0, **_turn("sin")),
     _unary("cos", "numpy.cos", "The cosine of x, in radians.", _mix(cos=1, fma=8), **_turn("cos")),
     _unary("tanh_approx", "numpy.tanh", "", _mix(tanh=1), torch="tanh", **_TANH),

@@ -89,10 +89,14 @@ class Rescale:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A tile of whole rows that comes into registers; `widened` elements of 16 bits become f32."""
+    """A tile of whole rows that comes into registers of so many `warps`; `widened` elements of 16 bits become f32.
+    Its place is found from its number by `divisions` of whole numbers.
+    """
 
     nbytes: int
     widened: int
+    divisions: int
+    warps: int
 
 
 @dataclass(frozen=True, slots=True)

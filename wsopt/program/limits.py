@@ -194,11 +194,9 @@ RECORDS = (
         Limit.SPLIT_SUMS,
         "Sums are not split over blocks where a loop reduces rows beside its products, where blocks have one tile, "
         "or where a loop that computes values rescales its sums by more than maxima and numbers, or has an epilogue "
-        "that reads full tiles. Blocks take equal shares of all K-blocks where consumers are cooperative and loops "
-        "have products alone.",
+        "that reads full tiles. Blocks take equal shares of all K-blocks where consumers are cooperative.",
         "A part leaves sums and maxima in the workspace, and factors are computed from those alone. Consumers in "
-        "turns pass over the K-blocks of others, which they find by the numbers of tiles or of parts. Equal shares "
-        "in loops that compute values are written and simulated; no card has been seen to run them yet.",
+        "turns pass over the K-blocks of others, which they find by the numbers of tiles or of parts.",
         How.CHOICES,
         "The model has no price for it; there is no figure.",
         ("lowering/structures.py:_parts_come_together", "lowering/structures.py:_shares"),
