@@ -387,15 +387,22 @@ def test_inductor_gets_its_settings() -> None:
 
 @pytest.mark.slow
 def test_inductor_compiles_what_is_around_pieces() -> None:
-    def model(x: Tensor) -> Tensor:
-        return torch.cumsum(torch.relu(torch.sin(x) @ W.T), -1) * 2
+    """It calls pieces of one result and of several by name, past the dispatcher, also where it finds its own code."""
+    from torch._inductor.utils import run_and_get_code
+
+    def model(x: Tensor) -> tuple[Tensor, Tensor]:
+        summed = x + torch.cumsum(x, -1) @ (W.T @ W)
+        return torch.cumsum(nn.functional.rms_norm(summed, (128,)), -1), summed
 
     x = torch.randn(32, 128, dtype=B)
     for _ in range(2):  # the second time from Inductor's cache
         torch._dynamo.reset()
         with torch.no_grad(), watching() as seen:
-            found = torch.compile(model, backend=backend, options={**OPTIONS, "rest": "inductor"})(x)
-        assert pieces(seen) == ["matmul relu"]
+            fast = torch.compile(model, backend=backend, options={**OPTIONS, "rest": "inductor"})
+            found, (code,) = run_and_get_code(fast, x)
+        assert [len(piece.outputs) for one in seen for piece in one.taken] == [1, 2]
+        assert code.count("extern_kernels.wsopt_reference_") == 2
+        assert "= torch.ops.wsopt" not in code
         same(found, model(x))
 
 
