@@ -17,7 +17,8 @@ from wsopt.errors import InputError, RequirementError  # noqa: E402
 from wsopt.graph import Graph, TensorType  # noqa: E402
 from wsopt.graph.types import Input  # noqa: E402
 from wsopt.torch import backend, compiler, explain, operators  # noqa: E402
-from wsopt.torch.compiler import Compiled, watching  # noqa: E402
+from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.rounds import Settled  # noqa: E402
 
 OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
@@ -33,7 +34,7 @@ def compiled(model: Callable[..., Any], **how: Any) -> Any:
     return torch.compile(model, backend=backend, options=OPTIONS, **how)
 
 
-def pieces(seen: list[Compiled]) -> list[str]:
+def pieces(seen: list[Settled]) -> list[str]:
     """The operations of each piece that was taken, but for casts and views."""
     quiet = ("cast", "reshape", "transpose")
     return [

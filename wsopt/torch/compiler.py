@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,42 +12,25 @@ from torch import fx
 
 from wsopt.errors import RequirementError
 from wsopt.machine.load import load_machine
-from wsopt.torch.choose import Judged, judge
-from wsopt.torch.cutting import Cut, Oracle, best_cut
+from wsopt.torch.choose import Judged
+from wsopt.torch.cutting import Oracle, ways
 from wsopt.torch.execute import by_kernel, by_reference
-from wsopt.torch.lower import Lowered
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.pieces import Piece
+from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.splice import splice
 
 _ORACLES: dict[str, Oracle] = {}
 
 
-ROUNDS = 8
-"""How often a graph is cut, at most, because pieces are turned down."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What became of one FX graph: what our graphs say of it, its last cut, the judgement on each piece by its key,
-    and the pieces that were taken and turned down.
-    """
-
-    lowered: Lowered
-    cut: Cut
-    judged: Mapping[str, Judged]
-    taken: tuple[Piece, ...]
-    refused: tuple[Piece, ...]
-
-
-_WATCHES: list[list[Compiled]] = []
+_WATCHES: list[list[Settled]] = []
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[list[Compiled]]:
+def watching() -> Iterator[list[Settled]]:
     """The graphs that are compiled while this lasts."""
-    seen: list[Compiled] = []
+    seen: list[Settled] = []
     _WATCHES.append(seen)
     try:
         yield seen
@@ -114,42 +96,17 @@ def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) ->
 
 
 def take(module: fx.GraphModule, options: Options) -> None:
-    """Put operators for the pieces of an FX graph that are worth it into it.
-
-    Where a piece is turned down the graph is cut again without it, so that parts of it have their chance.
-    """
+    """Put operators for the pieces of an FX graph that are worth it into it."""
     oracle = _ORACLES.get(options.machine)
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
-    fixed, judged = constants(module.graph), dict[str, Judged]()
-    refused: list[Piece] = []
-    turned_down: dict[str, str] = {}
-    for _ in range(ROUNDS):
-        lowered, found = best_cut(module, fixed, oracle, device, turned_down)
-        new = {piece.key: piece for piece in found.pieces if piece.key not in judged}
-        judged |= zip(new, judge(list(new.values()), options), strict=True)
-        losing = [piece for piece in found.pieces if judged[piece.key].refusal]
-        refused += losing
-        if not losing:
-            break
-        turned_down |= {key: "" for key, one in judged.items() if not one.refusal}  # whatever their kin
-        for piece in losing:
-            turned_down |= dict.fromkeys(_kin(piece, judged[piece.key]), judged[piece.key].refusal)
-    taken = tuple(piece for piece in found.pieces if not judged[piece.key].refusal)
-    splice(lowered, [(piece, _operator(piece, judged[piece.key], options)) for piece in taken])
+    settled = settle(ways(module, constants(module.graph), device), oracle, options)
+    judged = settled.judged
+    splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     module.recompile()
     for seen in _WATCHES:
-        seen.append(Compiled(lowered, found, judged, taken, tuple(refused)))
-
-
-def _kin(piece: Piece, judged: Judged) -> tuple[str, ...]:
-    """Under which names a piece is turned down: its own, and its work, where a kernel with the same work and less or
-    more arithmetic is not likely to be better. That is so where it lost, and where it has several products or
-    reductions; one alone may have too much arithmetic for a thread's registers.
-    """
-    lost, several = judged.theirs_us is not None, ";" in piece.work
-    return (piece.key, piece.work) if lost or several else (piece.key,)
+        seen.append(settled)
 
 
 def _operator(piece: Piece, judged: Judged, options: Options) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -74,35 +74,62 @@ def product_flops(graph: Graph, node: Node) -> int:
     return 2 * node.type.size * left[-2 if node.attr("transpose_a", bool) else -1]
 
 
-def best_cut(
-    module: fx.GraphModule,
-    constants: Collection[str],
-    oracle: Oracle,
-    device: str | None = None,
-    turned_down: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Lowered, Cut]:
-    """What our graphs say of an FX graph, and its pieces; only of what is on a kind of `device`, if one is given, and
-    none of the pieces whose keys, or whose work, are `turned_down`, with the reason; an empty one by a key is none.
-
-    Where a kernel does not read elements repeated, copies that repeat them are left to FX: the way with more
-    operations of products in pieces counts, and of two with as many the first.
+@dataclass(slots=True)
+class Way:
+    """What our graphs say of an FX graph, and the pieces that were asked about, by their groups: a graph is cut again
+    where pieces are turned down, and most of it is asked about again then.
     """
-    ways = []
+
+    lowered: Lowered
+    wiring: Wiring
+    known: dict[frozenset[str], Piece | Untaken] = field(default_factory=dict)
+
+    def piece(self, groups: frozenset[str]) -> Piece:
+        """The piece that computes groups. Raises Untaken as `piece_of`."""
+        found = self.known.get(groups)
+        if found is None:
+            try:
+                found = piece_of(self.wiring, self.wiring.nodes_of(groups))
+            except Untaken as reason:
+                found = reason
+            self.known[groups] = found
+        if isinstance(found, Untaken):
+            raise found
+        return found
+
+
+def ways(module: fx.GraphModule, constants: Collection[str], device: str | None = None) -> tuple[Way, ...]:
+    """The ways in which our graphs say an FX graph, or what of it is on a kind of `device`: copies that repeat
+    elements are values like others, or left to FX, as where a kernel does not read elements repeated.
+    """
+    found = []
     for sees_through in (True, False):
         lowered = lower(module, constants, sees_through=sees_through, device=device)
-        ways.append((lowered, cut(lowered, oracle, turned_down)))
-        if not ways[-1][1].reasons:
+        found.append(Way(lowered, Wiring(lowered)))
+    return tuple(found)
+
+
+def best_cut(
+    ways: Sequence[Way], oracle: Oracle, turned_down: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Lowered, Cut]:
+    """The cut with the most operations of products in pieces, and of those the first, with what it is a cut of.
+
+    No piece is one whose key, or whose work, is `turned_down`, with the reason; an empty one by a key is none.
+    """
+    found: list[tuple[Lowered, Cut]] = []
+    for way in ways:
+        found.append((way.lowered, cut(way, oracle, turned_down)))
+        if not found[-1][1].reasons:
             break
-    return max(ways, key=lambda way: way[1].flops)
+    return max(found, key=lambda one: one[1].flops)
 
 
-def cut(lowered: Lowered, oracle: Oracle, turned_down: Mapping[str, str]) -> Cut:
+def cut(way: Way, oracle: Oracle, turned_down: Mapping[str, str]) -> Cut:
     """Pieces of what our graphs say of an FX graph, without those that are turned down."""
-    wiring = Wiring(lowered)
 
     def accept(groups: frozenset[str]) -> Answer:
         try:
-            piece = piece_of(wiring, wiring.nodes_of(groups))
+            piece = way.piece(groups)
         except Untaken as reason:
             return Answer(str(reason))
         if _is_statistic(piece):
@@ -110,9 +137,9 @@ def cut(lowered: Lowered, oracle: Oracle, turned_down: Mapping[str, str]) -> Cut
         refusal = turned_down.get(piece.key, turned_down.get(piece.work, "")) or oracle.refusal(piece)
         return Answer(refusal, piece.bytes_in, piece.bytes_out)
 
-    greedy = Greedy(_flow(lowered), accept, wiring.groups)
-    pieces = tuple(piece_of(wiring, wiring.nodes_of(groups)) for groups in greedy.pieces())
-    return Cut(pieces, dict(greedy.reasons), fx_flops(lowered.graph))
+    greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
+    pieces = tuple(way.piece(groups) for groups in greedy.pieces())
+    return Cut(pieces, dict(greedy.reasons), fx_flops(way.lowered.graph))
 
 
 def _is_statistic(piece: Piece) -> bool:

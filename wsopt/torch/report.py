@@ -12,9 +12,10 @@ import torch
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph
 from wsopt.torch.choose import Judged
-from wsopt.torch.compiler import Compiled, backend, watching
+from wsopt.torch.compiler import backend, watching
 from wsopt.torch.cutting import flops
 from wsopt.torch.pieces import Piece
+from wsopt.torch.rounds import Settled
 
 MOST = 20
 """Lines of one kind that a report prints."""
@@ -93,7 +94,7 @@ def explain(
     return report_of(seen)
 
 
-def report_of(graphs: Sequence[Compiled]) -> Report:
+def report_of(graphs: Sequence[Settled]) -> Report:
     """The report of what became of FX graphs."""
     taken = [(piece, one.judged[piece.key]) for one in graphs for piece in one.taken]
     refused = [(piece, one.judged[piece.key]) for one in graphs for piece in one.refused]
@@ -112,9 +113,9 @@ def report_of(graphs: Sequence[Compiled]) -> Report:
     )
 
 
-def _operation(compiled: Compiled, name: str) -> str:
+def _operation(settled: Settled, name: str) -> str:
     """The operation of an FX node, by the node's name; the name itself where the graph has it no more."""
-    found = (str(node.target) for node in compiled.lowered.graph.nodes if node.name == name)
+    found = (str(node.target) for node in settled.lowered.graph.nodes if node.name == name)
     return next(found, name)
 
 
