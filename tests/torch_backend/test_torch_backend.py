@@ -19,6 +19,7 @@ from wsopt.graph.types import Input  # noqa: E402
 from wsopt.torch import backend, compiler, explain, operators  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
+from wsopt.torch.splice import call_names  # noqa: E402
 
 OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
@@ -458,3 +459,48 @@ def test_a_norm_is_one_piece_and_no_statistic_alone() -> None:
 
     check(norm, torch.randn(32, 128, dtype=B), expected=["mul reduce_mean add rsqrt mul"])
     check(lambda x: x.float().mean(-1), torch.randn(32, 128, dtype=B), expected=[])
+
+
+def rotated(x: Tensor) -> Tensor:
+    return torch.cat((-x[..., 32:], x[..., :32]), -1)
+
+
+def test_a_rotary_embedding_is_one_piece_and_is_stored_as_it_lies() -> None:
+    def model(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q = (torch.sort(x, 1)[0] / 4).view(2, 48, 4, 64).transpose(1, 2)
+        return q * cos + rotated(q) * sin
+
+    given = torch.randn(2, 48, 256, dtype=B), *(torch.randn(48, 64, dtype=B) for _ in range(2))
+    with torch.no_grad(), watching() as seen:
+        same(compiled(model)(*given), model(*given))
+    assert pieces(seen) == ["mul slice neg slice concat mul add"]
+    (piece,) = seen[0].taken
+    assert piece.orders == ((0, 2, 1, 3),)
+    assert str(piece.graph.type_of(piece.graph.outputs[0])) == "bf16[2, 48, 4, 64]"
+    assert "aten.clone.default" not in call_names(seen[0].lowered.graph)
+
+
+def test_parts_of_one_product_are_read_where_they_lie() -> None:
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        q, k, v = (one.view(2, 32, 4, 32).transpose(1, 2) for one in (x @ w).split(128, -1))
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+    given = torch.randn(2, 32, 128, dtype=B), torch.randn(128, 384, dtype=B) / 12
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(*given)
+        assert torch.allclose(found.float(), model(*given).float(), atol=2e-2)
+    assert pieces(seen) == ["matmul", "matmul mul softmax matmul"]
+    inputs = seen[0].taken[1].graph.inputs
+    assert all(384 in (one.strides or ()) for one in inputs)
+    assert len(inputs) == 3
+
+
+def test_the_report_tells_the_share_of_bytes() -> None:
+    def model(x: Tensor) -> Tensor:
+        return torch.cumsum(torch.relu(x @ W.T), -1)
+
+    report = explain(model, torch.randn(32, 128, dtype=B), options=OPTIONS)
+    product = 2 * (32 * 128 + 64 * 128 + 32 * 64)
+    pointwise = 2 * 2 * 32 * 64
+    assert (report.bytes_taken, report.bytes) == (product + pointwise, product + 2 * pointwise)
+    assert "of the bytes that operations would move one by one" in str(report)

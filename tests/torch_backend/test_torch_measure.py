@@ -38,7 +38,7 @@ def piece() -> Piece:
     shapes = ((8, 8, 128), (64, 128), (64, 64))
     given = [torch.randn(shape, dtype=torch.bfloat16) for shape in shapes]
     module = make_fx(model, tracing_mode="fake")(*given)
-    _, found = best_cut(ways(module, ()), Oracle(load_machine("h200")))
+    _, found = best_cut(ways(module, (), Oracle(load_machine("h200"))))
     (piece,) = found.pieces
     return piece
 

@@ -101,7 +101,7 @@ def take(module: fx.GraphModule, options: Options) -> None:
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
-    settled = settle(ways(module, constants(module.graph), device), oracle, options)
+    settled = settle(ways(module, constants(module.graph), oracle, device), options)
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     module.recompile()

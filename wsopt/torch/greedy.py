@@ -1,4 +1,6 @@
-"""Cuts what our graphs say of an FX graph into pieces: from each product, then each reduction, as far as it goes."""
+"""Cuts what our graphs say of an FX graph into pieces: from each product, then each reduction, then each tensor that
+is joined of several, as far as it goes.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,11 @@ Accept = Callable[[frozenset[str]], Answer]
 """The answer about groups, by name."""
 
 
+def _joins(node: Node) -> bool:
+    """Whether a node puts tensors one behind the other, as rotary embedding does."""
+    return node.op == "concat"
+
+
 @dataclass(slots=True)
 class Greedy:
     """A search for pieces. `reasons` says of each seed of which none came why."""
@@ -48,7 +55,7 @@ class Greedy:
 
     def pieces(self) -> Iterator[frozenset[str]]:
         """The groups of each piece."""
-        for is_seed in (is_matmul, reduces_rows):
+        for is_seed in (is_matmul, reduces_rows, _joins):
             for number in members(self.flow.groups & ~self.flow.free):
                 name = self.flow.names[number]
                 if self.taken >> number & 1 or not any(map(is_seed, self.nodes[name])):
@@ -163,7 +170,11 @@ class Greedy:
                 if not self._open(number, self.taken) or not self._feeds_only(number, nodes):
                     continue
                 grown = self.flow.closed(nodes | 1 << number, self.taken)
-                if grown is None or not self._takes(grown) or not self._reads_no_more(grown, nodes):
+                if grown is None:
+                    continue
+                viewed = self._with_views(grown)
+                grown = viewed if self._takes(viewed) else grown
+                if not self._takes(grown) or not self._reads_no_more(grown, nodes):
                     continue
                 if not self._computes(grown & ~nodes) or self._reads_less(grown, nodes):
                     nodes, again = grown, True

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.torch.choose import Judged, estimate, judge
-from wsopt.torch.cutting import Cut, Oracle, Way, best_cut
+from wsopt.torch.cutting import Cut, Way, best_cut
 from wsopt.torch.lower import Lowered
 from wsopt.torch.options import Options
 from wsopt.torch.pieces import Piece
@@ -36,13 +36,13 @@ class Settled:
     refused: tuple[Piece, ...]
 
 
-def settle(ways: Sequence[Way], oracle: Oracle, options: Options) -> Settled:
+def settle(ways: Sequence[Way], options: Options) -> Settled:
     """The last cut of an FX graph, and its pieces."""
     judged, turned_down = dict[str, Judged](), dict[str, str]()
     refused: list[Piece] = []
     builds = 0
     for _ in range(_CUTS):
-        lowered, found = best_cut(ways, oracle, turned_down)
+        lowered, found = best_cut(ways, turned_down)
         new = [piece for key, piece in _different(found.pieces).items() if key not in judged]
         judged |= _by_key(new, estimate(new, options))
         losing = [piece for piece in found.pieces if judged[piece.key].refusal]
