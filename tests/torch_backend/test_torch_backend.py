@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,10 @@ from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
 from wsopt.errors import InputError, RequirementError  # noqa: E402
 from wsopt.graph import Graph, TensorType  # noqa: E402
 from wsopt.graph.types import Input  # noqa: E402
+from wsopt.runtime.torch_reference import relative_error  # noqa: E402
 from wsopt.torch import backend, compiler, explain, operators  # noqa: E402
 from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.report import report_of  # noqa: E402
 from wsopt.torch.rounds import Settled  # noqa: E402
 from wsopt.torch.splice import call_names  # noqa: E402
 
@@ -249,18 +252,50 @@ def test_products_of_f32_are_left_alone() -> None:
     assert any("f32" in why for why in seen[0].cut.reasons.values())
 
 
-def test_training_goes_the_usual_way() -> None:
-    model = nn.Sequential(nn.Linear(128, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 16)).to(B)
-    x = torch.randn(32, 128, dtype=B, requires_grad=True)
-    model(x).float().sum().backward()
-    wanted = [x.grad, *(one.grad for one in model.parameters())]
-    x.grad = None
+def gradients(call: Any, model: nn.Module, x: Tensor) -> list[Tensor]:
+    """Of the sum of what a model makes: by its input and its parameters."""
+    x = x.detach().requires_grad_()
     model.zero_grad()
+    call(x).sum().backward()
+    return [one.grad for one in (x, *model.parameters()) if one.grad is not None]
+
+
+def test_forward_and_backward_graphs_of_training_have_pieces() -> None:
+    model = nn.Sequential(nn.Linear(128, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 16)).to(B)
+    x = torch.randn(32, 128, dtype=B)
+    plain = gradients(model, model, x)
     with watching() as seen:
-        compiled(model)(x).float().sum().backward()
-    assert seen == []
-    for found, want in zip([x.grad, *(one.grad for one in model.parameters())], wanted, strict=True):
-        same(found, want)
+        found = gradients(compiled(model), model, x)
+    exact_model = copy.deepcopy(model).double()
+    exact = gradients(exact_model, exact_model, x.double())
+    for one, other, want in zip(found, plain, exact, strict=True):
+        assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+        assert relative_error(one, want) <= 1.25 * relative_error(other, want)
+    forward, backward = seen
+    first, second = pieces([forward])
+    assert first.startswith("matmul add mul mul erf add mul reduce_mean")  # and what the backward graph needs
+    assert len(forward.taken[0].outputs) > 1
+    assert second == "matmul add"
+    assert sum(one.count("matmul") for one in pieces([backward])) == 4
+    assert not any(one.constant for piece in backward.taken for one in piece.graph.inputs)
+    assert [round(report_of([one]).share, 3) for one in seen] == [1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_inductor_compiles_both_graphs_of_training() -> None:
+    weight = W.clone().requires_grad_()
+
+    def model(x: Tensor) -> Tensor:
+        return torch.relu(x @ weight.T)
+
+    x = torch.randn(32, 128, dtype=B)
+    model(x).sum().backward()
+    wanted, weight.grad = weight.grad, None
+    with watching() as seen:
+        fast = torch.compile(model, backend=backend, options={**OPTIONS, "rest": "inductor"})
+        fast(x).sum().backward()
+    assert [pieces([one]) for one in seen] == [["matmul relu"], ["matmul"]]
+    same(weight.grad, wanted)
 
 
 def test_other_dtypes_and_unknown_operations_stay_beside_pieces() -> None:

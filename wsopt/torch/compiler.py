@@ -64,8 +64,7 @@ def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Optio
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def inner(graph: fx.GraphModule, example: Sequence[Any], **how: Any) -> Any:
-        if how.get("is_inference") and not how.get("is_backward"):
-            take(graph, options)
+        take(graph, options, is_backward=bool(how.get("is_backward")))
         return compile_fx_inner(graph, example, **how)
 
     # Its cache of whole graphs knows nothing of the operators that pieces become, and would call them unmade.
@@ -78,30 +77,34 @@ def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) ->
     from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.decomposition import select_decomp_table
 
-    def inference(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+    def forward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
         take(graph, options)
         return make_boxed_func(graph.forward)
 
-    def training(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+    def backward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+        take(graph, options, is_backward=True)
         return make_boxed_func(graph.forward)
 
     compiled = aot_autograd(
-        fw_compiler=training,
-        bw_compiler=training,
-        inference_compiler=inference,
+        fw_compiler=forward,
+        bw_compiler=backward,
         decompositions=select_decomp_table(),
         keep_inference_input_mutations=True,
     )
     return compiled(module, inputs)
 
 
-def take(module: fx.GraphModule, options: Options) -> None:
-    """Put operators for the pieces of an FX graph that are worth it into it."""
+def take(module: fx.GraphModule, options: Options, *, is_backward: bool = False) -> None:
+    """Put operators for the pieces of an FX graph that are worth it into it.
+
+    What a backward graph is given is the forward graph's, and nothing of it counts as fixed before a call.
+    """
     oracle = _ORACLES.get(options.machine)
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
-    settled = settle(ways(module, constants(module.graph), oracle, device), options)
+    fixed = frozenset[str]() if is_backward else constants(module.graph)
+    settled = settle(ways(module, fixed, oracle, device), options)
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     module.recompile()

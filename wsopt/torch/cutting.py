@@ -150,7 +150,7 @@ def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
         if _is_statistic(piece):
             return Answer("nothing but a value a row leaves it, which Inductor computes beside what reads it")
         refusal = turned_down.get(piece.key, turned_down.get(piece.work, "")) or way.oracle.refusal(piece)
-        return Answer(refusal, piece.bytes_in, piece.bytes_out)
+        return Answer(refusal, piece.bytes_in, piece.bytes_by_output)
 
     greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
     pieces = tuple(way.piece(groups) for groups in greedy.pieces())

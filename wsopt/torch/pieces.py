@@ -50,9 +50,10 @@ class Piece:
         return sum(one.type.nbytes for one in self.graph.inputs if not one.constant)
 
     @property
-    def bytes_out(self) -> int:
-        """Bytes of the outputs."""
-        return sum(self.graph.type_of(name).nbytes for name in self.graph.outputs)
+    def bytes_by_output(self) -> tuple[tuple[str, int], ...]:
+        """The FX node of each output, by name, with its bytes."""
+        sizes = (self.graph.type_of(name).nbytes for name in self.graph.outputs)
+        return tuple(zip((node.name for node in self.outputs), sizes, strict=True))
 
     @cached_property
     def key(self) -> str:
