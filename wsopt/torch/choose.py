@@ -54,14 +54,18 @@ def judge(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Options
     return found
 
 
+def unbuilt(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Options) -> list[Piece]:
+    """The pieces that are open and of whose builds nothing is known."""
+    return [
+        piece
+        for piece, one in zip(pieces, estimates, strict=True)
+        if one.is_open and known(_wanted(piece, one), options.machine) is None
+    ]
+
+
 def _estimated(piece: Piece, machine: Machine, options: Options) -> Judged:
     best = _at_best(piece.graph, machine) if options.take == "predicted" else Judged()
-    if best.refusal:
-        return best
-    outcome = known(_wanted(piece, best), options.machine)
-    if outcome is None or (isinstance(outcome, Build) and options.take == "measure"):
-        return replace(best, is_open=True)
-    return _built(piece, best, outcome, options)
+    return best if best.refusal else replace(best, is_open=True)
 
 
 def _at_best(graph: Graph, machine: Machine) -> Judged:

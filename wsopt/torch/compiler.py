@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
 
-from wsopt.errors import RequirementError
+from wsopt.errors import InternalError, RequirementError
 from wsopt.machine.load import load_machine
 from wsopt.torch.choose import Judged
 from wsopt.torch.cutting import Oracle, ways
 from wsopt.torch.execute import by_kernel, by_reference
+from wsopt.torch.later import Later, Work, copied
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.pieces import Piece
@@ -56,15 +59,24 @@ def backend(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
         )
-    return _with_inductor(module, inputs, read) if read.rest == "inductor" else _eagerly(module, inputs, read)
+    compile_ = partial(_with_inductor if read.rest == "inductor" else _eagerly, options=read)
+    return compile_(module, inputs, _nothing_pends) if read.wait else Later(compile_, module, inputs)
 
 
-def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
+Pend = Callable[[Work], None]
+"""Takes the builds that a compilation does not wait for."""
+
+
+def _nothing_pends(_work: Work) -> None:
+    raise InternalError("a compilation that waits for its builds has left some")
+
+
+def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options: Options) -> Any:
     from torch._functorch import config as functorch_config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def inner(graph: fx.GraphModule, example: Sequence[Any], **how: Any) -> Any:
-        take(graph, options, is_backward=bool(how.get("is_backward")))
+        take(graph, options, pend, is_backward=bool(how.get("is_backward")))
         return compile_fx_inner(graph, example, **how)
 
     # Its cache of whole graphs knows nothing of the operators that pieces become, and would call them unmade.
@@ -72,17 +84,17 @@ def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Optio
         return compile_fx(module, inputs, inner_compile=inner, config_patches=dict(options.inductor) or None)
 
 
-def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
+def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options: Options) -> Any:
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.decomposition import select_decomp_table
 
     def forward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
-        take(graph, options)
+        take(graph, options, pend)
         return make_boxed_func(graph.forward)
 
     def backward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
-        take(graph, options, is_backward=True)
+        take(graph, options, pend, is_backward=True)
         return make_boxed_func(graph.forward)
 
     compiled = aot_autograd(
@@ -94,10 +106,11 @@ def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) ->
     return compiled(module, inputs)
 
 
-def take(module: fx.GraphModule, options: Options, *, is_backward: bool = False) -> None:
+def take(module: fx.GraphModule, options: Options, pend: Pend, *, is_backward: bool = False) -> None:
     """Put operators for the pieces of an FX graph that are worth it into it.
 
-    What a backward graph is given is the forward graph's, and nothing of it counts as fixed before a call.
+    What a backward graph is given is the forward graph's, and nothing of it counts as fixed before a call. `pend`
+    takes the builds that are not waited for.
     """
     oracle = _ORACLES.get(options.machine)
     if oracle is None:
@@ -105,6 +118,9 @@ def take(module: fx.GraphModule, options: Options, *, is_backward: bool = False)
     device = "cuda" if options.execute == "kernel" else None
     fixed = frozenset[str]() if is_backward else constants(module.graph)
     settled = settle(ways(module, fixed, oracle, device), options)
+    if settled.pending:
+        unchanged = ways(copied(module), fixed, oracle, device)
+        pend(partial(settle, unchanged, replace(options, wait=True)))
     judged = settled.judged
     splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     module.recompile()

@@ -1,16 +1,16 @@
 """Cuts a graph until all of its pieces are worth it: where some are turned down it is cut again without them.
 
 So parts of a piece have their chance where the piece would lose or ptxas makes no good kernel of it. What can be told
-without a build, by rooflines and by what earlier processes have found out, is told first. Then kernels are built for
-all pieces of a cut at once, in two rounds at most.
+without a build, by rooflines, is told first. Then kernels are built for all pieces of a cut at once, in two rounds at
+most. What is built already counts as well, so that a graph is cut alike whatever is in the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from wsopt.torch.choose import Judged, estimate, judge
+from wsopt.torch.choose import Judged, estimate, judge, unbuilt
 from wsopt.torch.cutting import Cut, Way, best_cut
 from wsopt.torch.lower import Lowered
 from wsopt.torch.options import Options
@@ -20,13 +20,14 @@ BUILDS = 2
 """Rounds of builds, at most."""
 _CUTS = 32
 """How often a graph is cut, at most, before what is turned down then is left out."""
+_PENDING = "its kernel is not built yet"
 _UNBUILT = f"not built: it came of the cut after {BUILDS} rounds of builds"
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What became of one FX graph: what our graphs say of it, its last cut, the judgement on each piece by its key,
-    and the pieces that were taken and turned down.
+    the pieces that were taken and turned down, and whether builds that were not waited for are `pending`.
     """
 
     lowered: Lowered
@@ -34,35 +35,70 @@ class Settled:
     judged: Mapping[str, Judged]
     taken: tuple[Piece, ...]
     refused: tuple[Piece, ...]
+    pending: bool = False
 
 
 def settle(ways: Sequence[Way], options: Options) -> Settled:
     """The last cut of an FX graph, and its pieces."""
-    judged, turned_down = dict[str, Judged](), dict[str, str]()
-    refused: list[Piece] = []
-    builds = 0
+    rounds = _Rounds(options)
     for _ in range(_CUTS):
-        lowered, found = best_cut(ways, turned_down)
-        new = [piece for key, piece in _different(found.pieces).items() if key not in judged]
-        judged |= _by_key(new, estimate(new, options))
-        losing = [piece for piece in found.pieces if judged[piece.key].refusal]
-        if not losing:
-            open_ones = [one for key, one in _different(found.pieces).items() if judged[key].is_open]
-            if open_ones and builds < BUILDS:
-                builds += 1
-                estimates = [judged[piece.key] for piece in open_ones]
-                judged |= _by_key(open_ones, judge(open_ones, estimates, options))
-            else:
-                judged |= {one.key: replace(judged[one.key], refusal=_UNBUILT) for one in open_ones}
-            losing = [piece for piece in found.pieces if judged[piece.key].refusal]
-        refused += losing
-        if not losing:
+        lowered, found = best_cut(ways, rounds.turned_down)
+        if rounds.holds(found.pieces) or rounds.pending:
             break
-        turned_down |= {key: "" for key, one in judged.items() if not (one.refusal or one.is_open)}
+    taken = tuple(piece for piece in found.pieces if not rounds.judged[piece.key].refusal)
+    return Settled(lowered, found, rounds.judged, taken, tuple(rounds.refused), rounds.pending)
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """What has been found out of pieces, by key: the judgements, and under which names some are turned down, with the
+    reason; how many rounds of builds there were, and whether some were not waited for.
+    """
+
+    options: Options
+    judged: dict[str, Judged] = field(default_factory=dict)
+    turned_down: dict[str, str] = field(default_factory=dict)
+    refused: list[Piece] = field(default_factory=list)
+    builds: int = 0
+    pending: bool = False
+
+    def holds(self, pieces: Sequence[Piece]) -> bool:
+        """Whether a cut into these pieces holds: none is turned down, before or after kernels are built."""
+        new = [piece for key, piece in _different(pieces).items() if key not in self.judged]
+        self.judged |= _by_key(new, estimate(new, self.options))
+        if self._none_loses(pieces):
+            self._build([one for key, one in _different(pieces).items() if self.judged[key].is_open])
+            return self._none_loses(pieces)
+        return False
+
+    def _none_loses(self, pieces: Sequence[Piece]) -> bool:
+        """Turn down those of these pieces that have a refusal; whether there are none."""
+        losing = [piece for piece in pieces if self.judged[piece.key].refusal]
+        self.refused += losing
+        self.turned_down |= {key: "" for key, one in self.judged.items() if not (one.refusal or one.is_open)}
         for piece in losing:
-            turned_down |= dict.fromkeys(_kin(piece, judged[piece.key]), judged[piece.key].refusal)
-    taken = tuple(piece for piece in found.pieces if not judged[piece.key].refusal)
-    return Settled(lowered, found, judged, taken, tuple(refused))
+            judged = self.judged[piece.key]
+            self.turned_down |= dict.fromkeys(_kin(piece, judged), judged.refusal)
+        return not losing
+
+    def _build(self, pieces: Sequence[Piece]) -> None:
+        """Judge pieces by their kernels; those whose kernels are not built, or not waited for, are refused."""
+        if self.builds == BUILDS:
+            self._refuse(pieces, _UNBUILT)
+        elif pieces:
+            self.builds += 1
+            late = [] if self.options.wait else unbuilt(pieces, self._known(pieces), self.options)
+            self._refuse(late, _PENDING)
+            self.pending = bool(late)
+            ready = [piece for piece in pieces if self.judged[piece.key].is_open]
+            self.judged |= _by_key(ready, judge(ready, self._known(ready), self.options))
+
+    def _known(self, pieces: Sequence[Piece]) -> list[Judged]:
+        return [self.judged[piece.key] for piece in pieces]
+
+    def _refuse(self, pieces: Sequence[Piece], why: str) -> None:
+        for piece in pieces:
+            self.judged[piece.key] = replace(self.judged[piece.key], refusal=why, is_open=False)
 
 
 def _different(pieces: Sequence[Piece]) -> dict[str, Piece]:
