@@ -215,6 +215,24 @@ def test_an_operator_gets_inputs_as_they_are_declared() -> None:
         assert torch.equal(found, other)
 
 
+def test_an_operator_tells_tensors_apart_that_begin_at_one_address() -> None:
+    from wsopt.graph import GraphBuilder
+    from wsopt.torch.operators import operator
+
+    g = GraphBuilder("piece")
+    g.output(g.neg(g.input("i0", (8, 8), "f32"), name="n0"))
+    seen: list[tuple[int, ...]] = []
+
+    def launch(x: Tensor, found: Tensor) -> None:
+        seen.append(x.stride())
+        found.copy_(-x)
+
+    call, x = operator("at_one_address", g.build(), launch), torch.randn(8, 8)
+    assert torch.equal(call(x), -x)
+    assert torch.equal(call(x.T), -x.T)
+    assert seen == [(8, 1), (8, 1)]
+
+
 def _bf16() -> Any:
     from wsopt.graph import DType
 

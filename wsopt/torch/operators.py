@@ -35,13 +35,16 @@ def _defined(name: str, graph: Graph, launch: Launch) -> Any:
     strides = getattr(tags, "needs_exact_strides", tags.needs_fixed_stride_order)
     _LIBRARY.define(f"{name}({parameters}) -> {told}", tags=(tags.pt2_compliant_tag, strides))
 
-    layouts = layouts_of(graph)
+    layouts, wanted = layouts_of(graph), tuple(item.element_strides for item in graph.inputs)
 
     def fake(*tensors: torch.Tensor) -> Any:
         found = empty(layouts, tensors[0].device)
         return found[0] if len(found) == 1 else found
 
     def call(*tensors: torch.Tensor) -> Any:
+        # Anybody may call an operator, with tensors that lie in another way at addresses that are known.
+        if any(x.stride() != want for x, want in zip(tensors, wanted, strict=True)):
+            tensors = all_laid(tensors, graph)
         found = empty(layouts, tensors[0].device)
         launch(*tensors, *found)
         return found[0] if len(found) == 1 else found
