@@ -1,7 +1,7 @@
 """How Inductor calls a piece: as it calls its own library of products, not through torch's dispatcher.
 
 Inductor allocates the result as it allocates its own, in memory that it uses again, and the code that it writes calls
-a function by name. What is used here of Inductor is what its own lowerings use, alike in torch 2.11 and 2.13.
+a function by name. What is used here of Inductor is what its own lowerings use, alike in torch 2.9 to 2.13.
 """
 
 from __future__ import annotations
