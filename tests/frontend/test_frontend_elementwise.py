@@ -93,6 +93,15 @@ def test_joined_tensors_are_stored_as_slices_of_one() -> None:
     assert region.compulsory_bytes == 2 * (2 * 36 * 4 * 128 + 2 * 36 * 128)
 
 
+def test_joined_tensors_are_stored_with_their_dimensions_in_another_order() -> None:
+    region = region_of(lambda g: g.transpose(element_graphs.half_turned(g), perm=(1, 0, 2), name="z"))
+    assert [(output.name, output.view.cutouts[-1]) for output in region.outputs] == [
+        ("z", (0, 128)), ("z.1", (64, 128)),
+    ]  # fmt: skip
+    by_axis = [dict(zip(one.view.roles, one.view.strides, strict=True)) for one in region.outputs]
+    assert by_axis == [{Role.BATCH: 36 * 128, Role.ROW: 128, Role.COLUMN: 1}] * 2
+
+
 def sliced_result(g: GraphBuilder) -> Symbol:
     return g.neg(g.slice(g.exp(g.input("x", (64, 128), "f32"), name="e"), stop=64, name="s"), name="y")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,12 @@ from torch._dynamo.exc import BackendCompilerFailed  # noqa: E402
 from wsopt.errors import InputError, RequirementError  # noqa: E402
 from wsopt.graph import Graph, TensorType  # noqa: E402
 from wsopt.graph.types import Input  # noqa: E402
+from wsopt.runtime.torch_reference import relative_error  # noqa: E402
 from wsopt.torch import backend, compiler, explain, operators  # noqa: E402
-from wsopt.torch.compiler import Compiled, watching  # noqa: E402
+from wsopt.torch.compiler import watching  # noqa: E402
+from wsopt.torch.report import report_of  # noqa: E402
+from wsopt.torch.rounds import Settled  # noqa: E402
+from wsopt.torch.splice import call_names  # noqa: E402
 
 OPTIONS = {"execute": "reference", "rest": "eager", "take": "all"}
 B = torch.bfloat16
@@ -33,7 +38,7 @@ def compiled(model: Callable[..., Any], **how: Any) -> Any:
     return torch.compile(model, backend=backend, options=OPTIONS, **how)
 
 
-def pieces(seen: list[Compiled]) -> list[str]:
+def pieces(seen: list[Settled]) -> list[str]:
     """The operations of each piece that was taken, but for casts and views."""
     quiet = ("cast", "reshape", "transpose")
     return [
@@ -210,6 +215,24 @@ def test_an_operator_gets_inputs_as_they_are_declared() -> None:
         assert torch.equal(found, other)
 
 
+def test_an_operator_tells_tensors_apart_that_begin_at_one_address() -> None:
+    from wsopt.graph import GraphBuilder
+    from wsopt.torch.operators import operator
+
+    g = GraphBuilder("piece")
+    g.output(g.neg(g.input("i0", (8, 8), "f32"), name="n0"))
+    seen: list[tuple[int, ...]] = []
+
+    def launch(x: Tensor, found: Tensor) -> None:
+        seen.append(x.stride())
+        found.copy_(-x)
+
+    call, x = operator("at_one_address", g.build(), launch), torch.randn(8, 8)
+    assert torch.equal(call(x), -x)
+    assert torch.equal(call(x.T), -x.T)
+    assert seen == [(8, 1), (8, 1)]
+
+
 def _bf16() -> Any:
     from wsopt.graph import DType
 
@@ -247,18 +270,50 @@ def test_products_of_f32_are_left_alone() -> None:
     assert any("f32" in why for why in seen[0].cut.reasons.values())
 
 
-def test_training_goes_the_usual_way() -> None:
-    model = nn.Sequential(nn.Linear(128, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 16)).to(B)
-    x = torch.randn(32, 128, dtype=B, requires_grad=True)
-    model(x).float().sum().backward()
-    wanted = [x.grad, *(one.grad for one in model.parameters())]
-    x.grad = None
+def gradients(call: Any, model: nn.Module, x: Tensor) -> list[Tensor]:
+    """Of the sum of what a model makes: by its input and its parameters."""
+    x = x.detach().requires_grad_()
     model.zero_grad()
+    call(x).sum().backward()
+    return [one.grad for one in (x, *model.parameters()) if one.grad is not None]
+
+
+def test_forward_and_backward_graphs_of_training_have_pieces() -> None:
+    model = nn.Sequential(nn.Linear(128, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 16)).to(B)
+    x = torch.randn(32, 128, dtype=B)
+    plain = gradients(model, model, x)
     with watching() as seen:
-        compiled(model)(x).float().sum().backward()
-    assert seen == []
-    for found, want in zip([x.grad, *(one.grad for one in model.parameters())], wanted, strict=True):
-        same(found, want)
+        found = gradients(compiled(model), model, x)
+    exact_model = copy.deepcopy(model).double()
+    exact = gradients(exact_model, exact_model, x.double())
+    for one, other, want in zip(found, plain, exact, strict=True):
+        assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+        assert relative_error(one, want) <= 1.25 * relative_error(other, want)
+    forward, backward = seen
+    first, second = pieces([forward])
+    assert first.startswith("matmul add mul mul erf add mul reduce_mean")  # and what the backward graph needs
+    assert len(forward.taken[0].outputs) > 1
+    assert second == "matmul add"
+    assert sum(one.count("matmul") for one in pieces([backward])) == 4
+    assert not any(one.constant for piece in backward.taken for one in piece.graph.inputs)
+    assert [round(report_of([one]).share, 3) for one in seen] == [1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_inductor_compiles_both_graphs_of_training() -> None:
+    weight = W.clone().requires_grad_()
+
+    def model(x: Tensor) -> Tensor:
+        return torch.relu(x @ weight.T)
+
+    x = torch.randn(32, 128, dtype=B)
+    model(x).sum().backward()
+    wanted, weight.grad = weight.grad, None
+    with watching() as seen:
+        fast = torch.compile(model, backend=backend, options={**OPTIONS, "rest": "inductor"})
+        fast(x).sum().backward()
+    assert [pieces([one]) for one in seen] == [["matmul relu"], ["matmul"]]
+    same(weight.grad, wanted)
 
 
 def test_other_dtypes_and_unknown_operations_stay_beside_pieces() -> None:
@@ -375,7 +430,7 @@ def test_inductor_gets_its_settings() -> None:
     def watched(module: Any, inputs: Any) -> Any:
         options = {**OPTIONS, "rest": "inductor", "inductor": {"max_autotune": True}}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compiler, "take", lambda graph, options: seen.append(config.max_autotune))
+            patch.setattr(compiler, "take", lambda *_given, **_how: seen.append(config.max_autotune))
             return backend(module, inputs, options=options)
 
     before = config.max_autotune
@@ -387,15 +442,22 @@ def test_inductor_gets_its_settings() -> None:
 
 @pytest.mark.slow
 def test_inductor_compiles_what_is_around_pieces() -> None:
-    def model(x: Tensor) -> Tensor:
-        return torch.cumsum(torch.relu(torch.sin(x) @ W.T), -1) * 2
+    """It calls pieces of one result and of several by name, past the dispatcher, also where it finds its own code."""
+    from torch._inductor.utils import run_and_get_code
+
+    def model(x: Tensor) -> tuple[Tensor, Tensor]:
+        summed = x + torch.cumsum(x, -1) @ (W.T @ W)
+        return torch.cumsum(nn.functional.rms_norm(summed, (128,)), -1), summed
 
     x = torch.randn(32, 128, dtype=B)
     for _ in range(2):  # the second time from Inductor's cache
         torch._dynamo.reset()
         with torch.no_grad(), watching() as seen:
-            found = torch.compile(model, backend=backend, options={**OPTIONS, "rest": "inductor"})(x)
-        assert pieces(seen) == ["matmul relu"]
+            fast = torch.compile(model, backend=backend, options={**OPTIONS, "rest": "inductor"})
+            found, (code,) = run_and_get_code(fast, x)
+        assert [len(piece.outputs) for one in seen for piece in one.taken] == [1, 2]
+        assert code.count("extern_kernels.wsopt_reference_") == 2
+        assert "= torch.ops.wsopt" not in code
         same(found, model(x))
 
 
@@ -450,3 +512,48 @@ def test_a_norm_is_one_piece_and_no_statistic_alone() -> None:
 
     check(norm, torch.randn(32, 128, dtype=B), expected=["mul reduce_mean add rsqrt mul"])
     check(lambda x: x.float().mean(-1), torch.randn(32, 128, dtype=B), expected=[])
+
+
+def rotated(x: Tensor) -> Tensor:
+    return torch.cat((-x[..., 32:], x[..., :32]), -1)
+
+
+def test_a_rotary_embedding_is_one_piece_and_is_stored_as_it_lies() -> None:
+    def model(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q = (torch.sort(x, 1)[0] / 4).view(2, 48, 4, 64).transpose(1, 2)
+        return q * cos + rotated(q) * sin
+
+    given = torch.randn(2, 48, 256, dtype=B), *(torch.randn(48, 64, dtype=B) for _ in range(2))
+    with torch.no_grad(), watching() as seen:
+        same(compiled(model)(*given), model(*given))
+    assert pieces(seen) == ["mul slice neg slice concat mul add"]
+    (piece,) = seen[0].taken
+    assert piece.orders == ((0, 2, 1, 3),)
+    assert str(piece.graph.type_of(piece.graph.outputs[0])) == "bf16[2, 48, 4, 64]"
+    assert "aten.clone.default" not in call_names(seen[0].lowered.graph)
+
+
+def test_parts_of_one_product_are_read_where_they_lie() -> None:
+    def model(x: Tensor, w: Tensor) -> Tensor:
+        q, k, v = (one.view(2, 32, 4, 32).transpose(1, 2) for one in (x @ w).split(128, -1))
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+    given = torch.randn(2, 32, 128, dtype=B), torch.randn(128, 384, dtype=B) / 12
+    with torch.no_grad(), watching() as seen:
+        found = compiled(model)(*given)
+        assert torch.allclose(found.float(), model(*given).float(), atol=2e-2)
+    assert pieces(seen) == ["matmul", "matmul mul softmax matmul"]
+    inputs = seen[0].taken[1].graph.inputs
+    assert all(384 in (one.strides or ()) for one in inputs)
+    assert len(inputs) == 3
+
+
+def test_the_report_tells_the_share_of_bytes() -> None:
+    def model(x: Tensor) -> Tensor:
+        return torch.cumsum(torch.relu(x @ W.T), -1)
+
+    report = explain(model, torch.randn(32, 128, dtype=B), options=OPTIONS)
+    product = 2 * (32 * 128 + 64 * 128 + 32 * 64)
+    pointwise = 2 * 2 * 32 * 64
+    assert (report.bytes_taken, report.bytes) == (product + pointwise, product + 2 * pointwise)
+    assert "of the bytes that operations would move one by one" in str(report)

@@ -12,6 +12,7 @@ from wsopt.graph import DType, Graph, GraphBuilder
 from wsopt.graph.types import Input, TensorType
 from wsopt.torch import builds
 from wsopt.torch.builds import build_all
+from wsopt.torch.outcomes import Refusal, Wanted, known
 
 
 def piece(rows: int = 256) -> Graph:
@@ -31,9 +32,21 @@ def test_what_has_no_kernel_has_the_reason() -> None:
     g = GraphBuilder("piece")
     x = g.input("i0", (64, 64), "bf16")
     g.output(g.softmax(x, axis=0, name="n0"))
-    (found,) = build_all([g.build()], "h200", 1)
-    assert isinstance(found, str)
-    assert "rows are read and stored along the reduced axis" in found
+    (found,) = build_all([Wanted(g.build())], "h200", 1)
+    assert isinstance(found, Refusal)
+    assert "rows are read and stored along the reduced axis" in found.text
+    assert known(Wanted(g.build()), "h200") == found
+
+
+@pytest.mark.slow
+def test_what_no_schedule_beats_is_not_built() -> None:
+    (found,) = build_all([Wanted(piece(), below_us=1.0)], "h200", 1)
+    assert isinstance(found, Refusal)
+    assert found.bound_us is not None
+    assert found.bound_us > 1.0
+    assert known(Wanted(piece(), below_us=1.0), "h200") == found
+    assert known(Wanted(piece(), below_us=found.bound_us + 1), "h200") is None
+    assert known(Wanted(piece()), "h200") is None
 
 
 @pytest.mark.slow
@@ -41,23 +54,23 @@ def test_a_process_that_fails_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(builds, "_environment", lambda: {"PYTHONPATH": "/nowhere"})
     monkeypatch.setattr(builds.sys, "executable", "/bin/false")
     with pytest.raises(InternalError, match="ended with: status 1"):
-        build_all([piece()], "h200", 1)
+        build_all([Wanted(piece())], "h200", 1)
 
 
 @pytest.mark.slow
 def test_a_graph_that_is_none_is_our_fault() -> None:
     broken = Graph("piece", "", (Input("i0", TensorType((4, 4), DType.BF16)),), (), ("i0", "i0"))
     with pytest.raises(InternalError, match="is refused"):
-        build_all([broken], "h200", 1)
+        build_all([Wanted(broken)], "h200", 1)
 
 
 @pytest.mark.solver
 @pytest.mark.compiler
 def test_a_build_is_made_once_and_then_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = build_all([piece(), piece(320)], "h200", 2)
+    first = build_all([Wanted(piece()), Wanted(piece(320))], "h200", 2)
     assert all(isinstance(one, Build) and one.seconds > 0 for one in first)
     monkeypatch.setattr(builds.subprocess, "run", lambda *_args, **_how: pytest.fail("a process was started"))
-    second = build_all([piece(), piece(320)], "h200", 2)
+    second = build_all([Wanted(piece()), Wanted(piece(320))], "h200", 2)
     assert [one.files for one in second if isinstance(one, Build)] == [
         one.files for one in first if isinstance(one, Build)
     ]

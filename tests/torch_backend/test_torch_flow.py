@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from wsopt.graph import DType, TensorType
 from wsopt.graph.types import Node
-from wsopt.torch.flow import Flow, flow_of, members
+from wsopt.partition.web import members
+from wsopt.torch.flow import Flow, flow_of
 from wsopt.torch.greedy import Answer, Greedy
 
 SHAPE = TensorType((8, 8), DType.F32)
@@ -59,11 +62,24 @@ def nodes(products: Iterable[str], others: Iterable[str]) -> dict[str, list[Node
 
 
 def cut(found: Flow, kernels: Iterable[str], products: str) -> tuple[list[str], dict[str, str]]:
-    """The pieces of a flow where kernels are made of these sets of nodes alone."""
+    """The pieces of a flow where kernels are made of these sets of nodes alone. Each writes a byte for each node that
+    others read.
+    """
     known = {frozenset(text.split()) for text in kernels}
+
+    def answer(groups: frozenset[str]) -> Answer:
+        own = bits(found, " ".join(groups))
+        read = [
+            name
+            for name in found.names
+            if name in groups and any(not own >> n & 1 for n in found.readers(bits(found, name)))
+        ]
+        told = "" if groups in known else f"not {' '.join(sorted(groups))}"
+        return Answer(told, 1, tuple((name, 1) for name in read))
+
     search = Greedy(
         found,
-        lambda groups: Answer("" if groups in known else f"not {' '.join(sorted(groups))}", 1, 1),
+        answer,
         nodes(products.split(), [name for name in found.names if name not in products.split()]),
     )
     return [" ".join(sorted(piece)) for piece in search.pieces()], search.reasons
@@ -87,3 +103,12 @@ def test_what_is_refused_has_its_reason() -> None:
 def test_pieces_do_not_overlap() -> None:
     found = flow("x =; p = x; s = p; q = s", left="x")
     assert cut(found, ["p", "p s", "q", "q s"], "p q") == (["p s", "q"], {})
+
+
+@pytest.mark.parametrize(("kept", "pieces"), [("p g", ["g p"]), ("p g h", ["p"])])
+def test_what_is_kept_for_a_backward_pass_is_written_beside(kept: str, pieces: list[str]) -> None:
+    """Nobody has to read the product again where the part behind it alone reads it, and it is a result itself."""
+    found = flow(
+        f"x =; p = x; g = p; h = {'p' if 'h' in kept else 'x'}; end = {kept}; q = g", left="x q h end"
+    )
+    assert cut(found, ["p", "p g"], "p")[0] == pieces

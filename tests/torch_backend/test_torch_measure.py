@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +17,15 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from wsopt.build import Build  # noqa: E402
 from wsopt.machine import load_machine  # noqa: E402
-from wsopt.torch import choose, compiler, explain, measure  # noqa: E402
-from wsopt.torch.choose import Judged, judge  # noqa: E402
-from wsopt.torch.cutting import Oracle, best_cut  # noqa: E402
+from wsopt.torch import choose, explain, measure, rounds  # noqa: E402
+from wsopt.torch.choose import Judged, estimate, judge  # noqa: E402
+from wsopt.torch.cutting import Oracle, best_cut, ways  # noqa: E402
 from wsopt.torch.execute import by_reference  # noqa: E402
 from wsopt.torch.measure import compared, in_a_thread, usual  # noqa: E402
 from wsopt.torch.options import Options  # noqa: E402
+from wsopt.torch.outcomes import Refusal, Wanted  # noqa: E402
 from wsopt.torch.pieces import Piece  # noqa: E402
+from wsopt.torch.report import in_words  # noqa: E402
 
 BUILT = Build({}, {"predicted_us": 5.0}, 0.0)
 
@@ -35,9 +38,20 @@ def piece() -> Piece:
     shapes = ((8, 8, 128), (64, 128), (64, 64))
     given = [torch.randn(shape, dtype=torch.bfloat16) for shape in shapes]
     module = make_fx(model, tracing_mode="fake")(*given)
-    _, found = best_cut(module, (), Oracle(load_machine("h200")))
+    _, found = best_cut(ways(module, (), Oracle(load_machine("h200"))))
     (piece,) = found.pieces
     return piece
+
+
+def judged(piece: Piece, options: Options) -> Judged:
+    """What becomes of a piece of which nothing is in the cache."""
+    (found,) = judge([piece], estimate([piece], options), options)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSOPT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 class Stopwatch:
@@ -58,9 +72,11 @@ def test_both_compute_the_same_from_the_same_inputs(piece: Piece) -> None:
     def compiled(module: Any, _inputs: Sequence[Tensor]) -> Any:
         return lambda *given: ("theirs", 7.0, module(*given))
 
-    ours, theirs = compared(
-        piece, lambda *given: ("ours", 3.0, reference(*given)), "cpu", clock, compiled  # type: ignore[arg-type,return-value]
-    )  # fmt: skip
+    def launch(*given: Any) -> Any:
+        reference(*given)
+        return "ours", 3.0, given[len(piece.inputs) :]
+
+    ours, theirs = compared(piece, launch, "cpu", clock, compiled)
     assert (ours, theirs) == (pytest.approx(3.0), pytest.approx(7.0))
     for found, want in zip(clock.results["ours"], clock.results["theirs"], strict=True):
         assert torch.allclose(found.float().reshape(want.shape), want.float(), rtol=2e-2, atol=2e-2)
@@ -81,7 +97,7 @@ def test_a_loss_is_never_kept(
 ) -> None:
     monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [BUILT for _ in graphs])
     monkeypatch.setattr(measure, "measured_us", lambda piece, build: (5.0, theirs))
-    (found,) = judge([piece], Options(take="measure"))
+    found = judged(piece, Options(take="measure"))
     assert (found.refusal == "") is taken
     assert (found.ours_us, found.theirs_us, found.measured) == (5.0, theirs, True)
 
@@ -93,7 +109,7 @@ def test_a_prediction_decides_by_default(
     built = Build({}, {"predicted_us": predicted}, 0.0)
     monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [built for _ in graphs])
     monkeypatch.setattr(choose, "roofline_us", lambda program, machine: 0.0)
-    (found,) = judge([piece], Options())
+    found = judged(piece, Options())
     assert (found.refusal == "") is taken
 
 
@@ -101,14 +117,15 @@ def test_nothing_is_built_where_the_roofline_decides(piece: Piece, monkeypatch: 
     asked: list[Any] = []
     monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: asked.extend(graphs) or [])
     monkeypatch.setattr(choose, "roofline_us", lambda program, machine: 1e6)
-    (found,) = judge([piece], Options())
+    found = judged(piece, Options())
     assert asked == []
     assert "no kernel is faster" in found.refusal
 
 
 def test_a_piece_without_a_kernel_has_the_reason(piece: Piece, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: ["no schedule fits"])
-    (found,) = judge([piece], Options(take="all"))
+    refusal = Refusal("no schedule fits")
+    monkeypatch.setattr(choose, "build_all", lambda graphs, machine, workers: [refusal])
+    found = judged(piece, Options(take="all"))
     assert found.refusal == "no schedule fits"
 
 
@@ -153,7 +170,7 @@ def test_what_is_turned_down_is_cut_smaller(monkeypatch: pytest.MonkeyPatch) -> 
         long = [any(node.op == "exp" for node in piece.graph.nodes) for piece in pieces]
         return [Judged(refusal="spills" if one else "") for one in long]
 
-    monkeypatch.setattr(compiler, "judge", judged)
+    monkeypatch.setattr(rounds, "estimate", judged)
     x, w = torch.randn(32, 128, dtype=torch.bfloat16), torch.randn(64, 128, dtype=torch.bfloat16)
     report = explain(model, x, w, options={"execute": "reference", "rest": "eager", "take": "all"})
     assert [line.text for line in report.taken] == ["matmul relu -> bf16[32, 64]"]
@@ -176,7 +193,7 @@ def test_what_lost_is_not_tried_with_less_around_it(
     def model(x: Tensor, w: Tensor) -> Tensor:
         return torch.exp(torch.relu(x @ w.T))
 
-    monkeypatch.setattr(compiler, "judge", judged)
+    monkeypatch.setattr(rounds, "estimate", judged)
     x, w = torch.randn(32, 128, dtype=torch.bfloat16), torch.randn(64, 128, dtype=torch.bfloat16)
     report = explain(model, x, w, options={"execute": "reference", "rest": "eager", "take": "all"})
     assert len(told) == asked
@@ -193,8 +210,33 @@ def test_what_wins_stays_whatever_its_kin(monkeypatch: pytest.MonkeyPatch) -> No
     def model(x: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return torch.exp(x @ w.T), torch.cumsum(x @ v.T, -1)
 
-    monkeypatch.setattr(compiler, "judge", judged)
+    monkeypatch.setattr(rounds, "estimate", judged)
     x, w, v = (torch.randn(rows, 128, dtype=torch.bfloat16) for rows in (32, 64, 64))
     report = explain(model, x, w, v, options={"execute": "reference", "rest": "eager", "take": "all"})
     assert [line.text for line in report.taken] == ["matmul exp -> bf16[32, 64]"]
     assert [line.text for line in report.refused] == ["matmul -> bf16[32, 64]"]
+
+
+def test_kernels_are_built_in_two_rounds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round builds for all pieces of a cut at once. What is cut after the second one is not built."""
+    asked: list[list[str]] = []
+
+    def refused(wanted: Sequence[Wanted], _machine: str, _workers: int) -> list[Refusal]:
+        asked.append(sorted(in_words(one.graph) for one in wanted))
+        return [Refusal("spills") for _ in wanted]
+
+    def model(x: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.tanh(torch.exp(torch.relu(x @ w))), torch.cumsum(x @ v, -1)
+
+    monkeypatch.setattr(choose, "build_all", refused)
+    shapes = ((32, 128), (128, 64), (128, 96))
+    x, w, v = (torch.randn(shape, dtype=torch.bfloat16) for shape in shapes)
+    report = explain(model, x, w, v, options={"execute": "simulation", "rest": "eager", "take": "all"})
+    assert asked == [
+        ["matmul -> bf16[32, 96]", "matmul relu exp tanh -> bf16[32, 64]"],
+        ["matmul relu exp -> bf16[32, 64]"],
+    ]
+    assert report.taken == ()
+    told = {line.text: line.judged.refusal for line in report.refused}
+    assert told["matmul relu exp -> bf16[32, 64]"] == "spills"
+    assert "not built" in told["matmul relu -> bf16[32, 64]"]

@@ -16,6 +16,10 @@ def test_the_mode_measure_is_an_option_too() -> None:
     assert read_options(None, "measure").take == "measure"
 
 
+def test_the_mode_async_is_an_option_too() -> None:
+    assert read_options(None, "async").wait is False
+
+
 @pytest.mark.parametrize(
     ("options", "mode", "told"),
     [
@@ -27,6 +31,8 @@ def test_the_mode_measure_is_an_option_too() -> None:
         ({"machine": None}, None, "/machine: None; wants a card's name"),
         ({"inductor": 1}, None, "/inductor: 1; wants names of settings"),
         ({"inductor": {"debug": True}, "rest": "eager"}, None, "/inductor: does not go with rest"),
+        ({"wait": 0}, None, "/wait: 0; wants True or False"),
+        ({"wait": False, "take": "measure"}, None, "/wait: take 'measure' waits"),
         ({}, "max-autotune", "/mode: 'max-autotune'"),
     ],
 )

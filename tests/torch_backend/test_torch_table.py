@@ -43,6 +43,11 @@ THREE, FOUR = normal(2, 4, 6, dtype=torch.bfloat16), normal(2, 6, 8, dtype=torch
 COINS, OTHERS = coins(4, 6), coins(4, 6, seed=1)
 INT = {"dtype": torch.int64, "layout": torch.strided, "device": torch.device("cpu")}
 
+EIGHTH, OTHER = (normal(rows, 64).to(torch.float8_e4m3fn) for rows in (16, 32))
+IMAGE = normal(2, 16, 4, 4, dtype=torch.bfloat16), normal(8, 16, 1, 1, dtype=torch.bfloat16)
+PLAIN = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+"""The arguments of a convolution that has no stride, padding, dilation and groups."""
+
 CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     *((getattr(aten, name).default, (X,), {}) for name in ("exp", "exp2", "tanh", "sigmoid", "erf", "sin")),
     *((getattr(aten, name).default, (X,), {}) for name in ("cos", "neg", "abs", "relu", "silu")),
@@ -70,6 +75,8 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     *((getattr(aten, name).default, (COINS,), {}) for name in ("logical_not", "bitwise_not")),
     (prims.convert_element_type.default, (X, torch.bfloat16), {}),
     (prims.convert_element_type.default, (LEFT, torch.float32), {}),
+    (prims.convert_element_type.default, (X, torch.float8_e4m3fn), {}),
+    (aten._to_copy.default, (X,), {"dtype": torch.float8_e5m2}),
     (aten._to_copy.default, (X,), {"dtype": torch.float16}),
     (aten.clone.default, (X,), {"memory_format": torch.contiguous_format}),
     (aten.clone.default, (X[:, :1].expand(4, 6),), {}),
@@ -111,6 +118,23 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (aten._softmax.default, (normal(2, 3, 4), 1, False), {}),
     (aten.native_layer_norm.default, (X, [6], ROW, normal(6, seed=3), 1e-5), {}),
     (aten.native_layer_norm.default, (X, [6], None, None, 1e-5), {}),
+    (aten._log_softmax.default, (X, -1, False), {}),
+    (aten.logsumexp.default, (normal(2, 3, 4), [1]), {}),
+    (aten.logsumexp.default, (normal(2, 3, 4), [-1], True), {}),
+    (aten.slice.Tensor, (normal(4, 6, 8), 1, 2, 5), {}),
+    (aten.slice.Tensor, (normal(4, 6, 8), -1, 1, 9223372036854775807, 3), {}),
+    (aten.slice.Tensor, (normal(4, 6), 0, -2), {}),
+    (aten.split_with_sizes.default, (normal(4, 6), [1, 2, 3], 1), {}),
+    (aten.split.Tensor, (normal(4, 6), 4, 1), {}),
+    (aten.cat.default, ([normal(2, 4, 6), normal(2, 3, 6)], 1), {}),
+    (aten.cat.default, ([normal(1, 4, 6), normal(1, 4, 6, seed=1), normal(1, 4, 2)], -1), {}),
+    (aten.convolution.default, (*IMAGE, normal(8, dtype=torch.bfloat16), *PLAIN), {}),
+    (aten.convolution.default, (*IMAGE, None, *PLAIN), {}),
+    *(
+        (aten._scaled_mm.default, (EIGHTH, OTHER.t(), *scales), {"out_dtype": torch.bfloat16, **how})
+        for scales in ((positive(1), positive(1)), (positive(16, 1), positive(1, 32)))
+        for how in ({}, {"bias": normal(32, dtype=torch.bfloat16)}, {"use_fast_accum": True})
+    ),
     (aten.mm.default, (LEFT, RIGHT), {}),
     (aten.bmm.default, (THREE, FOUR), {}),
     (aten.addmm.default, (normal(8, dtype=torch.bfloat16), LEFT, RIGHT), {}),
@@ -132,8 +156,8 @@ def said(
         node.meta["val"] = given[node.name] = tensor
         return node
 
-    placed = [place(x) if isinstance(x, Tensor) else x for x in args]
-    named = {key: place(x) if isinstance(x, Tensor) else x for key, x in kwargs.items()}
+    placed = torch.utils._pytree.tree_map_only(Tensor, place, list(args))
+    named = torch.utils._pytree.tree_map_only(Tensor, place, kwargs)
     call = graph.call_function(target, tuple(placed), named)
     call.meta["val"] = result
     graph.output(call)
@@ -162,7 +186,7 @@ def check(lowered: Lowered, call: fx.Node, given: dict[str, Tensor], results: An
     assert lowered.refused == {}
     found = lowered.values[call.name]
     values = found if isinstance(found, tuple) else (found,)
-    expected = results if isinstance(results, tuple) else (results,)
+    expected = tuple(results) if isinstance(results, tuple | list) else (results,)
     for value, want in zip(values, expected, strict=False):
         assert isinstance(value, Value)
         got = computed(lowered, value, given, want.dtype)
@@ -176,7 +200,9 @@ def check(lowered: Lowered, call: fx.Node, given: dict[str, Tensor], results: An
             assert torch.equal(got.to(want.dtype), want)
 
 
-@pytest.mark.parametrize(("target", "args", "kwargs"), CASES, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(
+    ("target", "args", "kwargs"), CASES, ids=[f"{number}-{case[0]}" for number, case in enumerate(CASES)]
+)
 def test_an_entry_means_what_torch_computes(
     target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
@@ -222,7 +248,7 @@ ATTENTIONS: list[tuple[Any, Callable[..., tuple[tuple[Any, ...], dict[str, Any]]
 """The operations that attention becomes on some device, how each takes its arguments, and whether it has a mask."""
 
 
-@pytest.mark.parametrize(("name", "arguments", "masks"), ATTENTIONS, ids=lambda one: str(one)[:50])
+@pytest.mark.parametrize(("name", "arguments", "masks"), ATTENTIONS, ids=[name for name, _, _ in ATTENTIONS])
 @pytest.mark.parametrize(
     ("mask", "causal", "scale", "grouped"),
     [
@@ -270,6 +296,14 @@ def test_every_entry_has_a_case() -> None:
     ("target", "args", "kwargs", "reason"),
     [
         (aten.cumsum.default, (X, 1), {}, "no entry for aten.cumsum"),
+        (aten.slice.Tensor, (normal(4, 1).expand(4, 6).exp(), 1, 0, 3), {}, ""),
+        (aten.cat.default, ([X] * 9, 0), {}, "9 tensors one behind the other"),
+        (
+            aten.convolution.default,
+            (IMAGE[0], normal(8, 16, 2, 2, dtype=torch.bfloat16), None, *PLAIN),
+            {},
+            "with a window",
+        ),
         (aten.exp.default, (X.double(),), {}, "float64"),
         (aten.mul.Tensor, (X.long(), X.long()), {}, "int64"),
         (aten.exp.default, (torch.arange(4, dtype=torch.int32),), {}, "exp of integers"),

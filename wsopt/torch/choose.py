@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wsopt.build import Build
 from wsopt.errors import LoweringError
@@ -16,6 +16,7 @@ from wsopt.perf.price import lower
 from wsopt.perf.timing import roofline_us
 from wsopt.torch.builds import build_all
 from wsopt.torch.options import Options
+from wsopt.torch.outcomes import Outcome, Refusal, Wanted, known
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rates import inductor_us
 
@@ -23,7 +24,8 @@ from wsopt.torch.rates import inductor_us
 @dataclass(frozen=True, slots=True)
 class Judged:
     """What is known of a piece: its build if it was made, microseconds of its kernel and of Inductor's, and why it is
-    not taken; empty if it is. `measured` says that both times are measured ones.
+    not taken; empty if it is. `measured` says that both times are measured ones, `is_open` that its build, or a
+    measurement, has still to decide.
     """
 
     build: Build | None = None
@@ -31,19 +33,39 @@ class Judged:
     theirs_us: float | None = None
     refusal: str = ""
     measured: bool = False
+    is_open: bool = False
 
 
-def judge(pieces: Sequence[Piece], options: Options) -> list[Judged]:
-    """What becomes of pieces, in their order. Nothing is built that no option asks for."""
+def estimate(pieces: Sequence[Piece], options: Options) -> list[Judged]:
+    """What is known of pieces before anything is built for them, in their order."""
     if options.take == "all" and options.execute == "reference":
         return [Judged() for _ in pieces]
     machine = load_machine(options.machine)
-    found = [_at_best(piece.graph, machine) if options.take == "predicted" else Judged() for piece in pieces]
-    open_ones = [number for number, one in enumerate(found) if not one.refusal]
-    builds = build_all([pieces[number].graph for number in open_ones], options.machine, options.workers)
-    for number, build in zip(open_ones, builds, strict=True):
-        found[number] = _built(pieces[number], found[number], build, options)
+    return [_estimated(piece, machine, options) for piece in pieces]
+
+
+def judge(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Options) -> list[Judged]:
+    """What becomes of pieces, in their order: of those that are open kernels are built, several at a time."""
+    found = list(estimates)
+    numbers = [number for number, one in enumerate(found) if one.is_open]
+    wanted = [_wanted(pieces[number], found[number]) for number in numbers]
+    for number, outcome in zip(numbers, build_all(wanted, options.machine, options.workers), strict=True):
+        found[number] = _built(pieces[number], found[number], outcome, options)
     return found
+
+
+def unbuilt(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Options) -> list[Piece]:
+    """The pieces that are open and of whose builds nothing is known."""
+    return [
+        piece
+        for piece, one in zip(pieces, estimates, strict=True)
+        if one.is_open and known(_wanted(piece, one), options.machine) is None
+    ]
+
+
+def _estimated(piece: Piece, machine: Machine, options: Options) -> Judged:
+    best = _at_best(piece.graph, machine) if options.take == "predicted" else Judged()
+    return best if best.refusal else replace(best, is_open=True)
 
 
 def _at_best(graph: Graph, machine: Machine) -> Judged:
@@ -58,9 +80,13 @@ def _at_best(graph: Graph, machine: Machine) -> Judged:
     return Judged(None, None, theirs, told if least >= theirs else "")
 
 
-def _built(piece: Piece, judged: Judged, build: Build | str, options: Options) -> Judged:
-    if isinstance(build, str):
-        return Judged(refusal=build)
+def _wanted(piece: Piece, judged: Judged) -> Wanted:
+    return Wanted(piece.graph) if judged.theirs_us is None else Wanted(piece.graph, judged.theirs_us)
+
+
+def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Judged:
+    if isinstance(build, Refusal):
+        return Judged(None, build.bound_us, None if build.bound_us is None else judged.theirs_us, build.text)
     ours = float(build.summary["predicted_us"])
     if options.take == "all":
         return Judged(build, ours)

@@ -4,51 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
 
-from wsopt.errors import RequirementError
+from wsopt.errors import InternalError, RequirementError
 from wsopt.machine.load import load_machine
-from wsopt.torch.choose import Judged, judge
-from wsopt.torch.cutting import Cut, Oracle, best_cut
+from wsopt.torch.choose import Judged
+from wsopt.torch.cutting import Oracle, ways
 from wsopt.torch.execute import by_kernel, by_reference
-from wsopt.torch.lower import Lowered
+from wsopt.torch.later import Later, Work, copied
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.pieces import Piece
+from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.splice import splice
 
 _ORACLES: dict[str, Oracle] = {}
 
 
-ROUNDS = 8
-"""How often a graph is cut, at most, because pieces are turned down."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What became of one FX graph: what our graphs say of it, its last cut, the judgement on each piece by its key,
-    and the pieces that were taken and turned down.
-    """
-
-    lowered: Lowered
-    cut: Cut
-    judged: Mapping[str, Judged]
-    taken: tuple[Piece, ...]
-    refused: tuple[Piece, ...]
-
-
-_WATCHES: list[list[Compiled]] = []
+_WATCHES: list[list[Settled]] = []
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[list[Compiled]]:
+def watching() -> Iterator[list[Settled]]:
     """The graphs that are compiled while this lasts."""
-    seen: list[Compiled] = []
+    seen: list[Settled] = []
     _WATCHES.append(seen)
     try:
         yield seen
@@ -74,16 +59,24 @@ def backend(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
         )
-    return _with_inductor(module, inputs, read) if read.rest == "inductor" else _eagerly(module, inputs, read)
+    compile_ = partial(_with_inductor if read.rest == "inductor" else _eagerly, options=read)
+    return compile_(module, inputs, _nothing_pends) if read.wait else Later(compile_, module, inputs)
 
 
-def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
+Pend = Callable[[Work], None]
+"""Takes the builds that a compilation does not wait for."""
+
+
+def _nothing_pends(_work: Work) -> None:
+    raise InternalError("a compilation that waits for its builds has left some")
+
+
+def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options: Options) -> Any:
     from torch._functorch import config as functorch_config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def inner(graph: fx.GraphModule, example: Sequence[Any], **how: Any) -> Any:
-        if how.get("is_inference") and not how.get("is_backward"):
-            take(graph, options)
+        take(graph, options, pend, is_backward=bool(how.get("is_backward")))
         return compile_fx_inner(graph, example, **how)
 
     # Its cache of whole graphs knows nothing of the operators that pieces become, and would call them unmade.
@@ -91,65 +84,48 @@ def _with_inductor(module: fx.GraphModule, inputs: Sequence[Any], options: Optio
         return compile_fx(module, inputs, inner_compile=inner, config_patches=dict(options.inductor) or None)
 
 
-def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Any:
+def _eagerly(module: fx.GraphModule, inputs: Sequence[Any], pend: Pend, options: Options) -> Any:
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.aot_autograd import make_boxed_func
     from torch._inductor.decomposition import select_decomp_table
 
-    def inference(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
-        take(graph, options)
+    def forward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+        take(graph, options, pend)
         return make_boxed_func(graph.forward)
 
-    def training(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+    def backward(graph: fx.GraphModule, _example: Sequence[Any]) -> Any:
+        take(graph, options, pend, is_backward=True)
         return make_boxed_func(graph.forward)
 
     compiled = aot_autograd(
-        fw_compiler=training,
-        bw_compiler=training,
-        inference_compiler=inference,
+        fw_compiler=forward,
+        bw_compiler=backward,
         decompositions=select_decomp_table(),
         keep_inference_input_mutations=True,
     )
     return compiled(module, inputs)
 
 
-def take(module: fx.GraphModule, options: Options) -> None:
+def take(module: fx.GraphModule, options: Options, pend: Pend, *, is_backward: bool = False) -> None:
     """Put operators for the pieces of an FX graph that are worth it into it.
 
-    Where a piece is turned down the graph is cut again without it, so that parts of it have their chance.
+    What a backward graph is given is the forward graph's, and nothing of it counts as fixed before a call. `pend`
+    takes the builds that are not waited for.
     """
     oracle = _ORACLES.get(options.machine)
     if oracle is None:
         oracle = _ORACLES[options.machine] = Oracle(load_machine(options.machine))
     device = "cuda" if options.execute == "kernel" else None
-    fixed, judged = constants(module.graph), dict[str, Judged]()
-    refused: list[Piece] = []
-    turned_down: dict[str, str] = {}
-    for _ in range(ROUNDS):
-        lowered, found = best_cut(module, fixed, oracle, device, turned_down)
-        new = {piece.key: piece for piece in found.pieces if piece.key not in judged}
-        judged |= zip(new, judge(list(new.values()), options), strict=True)
-        losing = [piece for piece in found.pieces if judged[piece.key].refusal]
-        refused += losing
-        if not losing:
-            break
-        turned_down |= {key: "" for key, one in judged.items() if not one.refusal}  # whatever their kin
-        for piece in losing:
-            turned_down |= dict.fromkeys(_kin(piece, judged[piece.key]), judged[piece.key].refusal)
-    taken = tuple(piece for piece in found.pieces if not judged[piece.key].refusal)
-    splice(lowered, [(piece, _operator(piece, judged[piece.key], options)) for piece in taken])
+    fixed = frozenset[str]() if is_backward else constants(module.graph)
+    settled = settle(ways(module, fixed, oracle, device), options)
+    if settled.pending:
+        unchanged = ways(copied(module), fixed, oracle, device)
+        pend(partial(settle, unchanged, replace(options, wait=True)))
+    judged = settled.judged
+    splice(settled.lowered, [(one, _operator(one, judged[one.key], options)) for one in settled.taken])
     module.recompile()
     for seen in _WATCHES:
-        seen.append(Compiled(lowered, found, judged, taken, tuple(refused)))
-
-
-def _kin(piece: Piece, judged: Judged) -> tuple[str, ...]:
-    """Under which names a piece is turned down: its own, and its work, where a kernel with the same work and less or
-    more arithmetic is not likely to be better. That is so where it lost, and where it has several products or
-    reductions; one alone may have too much arithmetic for a thread's registers.
-    """
-    lost, several = judged.theirs_us is not None, ";" in piece.work
-    return (piece.key, piece.work) if lost or several else (piece.key,)
+        seen.append(settled)
 
 
 def _operator(piece: Piece, judged: Judged, options: Options) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -20,7 +20,7 @@ from wsopt.torch.flow import Flow, flow_of
 from wsopt.torch.greedy import Answer, Greedy
 from wsopt.torch.lower import Lowered, lower
 from wsopt.torch.operations import TABLE
-from wsopt.torch.pieces import Piece, piece_of
+from wsopt.torch.pieces import Piece, is_view, piece_of
 from wsopt.torch.values import Untaken
 from wsopt.torch.wiring import Wiring
 
@@ -50,17 +50,24 @@ class Oracle:
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The pieces of an FX graph, and why products and reductions that no piece has are left, by FX node. `all_flops`
-    are the floating-point operations of all of the graph's products.
+    are the floating-point operations of all of the graph's products, `moved` the bytes that each FX node but views
+    would move alone.
     """
 
     pieces: tuple[Piece, ...]
     reasons: dict[str, str]
     all_flops: int
+    moved: Mapping[str, int]
 
     @property
     def flops(self) -> int:
         """Floating-point operations of the pieces' products."""
         return sum(flops(piece.graph) for piece in self.pieces)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that FX's operations in the pieces would move one by one."""
+        return sum(self.moved.get(name, 0) for piece in self.pieces for name in piece.covered)
 
 
 def flops(graph: Graph) -> int:
@@ -74,45 +81,81 @@ def product_flops(graph: Graph, node: Node) -> int:
     return 2 * node.type.size * left[-2 if node.attr("transpose_a", bool) else -1]
 
 
-def best_cut(
-    module: fx.GraphModule,
-    constants: Collection[str],
-    oracle: Oracle,
-    device: str | None = None,
-    turned_down: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Lowered, Cut]:
-    """What our graphs say of an FX graph, and its pieces; only of what is on a kind of `device`, if one is given, and
-    none of the pieces whose keys, or whose work, are `turned_down`, with the reason; an empty one by a key is none.
-
-    Where a kernel does not read elements repeated, copies that repeat them are left to FX: the way with more
-    operations of products in pieces counts, and of two with as many the first.
+@dataclass(slots=True)
+class Way:
+    """What our graphs say of an FX graph, and the pieces that were asked about, by their groups: a graph is cut again
+    where pieces are turned down, and most of it is asked about again then.
     """
-    ways = []
-    for sees_through in (True, False):
-        lowered = lower(module, constants, sees_through=sees_through, device=device)
-        ways.append((lowered, cut(lowered, oracle, turned_down)))
-        if not ways[-1][1].reasons:
-            break
-    return max(ways, key=lambda way: way[1].flops)
+
+    lowered: Lowered
+    wiring: Wiring
+    oracle: Oracle
+    known: dict[frozenset[str], Piece | Untaken] = field(default_factory=dict)
+
+    def piece(self, groups: frozenset[str]) -> Piece:
+        """The piece that computes groups, its outputs as they lie in memory where a kernel stores them so.
+
+        Raises Untaken as `piece_of`.
+        """
+        found = self.known.get(groups)
+        if found is None:
+            found = self.known[groups] = self._asked(groups)
+        if isinstance(found, Untaken):
+            raise found
+        return found
+
+    def _asked(self, groups: frozenset[str]) -> Piece | Untaken:
+        nodes = self.wiring.nodes_of(groups)
+        try:
+            laid = piece_of(self.wiring, nodes, laid=True)
+            refused = any(laid.orders) and self.oracle.refusal(laid)
+            return piece_of(self.wiring, nodes) if refused else laid
+        except Untaken as reason:
+            return reason
 
 
-def cut(lowered: Lowered, oracle: Oracle, turned_down: Mapping[str, str]) -> Cut:
+def ways(
+    module: fx.GraphModule, constants: Collection[str], oracle: Oracle, device: str | None = None
+) -> tuple[Way, ...]:
+    """The ways in which our graphs say an FX graph, or what of it is on a kind of `device`: copies that repeat
+    elements are values like others, or left to FX, as where a kernel does not read elements repeated.
+    """
+    seen, unseen = (
+        lower(module, constants, sees_through=sees_through, device=device) for sees_through in (True, False)
+    )
+    different = (seen,) if seen.refused == unseen.refused else (seen, unseen)
+    return tuple(Way(lowered, Wiring(lowered), oracle) for lowered in different)
+
+
+def best_cut(
+    ways: Sequence[Way], turned_down: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Lowered, Cut]:
+    """The cut with the most operations of products in pieces, then with the most bytes, then the first, with what it
+    is a cut of.
+
+    No piece is one whose key, or whose work, is `turned_down`, with the reason; an empty one by a key is none.
+    """
+    found = [(way.lowered, cut(way, turned_down)) for way in ways]
+    return max(found, key=lambda one: (one[1].flops, one[1].nbytes))
+
+
+def cut(way: Way, turned_down: Mapping[str, str]) -> Cut:
     """Pieces of what our graphs say of an FX graph, without those that are turned down."""
-    wiring = Wiring(lowered)
 
     def accept(groups: frozenset[str]) -> Answer:
         try:
-            piece = piece_of(wiring, wiring.nodes_of(groups))
+            piece = way.piece(groups)
         except Untaken as reason:
             return Answer(str(reason))
         if _is_statistic(piece):
             return Answer("nothing but a value a row leaves it, which Inductor computes beside what reads it")
-        refusal = turned_down.get(piece.key, turned_down.get(piece.work, "")) or oracle.refusal(piece)
-        return Answer(refusal, piece.bytes_in, piece.bytes_out)
+        refusal = turned_down.get(piece.key, turned_down.get(piece.work, "")) or way.oracle.refusal(piece)
+        return Answer(refusal, piece.bytes_in, piece.bytes_by_output)
 
-    greedy = Greedy(_flow(lowered), accept, wiring.groups)
-    pieces = tuple(piece_of(wiring, wiring.nodes_of(groups)) for groups in greedy.pieces())
-    return Cut(pieces, dict(greedy.reasons), fx_flops(lowered.graph))
+    greedy = Greedy(_flow(way.lowered), accept, way.wiring.groups)
+    pieces = tuple(way.piece(groups) for groups in greedy.pieces())
+    graph = way.lowered.graph
+    return Cut(pieces, dict(greedy.reasons), fx_flops(way.lowered), fx_bytes(graph))
 
 
 def _is_statistic(piece: Piece) -> bool:
@@ -129,20 +172,37 @@ _COUNTED_AS = {
 """Operations that torch's table of counts lacks, with one that does as much."""
 
 
-def fx_flops(graph: fx.Graph) -> int:
+def fx_flops(lowered: Lowered) -> int:
     """Floating-point operations of the products and attentions of an FX graph, as torch counts them.
 
-    Products whose extents change from call to call are left out.
+    Products whose extents change from call to call are left out, and convolutions that are no products.
     """
     total = 0
-    for node in graph.nodes:
+    for node in lowered.graph.nodes:
         packet = getattr(node.target, "overloadpacket", None)
         count = flop_registry.get(_COUNTED_AS.get(packet, packet)) if node.target in TABLE else None
-        if count is not None and "val" in node.meta:
+        other = packet is torch.ops.aten.convolution and node.name in lowered.refused
+        if count is not None and "val" in node.meta and not other:
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: one.meta.get("val"))
             found = count(*args, **kwargs, out_val=node.meta["val"])
             total += found if isinstance(found, int) else 0
     return total
+
+
+def fx_bytes(graph: fx.Graph) -> dict[str, int]:
+    """Bytes that each operation of an FX graph reads and writes if it is a kernel of its own; views move none."""
+    found = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and not is_view(node):
+            found[node.name] = sum(map(_nbytes, (node, *node.all_input_nodes)))
+    return found
+
+
+def _nbytes(node: fx.Node) -> int:
+    val = node.meta.get("val")
+    tensors = [x for x in (val if isinstance(val, tuple | list) else (val,)) if isinstance(x, torch.Tensor)]
+    known = [x for x in tensors if all(isinstance(extent, int) for extent in x.shape)]
+    return sum(x.numel() * x.element_size() for x in known)
 
 
 def _flow(lowered: Lowered) -> Flow:

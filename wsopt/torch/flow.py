@@ -10,21 +10,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsopt.graph.order import topological_order
+from wsopt.partition.web import bits, members, union
 
 
 @dataclass(slots=True)
 class Flow:
-    """Nodes in the order of an FX graph, views left out; each reads earlier ones. `groups` and `free` are sets."""
+    """Nodes in the order of an FX graph, views left out; each reads earlier ones. `groups` and `free` are sets, and
+    `ends` those that nothing reads: the results of the whole graph.
+    """
 
     names: tuple[str, ...]
     reads: tuple[int, ...]
     groups: int
     free: int
+    ends: int = field(init=False)
     needs: list[int] = field(init=False)
     feeds: list[int] = field(init=False)
     together: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.ends = ((1 << len(self.names)) - 1) & ~union(self.reads)
         self._reach()
 
     def fuse(self, nodes: int) -> None:
@@ -51,17 +56,12 @@ class Flow:
 
     def _sources(self, whole: int, number: dict[int, int]) -> list[int]:
         """The numbers of the wholes that one reads."""
-        read = 0
-        for member in members(whole):
-            read |= self.reads[member]
-        return list(dict.fromkeys(number[source] for source in members(read & ~whole)))
+        read = union(self.reads[member] for member in members(whole)) & ~whole
+        return list(dict.fromkeys(number[source] for source in members(read)))
 
     def between(self, nodes: int) -> int:
         """The nodes that lie on a way from one of these to another, free ones left out."""
-        needs = feeds = 0
-        for number in members(nodes):
-            needs |= self.needs[number]
-            feeds |= self.feeds[number]
+        needs, feeds = (union(of[n] for n in members(nodes)) for of in (self.needs, self.feeds))
         return needs & feeds & ~nodes & ~self.free
 
     def closed(self, nodes: int, barred: int) -> int | None:
@@ -77,27 +77,17 @@ class Flow:
 
     def sources(self, nodes: int) -> Iterator[int]:
         """The nodes that these read, the last first."""
-        read = 0
-        for number in members(nodes):
-            read |= self.reads[number]
-        yield from reversed(list(members(read & ~nodes & ~self.free)))
+        read = union(self.reads[number] for number in members(nodes)) & ~nodes & ~self.free
+        yield from reversed(list(members(read)))
 
 
 def flow_of(order: Iterable[str], reads: Mapping[str, Iterable[str]], groups: Iterable[str]) -> Flow:
     """The flow of nodes that read others by name."""
     names = tuple(order)
     number = {name: at for at, name in enumerate(names)}
-    bits = [sum({1 << number[one] for one in reads[name]}) for name in names]
-    mine, free = sum(1 << number[name] for name in groups), 0
-    for at, own in enumerate(bits):
+    read = [bits(number[one] for one in reads[name]) for name in names]
+    mine, free = bits(number[name] for name in groups), 0
+    for at, own in enumerate(read):
         if mine >> at & 1 and not own & ~free:
             free |= 1 << at
-    return Flow(names, tuple(bits), mine, free)
-
-
-def members(nodes: int) -> Iterator[int]:
-    """The numbers in a set, ascending."""
-    while nodes:
-        low = nodes & -nodes
-        yield low.bit_length() - 1
-        nodes ^= low
+    return Flow(names, tuple(read), mine, free)

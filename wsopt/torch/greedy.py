@@ -1,4 +1,6 @@
-"""Cuts what our graphs say of an FX graph into pieces: from each product, then each reduction, as far as it goes."""
+"""Cuts what our graphs say of an FX graph into pieces: from each product, then each reduction, then each tensor that
+is joined of several, as far as it goes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from dataclasses import dataclass, field
 from wsopt.frontend.kinds import is_matmul, reduces_rows
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Node
-from wsopt.torch.flow import Flow, members
+from wsopt.partition.web import bits, members
+from wsopt.torch.flow import Flow
 
 PATIENCE = 12
 """Groups by which a part that is refused may grow before it is given up."""
@@ -18,15 +21,27 @@ RESTARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Why no kernel is made of groups, empty if one is; the bytes that it reads, constants left out, and writes."""
+    """Why no kernel is made of groups, empty if one is; the bytes that it reads, constants left out, and those of
+    each output, by group.
+    """
 
     refusal: str
     bytes_in: int = 0
-    bytes_out: int = 0
+    outputs: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes that the kernel writes."""
+        return sum(nbytes for _, nbytes in self.outputs)
 
 
 Accept = Callable[[frozenset[str]], Answer]
 """The answer about groups, by name."""
+
+
+def _joins(node: Node) -> bool:
+    """Whether a node puts tensors one behind the other, as rotary embedding does."""
+    return node.op == "concat"
 
 
 @dataclass(slots=True)
@@ -48,7 +63,7 @@ class Greedy:
 
     def pieces(self) -> Iterator[frozenset[str]]:
         """The groups of each piece."""
-        for is_seed in (is_matmul, reduces_rows):
+        for is_seed in (is_matmul, reduces_rows, _joins):
             for number in members(self.flow.groups & ~self.flow.free):
                 name = self.flow.names[number]
                 if self.taken >> number & 1 or not any(map(is_seed, self.nodes[name])):
@@ -91,13 +106,26 @@ class Greedy:
         return None if best is None else self._backward(best)
 
     def _better(self, nodes: int, than: int | None) -> bool:
-        """Whether a part that is one kernel is worth more than a smaller one: it does not write more bytes, unless it
-        has one more product or reduction, and then no more than twice as many.
+        """Whether a part that is one kernel is worth more than a smaller one: it does not write more bytes than it
+        spares others to read, unless it has one more product or reduction, and then no more than twice as many.
         """
         if than is None:
             return True
         new, old = self._answer(nodes).bytes_out, self._answer(than).bytes_out
-        return new <= old or (bool(nodes & ~than & self._work) and new <= 2 * old)
+        works = bool(nodes & ~than & self._work)
+        return new <= old + self._spared(nodes, than) or (works and new <= 2 * old)
+
+    def _spared(self, nodes: int, than: int) -> int:
+        """Bytes of the outputs of `than` that nobody but the larger part reads. Those are results of the whole graph,
+        as what is kept for a backward pass.
+        """
+        number = {name: at for at, name in enumerate(self.flow.names)}
+        found = 0
+        for name, nbytes in self._answer(than).outputs:
+            readers = bits(self.flow.readers(1 << number[name])) & ~self.flow.ends if name in number else 0
+            if readers and not readers & ~nodes:
+                found += nbytes
+        return found
 
     def _forward(self, start: int, shut: int) -> tuple[int | None, int]:
         """A part beyond `start` that is one kernel, the best on one way on, and the group that the way began with."""
@@ -163,7 +191,11 @@ class Greedy:
                 if not self._open(number, self.taken) or not self._feeds_only(number, nodes):
                     continue
                 grown = self.flow.closed(nodes | 1 << number, self.taken)
-                if grown is None or not self._takes(grown) or not self._reads_no_more(grown, nodes):
+                if grown is None:
+                    continue
+                viewed = self._with_views(grown)
+                grown = viewed if self._takes(viewed) else grown
+                if not self._takes(grown) or not self._reads_no_more(grown, nodes):
                     continue
                 if not self._computes(grown & ~nodes) or self._reads_less(grown, nodes):
                     nodes, again = grown, True

@@ -14,8 +14,9 @@ from wsopt.bench.cuda_clock import CudaClock
 from wsopt.bench.timing import Clock, Contestant, TimingOptions, measure
 from wsopt.build import Build
 from wsopt.errors import RequirementError
+from wsopt.runtime.direct import Launch
 from wsopt.torch.execute import by_kernel
-from wsopt.torch.operators import Run, laid
+from wsopt.torch.operators import empty, laid, layouts_of
 from wsopt.torch.pieces import Bound, Piece
 
 LIMIT_S = 20.0
@@ -37,10 +38,10 @@ def measured_us(piece: Piece, build: Build) -> tuple[float, float]:
     return in_a_thread(piece, by_kernel(piece.graph, build), "cuda", CudaClock(LIMIT_S))
 
 
-def in_a_thread(piece: Piece, run: Run, device: str, clock: Clock) -> tuple[float, float]:
+def in_a_thread(piece: Piece, launch: Launch, device: str, clock: Clock) -> tuple[float, float]:
     """As `compared`, in a thread of its own: where a graph is being compiled, tensors of this one are fake."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(compared, piece, run, device, clock, _inductor).result()
+        return pool.submit(compared, piece, launch, device, clock, _inductor).result()
 
 
 def _inductor(module: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
@@ -51,9 +52,9 @@ def _inductor(module: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callabl
 
 
 def compared(
-    piece: Piece, run: Run, device: str, clock: Clock, compile_usual: Compile
+    piece: Piece, launch: Launch, device: str, clock: Clock, compile_usual: Compile
 ) -> tuple[float, float]:
-    """Microseconds of `run` and of the part of the FX graph, compiled the usual way, on random inputs."""
+    """Microseconds of `launch` and of the part of the FX graph, compiled the usual way, on random inputs."""
     with torch.no_grad():
         module, sources = usual(piece)
         given = [_random(source, device, seed) for seed, source in enumerate(sources)]
@@ -62,9 +63,9 @@ def compared(
             laid(_seen(of[bound.source], bound), item)
             for bound, item in zip(piece.inputs, piece.graph.inputs, strict=True)
         ]
-        theirs = compile_usual(module, given)
+        layouts, theirs = layouts_of(piece.graph), compile_usual(module, given)
         contestants = [
-            Contestant("ours", (lambda: run(*inputs),)),
+            Contestant("ours", (lambda: launch(*inputs, *empty(layouts, device)),)),
             Contestant("theirs", (lambda: theirs(*given),)),
         ]
         found = measure(contestants, clock, ROUNDS)

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from wsopt.graph.types import Graph, Input
+from wsopt.graph.types import Graph, Input, row_major_strides
+from wsopt.runtime.direct import Launch
 from wsopt.torch.dtypes import DTYPES
+from wsopt.torch.inductor import Layout, lower_directly
 
 _LOCK = threading.Lock()
 _LIBRARY = torch.library.Library("wsopt", "FRAGMENT")
 _OPERATORS: dict[str, Any] = {}
 _TORCH = {ours: theirs for theirs, ours in DTYPES.items()}
 
-Run = Callable[..., Sequence[torch.Tensor]]
-"""Computes a piece's outputs, in order, from its inputs, in order."""
 
-
-def operator(name: str, graph: Graph, run: Run) -> Any:
+def operator(name: str, graph: Graph, launch: Launch) -> Any:
     """`torch.ops.wsopt.NAME`, made once: one tensor or several, dense, of the graph's shapes and types."""
     with _LOCK:
         if name not in _OPERATORS:
-            _OPERATORS[name] = _defined(name, graph, run)
+            _OPERATORS[name] = _defined(name, graph, launch)
         return _OPERATORS[name]
 
 
-def _defined(name: str, graph: Graph, run: Run) -> Any:
+def _defined(name: str, graph: Graph, launch: Launch) -> Any:
     results = ["Tensor"] * len(graph.outputs)
     told = results[0] if len(results) == 1 else f"({', '.join(results)})"
     parameters = ", ".join(f"Tensor {one.name}" for one in graph.inputs)
@@ -36,33 +35,47 @@ def _defined(name: str, graph: Graph, run: Run) -> Any:
     strides = getattr(tags, "needs_exact_strides", tags.needs_fixed_stride_order)
     _LIBRARY.define(f"{name}({parameters}) -> {told}", tags=(tags.pt2_compliant_tag, strides))
 
-    wanted = tuple(item.element_strides for item in graph.inputs)
-
-    def call(*tensors: torch.Tensor) -> Any:
-        # What lies as it is declared, as most of it does in most calls, is seen at a glance.
-        if any(
-            x.stride() != want or x.data_ptr() % ALIGNMENT for x, want in zip(tensors, wanted, strict=True)
-        ):
-            tensors = tuple(laid(x, item) for x, item in zip(tensors, graph.inputs, strict=True))
-        found = tuple(run(*tensors))
-        return found[0] if len(found) == 1 else found
+    layouts, wanted = layouts_of(graph), tuple(item.element_strides for item in graph.inputs)
 
     def fake(*tensors: torch.Tensor) -> Any:
-        found = tuple(_empty(graph, output, tensors[0].device) for output in graph.outputs)
+        found = empty(layouts, tensors[0].device)
+        return found[0] if len(found) == 1 else found
+
+    def call(*tensors: torch.Tensor) -> Any:
+        # Anybody may call an operator, with tensors that lie in another way at addresses that are known.
+        if any(x.stride() != want for x, want in zip(tensors, wanted, strict=True)):
+            tensors = all_laid(tensors, graph)
+        found = empty(layouts, tensors[0].device)
+        launch(*tensors, *found)
         return found[0] if len(found) == 1 else found
 
     _LIBRARY.impl(name, call, "CompositeExplicitAutograd")
     torch.library.register_fake(f"wsopt::{name}", fake, lib=_LIBRARY)
-    return getattr(torch.ops.wsopt, name).default
+    found = getattr(torch.ops.wsopt, name).default
+    lower_directly(found, name, launch, layouts)
+    return found
 
 
-def _empty(graph: Graph, output: str, device: Any) -> torch.Tensor:
-    found = graph.type_of(output)
-    return torch.empty(found.shape, dtype=_TORCH[found.dtype], device=device)
+def layouts_of(graph: Graph) -> tuple[Layout, ...]:
+    """How a graph's outputs lie: densely."""
+    types = [graph.type_of(output) for output in graph.outputs]
+    return tuple((one.shape, row_major_strides(one.shape), _TORCH[one.dtype]) for one in types)
+
+
+def empty(layouts: Sequence[Layout], device: Any) -> tuple[torch.Tensor, ...]:
+    """New tensors with nothing in them."""
+    return tuple(
+        [torch.empty_strided(shape, strides, dtype=dtype, device=device) for shape, strides, dtype in layouts]
+    )
 
 
 ALIGNMENT = 16
 """Bytes of which a tensor's address is a multiple, as TMA wants it."""
+
+
+def all_laid(tensors: Sequence[torch.Tensor], graph: Graph) -> tuple[torch.Tensor, ...]:
+    """Tensors as a graph's inputs are declared."""
+    return tuple(laid(tensor, item) for tensor, item in zip(tensors, graph.inputs, strict=True))
 
 
 def laid(tensor: torch.Tensor, item: Input) -> torch.Tensor:

@@ -29,6 +29,7 @@ class Options:
     those that `measure` shows to be faster.
     machine: the card whose figures count, a name or the path of a machine file.
     workers: processes that compile pieces; 0 are as many as there are cores.
+    wait: whether the first call waits until kernels are built; else the graph is compiled again when they are.
     inductor: settings of Inductor while it compiles all else, such as {"triton.cudagraphs": True}.
     """
 
@@ -37,18 +38,25 @@ class Options:
     take: str = "predicted"
     machine: str = DEFAULT_MACHINE
     workers: int = 0
+    wait: bool = True
     inductor: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
-    """Options, checked; `mode` "measure" is `take` "measure". Raises InputError with all faults."""
+    """Options, checked; `mode` "measure" is `take` "measure", and `mode` "async" is not to `wait`.
+
+    Raises InputError with all faults.
+    """
     values = dict(given or {})
     faults: list[Problem] = []
     if mode is not None and mode != "default":
         if mode == "measure":
             values.setdefault("take", "measure")
+        elif mode == "async":
+            values.setdefault("wait", False)
         else:
-            faults.append(Problem("/mode", f'{mode!r}; the backend wsopt knows "default" and "measure"'))
+            told = f'{mode!r}; the backend wsopt knows "default", "measure" and "async"'
+            faults.append(Problem("/mode", told))
     names = [one.name for one in fields(Options)]
     faults += [
         Problem(f"/{name}", f"unknown option{hint(name, names)}; there are {', '.join(names)}")
@@ -65,6 +73,10 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
     workers = values.get("workers", 0)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         faults.append(Problem("/workers", f"{workers!r}; wants a number of processes, or 0 for all cores"))
+    if not isinstance(values.get("wait", True), bool):
+        faults.append(Problem("/wait", f"{values['wait']!r}; wants True or False"))
+    elif not values.get("wait", True) and values.get("take") == "measure":
+        faults.append(Problem("/wait", "take 'measure' waits: nothing else is to run while it measures"))
     if not isinstance(values.get("inductor", {}), Mapping):
         faults.append(Problem("/inductor", f"{values['inductor']!r}; wants names of settings with values"))
     elif values.get("inductor") and values.get("rest", "inductor") != "inductor":

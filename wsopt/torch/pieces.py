@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import fx
@@ -30,16 +31,18 @@ class Bound:
     dims: tuple[Dim, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Piece:
     """A kernel's graph, whose names are those of every piece alike, with the FX nodes of its inputs and outputs, and
-    all FX nodes that it computes.
+    all FX nodes that it computes. Where an output has the dimensions of its FX node in another order, as that node
+    lies in memory, `orders` has the order.
     """
 
     graph: Graph
     inputs: tuple[Bound, ...]
     outputs: tuple[fx.Node, ...]
     covered: frozenset[str]
+    orders: tuple[tuple[int, ...] | None, ...]
 
     @property
     def bytes_in(self) -> int:
@@ -47,16 +50,17 @@ class Piece:
         return sum(one.type.nbytes for one in self.graph.inputs if not one.constant)
 
     @property
-    def bytes_out(self) -> int:
-        """Bytes of the outputs."""
-        return sum(self.graph.type_of(name).nbytes for name in self.graph.outputs)
+    def bytes_by_output(self) -> tuple[tuple[str, int], ...]:
+        """The FX node of each output, by name, with its bytes."""
+        sizes = (self.graph.type_of(name).nbytes for name in self.graph.outputs)
+        return tuple(zip((node.name for node in self.outputs), sizes, strict=True))
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Equal for pieces that one kernel computes."""
         return hashlib.sha256(canonical_bytes(self.graph)).hexdigest()[:16]
 
-    @property
+    @cached_property
     def work(self) -> str:
         """The products and reductions of a piece in words: what its kernel takes most of its time for."""
         found = [
@@ -65,8 +69,9 @@ class Piece:
         return "; ".join(found)
 
 
-def piece_of(wiring: Wiring, wanted: Collection[str]) -> Piece:
-    """The piece that computes these nodes, with the indices that they read.
+def piece_of(wiring: Wiring, wanted: Collection[str], *, laid: bool = False) -> Piece:
+    """The piece that computes these nodes, with the indices that they read; its outputs `laid` as FX has them in
+    memory, or with their dimensions in order.
 
     Raises Untaken where it would hand on a tensor that FX does not have, or of a type that it has otherwise.
     """
@@ -82,7 +87,30 @@ def piece_of(wiring: Wiring, wanted: Collection[str]) -> Piece:
     if not outputs:
         raise Untaken("nothing outside needs what it computes")
     names = {node.name for node in outputs}
-    return _renamed(lowered, without_roundings(nodes, names), outputs, covered)
+    piece = _renamed(lowered, without_roundings(nodes, names), outputs, covered)
+    return _laid(piece) if laid else piece
+
+
+def _laid(piece: Piece) -> Piece:
+    """The piece with outputs whose dimensions are in the order in which they lie in memory."""
+    nodes, outputs, orders = list(piece.graph.nodes), list[str](), list[tuple[int, ...] | None]()
+    for name, owner in zip(piece.graph.outputs, piece.outputs, strict=True):
+        order, type_ = memory_order(owner), piece.graph.type_of(name)
+        if order is None or list(order) == sorted(order):
+            outputs.append(name)
+            orders.append(None)
+            continue
+        shape = tuple(owner.meta["val"].shape)
+        if shape != type_.shape:
+            found = TensorType(shape, type_.dtype)
+            nodes.append(Node(f"n{len(nodes)}", "reshape", (name,), (("shape", shape),), found))
+            name = nodes[-1].name
+        found = TensorType(tuple(shape[dim] for dim in order), type_.dtype)
+        nodes.append(Node(f"n{len(nodes)}", "transpose", (name,), (("perm", order),), found))
+        outputs.append(nodes[-1].name)
+        orders.append(order)
+    graph = replace(piece.graph, nodes=tuple(nodes), outputs=tuple(outputs))
+    return replace(piece, graph=graph, orders=tuple(orders))
 
 
 def _check_output(lowered: Lowered, node: Node) -> None:
@@ -158,18 +186,24 @@ def _renamed(lowered: Lowered, nodes: list[Node], outputs: list[Node], covered: 
         inputs = [Input(one.name, one.type, False, one.strides) for one in inputs]
     names = tuple(short[node.name] for node in outputs)
     graph = Graph("piece", "", tuple(inputs), tuple(kept), names)
-    return Piece(graph, tuple(bound), tuple(lowered.owners[node.name] for node in outputs), covered)
+    owners = tuple(lowered.owners[node.name] for node in outputs)
+    return Piece(graph, tuple(bound), owners, covered, (None,) * len(owners))
 
 
 def _is_made_here(node: fx.Node) -> bool:
     """Whether a kernel of the FX graph makes a tensor: neither an input of the graph nor a view of one."""
     while node.op == "call_function":
-        schema = getattr(node.target, "_schema", None)
-        views = schema is not None and any(one.alias_info is not None for one in schema.arguments)
-        if not views and node.target is not operator.getitem:
+        if not is_view(node):
             return True
         node = node.all_input_nodes[0]
     return False
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether an FX node is a tensor that its first argument has, or a view of it."""
+    schema = getattr(node.target, "_schema", None)
+    aliases = schema is not None and any(one.alias_info is not None for one in schema.arguments)
+    return aliases or node.target is operator.getitem
 
 
 def _repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:

@@ -12,9 +12,10 @@ import torch
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph
 from wsopt.torch.choose import Judged
-from wsopt.torch.compiler import Compiled, backend, watching
+from wsopt.torch.compiler import backend, watching
 from wsopt.torch.cutting import flops
 from wsopt.torch.pieces import Piece
+from wsopt.torch.rounds import Settled
 
 MOST = 20
 """Lines of one kind that a report prints."""
@@ -34,7 +35,8 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Report:
     """The lines of pieces that were taken and of those that were not, why other operations stay in FX with how often,
-    and the operations of products and attention: in pieces that were taken, and in all.
+    the operations of products and attention in pieces that were taken and in all, and the bytes that FX's operations
+    would move one by one: those that are in pieces, and all.
     """
 
     taken: tuple[Line, ...]
@@ -42,7 +44,14 @@ class Report:
     left: tuple[tuple[str, int], ...]
     flops_taken: int
     flops: int
+    bytes_taken: int
+    bytes: int
     graphs: int
+
+    @property
+    def share_of_bytes(self) -> float:
+        """The part of the bytes that is in pieces; 1 where there are none."""
+        return self.bytes_taken / self.bytes if self.bytes else 1.0
 
     @property
     def share(self) -> float:
@@ -52,7 +61,8 @@ class Report:
     def __str__(self) -> str:
         head = (
             f"{sum(line.count for line in self.taken)} pieces in {self.graphs} graphs, of {len(self.taken)} kinds; "
-            f"{self.share:.1%} of the operations of products and attention ({self.flops:.3g})"
+            f"{self.share:.1%} of the operations of products and attention ({self.flops:.3g}), "
+            f"{self.share_of_bytes:.1%} of the bytes that operations would move one by one"
         )
         parts = [head]
         parts += [f"  {_told(line)}" for line in self.taken]
@@ -93,7 +103,7 @@ def explain(
     return report_of(seen)
 
 
-def report_of(graphs: Sequence[Compiled]) -> Report:
+def report_of(graphs: Sequence[Settled]) -> Report:
     """The report of what became of FX graphs."""
     taken = [(piece, one.judged[piece.key]) for one in graphs for piece in one.taken]
     refused = [(piece, one.judged[piece.key]) for one in graphs for piece in one.refused]
@@ -108,13 +118,15 @@ def report_of(graphs: Sequence[Compiled]) -> Report:
         tuple(left.most_common()),
         sum(flops(piece.graph) for piece, _ in taken),
         sum(one.cut.all_flops for one in graphs),
+        sum(one.cut.moved.get(name, 0) for one in graphs for piece in one.taken for name in piece.covered),
+        sum(sum(one.cut.moved.values()) for one in graphs),
         len(graphs),
     )
 
 
-def _operation(compiled: Compiled, name: str) -> str:
+def _operation(settled: Settled, name: str) -> str:
     """The operation of an FX node, by the node's name; the name itself where the graph has it no more."""
-    found = (str(node.target) for node in compiled.lowered.graph.nodes if node.name == name)
+    found = (str(node.target) for node in settled.lowered.graph.nodes if node.name == name)
     return next(found, name)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from wsopt.torch.table import as_numbers, aten, entry
+from wsopt.torch.table import as_numbers, aten, entry, found
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer
 
@@ -77,6 +77,26 @@ def _softmax(w: Writer, x: Value, dim: int, half_to_float: bool = False) -> Valu
     return w.elementwise("div", power, w.reduce("reduce_sum", power, [dim], True))
 
 
+def _logarithm_of_sum(w: Writer, x: Value, over: Sequence[int], keepdim: bool) -> Value:
+    """The logarithm of the sum of powers of e, with the largest exponent taken out first."""
+    largest = w.reduce("reduce_max", x, over, True)
+    power = w.elementwise("exp", w.elementwise("sub", x, largest))
+    if not keepdim:
+        largest = w.reduce("reduce_max", x, over, False)
+    return w.elementwise("add", w.elementwise("log", w.reduce("reduce_sum", power, over, keepdim)), largest)
+
+
+@entry(aten.logsumexp.default)
+def _logsumexp(w: Writer, x: Value, dims: Sequence[int], keepdim: bool = False) -> Value:
+    return _logarithm_of_sum(w, x, dims, keepdim)
+
+
+@entry(aten._log_softmax.default)
+def _log_softmax(w: Writer, x: Value, dim: int, half_to_float: bool = False) -> Value:
+    del half_to_float
+    return w.elementwise("sub", x, _logarithm_of_sum(w, x, [dim], True))
+
+
 @entry(aten.native_layer_norm.default)
 def _layer_norm(
     w: Writer, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, eps: float
@@ -104,3 +124,40 @@ def _addmm(w: Writer, x: Value, a: Value, b: Value, *, beta: float = 1, alpha: f
     if beta == 0:
         return product
     return w.elementwise("add", product, x if beta == 1 else as_numbers("mul", w, x, float(beta)))
+
+
+@entry(*found(aten, "_scaled_mm"))
+def _scaled_mm(
+    w: Writer, a: Value, b: Value, scale_a: Value, scale_b: Value, bias: Value | None = None,
+    scale_result: Value | None = None, out_dtype: Any = None, use_fast_accum: bool = False,
+) -> Value:  # fmt: skip
+    """A product of f8, each operand with one scale, or one a row of a and a column of b."""
+    del out_dtype
+    if scale_result is not None:
+        raise Untaken("a product whose result is scaled")
+    rows, columns = a.shape[0], b.shape[1]
+    if not (
+        scale_a.shape in ((), (1,), (1, 1), (rows, 1)) and scale_b.shape in ((), (1,), (1, 1), (1, columns))
+    ):
+        raise Untaken("scales of blocks")
+    product = w.matmul(a, b, accumulate="fast" if use_fast_accum else "f32")
+    scaled = w.elementwise("mul", w.elementwise("mul", product, scale_a), scale_b)
+    return scaled if bias is None else w.elementwise("add", scaled, bias)
+
+
+@entry(aten.convolution.default)
+def _convolution(
+    w: Writer, x: Value, weight: Value, bias: Value | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+) -> Value:  # fmt: skip
+    """A convolution whose window is one element: a product of channels, where the image's elements lie together."""
+    del dilation
+    window = weight.shape[2:]
+    if any(one != 1 for one in (*window, *stride, groups)) or transposed or any((*padding, *output_padding)):
+        raise Untaken("a convolution with a window, or in groups")
+    outer, inner = weight.shape[:2]
+    batch, image = x.shape[0], math.prod(x.shape[2:])
+    flat = w.view(x, (batch, inner, image))
+    product = w.matmul(w.view(weight, (1, outer, inner)), flat)
+    product = product if bias is None else w.elementwise("add", product, w.view(bias, (outer, 1)))
+    return w.view(product, w.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,6 +83,35 @@ def _transpose(w: Writer, x: Value, first: int, second: int) -> Value:
 @entry(aten.t.default)
 def _t(w: Writer, x: Value) -> Value:
     return w.permute(x, range(len(x.dims))[::-1])
+
+
+# --- parts ----------------------------------------------------------------------------------------------
+
+
+@entry(aten.slice.Tensor)
+def _slice(
+    w: Writer, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    dim %= len(x.dims)
+    return w.slice(x, dim, *slice(start, end, step).indices(x.shape[dim]))
+
+
+@entry(aten.split_with_sizes.default)
+def _split(w: Writer, x: Value, sizes: Sequence[int], dim: int = 0) -> tuple[Value, ...]:
+    dim %= len(x.dims)
+    ends = list(itertools.accumulate(sizes))
+    return tuple(w.slice(x, dim, end - size, end) for size, end in zip(sizes, ends, strict=True))
+
+
+@entry(aten.split.Tensor)
+def _split_evenly(w: Writer, x: Value, size: int, dim: int = 0) -> tuple[Value, ...]:
+    extent = x.shape[dim]
+    return _split(w, x, [min(size, extent - start) for start in range(0, extent, size)], dim)
+
+
+@entry(aten.cat.default)
+def _cat(w: Writer, values: Sequence[Value], dim: int = 0) -> Value:
+    return w.concat(values, dim % len(values[0].dims))
 
 
 # --- constants ------------------------------------------------------------------------------------------

@@ -50,9 +50,9 @@ def _put(
     vals = zip((one.meta["val"] for one in inputs), piece.graph.inputs, strict=True)
     call.meta["eager_input_vals"] = tuple(made.lying(val, item.element_strides) for val, item in vals), {}
     several = len(piece.outputs) > 1
-    for number, owner in enumerate(piece.outputs):
+    for number, (owner, order) in enumerate(zip(piece.outputs, piece.orders, strict=True)):
         result = made.call(operator.getitem, call, number) if several else call
-        result = _as_in_fx(made, result, owner)
+        result = _as_in_fx(made, result, owner) if order is None else _in_order(made, result, order)
         owner.replace_all_uses_with(result, propagate_meta=False)
         found[owner] = result
     return found
@@ -115,6 +115,11 @@ def _without_repeats(made: _Maker, bound: Bound) -> fx.Node:
             node = made.call(aten.slice.Tensor, node, axis, 0, 1)
     node = made.call(aten.clone.default, node, memory_format=torch.contiguous_format)
     return made.call(aten.reshape.default, node, list(bound.shape))
+
+
+def _in_order(made: _Maker, node: fx.Node, order: Sequence[int]) -> fx.Node:
+    """A result whose dimensions are those of its FX node in this order, with its dimensions in theirs."""
+    return made.call(aten.permute.default, node, [order.index(dim) for dim in range(len(order))])
 
 
 def _as_in_fx(made: _Maker, node: fx.Node, owner: fx.Node) -> fx.Node:
