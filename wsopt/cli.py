@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from wsopt.cli_export import export
+from wsopt.cli_import import import_
 from wsopt.cli_inspect import inspect
 from wsopt.cli_lists import machines, ops, schema
 from wsopt.cli_trace import trace
@@ -305,6 +306,7 @@ def _measured(folder: Path) -> list[Path]:
 
 app.command()(tune)
 app.command()(export)
+app.command("import")(import_)
 app.command()(trace)
 
 
