@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def import_(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="a .onnx file, or a .pt2 file of torch.export")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="a .onnx file, or a .pt2 file of torch.export")
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="GRAPH.json", help="the graph to write")
     ] = None,
@@ -60,7 +62,9 @@ def _check_target(target: Path, model: Path) -> None:
     from wsopt.errors import InputError, Problem
 
     if target.is_dir() or not target.parent.is_dir() or target.resolve() == model.resolve():
-        raise InputError(str(target), [Problem("", "is no place for a graph; give a file in a folder that is there")])
+        raise InputError(
+            str(target), [Problem("", "is no place for a graph; give a file in a folder that is there")]
+        )
 
 
 def _facts(found: Imported, target: Path, weights: Path | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Arrays whose contents are known, said by indices: a causal mask is a comparison of them, and stays one in the graph.
+"""Arrays whose contents are known, said by indices: a causal mask becomes a comparison of them.
 
 A kernel knows from such a comparison which blocks of keys a mask leaves out. Of an array in memory it knows nothing.
 """

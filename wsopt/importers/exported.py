@@ -44,7 +44,9 @@ def import_exported(path: Path, extents: Mapping[str, int]) -> Imported:
         program = program.run_decompositions(select_decomp_table())
     brought = _brought(program)
     contents = {
-        name: one.tensor for name, one in brought.items() if one.tensor.dtype in _KNOWN or one.tensor.ndim == 0
+        name: one.tensor
+        for name, one in brought.items()
+        if one.tensor.dtype in _KNOWN or one.tensor.ndim == 0
     }
     found = lower(program.graph_module, brought, contents=contents, narrows=True)
     unsaid = [*_written_to(program), *_unsaid(found)]
@@ -52,7 +54,8 @@ def import_exported(path: Path, extents: Mapping[str, int]) -> Imported:
     results = _results(found, program, contents, unsaid)
     refuse(str(path), unsaid)
     origins = {name: one.name for name, one in brought.items()}
-    graph, unsaid, names = finished(found.writer, plain_name(path.stem), origins, results)
+    given = program.graph_signature.user_inputs
+    graph, unsaid, names = finished(found.writer, plain_name(path.stem), given, origins, results)
     refuse(str(path), unsaid)
     kept = {tensor: name for tensor, name in names.items() if tensor in brought}
     return Imported(
@@ -111,7 +114,9 @@ def _fixed(program: ExportedProgram, extents: Mapping[str, int], source: str) ->
         return torch.export.export(program.module(), args, kwargs)
     except (AssertionError, RuntimeError, ValueError) as error:
         told = str(error).strip().splitlines()[0]
-        raise InputError(source, [Problem("--dim", f"the model does not take these extents: {told}")]) from error
+        raise InputError(
+            source, [Problem("--dim", f"the model does not take these extents: {told}")]
+        ) from error
 
 
 def _example(node: fx.Node, extents: Mapping[str, int]) -> Any:
@@ -120,7 +125,9 @@ def _example(node: fx.Node, extents: Mapping[str, int]) -> Any:
     if not isinstance(val, torch.Tensor):
         return val
     shape = [
-        one if isinstance(one, int) else int(one.node.expr.subs({s: extents[str(s)] for s in one.node.expr.free_symbols}))
+        one
+        if isinstance(one, int)
+        else int(one.node.expr.subs({s: extents[str(s)] for s in one.node.expr.free_symbols}))
         for one in val.shape
     ]
     return torch.zeros(shape, dtype=val.dtype, device=val.device)
@@ -151,12 +158,10 @@ def _brought(program: ExportedProgram) -> dict[str, Brought]:
 def _array(tensor: torch.Tensor, dtype: DType) -> Array:
     """A tensor's elements in the type of its input."""
     plain = tensor.detach().cpu().contiguous()
-    if plain.dtype is torch.int64:
-        return plain.numpy().astype(dtype.numpy)
-    if plain.dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
-        bits = torch.int16 if plain.element_size() == 2 else torch.int8
-        return plain.view(bits).numpy().view(dtype.numpy)
-    return plain.numpy()
+    bits = {2: torch.int16, 1: torch.int8}
+    of_torch_alone = plain.dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+    found: Array = (plain.view(bits[plain.element_size()]) if of_torch_alone else plain).numpy()
+    return found.view(dtype.numpy) if of_torch_alone else found.astype(dtype.numpy)
 
 
 # --- what is said, and what is not ----------------------------------------------------------------------

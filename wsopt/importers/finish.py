@@ -12,6 +12,7 @@ from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph, Input, Node
 from wsopt.importers.model import Names, Unsaid
+from wsopt.importers.repeats import written_out
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer
 
@@ -26,14 +27,16 @@ class Result:
 
 
 def finished(
-    w: Writer, name: str, constants: Mapping[str, str], results: Sequence[Result]
+    w: Writer, name: str, given: Sequence[str], constants: Mapping[str, str], results: Sequence[Result]
 ) -> tuple[Graph, list[Unsaid], dict[str, str]]:
     """The graph of what a writer has, with its inputs as they are called there; outputs that it cannot have; and the
     new name of each input.
 
-    `constants` are the inputs whose contents the model brings, each with its name in the model.
+    `given` are the model's own inputs, in order, `constants` those whose contents the model brings, each with its
+    name in the model.
     """
-    tensors, unsaid = [], []
+    tensors: list[tuple[str, str]] = []
+    unsaid: list[Unsaid] = []
     for result in results:
         try:
             tensors.append((_output(w, result, [tensor for tensor, _ in tensors]), result.name))
@@ -41,18 +44,13 @@ def finished(
             unsaid.append(Unsaid(result.pointer, result.name, "output", str(reason)))
     if unsaid:
         return Graph("none", "", (), (), ()), unsaid, {}
-    inputs = tuple(
-        Input(tensor, w.types[tensor], tensor in constants) for tensor in w.types if tensor not in w.nodes
-    )
+    brought = [tensor for tensor in w.types if tensor in constants]
+    order = [*(tensor for tensor in given if tensor in w.types), *brought]
+    inputs = tuple(Input(tensor, w.types[tensor], tensor in constants) for tensor in order)
     outputs = tuple(tensor for tensor, _ in tensors)
-    graph = needed(Graph("model", "", _users_first(inputs), tuple(w.nodes.values()), outputs))
+    graph = needed(Graph("model", "", inputs, tuple(w.nodes.values()), outputs))
     names = _names(graph, w, constants, dict(tensors))
     return _renamed(graph, name, names), [], {item.name: names[item.name] for item in graph.inputs}
-
-
-def _users_first(inputs: tuple[Input, ...]) -> tuple[Input, ...]:
-    """Inputs that a caller brings, then constants."""
-    return tuple(sorted(inputs, key=lambda item: item.constant))
 
 
 def _output(w: Writer, result: Result, taken: Sequence[str]) -> str:
@@ -60,16 +58,17 @@ def _output(w: Writer, result: Result, taken: Sequence[str]) -> str:
     value = result.value
     if not isinstance(value.tensor, str):
         raise Untaken(f"it is the number {value.tensor} in every element; leave it out")
-    if not value.whole:
-        raise Untaken("it repeats elements of a smaller tensor; take that as the output, and repeat it outside")
-    w.group = result.name
-    same = w.types[value.tensor].shape == value.shape
-    if same and value.tensor in w.nodes and value.tensor not in taken:
-        return value.tensor
-    return w.node("reshape", [value.tensor], shape=value.shape)
+    w.group = f"@{result.name}"
+    value = written_out(w, value)
+    tensor = str(value.tensor)
+    if w.types[tensor].shape == value.shape and tensor in w.nodes and tensor not in taken:
+        return tensor
+    return w.node("reshape", [tensor], shape=value.shape)
 
 
-def _names(graph: Graph, w: Writer, constants: Mapping[str, str], outputs: Mapping[str, str]) -> dict[str, str]:
+def _names(
+    graph: Graph, w: Writer, constants: Mapping[str, str], outputs: Mapping[str, str]
+) -> dict[str, str]:
     """The name of each tensor: outputs and inputs as the model has them, then the last node of each group as the
     group, others with what they do behind it.
     """

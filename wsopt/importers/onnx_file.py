@@ -69,8 +69,11 @@ def read_onnx(path: Path, extents: Mapping[str, int], known: frozenset[str]) -> 
     try:
         model = _flat(model, opset, known)
         model = shape_inference.infer_shapes(model, data_prop=True)
-    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
-        raise InputError(str(path), [Problem("", f"is no ONNX model that holds together: {error}")]) from error
+    except (RuntimeError, ValueError, onnx.checker.ValidationError, shape_inference.InferenceError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise InputError(
+            str(path), [Problem("", f"is no ONNX model that holds together: {first}")]
+        ) from error
     return OnnxFile(path, model, opset, _kinds(model.graph))
 
 
@@ -98,23 +101,32 @@ def _flat(model: onnx.ModelProto, opset: int, known: frozenset[str]) -> onnx.Mod
     """The model without calls of its own functions, and of those that ONNX defines and the table lacks."""
     if model.functions:
         model = inliner.inline_local_functions(model)
-    others = {
-        node.op_type
-        for node in model.graph.node
-        if node.domain in DOMAINS and node.op_type not in known and _is_function(node.op_type, opset)
-    }
-    if others:
-        names = [(domain, name) for name in sorted(others) for domain in DOMAINS]
+    # A definition may use operations that are defined by others themselves.
+    while others := _defined_by_others(model.graph, opset, known):
+        names = [(domain, name) for name in others for domain in DOMAINS]
         model = inliner.inline_selected_functions(model, names, inline_schema_functions=True)
+        if others == _defined_by_others(model.graph, opset, known):
+            break
     return model
 
 
+def _defined_by_others(graph: onnx.GraphProto, opset: int, known: frozenset[str]) -> list[str]:
+    """Operations of a graph that are not known, and that ONNX defines by others."""
+    names = {node.op_type for node in graph.node if node.domain in DOMAINS}
+    return sorted(name for name in names - known if _is_function(name, opset))
+
+
+_CONTROL = {"If", "Loop", "Scan"}
+
+
 def _is_function(op: str, opset: int) -> bool:
-    """Whether ONNX defines an operation by others."""
+    """Whether ONNX defines an operation by others, without a loop: one such is computed, or is not said."""
     if not onnx.defs.has(op, opset, ""):
         return False
     schema = onnx.defs.get_schema(op, opset, "")
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    if schema.has_function:
+        return _CONTROL.isdisjoint(node.op_type for node in schema.function_body.node)
+    return bool(schema.has_context_dependent_function)
 
 
 def _kinds(graph: onnx.GraphProto) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""From an ONNX graph to nodes of ours, node by node: what depends on no input is computed, the table says the rest."""
+"""From an ONNX graph to nodes of ours: what depends on no input is computed, the table says the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from wsopt.errors import InternalError
@@ -19,7 +19,7 @@ from wsopt.importers.onnx_file import DOMAINS, OnnxFile
 from wsopt.importers.onnx_operations import TABLE
 from wsopt.importers.onnx_table import Call, Result
 from wsopt.importers.onnx_types import INT64, dtype_of
-from wsopt.torch.values import Shape, Untaken, Value, plain_dims
+from wsopt.torch.values import Shape, Untaken, Value
 from wsopt.torch.writer import Writer
 
 _MOST_BYTES = 1 << 27
@@ -27,7 +27,14 @@ _MOST_BYTES = 1 << 27
 _KNOWN_KINDS = (6, INT64, 9)
 """Integers and truth values: what a model brings of them are shapes, positions and masks, not weights."""
 _FLOAT_KINDS = (1, 10, 16)
-_BY_CHANCE = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
+_BY_CHANCE = (
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "Bernoulli",
+    "Multinomial",
+)
 
 
 @dataclass(slots=True)
@@ -168,9 +175,7 @@ def _evaluated(found: Lowered, node: onnx.NodeProto, given: list[str]) -> list[A
     """The results of a node by ONNX's reference; None where that does not know it."""
     kinds = found.file.kinds
     inputs = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(found.contents[name].dtype), None
-        )
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(found.contents[name].dtype), None)
         for name in dict.fromkeys(given)
     ]
     outputs = [helper.make_tensor_value_info(name, kinds[name], None) for name in node.output if name]

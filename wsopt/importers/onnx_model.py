@@ -24,12 +24,11 @@ def import_onnx(path: Path, extents: Mapping[str, int]) -> Imported:
     results = _results(found, file)
     refuse(str(path), found.unsaid)
     origins = {name: name for name in (*found.weights, *found.made)}
-    graph, unsaid, names = finished(found.writer, plain_name(path.stem), origins, results)
+    given = [one.name for one in file.graph.input if one.name not in found.weights]
+    graph, unsaid, names = finished(found.writer, plain_name(path.stem), given, origins, results)
     refuse(str(path), unsaid)
     kept = {tensor: name for tensor, name in names.items() if tensor in origins}
-    return Imported(
-        graph, {name: tensor for tensor, name in kept.items()}, lambda: contents_of(found, kept)
-    )
+    return Imported(graph, {name: tensor for tensor, name in kept.items()}, lambda: contents_of(found, kept))
 
 
 def _results(found: Lowered, file: OnnxFile) -> list[Result]:

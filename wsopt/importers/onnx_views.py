@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from wsopt.graph.ops import OPS
 from wsopt.importers.onnx_table import Array, Call, Result, axis_of, entry, require_op
+from wsopt.importers.repeats import written_out
 from wsopt.torch.values import Atom, Dim, Untaken, Value, plain_dims
 from wsopt.torch.writer import Writer
 
@@ -119,7 +121,7 @@ def _split(call: Call) -> Result:
         most = math.ceil(x.shape[axis] / call.results)
         sizes = tuple(min(most, x.shape[axis] - most * part) for part in range(call.results))
     ends = np.cumsum((0, *sizes)).tolist()
-    return tuple(sliced(call.w, x, axis, *pair) for pair in zip(ends[:-1], ends[1:], strict=True))
+    return tuple(sliced(call.w, x, axis, *pair) for pair in itertools.pairwise(ends))
 
 
 @entry("Gather")
@@ -178,7 +180,11 @@ def joined(w: Writer, values: Sequence[Value], axis: int) -> Value:
     if any(not isinstance(value.tensor, str) for value in values):
         raise Untaken("a number among tensors that are joined")
     alike = {_with(value.dims, axis, ()) for value in values}
-    dims = [axis] if len(alike) == 1 else range(len(values[0].shape))
+    dims = range(len(values[0].shape))
+    if len(alike) == 1 and not any(atom.repeated for value in values for atom in value.dims[axis]):
+        dims = range(axis, axis + 1)
+    else:
+        values = [written_out(w, value) for value in values]
     laid = [w.laid_out(value, dims) for value in values]
     first = laid[0][0].dims
     place = sum(len(dim) for dim in first[:axis])

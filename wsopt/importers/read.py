@@ -35,4 +35,6 @@ def check_format(path: Path) -> None:
     """Raise InputError for a file whose ending names no format."""
     if path.suffix.lower() not in ENDINGS:
         known = ", ".join(f"{ending} ({what})" for ending, what in ENDINGS.items())
-        raise InputError(str(path), [Problem("", f"the ending {path.suffix!r} names no format; there are {known}")])
+        raise InputError(
+            str(path), [Problem("", f"the ending {path.suffix!r} names no format; there are {known}")]
+        )

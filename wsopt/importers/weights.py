@@ -37,6 +37,6 @@ def write_weights(path: Path, arrays: Mapping[str, Array]) -> None:
             told = f"NumPy's files have no {', '.join(others)}; give a name that ends in .safetensors"
             raise InputError(str(path), [Problem("", told)])
         with path.open("wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, allow_pickle=False, **arrays)
     except OSError as error:
         raise InputError(str(path), [Problem("", f"cannot be written: {error.strerror or error}")]) from error
