@@ -13,6 +13,7 @@ import networkx as nx
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 HOMES = {
+    "distributed": {"pool"},
     "onnx": {"importers"},
     "ortools": {"partition", "solve"},
     "torch": {"bench", "calibrate", "importers", "runtime", "torch", "trace", "validate"},

@@ -40,7 +40,8 @@ def judge(pieces: Sequence[Piece], options: Options) -> list[Judged]:
     machine = load_machine(options.machine)
     found = [_at_best(piece.graph, machine) if options.take == "predicted" else Judged() for piece in pieces]
     open_ones = [number for number, one in enumerate(found) if not one.refusal]
-    builds = build_all([pieces[number].graph for number in open_ones], options.machine, options.workers)
+    graphs = [pieces[number].graph for number in open_ones]
+    builds = build_all(graphs, options.machine, options.workers, options.scheduler)
     for number, build in zip(open_ones, builds, strict=True):
         found[number] = _built(pieces[number], found[number], build, options)
     return found

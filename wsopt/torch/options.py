@@ -29,6 +29,7 @@ class Options:
     those that `measure` shows to be faster.
     machine: the card whose figures count, a name or the path of a machine file.
     workers: processes that compile pieces; 0 are as many as there are cores.
+    scheduler: the address of a Dask scheduler whose workers compile pieces instead, such as tcp://10.0.0.1:8786.
     inductor: settings of Inductor while it compiles all else, such as {"triton.cudagraphs": True}.
     """
 
@@ -37,6 +38,7 @@ class Options:
     take: str = "predicted"
     machine: str = DEFAULT_MACHINE
     workers: int = 0
+    scheduler: str | None = None
     inductor: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -65,6 +67,9 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None) -> Options:
     workers = values.get("workers", 0)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         faults.append(Problem("/workers", f"{workers!r}; wants a number of processes, or 0 for all cores"))
+    if not isinstance(values.get("scheduler"), str | None):
+        told = f"{values['scheduler']!r}; wants the address of a Dask scheduler, such as tcp://10.0.0.1:8786"
+        faults.append(Problem("/scheduler", told))
     if not isinstance(values.get("inductor", {}), Mapping):
         faults.append(Problem("/inductor", f"{values['inductor']!r}; wants names of settings with values"))
     elif values.get("inductor") and values.get("rest", "inductor") != "inductor":
