@@ -11,7 +11,7 @@ import numpy as np
 from wsopt.graph.ops import OPS
 from wsopt.importers.onnx_table import Array, Call, Result, axis_of, entry, require_op
 from wsopt.importers.repeats import written_out
-from wsopt.torch.values import Atom, Dim, Untaken, Value, plain_dims
+from wsopt.torch.values import Untaken, Value, plain_dims
 from wsopt.torch.writer import Writer
 
 # --- views ----------------------------------------------------------------------------------------------
@@ -85,16 +85,7 @@ def sliced(w: Writer, x: Value, axis: int, start: int, stop: int, step: int = 1)
         raise Untaken("a part of no elements")
     if count == x.shape[axis]:
         return x
-    if not isinstance(x.tensor, str) or all(atom.repeated or atom.extent == 1 for atom in x.dims[axis]):
-        return Value(x.tensor, _with(x.dims, axis, (Atom(count, count > 1),)))
-    laid, tensor = w.laid_out(x, [axis])
-    place = sum(len(dim) for dim in laid.dims[:axis])
-    part = w.node("slice", [tensor], axis=place, start=start, stop=stop, step=step)
-    return Value(part, _with(laid.dims, axis, (Atom(count),)))
-
-
-def _with(dims: tuple[Dim, ...], axis: int, dim: Dim) -> tuple[Dim, ...]:
-    return (*dims[:axis], dim, *dims[axis + 1 :])
+    return w.slice(x, axis, start, stop, step)
 
 
 @entry("Slice")
@@ -179,17 +170,9 @@ def joined(w: Writer, values: Sequence[Value], axis: int) -> Value:
         return joined(w, parts, axis)
     if any(not isinstance(value.tensor, str) for value in values):
         raise Untaken("a number among tensors that are joined")
-    alike = {_with(value.dims, axis, ()) for value in values}
-    dims = range(len(values[0].shape))
-    if len(alike) == 1 and not any(atom.repeated for value in values for atom in value.dims[axis]):
-        dims = range(axis, axis + 1)
-    else:
+    if not all(value.whole for value in values):
         values = [written_out(w, value) for value in values]
-    laid = [w.laid_out(value, dims) for value in values]
-    first = laid[0][0].dims
-    place = sum(len(dim) for dim in first[:axis])
-    name = w.node("concat", [tensor for _, tensor in laid], axis=place)
-    return Value(name, _with(first, axis, (Atom(sum(value.shape[axis] for value in values)),)))
+    return w.concat(values, axis)
 
 
 @entry("Pad")

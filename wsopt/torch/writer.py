@@ -139,6 +139,47 @@ class Writer:
         kept = tuple(axis - missing for axis in order if axis >= missing)
         return Value(self.node("transpose", [tensor], perm=kept), dims)
 
+    def slice(self, value: Value, dim: int, start: int, stop: int, step: int = 1) -> Value:
+        """Every `step`-th element along a dimension, from `start` up to `stop`."""
+        extent = len(range(start, stop, step))
+        if all(atom.held == 1 for atom in value.dims[dim]):
+            return replace(value, dims=_replaced(value.dims, dim, (Atom(extent, extent > 1),)))
+        found = self._merged(value, [dim])
+        tensor, axis = self._with_axis(found, dim)
+        dims = _replaced(found.dims, dim, (Atom(extent),))
+        return Value(self.node("slice", [tensor], axis=axis, start=start, stop=stop, step=step), dims)
+
+    def concat(self, values: Sequence[Value], dim: int) -> Value:
+        """Values one behind the other along a dimension."""
+        rank = len(values[0].dims)
+        if not 2 <= len(values) <= len(OPS["concat"].operands):
+            raise Untaken(f"{len(values)} tensors one behind the other")
+        values = [self._merged(value, [dim]) for value in values]
+        lone = [replace(value, dims=_replaced(value.dims, dim, (Atom(1),))) for value in values]
+        aligned, _ = self._aligned(lone)
+        found = [
+            replace(one, dims=_replaced(one.dims, dim, whole.dims[dim]))
+            for one, whole in zip(aligned, values, strict=True)
+        ]
+        others = {_replaced(one.dims, dim, (Atom(1),)) for one in found}
+        if len(others) > 1:
+            raise Untaken("tensors one behind the other, of which some repeat elements")
+        axis = sum(len(one) for one in found[0].dims[:dim])
+        operands = [self._shaped(one, one.held, rank) for one in found]
+        ranks = {self.types[str(one)].rank if isinstance(one, str) else 0 for one in operands}
+        if ranks != {len(found[0].held)}:
+            operands = [
+                self.node("reshape", [str(x)], shape=one.held) for x, one in zip(operands, found, strict=True)
+            ]
+        extent = sum(value.shape[dim] for value in values)
+        return Value(self.node("concat", operands, axis=axis), _replaced(found[0].dims, dim, (Atom(extent),)))
+
+    def _with_axis(self, value: Value, dim: int) -> tuple[str, int]:
+        """A value's tensor with an axis for each atom, and the axis of a dimension of one atom."""
+        tensor = str(self._shaped(value, value.held))
+        axis = sum(len(one) for one in value.dims[:dim])
+        return tensor, axis - (len(value.held) - self.types[tensor].rank)
+
     # --- arithmetic ---------------------------------------------------------------------------------------
 
     def elementwise(self, op: str, *values: Value, **attrs: AttrValue) -> Value:
@@ -161,9 +202,7 @@ class Writer:
         chosen = sorted({dim % rank for dim in dims} if dims else range(rank), reverse=True)
         found = self._merged(value, chosen)
         for dim in chosen:
-            axis = sum(len(one) for one in found.dims[:dim])
-            tensor = self._shaped(found, found.held)
-            axis -= len(found.held) - self.types[str(tensor)].rank
+            tensor, axis = self._with_axis(found, dim)
             if axis < 0:  # an extent of 1 that the tensor does not have
                 found = replace(found, dims=_replaced(found.dims, dim, (Atom(1),)))
                 continue
