@@ -114,6 +114,14 @@ def test_a_language_model_in_onnx(tmp_path: Path, name: str, dynamo: bool) -> No
     assert ops.count("less_equal") == (name == "llama")
 
 
+def test_a_language_model_of_torch_export(tmp_path: Path) -> None:
+    model = transformer("bert")
+    found = import_exported(saved(model, tmp_path / "bert.pt2", X), {})
+    agree(found, model, X, 1e-6)
+    # Positions are known, so that looking them up is a part of the table.
+    assert [node.op for node in found.graph.nodes].count("slice") == 2
+
+
 @pytest.mark.parametrize(
     ("dtype", "within"), [(torch.float32, 1e-6), (torch.bfloat16, 5e-3), (torch.float16, 1e-3)]
 )

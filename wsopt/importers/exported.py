@@ -22,6 +22,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from wsopt.errors import InputError, Problem
 from wsopt.graph.types import DType
 from wsopt.importers.bands import said
+from wsopt.importers.exported_table import MORE
 from wsopt.importers.finish import Result, finished
 from wsopt.importers.model import Array, Imported, Unsaid, check_extents, plain_name, refuse
 from wsopt.torch.dtypes import dtype_of
@@ -48,7 +49,7 @@ def import_exported(path: Path, extents: Mapping[str, int]) -> Imported:
         for name, one in brought.items()
         if one.tensor.dtype in _KNOWN or one.tensor.ndim == 0
     }
-    found = lower(program.graph_module, brought, contents=contents, narrows=True)
+    found = lower(program.graph_module, brought, contents=contents, narrows=True, more=MORE)
     unsaid = [*_written_to(program), *_unsaid(found)]
     refuse(str(path), unsaid)
     results = _results(found, program, contents, unsaid)

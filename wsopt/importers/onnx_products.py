@@ -6,7 +6,8 @@ import functools
 import math
 from dataclasses import replace
 
-from wsopt.importers.onnx_table import Call, Result, axis_of, entry, require_floats, require_op
+from wsopt.importers.onnx_table import Call, Result, axis_of, entry, require_floats
+from wsopt.importers.rows import require_op
 from wsopt.torch.values import Untaken, Value
 from wsopt.torch.writer import Writer, number
 

@@ -12,8 +12,6 @@ from typing import Any, Protocol, TypeVar
 
 import numpy.typing as npt
 
-from wsopt.graph.elsewhere import LATER
-from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType
 from wsopt.torch.values import Shape, Untaken, Value
 from wsopt.torch.writer import Writer, number
@@ -103,13 +101,6 @@ def entry(*names: str) -> Callable[[_Function], _Function]:
         return function
 
     return entered
-
-
-def require_op(op: str) -> None:
-    """Raise Untaken unless graphs of this version have an operation."""
-    if op not in OPS:
-        told = f": {LATER[op]}" if op in LATER else ""
-        raise Untaken(f"the graph's operation {op} is not in this version yet{told}")
 
 
 def require_floats(call: Call, *values: Value) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from wsopt.graph.ops import OPS
-from wsopt.importers.onnx_table import Array, Call, Result, axis_of, entry, require_op
+from wsopt.importers.onnx_table import Array, Call, Result, axis_of, entry
 from wsopt.importers.repeats import written_out
+from wsopt.importers.rows import require_op, rows_at
 from wsopt.torch.values import Untaken, Value, plain_dims
 from wsopt.torch.writer import Writer
 
@@ -122,16 +123,7 @@ def _gather(call: Call) -> Value:
     known = call.source.constant(call.operands[1])
     if known is not None and (found := _gathered(call.w, x, axis, known)) is not None:
         return found
-    require_op("gather")
-    indices = call.value(1)
-    if not isinstance(indices.tensor, str) or not indices.whole:
-        raise Untaken("indices that repeat")
-    w = call.w
-    laid, tensor = w.laid_out(x, range(len(x.shape)))
-    _, chosen = w.laid_out(indices, range(len(indices.shape)))
-    found_dims = (*laid.shape[:axis], *indices.shape, *laid.shape[axis + 1 :])
-    name = w.node("gather", [tensor, chosen], axis=axis)
-    return w.view(Value(name, plain_dims(w.types[name].shape)), found_dims)
+    return rows_at(call.w, x, call.value(1), axis)
 
 
 def _gathered(w: Writer, x: Value, axis: int, indices: Array) -> Value | None:

@@ -65,14 +65,17 @@ def lower(
     device: str | None = None,
     contents: Mapping[str, torch.Tensor] = MappingProxyType({}),
     narrows: bool = False,
+    more: Mapping[Any, Entry] = MappingProxyType({}),
 ) -> Lowered:
     """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to.
 
     A copy that repeats elements, as of keys for a group of query heads, stays in FX unless it `sees_through` it; and
     what is not on the kind of `device`, if one is given. `contents` are those of placeholders that are known, from
     which integers and truth values are computed; if it `narrows`, other integers of 64 bits are read as i32.
+    `more` are entries beside those of the table.
     """
-    found = Lowered(module.graph, frozenset(constants), Writer(sees_through=sees_through), narrows=narrows)
+    writer, table = Writer(sees_through=sees_through), {**TABLE, **more}
+    found = Lowered(module.graph, frozenset(constants), writer, narrows=narrows)
     for node in module.graph.nodes:
         if node.op == "placeholder" and node.name in contents:
             found.folded.known[node] = contents[node.name]
@@ -81,7 +84,7 @@ def lower(
         elif node.op == "call_function":
             try:
                 _check_device(node, device)
-                _say(found, node)
+                _say(found, node, table.get(node.target))
             except Untaken as reason:
                 found.refused[node.name] = str(reason)
     found._computed = found.computed
@@ -98,12 +101,12 @@ def _constant(found: Lowered, module: fx.GraphModule, node: fx.Node) -> None:
             return
 
 
-def _say(found: Lowered, node: fx.Node) -> None:
-    """Write the nodes of an FX node, all or none. Raises Untaken."""
+def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
+    """Write the nodes of an FX node by its entry, all or none. Raises Untaken."""
     if node.target is operator.getitem:
         _say_item(found, node)
         return
-    w, write = found.writer, TABLE.get(node.target)
+    w = found.writer
     before = set(w.nodes)
     w.group, w.shape = node.name, _shape_of(node)
     folded = found.folded.value(w, node)
