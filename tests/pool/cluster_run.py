@@ -1,4 +1,4 @@
-"""`make cluster`: a decoder's block compiled by a Dask cluster of which a worker is killed, and by one process alone."""
+"""`make cluster`: a decoder's block by a Dask cluster of which a worker is killed, and without a cluster."""
 
 from __future__ import annotations
 

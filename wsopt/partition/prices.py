@@ -66,7 +66,8 @@ class Prices:
                 first.setdefault(piece.key, piece)
         rough = {key: piece for key, piece in first.items() if self.known[key].level is Level.ROOFLINE}
         # Kernels are made only once a cover is made of nothing but bounds: they take longest.
-        self.known |= self._bounded(rough) if rough else self._solved(first)
+        if first:
+            self.known |= self._bounded(rough) if rough else self._solved(first)
         return bool(first)
 
     def _bounded(self, pieces: dict[str, Piece]) -> dict[str, Price]:
