@@ -20,18 +20,16 @@ Outcome = Build | str
 """A build, or why there is none."""
 
 
-def build_all(
-    graphs: Sequence[Graph], machine: str, workers: int, scheduler: str | None = None
-) -> list[Outcome]:
+def build_all(graphs: Sequence[Graph], machine: str, workers: int | str) -> list[Outcome]:
     """The builds of graphs, in their order; what has no kernel, or none that passes its checks, has the reason.
 
-    `workers` processes work at once, 0 are as many as there are cores; or those of a Dask `scheduler`, by its
-    address. Each is an interpreter of its own, which no thread and no CUDA context of this one disturbs. Raises
-    InternalError if one of them fails, RequirementError as `workers_at`.
+    `workers` are how many processes work at once, 0 for as many as there are cores, or the address of a Dask
+    scheduler that has some. Each is an interpreter of its own, which no thread and no CUDA context of this one
+    disturbs. Raises InternalError if one of them fails, RequirementError as `workers_at`.
     """
     record = load_machine(machine)
     tasks = [BuildTask(_checked(graph), record) for graph in graphs]
-    with workers_at(scheduler) if scheduler is not None else nullcontext(Interpreters(workers)) as those:
+    with workers_at(workers) if isinstance(workers, str) else nullcontext(Interpreters(workers)) as those:
         return [_outcome(found) for found in build_batch(tasks, those)]
 
 

@@ -41,7 +41,7 @@ def judge(pieces: Sequence[Piece], options: Options) -> list[Judged]:
     found = [_at_best(piece.graph, machine) if options.take == "predicted" else Judged() for piece in pieces]
     open_ones = [number for number, one in enumerate(found) if not one.refusal]
     graphs = [pieces[number].graph for number in open_ones]
-    builds = build_all(graphs, options.machine, options.workers, options.scheduler)
+    builds = build_all(graphs, options.machine, options.scheduler or options.workers)
     for number, build in zip(open_ones, builds, strict=True):
         found[number] = _built(pieces[number], found[number], build, options)
     return found
