@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from wsopt.batch import BuildTask, build_one
 from wsopt.build import Build
 from wsopt.driver import DEFAULT_MACHINE, build
 from wsopt.errors import InputError, Problem
@@ -20,6 +22,7 @@ from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.partition.build import CutBuild
 from wsopt.partition.make import build_cut, is_refused
+from wsopt.pool.cluster import workers_at
 from wsopt.program.conditions import FREE
 from wsopt.ranges.build import RangeBuild
 from wsopt.ranges.make import DEFAULT_KERNELS, MOST_KERNELS, build_range
@@ -40,6 +43,7 @@ def compile(
     card: str | None = None,
     cut: bool = False,
     use_cache: bool = True,
+    scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Build | CutBuild:
     """Compile a graph to a kernel that is proved, checked and ready to run, or to several, one after the other.
@@ -53,6 +57,7 @@ def compile(
         one kernel computes all of it, and a `CutBuild` where none does.
     tuned: choose by what `wsopt tune` has measured; `card` says on which GPU, if there are several.
     use_cache: read and write the cache of finished builds.
+    scheduler: the address of a Dask scheduler, such as "tcp://10.0.0.1:8786", whose workers search instead.
     progress: called with a stage's name, the steps done and their number.
 
     Raises InputError for a wrong graph, machine, option, condition or directory; LoweringError or InfeasibleError,
@@ -60,7 +65,7 @@ def compile(
     if a check fails; TypeError for an argument of another kind. Nothing is written then.
     """
     read, record = as_graph(graph), _as_machine(machine)
-    _check_options(time_limit, tuned, card, under)
+    _check_options(time_limit, tuned, card, under, scheduler)
     one_kernel = tuned or time_limit is not None or under is not None
     if cut and one_kernel:
         raise InputError("cut", [Problem("", "does not go with options that are about one kernel's search")])
@@ -70,11 +75,18 @@ def compile(
     show = progress or (lambda _stage, _done, _total: None)
     found: Build | CutBuild
     if cut or (not one_kernel and is_refused(read)):
-        found = build_cut(read, record, use_cache=use_cache, progress=show)
+        with workers_at(scheduler) as workers:
+            found = build_cut(read, record, use_cache=use_cache, workers=workers, progress=show)
     elif tuned:
         from wsopt.tune.tuned import tuned_build
 
         found = tuned_build(read, record, card=card, use_cache=use_cache, progress=show, tell=_warn)
+    elif scheduler is not None:
+        task = BuildTask(read, record, under=conditions, seconds=time_limit)
+        with workers_at(scheduler) as workers:
+            (found,) = build_one(
+                task, workers, use_cache=use_cache, progress=functools.partial(show, "search")
+            )
     else:
         found = build(read, record, under=conditions, seconds=time_limit, use_cache=use_cache, progress=show)
     if directory is not None:
@@ -89,6 +101,7 @@ def compile_range(
     machine: str | os.PathLike[str] | Machine = DEFAULT_MACHINE,
     directory: str | os.PathLike[str] | None = None,
     use_cache: bool = True,
+    scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> RangeBuild:
     """Compile a graph with named dimensions to a few kernels that cover their ranges, with one `run`.
@@ -103,7 +116,10 @@ def compile_range(
     if directory is not None:
         check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
-    found = build_range(read, record, kernels=kernels, use_cache=use_cache, progress=show)
+    with workers_at(scheduler) as workers:
+        found = build_range(
+            read, record, kernels=kernels, use_cache=use_cache, workers=workers, progress=show
+        )
     if directory is not None:
         found.save(directory)
     return found
@@ -171,13 +187,20 @@ def _as_machine(machine: str | os.PathLike[str] | Machine) -> Machine:
     )
 
 
-def _check_options(time_limit: float | None, tuned: bool, card: str | None, under: str | None) -> None:
+def _check_options(
+    time_limit: float | None, tuned: bool, card: str | None, under: str | None, scheduler: str | None
+) -> None:
     """Raise InputError for options that are out of range or do not go together."""
     if time_limit is not None and not time_limit > 0:
         raise InputError("time_limit", [Problem("", f"{time_limit!r}; give seconds, more than 0, or None")])
     if tuned and time_limit is not None:
         raise InputError(
             "time_limit", [Problem("", "does not go with tuned: a search cut short has no fixed candidates")]
+        )
+    if tuned and scheduler is not None:
+        raise InputError(
+            "scheduler",
+            [Problem("", "does not go with tuned: `wsopt tune --scheduler` finds the candidates")],
         )
     if tuned and under is not None:
         raise InputError(

@@ -14,7 +14,7 @@ import pickle
 import shutil
 import sqlite3
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,15 +66,20 @@ def build_key(graph: AnyGraph, machine: str, keep: int = 1, under: str = "") -> 
     return digest.hexdigest()
 
 
-def _sources_digest() -> bytes:
-    """Digest of the program's files by name, size and time, so that a changed checkout does not serve old builds."""
-    digest = hashlib.sha256()
+def source_files() -> Iterator[tuple[str, Path]]:
+    """The program's files in a fixed order: their names, which are the same on every machine, and their paths."""
     root = Path(__file__).parent
     templates = root / "templates" if (root / "templates").is_dir() else root.parent / "templates"
     rooms = [(root, path) for kind in ("*.py", "*.json", "*.toml") for path in root.rglob(kind)]
     for base, path in sorted([*rooms, *((templates, path) for path in templates.glob("*.jinja"))]):
+        yield path.relative_to(base).as_posix(), path
+
+
+def _sources_digest() -> bytes:
+    """Digest of the program's files by name, size and time, so that a changed checkout does not serve old builds."""
+    digest = hashlib.sha256()
+    for name, path in source_files():
         status = path.stat()
-        name = path.relative_to(base).as_posix()
         digest.update(f"{name}:{status.st_size}:{status.st_mtime_ns};".encode())
     return digest.digest()
 

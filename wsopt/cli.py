@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from wsopt.cli_export import export
+from wsopt.cli_import import import_
 from wsopt.cli_inspect import inspect
 from wsopt.cli_lists import machines, ops, schema
 from wsopt.cli_trace import trace
@@ -38,6 +40,12 @@ Graph = Annotated[Path, typer.Argument(metavar="GRAPH.json", help="the compute g
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="a folder that compile wrote")]
 Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="folders that compile wrote")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers search"
+    ),
+]
 
 
 def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
@@ -76,6 +84,7 @@ def compile_(
     cut: Annotated[
         bool, typer.Option("--cut", help="look for a cut into kernels also where one kernel computes all")
     ] = False,
+    scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt.
@@ -92,6 +101,11 @@ def compile_(
     from wsopt.schedule.spec import parse_conditions
 
     _tuned_options(tuned=tuned, card=card, time_limit=time_limit, under=under)
+    if tuned and scheduler is not None:
+        raise typer.BadParameter(
+            "`tune --scheduler` finds the candidates, and --tuned has them from the cache",
+            param_hint="--scheduler",
+        )
     conditions = FREE if under is None else parse_conditions(under, "--under")
     target = output or Path(f"{graph.stem}.wsopt")
     read = load_any(graph)
@@ -100,7 +114,15 @@ def compile_(
     if isinstance(read, SymbolicGraph):
         told = "is for graphs of numbers, not for one with dims"
         _one_kernel_options(tuned=tuned, time_limit=time_limit, under=under, what=told)
-        _compile_range(read, record, target, kernels=kernels, use_cache=not no_cache, as_json=as_json)
+        _compile_range(
+            read,
+            record,
+            target,
+            kernels=kernels,
+            use_cache=not no_cache,
+            scheduler=scheduler,
+            as_json=as_json,
+        )
         return
     if kernels is not None:
         raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
@@ -109,7 +131,7 @@ def compile_(
         _one_kernel_options(
             tuned=tuned, time_limit=time_limit, under=under, what="is for one kernel, not for a cut"
         )
-        _compile_cut(read, record, target, use_cache=not no_cache, as_json=as_json)
+        _compile_cut(read, record, target, use_cache=not no_cache, scheduler=scheduler, as_json=as_json)
         return
     show, stop = _progress()
     try:
@@ -117,6 +139,15 @@ def compile_(
             from wsopt.tune.tuned import tuned_build
 
             found = tuned_build(read, record, card=card, use_cache=not no_cache, progress=show, tell=tell)
+        elif scheduler is not None:
+            from wsopt.batch import BuildTask, build_one
+            from wsopt.pool.cluster import workers_at
+
+            task = BuildTask(read, record, under=conditions, seconds=time_limit)
+            with workers_at(scheduler) as workers:
+                (found,) = build_one(
+                    task, workers, use_cache=not no_cache, progress=functools.partial(show, "search")
+                )
         else:
             found = build(
                 read, record, under=conditions, seconds=time_limit, use_cache=not no_cache, progress=show
@@ -158,16 +189,25 @@ def _compile_range(
     *,
     kernels: int | None,
     use_cache: bool,
+    scheduler: str | None,
     as_json: bool,
 ) -> None:
+    from wsopt.pool.cluster import workers_at
     from wsopt.ranges.command import compile_range, compiled_text
     from wsopt.ranges.make import DEFAULT_KERNELS
 
     show, stop = _progress()
     try:
-        found = compile_range(
-            graph, machine, target, kernels=kernels or DEFAULT_KERNELS, use_cache=use_cache, progress=show
-        )
+        with workers_at(scheduler) as workers:
+            found = compile_range(
+                graph,
+                machine,
+                target,
+                kernels=kernels or DEFAULT_KERNELS,
+                use_cache=use_cache,
+                workers=workers,
+                progress=show,
+            )
     finally:
         stop()
     if as_json:
@@ -177,14 +217,22 @@ def _compile_range(
 
 
 def _compile_cut(
-    graph: TensorGraph, machine: Machine, target: Path, *, use_cache: bool, as_json: bool
+    graph: TensorGraph,
+    machine: Machine,
+    target: Path,
+    *,
+    use_cache: bool,
+    scheduler: str | None,
+    as_json: bool,
 ) -> None:
     from wsopt.partition.command import compiled_text
     from wsopt.partition.make import build_cut
+    from wsopt.pool.cluster import workers_at
 
     show, stop = _progress()
     try:
-        found = build_cut(graph, machine, use_cache=use_cache, progress=show)
+        with workers_at(scheduler) as workers:
+            found = build_cut(graph, machine, use_cache=use_cache, workers=workers, progress=show)
     finally:
         stop()
     found.save(target)
@@ -305,6 +353,7 @@ def _measured(folder: Path) -> list[Path]:
 
 app.command()(tune)
 app.command()(export)
+app.command("import")(import_)
 app.command()(trace)
 
 

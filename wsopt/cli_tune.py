@@ -17,6 +17,10 @@ def tune(
     machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
     seconds: Annotated[float | None, typer.Option(min=1, help="start no measurement after these")] = None,
     again: Annotated[bool, typer.Option("--again", help="measure what is known already")] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="a Dask scheduler, of whose workers one finds the candidates"),
+    ] = None,
     candidates: Annotated[
         Path | None, typer.Option(metavar="DIR", help="only write the candidates, to measure elsewhere")
     ] = None,
@@ -41,7 +45,7 @@ def tune(
         found = _import(import_from)
     else:
         assert graph is not None
-        found = _tune(graph, keep, machine, seconds, again, candidates)
+        found = _tune(graph, keep, machine, seconds, again, candidates, scheduler)
     if as_json:
         print_json(found)
     else:
@@ -71,10 +75,17 @@ def _import(path: Path) -> dict[str, Any]:
 
 
 def _tune(
-    graph: Path, keep: int, machine: str, seconds: float | None, again: bool, candidates: Path | None
+    graph: Path,
+    keep: int,
+    machine: str,
+    seconds: float | None,
+    again: bool,
+    candidates: Path | None,
+    scheduler: str | None,
 ) -> dict[str, Any]:
     from wsopt.graph.parse import load_graph
     from wsopt.machine.load import load_machine
+    from wsopt.pool.cluster import workers_at
     from wsopt.tune.session import Session
 
     read, record = load_graph(graph), load_machine(machine)
@@ -84,11 +95,13 @@ def _tune(
         )
     show, stop = progress()
     limit = float("inf") if seconds is None else seconds
-    session = Session(read, record, keep, limit, again, progress=show, tell=tell)
     try:
-        if candidates is None:
-            return session.run()
-        found = session.write(candidates)
+        with workers_at(scheduler) as those:
+            workers = None if scheduler is None else those
+            session = Session(read, record, keep, limit, again, workers=workers, progress=show, tell=tell)
+            if candidates is None:
+                return session.run()
+            found = session.write(candidates)
     finally:
         stop()
     return {"name": read.name, "machine": record.name, "candidates": len(found), "directory": str(candidates)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wsopt.build import Build
@@ -72,17 +72,42 @@ def builds(
     require_target(machine)
     region = find_region(graph)
     require_triton("compiling a kernel")
-    use_cache = use_cache and not extended()
-    cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), keep, under.text)
-    found = cache.get(key) if use_cache else None
+    known = known_builds(graph, machine, keep, under) if use_cache else None
+    if known is not None:
+        return known
+    made = _builds(graph, region, machine, keep, under, seconds, progress)
+    found = tuple(Build(files, _summary(files), time.monotonic() - began) for files in made)
+    if use_cache:
+        keep_builds(graph, machine, found, keep, under)
+    return found
+
+
+def known_builds(
+    graph: Graph, machine: Machine, keep: int = 1, under: Conditions = FREE
+) -> tuple[Build, ...] | None:
+    """What `builds` gives, if the cache has it. Tables with more entries for a while have nothing there."""
+    began = time.monotonic()
+    found = None if extended() else _cache().get(build_key(graph, machine_text(machine), keep, under.text))
     if found is None:
-        made = _builds(graph, region, machine, keep, under, seconds, progress)
-        found = {f"{rank:02}/{name}": text for rank, one in enumerate(made, 1) for name, text in one.items()}
-        if use_cache and _is_whole(made[0]):
-            cache.put(key, found)
+        return None
     return tuple(
         Build(files, _summary(files), time.monotonic() - began) for files in _by_rank(found).values()
     )
+
+
+def keep_builds(
+    graph: Graph, machine: Machine, found: Sequence[Build], keep: int = 1, under: Conditions = FREE
+) -> None:
+    """Put what `builds` has given into the cache, if the search for it came to its end."""
+    if not extended() and _is_whole(found[0].files):
+        ranked = {
+            f"{rank:02}/{name}": text for rank, one in enumerate(found, 1) for name, text in one.files.items()
+        }
+        _cache().put(build_key(graph, machine_text(machine), keep, under.text), ranked)
+
+
+def _cache() -> BuildCache:
+    return BuildCache(cache_folder())
 
 
 def _summary(files: dict[str, str]) -> dict[str, Any]:

@@ -37,6 +37,10 @@ class InputError(WsoptError):
         self.problems = tuple(problems)
         super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
 
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, tuple[Problem, ...]]]:
+        """How another process gets it: by what it was made of, which its text is not."""
+        return type(self), (self.source, self.problems)
+
 
 class LoweringError(WsoptError):
     """A well-formed graph or machine that is outside what can be compiled today; names the node and why."""
@@ -78,7 +82,12 @@ class InternalError(WsoptError):
     exit_status = 1
 
     def __init__(self, what: str) -> None:
+        self.what = what
         super().__init__(
             f"internal error: {what}; this is a fault of wsopt, not of your input: please report it with the graph "
             "and what the same command prints with --debug"
         )
+
+    def __reduce__(self) -> tuple[type[InternalError], tuple[str]]:
+        """How another process gets it: by what it was made of, which its text is not."""
+        return type(self), (self.what,)

@@ -13,6 +13,9 @@ from wsopt.errors import RequirementError
 TORCH = "torch>=2.9,<3"
 TRITON = "triton>=3.6,<4"
 MATPLOTLIB = "matplotlib>=3.9,<4"
+ONNX = "onnx>=1.19,<2"
+SAFETENSORS = "safetensors>=0.5,<1"
+DISTRIBUTED = "distributed>=2025.1"
 
 
 def require_torch(what: str, instead: str = "") -> None:
@@ -42,7 +45,27 @@ def require_triton(what: str) -> None:
 
 def require_matplotlib(what: str) -> None:
     """Raise RequirementError unless matplotlib is installed. `what` needs it."""
-    if importlib.util.find_spec("matplotlib") is None:
+    _require("matplotlib", MATPLOTLIB, what)
+
+
+def require_onnx(what: str) -> None:
+    """Raise RequirementError unless onnx is installed. `what` needs it."""
+    _require("onnx", ONNX, what)
+
+
+def require_safetensors(what: str, instead: str) -> None:
+    """Raise RequirementError unless safetensors is installed. `what` needs it; `instead` is what else can be done."""
+    _require("safetensors", SAFETENSORS, what, instead)
+
+
+def require_distributed(what: str) -> None:
+    """Raise RequirementError unless Dask's scheduler is installed. `what` needs it."""
+    _require("distributed", DISTRIBUTED, what, "without it the work is done by processes here")
+
+
+def _require(package: str, release: str, what: str, instead: str = "") -> None:
+    if importlib.util.find_spec(package) is None:
+        other = f"; {instead}" if instead else ""
         raise RequirementError(
-            f"matplotlib is not installed, and {what} needs it: pip install '{MATPLOTLIB}'"
+            f"{package} is not installed, and {what} needs it: pip install '{release}'{other}"
         )

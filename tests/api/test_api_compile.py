@@ -84,6 +84,7 @@ def test_a_module_of_torch_is_told_what_to_do() -> None:
         ({"time_limit": 0}, InputError, "time_limit: 0; give seconds, more than 0, or None"),
         ({"time_limit": float("nan")}, InputError, "time_limit: nan; give seconds"),
         ({"time_limit": 5, "tuned": True}, InputError, "time_limit: does not go with tuned"),
+        ({"scheduler": "tcp://a:1", "tuned": True}, InputError, "scheduler: does not go with tuned"),
         ({"card": "H200"}, InputError, "card: .* wants tuned=True beside it"),
         ({"machine": "h20O"}, InputError, "did you mean h20"),
         ({"machine": 3}, TypeError, "machine is a card's name, .* this is an int"),

@@ -13,8 +13,10 @@ import networkx as nx
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 HOMES = {
+    "distributed": {"pool"},
+    "onnx": {"importers"},
     "ortools": {"partition", "solve"},
-    "torch": {"bench", "calibrate", "runtime", "torch", "trace", "validate"},
+    "torch": {"bench", "calibrate", "importers", "runtime", "torch", "trace", "validate"},
 }
 """Rooms that may import a library: the solver's alone, and torch where kernels are measured or run."""
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +14,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dask_cluster import running
 from partition_graphs import gated_product
 
 import wsopt
 from wsopt.cli import main
+from wsopt.driver import known_builds
 from wsopt.errors import CheckError, InputError
 from wsopt.folder import read_folder
 from wsopt.graph.reference import evaluate
 from wsopt.graph.serialize import graph_to_json
+from wsopt.machine import Machine
 from wsopt.partition.build import CutBuild, cut_build, read_cut
 from wsopt.partition.check import faults
 from wsopt.partition.document import Place
+from wsopt.partition.make import build_cut
+from wsopt.pool.cluster import workers_at
 
 
 def _wsopt(*arguments: str) -> int:
@@ -63,13 +69,15 @@ def test_a_folder_holds_a_build_for_each_kernel(built: Path) -> None:
     }  # fmt: skip
 
 
-def test_the_same_graph_gives_the_same_bytes(built: Path) -> None:
-    again = wsopt.compile(gated_product())  # of the cache
+def _texts(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_cache_has_the_same_bytes(built: Path) -> None:
+    again = wsopt.compile(gated_product())
     assert isinstance(again, CutBuild)
-    assert again.files == {str(p.relative_to(built)): p.read_text() for p in built.rglob("*") if p.is_file()}
+    assert again.files == _texts(built)
     assert "2 launches" in repr(again)
-    made = wsopt.compile(gated_product(), use_cache=False)
-    assert made.files == again.files
 
 
 def test_all_kernels_run_in_the_simulation(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,3 +284,24 @@ def test_run_and_prepare_hand_tensors_from_kernel_to_kernel(built: Path) -> None
         module.run(**{**tensors, "x": tensors["x"].float()})
     with pytest.raises(ValueError, match="tensor h_w is missing"):
         module.prepare(**{name: one for name, one in tensors.items() if name != "h_w"})
+
+
+def test_a_cluster_of_which_a_worker_is_killed_gives_the_same_bytes(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h200: Machine
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setenv("WSOPT_CACHE_DIR", str(tmp_path / "here"))
+    with running(tmp_path, 2, WSOPT_CACHE_DIR=str(tmp_path / "there")) as cluster:
+
+        def kill_one(stage: str, _done: int, total: int) -> None:
+            if (stage, total) == ("kernels", 2) and timer.ident is None:
+                timer.start()
+
+        timer = threading.Timer(1.0, cluster.workers[0].kill)
+        with workers_at(cluster.address) as workers:
+            found = build_cut(gated_product(), h200, workers=workers, progress=kill_one)
+        assert [worker.poll() is None for worker in cluster.workers] == [False, True]
+    assert found.files == _texts(built)
+    # What workers have made is here, and nowhere else.
+    assert all(known_builds(one.graph, h200) for one in read_cut(built).kernels)
+    assert not (tmp_path / "there" / "builds").exists()

@@ -10,7 +10,7 @@ from wsopt.build import Build
 from wsopt.errors import InternalError
 from wsopt.graph import DType, Graph, GraphBuilder
 from wsopt.graph.types import Input, TensorType
-from wsopt.torch import builds
+from wsopt.pool import local
 from wsopt.torch.builds import build_all
 from wsopt.torch.outcomes import Refusal, Wanted, known
 
@@ -51,8 +51,8 @@ def test_what_no_schedule_beats_is_not_built() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_fails_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builds, "_environment", lambda: {"PYTHONPATH": "/nowhere"})
-    monkeypatch.setattr(builds.sys, "executable", "/bin/false")
+    monkeypatch.setattr(local, "_environment", lambda: {"PYTHONPATH": "/nowhere"})
+    monkeypatch.setattr(local.sys, "executable", "/bin/false")
     with pytest.raises(InternalError, match="ended with: status 1"):
         build_all([Wanted(piece())], "h200", 1)
 
@@ -69,7 +69,7 @@ def test_a_graph_that_is_none_is_our_fault() -> None:
 def test_a_build_is_made_once_and_then_found(monkeypatch: pytest.MonkeyPatch) -> None:
     first = build_all([Wanted(piece()), Wanted(piece(320))], "h200", 2)
     assert all(isinstance(one, Build) and one.seconds > 0 for one in first)
-    monkeypatch.setattr(builds.subprocess, "run", lambda *_args, **_how: pytest.fail("a process was started"))
+    monkeypatch.setattr(local.subprocess, "run", lambda *_args, **_how: pytest.fail("a process was started"))
     second = build_all([Wanted(piece()), Wanted(piece(320))], "h200", 2)
     assert [one.files for one in second if isinstance(one, Build)] == [
         one.files for one in first if isinstance(one, Build)

@@ -28,6 +28,7 @@ def test_the_mode_async_is_an_option_too() -> None:
         ({"rest": 1}, None, "/rest: 1; wants one of inductor, eager"),
         ({"workers": -1}, None, "/workers: -1; wants a number"),
         ({"workers": True}, None, "/workers: True"),
+        ({"scheduler": 8786}, None, "/scheduler: 8786; wants the address of a Dask scheduler"),
         ({"machine": None}, None, "/machine: None; wants a card's name"),
         ({"inductor": 1}, None, "/inductor: 1; wants names of settings"),
         ({"inductor": {"debug": True}, "rest": "eager"}, None, "/inductor: does not go with rest"),

@@ -17,6 +17,8 @@ from wsopt.partition.cover import Chosen, Option, cover
 from wsopt.partition.pieces import Piece, bare_pieces
 from wsopt.partition.prices import Level, Price, Prices
 from wsopt.partition.web import Web
+from wsopt.pool.local import LOCAL
+from wsopt.pool.workers import Workers
 
 Progress = Callable[[str, int, int], None]
 Others = Callable[[Piece], float]
@@ -65,14 +67,15 @@ def cut(
     *,
     others: Others | None = None,
     use_cache: bool = True,
+    workers: Workers = LOCAL,
     progress: Progress = lambda stage, done, total: None,
 ) -> Cut:
-    """The cut of a graph into kernels that takes the least predicted time.
+    """The cut of a graph into kernels that takes the least predicted time; `workers` price them.
 
     `others` says what somebody else takes for nodes that no kernel is chosen for; without it kernels compute all.
     Raises LoweringError, with the nodes that no kernel takes and why, where no cover computes the graph.
     """
-    cutter = _cutter(graph, machine, others, Prices(machine, use_cache, progress), progress)
+    cutter = _cutter(graph, machine, others, Prices(machine, use_cache, progress, workers), progress)
     for _ in range(_ROUNDS):
         chosen = cutter.cover()
         ours = cutter.ours(chosen)

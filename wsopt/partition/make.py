@@ -20,6 +20,8 @@ from wsopt.partition.cut import Cut, check_cuttable, cut
 from wsopt.partition.document import record_of, record_text
 from wsopt.partition.sequence import sequence_text
 from wsopt.partition.text import cut_text
+from wsopt.pool.local import LOCAL
+from wsopt.pool.workers import Workers
 from wsopt.requirements import require_triton
 
 Progress = Callable[[str, int, int], None]
@@ -32,9 +34,11 @@ def build_cut(
     machine: Machine,
     *,
     use_cache: bool = True,
+    workers: Workers = LOCAL,
     progress: Progress = lambda stage, done, total: None,
 ) -> CutBuild:
-    """Compile a graph to the kernels that compute it in the least predicted time, one after the other.
+    """Compile a graph to the kernels that compute it in the least predicted time, one after the other; `workers`
+    search them.
 
     Raises LoweringError where kernels do not compute all of it, with the nodes and reasons; nothing is written.
     """
@@ -46,7 +50,7 @@ def build_cut(
     cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), under=_CUT)
     files = cache.get(key) if use_cache else None
     if files is None:
-        files = _files(cut(graph, machine, use_cache=use_cache, progress=progress), machine)
+        files = _files(cut(graph, machine, use_cache=use_cache, workers=workers, progress=progress), machine)
         if use_cache:
             cache.put(key, files)
     return cut_build(files, time.monotonic() - began)

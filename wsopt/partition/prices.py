@@ -7,18 +7,20 @@ priced by the best bound of its structures, and if it is taken still, its kernel
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from wsopt.batch import BuildTask, Outcome, build_batch
 from wsopt.build import Build
-from wsopt.driver import build
-from wsopt.errors import CheckError, InfeasibleError, LoweringError
+from wsopt.errors import InputError
 from wsopt.frontend.region import find_region
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
 from wsopt.partition.pieces import Piece
-from wsopt.ranges.parallel import in_processes
+from wsopt.pool.local import LOCAL
+from wsopt.pool.workers import Workers
 from wsopt.solve.search import Search
 
 
@@ -50,6 +52,7 @@ class Prices:
     machine: Machine
     use_cache: bool = True
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None
+    workers: Workers = LOCAL
     known: dict[str, Price] = field(default_factory=dict)
 
     def __getitem__(self, piece: Piece) -> Price:
@@ -63,31 +66,42 @@ class Prices:
                 first.setdefault(piece.key, piece)
         rough = {key: piece for key, piece in first.items() if self.known[key].level is Level.ROOFLINE}
         # Kernels are made only once a cover is made of nothing but bounds: they take longest.
-        tasks = [_Task(piece.graph, self.machine, self.use_cache) for piece in (rough or first).values()]
-        stage, work = ("bound", _bounded) if rough else ("kernels", _solved)
-        found = in_processes(work, tasks, lambda done, total: self.progress(stage, done, total))
-        self.known |= dict(zip(rough or first, found, strict=True))
+        if first:
+            self.known |= self._bounded(rough) if rough else self._solved(first)
         return bool(first)
+
+    def _bounded(self, pieces: dict[str, Piece]) -> dict[str, Price]:
+        """Prices of pieces by bounds."""
+        tasks = [_Task(piece.graph, self.machine) for piece in pieces.values()]
+        found = self.workers.results(_bounded, tasks, functools.partial(self.progress, "bound"))
+        return dict(zip(pieces, found, strict=True))
+
+    def _solved(self, pieces: dict[str, Piece]) -> dict[str, Price]:
+        """Prices of pieces by their kernels; those that are in the cache are taken at once."""
+        tasks = [BuildTask(piece.graph, self.machine) for piece in pieces.values()]
+        show = functools.partial(self.progress, "kernels")
+        found = build_batch(tasks, self.workers, use_cache=self.use_cache, progress=show)
+        prices = (_price(piece, outcome) for piece, outcome in zip(pieces.values(), found, strict=True))
+        return dict(zip(pieces, prices, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
     graph: Graph
     machine: Machine
-    use_cache: bool
 
 
 def _bounded(task: _Task) -> Price:
-    """The price of a piece by bounds; a build that is in the cache is taken at once."""
+    """The price of a piece by bounds."""
     least = Search(find_region(task.graph), task.machine).least_bound_us()
     complaint = "" if least < math.inf else "no structure fits"
     return Price(least, Level.BOUND if least < math.inf else Level.SOLVED, complaint=complaint)
 
 
-def _solved(task: _Task) -> Price:
-    """The price of a piece by its kernel."""
-    try:
-        found = build(task.graph, task.machine, use_cache=task.use_cache)
-    except (InfeasibleError, LoweringError, CheckError) as error:
-        return Price(math.inf, Level.SOLVED, complaint=str(error))
-    return Price(found.summary["predicted_us"], Level.SOLVED, found, task.graph)
+def _price(piece: Piece, outcome: Outcome) -> Price:
+    """The price of a piece by its kernel. Raises what is wrong with its graph, which nobody has written."""
+    if isinstance(outcome, InputError):
+        raise outcome
+    if not isinstance(outcome, tuple):
+        return Price(math.inf, Level.SOLVED, complaint=str(outcome))
+    return Price(outcome[0].summary["predicted_us"], Level.SOLVED, outcome[0], piece.graph)

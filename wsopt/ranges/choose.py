@@ -17,6 +17,7 @@ from wsopt.emit.source import emit
 from wsopt.errors import InfeasibleError, LoweringError
 from wsopt.graph.symbolic import said
 from wsopt.perf.price import lower
+from wsopt.pool.workers import Workers
 from wsopt.program.types import Structure
 from wsopt.ranges.alike import alike
 from wsopt.ranges.find import (
@@ -29,7 +30,6 @@ from wsopt.ranges.find import (
     solved_at,
 )
 from wsopt.ranges.kinds import kind_of
-from wsopt.ranges.parallel import in_processes
 from wsopt.ranges.points import Grid, Point, grid_of, samples_of
 from wsopt.ranges.price import Extents, Kernel
 from wsopt.schedule.types import Schedule
@@ -81,6 +81,7 @@ class Chooser:
     extents: Extents
     most: int
     progress: Progress
+    workers: Workers
     grid: Grid
     found: dict[Point, Found] = field(default_factory=dict)
     bounds: dict[Structure, list[float]] = field(default_factory=dict)
@@ -95,14 +96,16 @@ class Chooser:
         """Search the samples, and price what came near at all cells."""
         graph, machine = self.extents.symbolic, self.extents.machine
         tasks = [Task(graph, machine, point) for point in samples_of(self.grid, SAMPLES)]
-        results = in_processes(search_at, tasks, lambda done, total: self.progress("search", done, total))
+        results = self.workers.results(
+            search_at, tasks, lambda done, total: self.progress("search", done, total)
+        )
         self.found = {one.point: one for one in results}
         for one in results:
             self._add(kernel_of(one, self.extents))
         self._check_cells()
         structures = list(dict.fromkeys(s for one in results for s, _ in one.near))
         self.near = len(structures)
-        rows = bound_all(self.extents, structures, self.grid.cells, self.progress)
+        rows = bound_all(self.extents, structures, self.grid.cells, self.workers, self.progress)
         self.bounds = dict(zip(structures, rows, strict=True))
 
     def _check_cells(self) -> None:
@@ -249,6 +252,6 @@ def _undominated(columns: Columns, kinds: list[Hashable]) -> Columns:
     return kept
 
 
-def chooser_of(extents: Extents, most: int, progress: Progress) -> Chooser:
+def chooser_of(extents: Extents, most: int, progress: Progress, workers: Workers) -> Chooser:
     """A chooser of at most so many kernels that has searched nothing yet."""
-    return Chooser(extents, most, progress, grid_of(extents.symbolic.dims))
+    return Chooser(extents, most, progress, workers, grid_of(extents.symbolic.dims))

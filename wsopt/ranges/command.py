@@ -9,6 +9,7 @@ from typing import Any
 from wsopt.errors import CheckError
 from wsopt.graph.symbolic import SymbolicGraph, bound
 from wsopt.machine.types import Machine
+from wsopt.pool.workers import Workers
 from wsopt.ranges.build import RangeBuild, read_range
 from wsopt.ranges.document import summary_of
 from wsopt.ranges.find import Progress
@@ -25,10 +26,13 @@ def compile_range(
     *,
     kernels: int,
     use_cache: bool,
+    workers: Workers,
     progress: Progress,
 ) -> RangeBuild:
     """Compile a graph for its ranges and write the folder. Raises as `build_range`, and InputError for the target."""
-    found = build_range(graph, machine, kernels=kernels, use_cache=use_cache, progress=progress)
+    found = build_range(
+        graph, machine, kernels=kernels, use_cache=use_cache, workers=workers, progress=progress
+    )
     found.save(target)
     return found
 

@@ -15,8 +15,8 @@ from wsopt.errors import CheckError, InfeasibleError, LoweringError
 from wsopt.graph.symbolic import SymbolicGraph, said
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
+from wsopt.pool.workers import Workers
 from wsopt.program.types import Structure
-from wsopt.ranges.parallel import in_processes
 from wsopt.ranges.points import Point
 from wsopt.ranges.price import Extents, Kernel
 from wsopt.schedule.certificate import Certificate
@@ -128,14 +128,18 @@ _CHUNK = 16
 
 
 def bound_all(
-    extents: Extents, structures: Sequence[Structure], cells: tuple[Point, ...], progress: Progress
+    extents: Extents,
+    structures: Sequence[Structure],
+    cells: tuple[Point, ...],
+    workers: Workers,
+    progress: Progress,
 ) -> list[list[float]]:
     """Lower bounds of the times of all structures at all cells, in microseconds."""
     tasks = [
         Bounding(extents.symbolic, extents.machine, tuple(structures[first : first + _CHUNK]), cells)
         for first in range(0, len(structures), _CHUNK)
     ]
-    rows = in_processes(bounds_at, tasks, lambda done, total: progress("price", done, total))
+    rows = workers.results(bounds_at, tasks, lambda done, total: progress("price", done, total))
     return [row for chunk in rows for row in chunk]
 
 

@@ -17,12 +17,13 @@ from wsopt.graph.symbolic import SymbolicGraph, symbolic_to_json
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
+from wsopt.pool.local import LOCAL
+from wsopt.pool.workers import Workers
 from wsopt.ranges.build import RangeBuild, range_build
 from wsopt.ranges.choose import Choice, chooser_of
 from wsopt.ranges.dispatch import dispatch_text
 from wsopt.ranges.document import record_of, record_text
 from wsopt.ranges.find import Progress
-from wsopt.ranges.parallel import in_processes
 from wsopt.ranges.points import Point
 from wsopt.ranges.price import Extents, Kernel
 from wsopt.ranges.text import range_text
@@ -44,9 +45,10 @@ def build_range(
     *,
     kernels: int = DEFAULT_KERNELS,
     use_cache: bool = True,
+    workers: Workers = LOCAL,
     progress: Progress = lambda stage, done, total: None,
 ) -> RangeBuild:
-    """Compile a graph for the ranges of its dimensions, to at most so many kernels.
+    """Compile a graph for the ranges of its dimensions, to at most so many kernels; `workers` search them.
 
     Raises LoweringError or InfeasibleError, with the extents, where some of the range have no kernel, and CheckError;
     nothing is written.
@@ -58,15 +60,17 @@ def build_range(
     cache, key = BuildCache(cache_folder()), build_key(graph, machine_text(machine), kernels)
     files = cache.get(key) if use_cache else None
     if files is None:
-        files = _made(graph, machine, kernels, progress)
+        files = _made(graph, machine, kernels, workers, progress)
         if use_cache:
             cache.put(key, files)
     return range_build(files, time.monotonic() - began)
 
 
-def _made(graph: SymbolicGraph, machine: Machine, kernels: int, progress: Progress) -> dict[str, str]:
+def _made(
+    graph: SymbolicGraph, machine: Machine, kernels: int, workers: Workers, progress: Progress
+) -> dict[str, str]:
     """The files of a build, made anew."""
-    chooser = chooser_of(Extents(graph, machine), kernels, progress)
+    chooser = chooser_of(Extents(graph, machine), kernels, progress, workers)
     chooser.search()
     packed: dict[_Key, _Packed] = {}
     rejected: list[str] = []
@@ -78,7 +82,7 @@ def _made(graph: SymbolicGraph, machine: Machine, kernels: int, progress: Progre
             _Pack(graph, machine, one.home, largest, one.schedule, one.certificate)
             for (_, largest), one in new
         ]
-        results = in_processes(_packed, tasks, lambda done, total: progress("compile", done, total))
+        results = workers.results(_packed, tasks, lambda done, total: progress("compile", done, total))
         packed |= {key: one for (key, _), one in zip(new, results, strict=True)}
         refused = [(packed[key].complaint, one) for key, one in new if packed[key].complaint]
         if not refused:

@@ -1,53 +1,91 @@
-"""Builds of pieces, from the cache on disk, or made in processes of their own, several at a time."""
+"""Builds of pieces, from the cache on disk, or made by processes of their own, several at a time."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 from wsopt.build import Build
-from wsopt.errors import InputError, InternalError
+from wsopt.driver import build, keep_builds
+from wsopt.entries import extended
+from wsopt.errors import CheckError, InfeasibleError, InputError, InternalError, LoweringError, UndecidedError
+from wsopt.frontend.region import find_region
+from wsopt.graph.parse import parse_graph
 from wsopt.graph.serialize import graph_to_json
-from wsopt.torch.outcomes import Outcome, Refusal, Wanted, known
+from wsopt.graph.types import Graph
+from wsopt.machine.load import load_machine
+from wsopt.machine.types import Machine
+from wsopt.pool.cluster import workers_at
+from wsopt.pool.local import Interpreters
+from wsopt.solve.search import Search
+from wsopt.torch.outcomes import Outcome, Refusal, Wanted, keep_bound, keep_refusal, known, too_slow
 
 
-def build_all(wanted: Sequence[Wanted], machine: str, workers: int) -> list[Outcome]:
+def build_all(wanted: Sequence[Wanted], machine: str, workers: int | str) -> list[Outcome]:
     """What comes of building graphs, in their order.
 
-    `workers` processes work at once, 0 are as many as there are cores. Raises InternalError if one of them fails.
+    `workers` are how many processes work at once, 0 for as many as there are cores, or the address of a Dask
+    scheduler that has some. Each is an interpreter of its own, which no thread and no CUDA context of this one
+    disturbs. Raises InternalError if one of them fails, RequirementError as `workers_at`.
     """
     found = [known(one, machine) for one in wanted]
     missing = [number for number, one in enumerate(found) if one is None]
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        made = pool.map(lambda number: _made(wanted[number], machine), missing)
-        made_of = dict(zip(missing, made, strict=True))
+    record = load_machine(machine)
+    tasks = [_Task(_checked(wanted[n].graph), record, wanted[n].below_us) for n in missing]
+    with workers_at(workers) if isinstance(workers, str) else nullcontext(Interpreters(workers)) as those:
+        made = those.results(_made, tasks, keep=lambda place, one: _keep(tasks[place], machine, one))
+    made_of = {number: one.outcome for number, one in zip(missing, made, strict=True)}
     return [made_of[number] if one is None else one for number, one in enumerate(found)]
 
 
-def _made(wanted: Wanted, machine: str) -> Outcome:
-    """A build from a process of its own, which no thread and no CUDA context of this one disturbs."""
-    below = None if wanted.below_us == math.inf else wanted.below_us
-    task = json.dumps({"graph": graph_to_json(wanted.graph), "machine": machine, "below_us": below})
-    done = subprocess.run(
-        [sys.executable, "-m", "wsopt.torch.worker"],
-        input=task, capture_output=True, text=True, check=False, env=_environment(),
-    )  # fmt: skip
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-        raise InternalError(f"the process that builds a piece ended with: {last[0]}")
-    outcome = json.loads(done.stdout)
-    if "files" in outcome:
-        return Build(outcome["files"], outcome["summary"], outcome["seconds"])
-    if outcome["status"] == InputError.exit_status:
-        raise InternalError(f"a piece's graph or requirement is refused: {outcome['error']}")
-    return Refusal(outcome["error"], outcome["bound_us"])
+@dataclass(frozen=True, slots=True)
+class _Task:
+    graph: Graph
+    machine: Machine
+    below_us: float
 
 
-def _environment() -> dict[str, str]:
-    """The environment with this process's places to import from, which a test or a notebook may have added to."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What came of a task: the least bound if it was asked for, and whether a refusal stays true."""
+
+    outcome: Outcome
+    bound_us: float | None = None
+    decided: bool = True
+
+
+def _checked(graph: Graph) -> Graph:
+    """A piece's graph, read as one from a file is. Raises InternalError for one that is none."""
+    try:
+        return parse_graph(graph_to_json(graph), "piece")
+    except InputError as error:
+        raise InternalError(f"a piece's graph is refused: {error}") from error
+
+
+def _made(task: _Task) -> _Made:
+    """A build, if its kernel may be fast enough, made anew wherever this runs."""
+    bound_us = None
+    try:
+        if task.below_us < math.inf:
+            bound_us = Search(find_region(task.graph), task.machine).least_bound_us()
+            if bound_us >= task.below_us:
+                return _Made(too_slow(bound_us, task.below_us), bound_us)
+        return _Made(build(task.graph, task.machine, use_cache=False), bound_us)
+    except InputError as error:
+        raise InternalError(f"a piece's graph or requirement is refused: {error}") from error
+    except (LoweringError, InfeasibleError, CheckError) as error:
+        return _Made(Refusal(str(error)), bound_us, not isinstance(error, UndecidedError))
+
+
+def _keep(task: _Task, machine: str, made: _Made) -> None:
+    """Put what came of a task into the cache."""
+    if extended():
+        return
+    if made.bound_us is not None:
+        keep_bound(task.graph, machine, made.bound_us)
+    if isinstance(made.outcome, Build):
+        keep_builds(task.graph, task.machine, [made.outcome])
+    elif made.decided and made.outcome.bound_us is None:
+        keep_refusal(task.graph, machine, made.outcome.text)

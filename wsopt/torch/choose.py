@@ -49,7 +49,8 @@ def judge(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Options
     found = list(estimates)
     numbers = [number for number, one in enumerate(found) if one.is_open]
     wanted = [_wanted(pieces[number], found[number]) for number in numbers]
-    for number, outcome in zip(numbers, build_all(wanted, options.machine, options.workers), strict=True):
+    outcomes = build_all(wanted, options.machine, options.scheduler or options.workers)
+    for number, outcome in zip(numbers, outcomes, strict=True):
         found[number] = _built(pieces[number], found[number], outcome, options)
     return found
 

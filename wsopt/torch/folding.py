@@ -8,15 +8,15 @@ times a number, plus another: then it is said that way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
+from wsopt.torch.contents import said_indices
 from wsopt.torch.values import Untaken, Value
-from wsopt.torch.writer import Writer, number
+from wsopt.torch.writer import Writer
 
 _MOST_BYTES = 1 << 27
 """A tensor of more bytes is not computed for this."""
@@ -39,7 +39,7 @@ class Folded:
             if found is None:
                 return None
             try:
-                return _said(w, found)
+                return said_indices(w, found.numpy())
             except Untaken:
                 return None
 
@@ -76,45 +76,3 @@ def _is_computed(node: fx.Node) -> bool:
     if target.namespace not in ("aten", "prims") or torch.Tag.nondeterministic_seeded in target.tags:
         return False
     return not target._schema.is_mutable and math.prod(val.shape) * val.element_size() <= _MOST_BYTES
-
-
-def _said(w: Writer, found: torch.Tensor) -> Value:
-    """A tensor as a number, or as a sum of indices times numbers. Raises Untaken for any other."""
-    shape = tuple(found.shape)
-    if found.numel() == 0:
-        raise Untaken("no elements")
-    first = found.flatten()[0].item()
-    if found.dtype is torch.bool:
-        if not bool((found == first).all()):
-            raise Untaken("truth values that differ")
-        return number(bool(first), shape)
-    steps = [_step(found, axis) for axis in range(len(shape))]
-    told = torch.full(shape, first)
-    for axis, step in _moving(steps):
-        along = torch.arange(shape[axis]) * step
-        told = told + along.reshape([-1 if other == axis else 1 for other in range(len(shape))])
-    if not torch.equal(told, found.long()):
-        raise Untaken("integers that are no indices")
-    sums = [_scaled(w, w.index(shape, axis), step) for axis, step in _moving(steps)]
-    if not sums:
-        return number(first, shape)
-    total = sums[0]
-    for one in sums[1:]:
-        total = w.elementwise("add", total, one)
-    return total if first == 0 else w.elementwise("add", total, number(first))
-
-
-def _moving(steps: list[int]) -> Iterator[tuple[int, int]]:
-    return ((axis, step) for axis, step in enumerate(steps) if step)
-
-
-def _step(found: torch.Tensor, axis: int) -> int:
-    """By how much the first elements along a dimension differ."""
-    if found.shape[axis] == 1:
-        return 0
-    line = found.movedim(axis, 0).reshape(found.shape[axis], -1)[:, 0]
-    return int(line[1].item()) - int(line[0].item())
-
-
-def _scaled(w: Writer, index: Value, step: int) -> Value:
-    return index if step == 1 else w.elementwise("mul", index, number(step))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ class Lowered:
 
     `values` has the value of each FX node that is said, `owners` the FX node whose value a tensor holds (a tensor
     without one cannot leave its group), `refused` why an FX node is not said. `constants` are FX inputs whose
-    contents are fixed before a call.
+    contents are fixed before a call. Where it `narrows`, integers of 64 bits come from outside as i32.
     """
 
     graph: fx.Graph
@@ -39,6 +40,7 @@ class Lowered:
     owners: dict[str, fx.Node] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     folded: Folded = field(default_factory=Folded)
+    narrows: bool = False
     _computed: frozenset[str] = frozenset()
 
     def owned(self, node: fx.Node) -> bool:
@@ -61,20 +63,28 @@ def lower(
     *,
     sees_through: bool = True,
     device: str | None = None,
+    contents: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    narrows: bool = False,
+    more: Mapping[Any, Entry] = MappingProxyType({}),
 ) -> Lowered:
     """Say as much of an FX graph as the table can. `constants` are names of placeholders that nothing writes to.
 
     A copy that repeats elements, as of keys for a group of query heads, stays in FX unless it `sees_through` it; and
-    what is not on the kind of `device`, if one is given.
+    what is not on the kind of `device`, if one is given. `contents` are those of placeholders that are known, from
+    which integers and truth values are computed; if it `narrows`, other integers of 64 bits are read as i32.
+    `more` are entries beside those of the table.
     """
-    found = Lowered(module.graph, frozenset(constants), Writer(sees_through=sees_through))
+    writer, table = Writer(sees_through=sees_through), {**TABLE, **more}
+    found = Lowered(module.graph, frozenset(constants), writer, narrows=narrows)
     for node in module.graph.nodes:
+        if node.op == "placeholder" and node.name in contents:
+            found.folded.known[node] = contents[node.name]
         if node.op == "get_attr":
             _constant(found, module, node)
         elif node.op == "call_function":
             try:
                 _check_device(node, device)
-                _say(found, node)
+                _say(found, node, table.get(node.target))
             except Untaken as reason:
                 found.refused[node.name] = str(reason)
     found._computed = found.computed
@@ -91,12 +101,12 @@ def _constant(found: Lowered, module: fx.GraphModule, node: fx.Node) -> None:
             return
 
 
-def _say(found: Lowered, node: fx.Node) -> None:
-    """Write the nodes of an FX node, all or none. Raises Untaken."""
+def _say(found: Lowered, node: fx.Node, write: Entry | None) -> None:
+    """Write the nodes of an FX node by its entry, all or none. Raises Untaken."""
     if node.target is operator.getitem:
         _say_item(found, node)
         return
-    w, write = found.writer, TABLE.get(node.target)
+    w = found.writer
     before = set(w.nodes)
     w.group, w.shape = node.name, _shape_of(node)
     folded = found.folded.value(w, node)
@@ -163,12 +173,12 @@ def _operand(found: Lowered, node: fx.Node, reader: fx.Node) -> Any:
     if not isinstance(val, torch.Tensor):
         raise Untaken(f"{node.name} is no tensor, or depends on sizes that change")
     shape = _shape_of(node)
-    if val.dtype not in DTYPES:
+    if val.dtype not in DTYPES and not (found.narrows and val.dtype is torch.int64):
         raise Untaken(f"{node.name} is {val.dtype}")
     if val.device != _device(reader):
         raise Untaken(f"{node.name} is on {val.device}")
     found.owners[node.name] = node
-    found.values[node.name] = value = found.writer.input(node.name, shape, DTYPES[val.dtype])
+    found.values[node.name] = value = found.writer.input(node.name, shape, dtype_of(val.dtype))
     return value
 
 

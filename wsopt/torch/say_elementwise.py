@@ -123,6 +123,8 @@ def _clamp_max(w: Writer, x: Value, most: float) -> Value:
 
 @entry(aten.where.self)
 def _where(w: Writer, condition: Value, a: Value | float, b: Value | float) -> Value:
+    if isinstance(condition.tensor, bool):  # the same everywhere
+        return w.expand(as_value(a if condition.tensor else b), w.shape)
     return w.elementwise("where", condition, as_value(a), as_value(b))
 
 

@@ -89,6 +89,14 @@ class Writer:
         bare = _without_ones(shape, least)
         return value.tensor if own == bare else self.node("reshape", [value.tensor], shape=bare)
 
+    def laid_out(self, value: Value, dims: Sequence[int]) -> tuple[Value, str]:
+        """The value with one atom in each of these dimensions, none of which may be repeated, and its tensor with an
+        axis for every atom. Untaken for a number.
+        """
+        value = self._merged(value, [dim % len(value.dims) for dim in dims])
+        shaped = self._shaped(value, value.held, len(value.held))
+        return value, self._tensor(replace(value, tensor=shaped))
+
     # --- views --------------------------------------------------------------------------------------------
 
     def view(self, value: Value, shape: Sequence[int]) -> Value:

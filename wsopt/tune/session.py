@@ -15,6 +15,7 @@ from wsopt.errors import InputError, Problem
 from wsopt.folder import replace_folder
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
+from wsopt.pool.workers import Workers
 from wsopt.report import layout
 from wsopt.tune.candidates import MANIFEST, Candidate, Candidates, candidates_text
 from wsopt.tune.choose import Choice, choose
@@ -32,7 +33,8 @@ Progress = Callable[[str, int, int], None]
 class Session:
     """A tuning run's graph and options: `keep` candidates, and no measurement is started after `seconds`.
 
-    `again` measures what is known already; `tell` is called with a line for people.
+    `again` measures what is known already; `workers` search instead of this process, if some are
+    given; `tell` is called with a line for people.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class Session:
     seconds: float = float("inf")
     again: bool = False
     use_cache: bool = True
+    workers: Workers | None = None
     measure: Measure = measure_folder
     progress: Progress = lambda stage, done, total: None
     tell: Callable[[str], None] = lambda message: None
@@ -48,7 +51,12 @@ class Session:
     def candidates(self) -> tuple[Build, ...]:
         """The model's best, checked, simulated and compiled; of two with the same code the better one."""
         return candidate_builds(
-            self.graph, self.machine, self.keep, use_cache=self.use_cache, progress=self.progress
+            self.graph,
+            self.machine,
+            self.keep,
+            use_cache=self.use_cache,
+            workers=self.workers,
+            progress=self.progress,
         )
 
     def write(self, path: Path) -> tuple[Build, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from wsopt.batch import BuildTask, build_one
 from wsopt.build import Build
 from wsopt.cache import cache_folder
 from wsopt.driver import builds
@@ -16,6 +18,7 @@ from wsopt.errors import NotMeasuredError
 from wsopt.graph.serialize import canonical_bytes
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
+from wsopt.pool.workers import Workers
 from wsopt.report.tuned import tuned_text
 from wsopt.requirements import require_triton
 from wsopt.tune.choose import Choice, choose
@@ -70,13 +73,32 @@ def candidate_builds(
     keep: int,
     *,
     use_cache: bool = True,
+    workers: Workers | None = None,
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> tuple[Build, ...]:
-    """The model's `keep` best, checked, simulated and compiled; of several with the same code the best one."""
+    """The model's `keep` best, checked, simulated and compiled; of several with the same code the best one.
+
+    One of the `workers` finds them, if some are given.
+    """
     different: dict[str, Build] = {}
-    for build in builds(graph, machine, keep, use_cache=use_cache, progress=progress):
+    for build in _found(graph, machine, keep, workers, use_cache=use_cache, progress=progress):
         different.setdefault(code_digest(build.kernel), build)
     return tuple(different.values())
+
+
+def _found(
+    graph: Graph,
+    machine: Machine,
+    keep: int,
+    workers: Workers | None,
+    *,
+    use_cache: bool,
+    progress: Callable[[str, int, int], None],
+) -> tuple[Build, ...]:
+    if workers is None:
+        return builds(graph, machine, keep, use_cache=use_cache, progress=progress)
+    show = functools.partial(progress, "search")
+    return build_one(BuildTask(graph, machine, keep), workers, use_cache=use_cache, progress=show)
 
 
 def relevant(graph: Graph, machine: Machine, races: Sequence[Race], card: str | None) -> tuple[Race, ...]:

@@ -1,0 +1,1 @@
+"""Reads models of other formats, ONNX and torch.export's, as graphs of ours."""

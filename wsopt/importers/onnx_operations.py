@@ -1,0 +1,11 @@
+"""The whole table of ONNX operations: every file that has entries, loaded."""
+
+from __future__ import annotations
+
+from wsopt.importers import onnx_elementwise, onnx_products, onnx_views
+from wsopt.importers.onnx_table import TABLE
+
+FILES = (onnx_elementwise, onnx_products, onnx_views)
+"""The files that have entries."""
+
+__all__ = ["FILES", "TABLE"]
