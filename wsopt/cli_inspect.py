@@ -32,9 +32,13 @@ def inspect(
         Path | None,
         typer.Option(metavar="OUT", help="with --against: where to write the build compared with"),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="write a page: time line, source, budgets, search"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
 ) -> None:
-    """Show a build's schedule, and why it is what it is."""
+    """Show a build's schedule, and why it is what it is. With --html as a page, which --what-if and --against add to."""
     from wsopt.folder import read_folder
     from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range

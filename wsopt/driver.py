@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wsopt.build import Build
 from wsopt.cache import BuildCache, build_key, cache_folder
 from wsopt.entries import extended
-from wsopt.folder import machine_text, schedule_text
+from wsopt.folder import SEARCH, machine_text, schedule_text
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.machine.load import require_target
@@ -126,6 +126,7 @@ def pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, st
     """Simulate a kernel, and write down what is to be known of it."""
     from wsopt.report.simulated import simulated_text
     from wsopt.report.text import inspect_text
+    from wsopt.schedule.searched import search_text
     from wsopt.simulation import simulate
 
     verified, certificate = candidate.verified, candidate.certificate
@@ -138,6 +139,7 @@ def pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, st
         "schedule.json": schedule_text(verified, certificate, summary),
         "kernel.py": candidate.source,
         "report.txt": inspect_text(verified, certificate) + simulated_text(summary),
+        SEARCH: search_text(candidate.searched),
     }
 
 
