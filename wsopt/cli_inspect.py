@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wsopt.folder import BuildFolder
     from wsopt.schedule.certificate import Certificate
     from wsopt.schedule.verified import VerifiedSchedule
+    from wsopt.solve.sensitivity import Sensitivity
 
 
 def inspect(
@@ -36,32 +37,75 @@ def inspect(
         Path | None,
         typer.Option("--html", metavar="FILE", help="write a page: time line, source, budgets, search"),
     ] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
 ) -> None:
-    """Show a build's schedule, and why it is what it is. With --html as a page, which --what-if and --against add to."""
+    """Show a build's schedule, and why it is what it is; with --html as a page, to which --what-if and --against add."""
     from wsopt.folder import read_folder
     from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range
 
-    if what_if + runner_up + (against is not None) > 1:
+    written = html is not None or perfetto is not None
+    if written and runner_up:
+        raise typer.BadParameter(
+            "is text; a page has the runner-up beside the roofline", param_hint="--runner-up"
+        )
+    if not written and what_if + runner_up + (against is not None) > 1:
         raise typer.BadParameter(
             "give one of --what-if, --runner-up and --against",
             param_hint="--against" if against is not None else "--runner-up",
         )
     if keep is not None and against is None:
         raise typer.BadParameter("says where to write what --against solves", param_hint="--keep")
+    if written:
+        _written(folder, html, perfetto, what_if=what_if, against=against, keep=keep, as_json=as_json)
+        return
     if (is_range(folder) or is_cut(folder)) and not (what_if or runner_up or against is not None):
         _several(folder, as_json)
         return
     found = read_folder(folder)
     if what_if:
-        _what_if(found.verified, found.certificate, as_json)
+        _what_if(found, as_json)
     elif runner_up:
         _runner_up(found.verified, found.certificate, as_json)
     elif against is not None:
         _against(found, against, keep, as_json)
     else:
         _report(found, as_json)
+
+
+def _written(
+    folder: Path,
+    html: Path | None,
+    perfetto: Path | None,
+    *,
+    what_if: bool,
+    against: str | None,
+    keep: Path | None,
+    as_json: bool,
+) -> None:
+    """Write a page and a trace, with what is asked for beside the build."""
+    from wsopt.folder import read_folder
+    from wsopt.pages.command import check_file, write_views
+    from wsopt.pages.content import Beside
+    from wsopt.report.whatif import whatif_data
+
+    for path in filter(None, (html, perfetto)):
+        check_file(path)
+    beside = Beside()
+    if what_if or against is not None:
+        found = read_folder(folder)
+        gains = whatif_data(found.verified, _gains(found)) if what_if else None
+        other = _other(found, against, keep) if against is not None else None
+        side = (_named(other[1], other[0]), other[0].verified, other[0].certificate) if other else None
+        beside = Beside(gains, side)
+    done = write_views(folder, html, perfetto, beside)
+    if as_json:
+        print_json(done)
+    else:
+        print_text("\n".join(f"written to {path}" for path in done.values()))
 
 
 def _several(folder: Path, as_json: bool) -> None:
@@ -101,19 +145,25 @@ def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bo
         print_text(runner_up_text(verified, other))
 
 
-def _what_if(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
-    from wsopt.report.whatif import whatif_data, whatif_text
+def _gains(found: BuildFolder) -> Sensitivity:
+    """What more of each budget would buy, with progress."""
     from wsopt.solve.sensitivity import sensitivity
 
     show, stop = progress()
     try:
-        found = sensitivity(verified, certificate, show)
+        return sensitivity(found.verified, found.certificate, show)
     finally:
         stop()
+
+
+def _what_if(found: BuildFolder, as_json: bool) -> None:
+    from wsopt.report.whatif import whatif_data, whatif_text
+
+    gains = _gains(found)
     if as_json:
-        print_json(whatif_data(verified, found))
+        print_json(whatif_data(found.verified, gains))
     else:
-        print_text(whatif_text(verified, found))
+        print_text(whatif_text(found.verified, gains))
 
 
 def _against(found: BuildFolder, spec: str, keep: Path | None, as_json: bool) -> None:

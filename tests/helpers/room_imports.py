@@ -14,9 +14,10 @@ ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 HOMES = {
     "ortools": {"partition", "solve"},
+    "perfetto": {"pages"},
     "torch": {"bench", "calibrate", "runtime", "torch", "trace", "validate"},
 }
-"""Rooms that may import a library: the solver's alone, and torch where kernels are measured or run."""
+"""Rooms that may import a library: the solver's and Perfetto's alone, and torch where kernels are measured or run."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -54,7 +54,9 @@ def write_build(folder: Path, name: str) -> VerifiedSchedule:
     return write(folder, verified, graph, record["margin"])
 
 
-def write(folder: Path, verified: VerifiedSchedule, graph: Graph, margin: int, count: int = 300) -> VerifiedSchedule:
+def write(
+    folder: Path, verified: VerifiedSchedule, graph: Graph, margin: int, count: int = 300
+) -> VerifiedSchedule:
     """Write a build of this schedule, with so many other structures in its search."""
     region, own = verified.program.region, verified.schedule.structure
     others = [one for one in structures(region, verified.machine) if one != own][:count]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from wsopt.folder import BuildFolder, read_folder
+from wsopt.folder import BuildFolder
 from wsopt.pages.content import Beside, kernel_data
 from wsopt.pages.html import page, source_lines
-from wsopt.partition.build import CutFolder, is_cut, read_cut
+from wsopt.partition.build import CutFolder
+from wsopt.ranges.build import RangeFolder
 from wsopt.report.layout import clean
 
 _SECTIONS = (
@@ -39,9 +39,9 @@ def cut_page(found: CutFolder) -> str:
     return _page(clean(found.graph.name), list(found.kernels), whole_data(found), None)
 
 
-def folder_page(path: Path, beside: Beside | None = None) -> str:
-    """The page of the build in a folder. InputError or CheckError as reading it has them."""
-    return cut_page(read_cut(path)) if is_cut(path) else build_page(read_folder(path), beside)
+def range_page(found: RangeFolder) -> str:
+    """The page of a build for ranges of extents: each of its kernels."""
+    return _page(clean(found.graph.name), list(found.kernels), None, None)
 
 
 def _page(
@@ -51,7 +51,9 @@ def _page(
     # The source stands in the page as lines: the data need not have it again.
     sources = [one.pop("source") for one in data]
     # Texts that the template writes are no part of the data either.
-    shown = [{key: value for key, value in one.items() if key not in ("report", "does", "doc")} for one in data]
+    shown = [
+        {key: value for key, value in one.items() if key not in ("report", "does", "doc")} for one in data
+    ]
     return page(
         "build.html.jinja",
         "build.js",
@@ -99,7 +101,13 @@ def whole_data(found: CutFolder) -> dict[str, Any]:
         )
         now = end
     places = [
-        {"tensor": clean(one.tensor), "offset": one.offset, "bytes": one.nbytes, "first": one.first, "last": one.last}
+        {
+            "tensor": clean(one.tensor),
+            "offset": one.offset,
+            "bytes": one.nbytes,
+            "first": one.first,
+            "last": one.last,
+        }
         for one in found.record.places
     ]
     return {

@@ -27,8 +27,8 @@ from wsopt.schedule.verified import VerifiedSchedule
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a page shows beside the build: gains from more of each budget, as `whatif_data` has them, and another build
-    of the same graph by the name that sentences give it.
+    """What a page shows beside the build: gains from more of each budget, as `whatif_data` has them, and another
+    build of the same graph by the name that sentences give it.
     """
 
     what_if: Mapping[str, Any] | None = None
@@ -39,7 +39,9 @@ def picture_data(picture: Picture) -> dict[str, Any]:
     """A picture for the page: bars and arrows as lists of their fields, whose names stand once; operations as numbers
     in a list of their own.
     """
-    ops = sorted({bar.op for bar in picture.bars} | {one for a in picture.arrows for one in (a.source, a.target)})
+    ops = sorted(
+        {bar.op for bar in picture.bars} | {one for a in picture.arrows for one in (a.source, a.target)}
+    )
     number = {op: place for place, op in enumerate(ops)}
     bars = [
         [b.row, b.begin, b.end, number[b.op], b.iteration, b.label, b.waits + 2 * b.goes + 4 * b.comes]
@@ -116,10 +118,10 @@ def kernel_data(found: BuildFolder, beside: Beside | None = None) -> dict[str, A
         "memory": figures.shared_memory(verified),
         "registers": figures.registers(verified, certificate.margin),
         "time": figures.time(verified),
-        "roofline": figures.roofline(verified, certificate, trace and measured_us(trace)),
+        "roofline": figures.roofline(verified, certificate, measured_us(trace) if trace else None),
         "search": _search(found),
         "what_if": beside.what_if,
-        "measured": trace and _measured(trace),
+        "measured": _measured(trace) if trace else None,
         "against": _against(found, beside),
         "report": inspect_text(verified, certificate),
     }

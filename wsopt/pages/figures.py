@@ -23,7 +23,7 @@ from wsopt.schedule.verified import VerifiedSchedule
 
 
 def what_binds(verified: VerifiedSchedule) -> dict[str, Any]:
-    """The wall that the kernel runs against, in a sentence, with its evidence: the limits of II, and of the kernel."""
+    """The wall that the kernel runs against, in a sentence, with its evidence: limits of II and of the kernel."""
     schedule, limits = verified.schedule, ii_limits(verified)
     p, kernel = schedule.prediction, kernel_limits(verified)
     first, second = kernel[0], kernel[1]
@@ -76,7 +76,9 @@ def registers(verified: VerifiedSchedule, margin: int) -> dict[str, Any]:
             "name": one.partition.name,
             "warps": one.partition.warps,
             "has": one.partition.registers,
-            "parts": [{"name": part.name.replace("_", "-"), "registers": int(part.amount)} for part in one.parts],
+            "parts": [
+                {"name": part.name.replace("_", "-"), "registers": int(part.amount)} for part in one.parts
+            ],
             "steps": _steps(verified, one.partition.name, margin),
         }
         for one in facts

@@ -12,7 +12,7 @@ from wsopt.schedule.verified import VerifiedSchedule
 
 
 def rows_of(verified: VerifiedSchedule) -> dict[str, Row]:
-    """The rows of a schedule's pictures by the name of the unit or partition: units that are held, then the partitions
+    """The rows of a schedule's pictures by the name of the unit or partition: units that are held, then partitions
     that have operations of the loop.
     """
     held = {unit for op in verified.program.loop for unit, _ in op.held}
@@ -33,7 +33,7 @@ def interval_picture(verified: VerifiedSchedule) -> Picture:
 
 
 def _bars(verified: VerifiedSchedule, op: TileOp, numbers: dict[str, int]) -> Iterator[Bar]:
-    """An operation on every unit that it holds and on its partition, in two bars where it passes the interval's end."""
+    """An operation on every unit that it holds and on its partition, in two bars where it passes the end."""
     placed, ii = verified.schedule.place(op.id), verified.schedule.ii
     issue = [(placed.partition, op.issue)] if op.issue else []
     for name, cycles in (*op.held, *issue):

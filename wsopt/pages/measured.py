@@ -28,15 +28,16 @@ def read_trace(build: Path, verified: VerifiedSchedule) -> dict[str, Any] | None
         own = found["format"], schedule["structure"], schedule["ii_cycles"]
         partitions = {one["name"]: [op["op"] for op in one["ops"]] for one in found["partitions"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _refuse(path, f"is no trace.json of this release; trace the build again ({error})") from error
+        raise refuse(path, f"is no trace.json of this release; trace the build again ({error})") from error
     wanted = FORMAT, verified.schedule.structure.describe(), verified.schedule.ii
     known = {str(op.id) for op in verified.program.loop}
     if own != wanted or any(op not in known for ops in partitions.values() for op in ops):
-        raise _refuse(path, "is of another schedule than schedule.json beside it; trace the build again")
+        raise refuse(path, "is of another schedule than schedule.json beside it; trace the build again")
     return dict(found)
 
 
-def _refuse(path: Path, why: str) -> InputError:
+def refuse(path: Path, why: str) -> InputError:
+    """The error about a file of a trace."""
     return InputError(str(path), [Problem("", why)])
 
 
@@ -73,7 +74,9 @@ def _bars(ops: list[Mapping[str, Any]], kind: str, row: int) -> Iterator[Bar]:
                 continue
             start = op["measured"]["start"]["median"]
             issue = (op["measured"]["issue"] or {"median": 0.0})["median"]
-        yield Bar(row, float(start), float(start) + max(issue, 1.0), op["op"], label=f"{kind} start {start:,.0f}")
+        yield Bar(
+            row, float(start), float(start) + max(issue, 1.0), op["op"], label=f"{kind} start {start:,.0f}"
+        )
 
 
 def differences(trace: Mapping[str, Any]) -> list[dict[str, Any]]:

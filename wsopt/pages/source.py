@@ -108,8 +108,8 @@ def _matched(lines: list[_Line], marked: list[_Line]) -> Iterator[tuple[str, int
 
 
 def _every(verified: VerifiedSchedule, found: Mapping[str, set[int]]) -> dict[str, set[int]]:
-    """The lines of every operation: consumers share those of the first, K-blocks of an iteration those of the first in
-    a loader, and arithmetic that goes on with arithmetic has those of what it goes on with.
+    """The lines of every operation: consumers share those of the first, K-blocks of an iteration those of the first
+    in a loader, and arithmetic that goes on with arithmetic has those of what it goes on with.
     """
     lines = {op: set(numbers) for op, numbers in found.items()}
     last = ""

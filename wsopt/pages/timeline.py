@@ -1,7 +1,7 @@
 """A block's time line: from its start through the loop of its first tile, as it runs, to its last store.
 
-The events of the loop are those of the threads of a block (`perf/threads.py`), who go on as soon as they can. Of a long
-loop the middle is left out, which repeats; it keeps its place. What follows the loop are the parts of the prediction.
+The events of the loop are those of the threads of a block (`perf/threads.py`), who go on as soon as they can. Of a
+long loop the middle is left out, which repeats; it keeps its place. What follows the loop are the parts of the prediction.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _VIEWED = 4
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The loop of a tile as it ran: its spans and results, `left_out` iterations of its middle, which take `gap` cycles,
-    and the iteration with which the steady state begins.
+    """The loop of a tile as it ran: its spans and results, `left_out` iterations of its middle, which take `gap`
+    cycles, and the iteration with which the steady state begins.
     """
 
     run: Run
@@ -79,8 +79,8 @@ def loop_of(verified: VerifiedSchedule) -> Loop:
 
 
 def _settled(verified: VerifiedSchedule, run: Run, interval: float) -> int:
-    """The first iteration from which on the consumers' operations keep the interval, of iterations that are drawn; the
-    last one if none does.
+    """The first iteration from which on the consumers' operations keep the interval, of iterations that are drawn;
+    the last one if none does.
     """
     last = min(run.iterations, _FIRST) - 1
     consumed = [times for op, times in run.started.items() if verified.program.named(op).consumer is not None]
@@ -172,7 +172,9 @@ def _epilogue(verified: VerifiedSchedule, bars: Sequence[Bar], numbers: dict[str
         begin = max(bar.end for bar in bars if bar.row == row)
         for number in range(subtiles):
             now = begin + (number + 1) * each
-            yield Bar(row, round(now - each, 1), round(now, 1), EPILOGUE, number, f"epilogue subtile {number}")
+            yield Bar(
+                row, round(now - each, 1), round(now, 1), EPILOGUE, number, f"epilogue subtile {number}"
+            )
             for store in stores[number * per : (number + 1) * per]:
                 read = kind_bytes(store.buffer.kind, program.structure) / machine.tma_store_bytes_per_cycle
                 label = f"{store.output}, subtile {number}"
@@ -230,5 +232,7 @@ def _bands(verified: VerifiedSchedule, loop: Loop, begin: float, ended: float, l
     after = max(last, p.cycles - p.power - p.tail)
     if after > last:
         further = p.waves > 1 and verified.program.iteration is Iteration.K_BLOCKS
-        yield Band("further tiles" if further else "waits that the events do not have", "further", last, after)
+        yield Band(
+            "further tiles" if further else "waits that the events do not have", "further", last, after
+        )
     yield Band("last stores", "tail", after, after + p.tail)

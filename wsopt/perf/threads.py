@@ -83,8 +83,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Cycles from `begin` to `end` in which a unit or a partition, its `row`, is held for an iteration of an operation
-    (by its text); with `waits` the partition's thread waits for what the operation depends on.
+    """Cycles from `begin` to `end` in which a unit or a partition, its `row`, is held for an iteration of an
+    operation (by its text); with `waits` the partition's thread waits for what the operation depends on.
     """
 
     row: str

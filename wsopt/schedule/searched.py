@@ -67,7 +67,7 @@ def _column(name: str, own: Sequence[Any]) -> dict[str, Any]:
     values = list(dict.fromkeys(own))
     if len(values) > len(_DIGITS):
         return {"name": name, "each": own}
-    places = {value: digit for value, digit in zip(values, _DIGITS, strict=False)}
+    places = dict(zip(values, _DIGITS, strict=False))
     return {"name": name, "values": values, "places": "".join(places[one] for one in own)}
 
 
@@ -81,7 +81,9 @@ def read_search(text: str) -> dict[str, Any]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     try:
-        lengths = {len(column["each"] if "each" in column else column["places"]) for column in data["columns"]}
+        lengths = {
+            len(column["each"] if "each" in column else column["places"]) for column in data["columns"]
+        }
         names = {column["name"] for column in data["columns"]}
     except (KeyError, TypeError) as error:
         raise ValueError(f"its columns are damaged ({error})") from error

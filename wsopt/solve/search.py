@@ -64,9 +64,9 @@ class Search:
     It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
     structure. What the compiler rejected is `rejected`; of `spilled` also what lives in as many registers.
     With `conditions` it searches among schedules that meet them, and proves what it says of those alone.
-    `first_bounds` are the bounds, in microseconds, of all structures that no budget rules out, before any is tight.
-    `ruled_out` has why each of the others was. `programs` are those that earlier searches of the same region on the same machine have lowered, `solutions` what
-    they have solved.
+    `first_bounds` are the bounds, in microseconds, of all structures that no budget rules out, before any is tight;
+    `ruled_out` has why each of the others was. `programs` are those that earlier searches of the same region on the
+    same machine have lowered, `solutions` what they have solved.
     """
 
     region: Cuttable
