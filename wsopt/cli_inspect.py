@@ -42,7 +42,10 @@ def inspect(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
 ) -> None:
-    """Show a build's schedule, and why it is what it is; with --html as a page, to which --what-if and --against add."""
+    """Show a build's schedule, and why it is what it is.
+
+    With --html as a page, with --perfetto as a trace; --what-if and --against add to them.
+    """
     from wsopt.folder import read_folder
     from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range

@@ -69,4 +69,4 @@ def _medians(verified: VerifiedSchedule, trace: Mapping[str, Any]) -> Picture:
         if bar.row in kept
     ]
     total = max((bar.end for bar in bars), default=1.0)
-    return Picture(tuple(picture.rows[number] for number in kept), tuple(bars), (), (), total, (0.0, total))
+    return Picture(tuple(Row(picture.rows[number].name.removesuffix(" measured"), "role") for number in kept), tuple(bars), (), (), total, (0.0, total))

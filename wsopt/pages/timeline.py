@@ -1,7 +1,7 @@
 """A block's time line: from its start through the loop of its first tile, as it runs, to its last store.
 
 The events of the loop are those of the threads of a block (`perf/threads.py`), who go on as soon as they can. Of a
-long loop the middle is left out, which repeats; it keeps its place. What follows the loop are the parts of the prediction.
+long loop the middle is left out, which repeats; it keeps its place. What follows the loop is from the prediction.
 """
 
 from __future__ import annotations
