@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from wsopt.cli_export import export
-from wsopt.cli_inspect import inspect
+from wsopt.cli_inspect import inspect, report
 from wsopt.cli_lists import machines, ops, schema
 from wsopt.cli_trace import trace
 from wsopt.cli_tune import tune
@@ -195,6 +195,7 @@ def _compile_cut(
 
 
 app.command()(inspect)
+app.command()(report)
 
 
 @app.command()

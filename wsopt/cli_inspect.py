@@ -79,6 +79,25 @@ def inspect(
         _report(found, as_json)
 
 
+def report(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="DIR|FILE...", help="builds, and results of bench --json")
+    ],
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="the page to write")],
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+) -> None:
+    """Write one page about many builds and benchmarks: a table, a roofline, predictions beside measurements."""
+    from wsopt.pages.command import check_file, write_file
+    from wsopt.pages.many import report_page
+
+    check_file(html)
+    write_file(html, report_page(paths).encode())
+    if as_json:
+        print_json({"html": str(html)})
+    else:
+        print_text(f"written to {html}")
+
+
 def _written(
     folder: Path,
     html: Path | None,

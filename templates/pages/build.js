@@ -30,10 +30,17 @@ class KernelPage {
     draw("interval", kernel.interval, kernel, { name: "One initiation interval", stages: true });
     if (kernel.measured) draw("measured", kernel.measured.picture, kernel, { name: "Predicted and measured" });
     if (kernel.against) {
-      draw("against-interval", kernel.interval, kernel, { name: "One interval of this build", stages: true });
-      draw("against-other", kernel.against.interval, kernel.against, { name: `One interval of ${kernel.against.title}`, stages: true, choose: () => {} });
-      draw("against-timeline", kernel.timeline, kernel, { name: "The time line of this build" });
-      draw("against-other-timeline", kernel.against.timeline, kernel.against, { name: `The time line of ${kernel.against.title}`, choose: () => {} });
+      // Both builds to one scale.
+      const together = (one, other) => {
+        const total = Math.max(one.total, other.total), view = [0, Math.max(one.view[1], other.view[1])];
+        return [{ ...one, total, view }, { ...other, total, view }];
+      };
+      const [interval, otherInterval] = together(kernel.interval, kernel.against.interval);
+      const [timeline, otherTimeline] = together(kernel.timeline, kernel.against.timeline);
+      draw("against-interval", interval, kernel, { name: "One interval of this build", stages: true });
+      draw("against-other", otherInterval, kernel.against, { name: `One interval of ${kernel.against.title}`, stages: true, choose: () => {} });
+      draw("against-timeline", timeline, kernel, { name: "The time line of this build" });
+      draw("against-other-timeline", otherTimeline, kernel.against, { name: `The time line of ${kernel.against.title}`, choose: () => {} });
     }
   }
 

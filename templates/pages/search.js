@@ -13,6 +13,9 @@ function columnsOf(every) {
   return found;
 }
 
+/** A share between 0 and 1 that looks like chance and is always the same for a number. */
+const scattered = (place) => Math.abs(Math.sin(place * 12.9898 + 1) * 43758.5453) % 1;
+
 class SearchPicture {
   constructor(host, search) {
     this.search = search;
@@ -51,7 +54,7 @@ class SearchPicture {
       // Without a bound a structure has no place along the axis: those stand side by side in their lane.
       this.xs[place] = bound(place) ? Math.log(bound(place)) : NaN;
       this.lane[place] = this.lanes.indexOf(ending(place));
-      this.jitter[place] = ((place * 2654435761) >>> 0) / 2 ** 32;
+      this.jitter[place] = scattered(place);
     }
   }
 
@@ -114,7 +117,7 @@ class SearchPicture {
   at(place) {
     const top = 8 + this.lane[place] * LANE, width = this.box.clientWidth - this.left - 10;
     const share = Number.isNaN(this.xs[place]) ? this.jitter[place] : (this.xs[place] - this.view[0]) / (this.view[1] - this.view[0]);
-    const down = Number.isNaN(this.xs[place]) ? (this.jitter[place] * 7919) % 1 : this.jitter[place];
+    const down = Number.isNaN(this.xs[place]) ? scattered(place + 0.5) : this.jitter[place];
     return [this.left + share * width, top + 6 + down * (LANE - 14)];
   }
 

@@ -72,7 +72,7 @@ class TimeLine {
   later() {
     this.asked ??= requestAnimationFrame(() => { this.asked = null; this.draw(); });
   }
-  get left() { return this.box.clientWidth < 600 ? 84 : 132; }
+  get left() { return this.box.clientWidth < 600 ? 84 : 156; }
   at(x) {
     const [begin, end] = this.view, box = this.box.getBoundingClientRect();
     return begin + (x - box.left - this.left) / (box.width - this.left) * (end - begin);
@@ -185,7 +185,7 @@ class TimeLine {
     drawn.append(svg("rect", { class: "row-back", x: 0, y: 0, width: left, height }));
     this.picture.rows.forEach((row, place) => drawn.append(
       svg("line", { class: "row-line", x1: 0, x2: width, y1: top + place * ROW, y2: top + place * ROW }),
-      svg("text", { x: 6, y: top + place * ROW + 17 }, svg("title", {}, row.name), fitted(row.name, left - 8, 6.3))));
+      svg("text", { x: 6, y: top + place * ROW + 17 }, svg("title", {}, row.name), fitted(row.name, left - 10, 6.6))));
     drawn.append(svg("text", { class: "faint", x: 6, y: 15 }, this.unit));
     drawn.classList.toggle("searching", this.wanted !== null);
     this.box.replaceChildren(drawn);
@@ -252,7 +252,7 @@ class TimeLine {
     for (const one of shown) {
       const [, , fromRow, told, toRow, start] = one, back = this.stages && start < told;
       const y1 = top + fromRow * ROW + ROW / 2, y2 = top + toRow * ROW + ROW / 2;
-      const ends = back ? [[told, this.picture.total, y1, (y1 + y2) / 2], [0, start, (y1 + y2) / 2, y2]] : [[told, start, y1, y2]];
+      const ends = back ? [[told, this.schedule.ii, y1, (y1 + y2) / 2], [0, start, (y1 + y2) / 2, y2]] : [[told, start, y1, y2]];
       ends.forEach(([from, to, ya, yb], place) => this.arrow(drawn, x(from), x(to), ya, yb, of(one), place === ends.length - 1, one));
     }
   }

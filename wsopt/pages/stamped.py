@@ -68,5 +68,6 @@ def _medians(verified: VerifiedSchedule, trace: Mapping[str, Any]) -> Picture:
         for bar in picture.bars
         if bar.row in kept
     ]
+    rows = tuple(Row(picture.rows[number].name.removesuffix(" measured"), "role") for number in kept)
     total = max((bar.end for bar in bars), default=1.0)
-    return Picture(tuple(Row(picture.rows[number].name.removesuffix(" measured"), "role") for number in kept), tuple(bars), (), (), total, (0.0, total))
+    return Picture(rows, tuple(bars), (), (), total, (0.0, total))
