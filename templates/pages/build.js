@@ -102,7 +102,7 @@ class KernelPage {
     const time = kernel.time;
     stack(this.host("time"), time.parts.filter((part) => part.cycles).map((part) => ({ name: part.name, value: part.cycles, text: `${number(part.cycles)} cycles, ${us(part.us)}` })), time.cycles, { name: "predicted cycles of the busiest SM" });
     this.roof();
-    if (kernel.search.every) new SearchPicture(this.host("search"), kernel.search);
+    if (kernel.search.every) window.searches.push(new SearchPicture(this.host("search"), kernel.search));
     if (kernel.what_if) {
       barChart(this.host("what-if"), kernel.what_if.what_if.map((one) => ({ name: one.budget, value: 100 * one.gain, text: `${number(100 * one.gain, 2)} %`, tell: `${one.budget}: ${one.now}, then ${one.then}\n${us(one.predicted_us)}, ${one.changes.join("; ") || "nothing changes"}` })), { name: "gain of the predicted time with more of each budget, in per cent" });
     }
@@ -136,6 +136,7 @@ function wholeLine(host, whole) {
 document.addEventListener("DOMContentLoaded", () => {
   const data = JSON.parse(document.getElementById("data").textContent);
   themeToggle();
+  window.searches = [];
   if (data.whole) wholeLine(document.querySelector('[data-chart="whole"]'), data.whole);
   window.pages = data.kernels.map((kernel, number) => new KernelPage(kernel, number));
 });

@@ -12,16 +12,20 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "digests"))
 import replay
 
 from wsopt.emit.source import emit
-from wsopt.folder import SEARCH, schedule_text
+from wsopt.folder import SEARCH, BuildFolder, read_folder, schedule_text
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.lowering.structures import structures
+from wsopt.partition.build import CutFolder
+from wsopt.partition.cut import CutCertificate
+from wsopt.partition.document import FORMAT, CutRecord, Place, Step
 from wsopt.program.types import Structure
 from wsopt.report.summary import kernel_summary
 from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.searched import Ending, Searched, search_text
-from wsopt.schedule.verified import VerifiedSchedule
+from wsopt.schedule.verified import VerifiedSchedule, for_trial
 
+TRACES = Path(__file__).parents[2] / "docs" / "traces"
 SUMMARY = {"max_relative_error": 1e-6, "seeds": 20}
 
 
@@ -80,6 +84,59 @@ def write(
     return verified
 
 
-def renamed(graph: Graph, name: str) -> Graph:
-    """A graph by another name."""
-    return replace(graph, name=name)
+def cut_folder(folder: Path) -> CutFolder:
+    """A build of three launches by two recorded kernels, as if it had been read back."""
+    names = ("golden-plain", "golden-residual_ping_pong")
+    for number, name in enumerate(names):
+        write_build(folder / "cut" / "kernels" / str(number), name)
+    kernels = tuple(read_folder(folder / "cut" / "kernels" / str(number)) for number in range(len(names)))
+    steps = tuple(
+        Step(
+            f"kernels/{kernel}", {}, inputs, outputs,
+            kernels[kernel].verified.schedule.prediction.microseconds,
+            kernels[kernel].verified.schedule.prediction.roofline_us,
+            kernels[kernel].verified.schedule.prediction.bound_by,
+        )
+        for kernel, inputs, outputs in ((0, ("x",), ("h",)), (1, ("h", "r"), ("u",)), (0, ("u",), ("y",)))
+    )  # fmt: skip
+    total, roofs = sum(step.predicted_us for step in steps), sum(step.roofline_us for step in steps)
+    places = (Place("h", 0, 1 << 20, 0, 1), Place("u", 1 << 20, 1 << 20, 1, 2))
+    certificate = CutCertificate(9, True, 6, 5, 4, 3, True, ())
+    record = CutRecord(FORMAT, "three", "h200", total, roofs, 2 << 20, steps, places, certificate)
+    return CutFolder(folder / "cut", replace(kernels[0].graph, name="three"), record, kernels)
+
+
+HOSTILE = "</script><img src=x onerror=alert(1)><!--&lt;'\"`${alert(1)}{{7*7}}]]>"
+"""A text that breaks out of HTML, attributes, scripts, templates and SVG where it is not escaped."""
+
+
+def hostile_build(folder: Path) -> BuildFolder:
+    """A build whose texts are made to break a page, as a damaged folder might have them: names in graphs are
+    identifiers, so they are put in behind the checks of what is read.
+    """
+    record = replay.recorded("golden-plain")
+    verified, graph = replay.verified_of("golden-plain"), replay.graph_of("golden-plain", record)
+    write(folder, verified, graph, record["margin"])
+    found, program = read_folder(folder), verified.program
+    whole = replace(program.whole, name=HOSTILE, doc=HOSTILE)
+    forged = for_trial(
+        verified,
+        program=replace(program, whole=whole),
+        machine=replace(verified.machine, title=HOSTILE),
+    )
+    search = (folder / SEARCH).read_text(encoding="utf-8")
+    (folder / SEARCH).write_text(search.replace('"shared memory"', json.dumps(HOSTILE)), encoding="utf-8")
+    trace = json.loads((TRACES / "gemm_bf16.json").read_text(encoding="utf-8"))
+    trace["card"]["device"] = trace["date"] = trace["versions"]["triton"] = HOSTILE
+    trace["schedule"] |= {
+        "structure": verified.schedule.structure.describe(),
+        "ii_cycles": verified.schedule.ii,
+    }
+    for partition in trace["partitions"]:
+        partition["name"] += HOSTILE
+        for op in partition["ops"]:
+            op |= {"op": op["op"].replace("product", "p"), "words": HOSTILE}
+    (folder / "trace").mkdir()
+    (folder / "trace" / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
+    graph = replace(graph, name=HOSTILE)
+    return replace(found, graph=graph, verified=forged, kernel=f"# {HOSTILE}\n{found.kernel}")

@@ -86,7 +86,7 @@ def whole_data(found: CutFolder) -> dict[str, Any]:
         steps.append(
             {
                 "name": f"launch {number}",
-                "key": f"{number}",
+                "key": f"{number}: {outputs}",
                 "kernel": kernel,
                 "words": f"{outputs} by {step.folder}, bound by {step.bound_by}",
                 "label": f"{number}: {outputs}",
