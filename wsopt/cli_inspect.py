@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.errors import InputError, Problem
 from wsopt.terminal import print_json, print_text, progress
 
@@ -32,6 +35,10 @@ def inspect(
     keep: Annotated[
         Path | None,
         typer.Option(metavar="OUT", help="with --against: where to write the build compared with"),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="with --what-if and --against: seconds for the whole command"),
     ] = None,
     html: Annotated[
         Path | None,
@@ -60,21 +67,25 @@ def inspect(
             "give one of --what-if, --runner-up and --against",
             param_hint="--against" if against is not None else "--runner-up",
         )
+    if time_limit is not None and not (what_if or against is not None):
+        raise typer.BadParameter("is for what --what-if and --against solve", param_hint="--time-limit")
+    deadline = UNLIMITED if time_limit is None else Deadline(time_limit)
     if keep is not None and against is None:
         raise typer.BadParameter("says where to write what --against solves", param_hint="--keep")
     if written:
-        _written(folder, html, perfetto, what_if=what_if, against=against, keep=keep, as_json=as_json)
+        solved = _Solved(what_if, against, keep, deadline)
+        _written(folder, html, perfetto, solved, as_json)
         return
     if (is_range(folder) or is_cut(folder)) and not (what_if or runner_up or against is not None):
         _several(folder, as_json)
         return
     found = read_folder(folder)
     if what_if:
-        _what_if(found, as_json)
+        _what_if(found, deadline, as_json)
     elif runner_up:
         _runner_up(found.verified, found.certificate, as_json)
     elif against is not None:
-        _against(found, against, keep, as_json)
+        _against(found, against, keep, deadline, as_json)
     else:
         _report(found, as_json)
 
@@ -98,16 +109,17 @@ def report(
         print_text(f"written to {html}")
 
 
-def _written(
-    folder: Path,
-    html: Path | None,
-    perfetto: Path | None,
-    *,
-    what_if: bool,
-    against: str | None,
-    keep: Path | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """What is solved for a page or a trace beside the build: the options of that."""
+
+    what_if: bool
+    against: str | None
+    keep: Path | None
+    deadline: Deadline
+
+
+def _written(folder: Path, html: Path | None, perfetto: Path | None, asked: _Solved, as_json: bool) -> None:
     """Write a page and a trace, with what is asked for beside the build."""
     from wsopt.folder import read_folder
     from wsopt.pages.command import check_file, write_views
@@ -117,10 +129,12 @@ def _written(
     for path in filter(None, (html, perfetto)):
         check_file(path)
     beside = Beside()
-    if what_if or against is not None:
+    if asked.what_if or asked.against is not None:
         found = read_folder(folder)
-        gains = whatif_data(found.verified, _gains(found)) if what_if else None
-        other = _other(found, against, keep) if against is not None else None
+        other = (
+            _other(found, asked.against, asked.keep, asked.deadline) if asked.against is not None else None
+        )
+        gains = whatif_data(found.verified, _gains(found, asked.deadline)) if asked.what_if else None
         side = (_named(other[1], other[0]), other[0].verified, other[0].certificate) if other else None
         beside = Beside(gains, side)
     done = write_views(folder, html, perfetto, beside)
@@ -167,31 +181,31 @@ def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bo
         print_text(runner_up_text(verified, other))
 
 
-def _gains(found: BuildFolder) -> Sensitivity:
+def _gains(found: BuildFolder, deadline: Deadline) -> Sensitivity:
     """What more of each budget would buy, with progress."""
     from wsopt.solve.sensitivity import sensitivity
 
     show, stop = progress()
     try:
-        return sensitivity(found.verified, found.certificate, show)
+        return sensitivity(found.verified, found.certificate, show, deadline)
     finally:
         stop()
 
 
-def _what_if(found: BuildFolder, as_json: bool) -> None:
+def _what_if(found: BuildFolder, deadline: Deadline, as_json: bool) -> None:
     from wsopt.report.whatif import whatif_data, whatif_text
 
-    gains = _gains(found)
+    gains = _gains(found, deadline)
     if as_json:
         print_json(whatif_data(found.verified, gains))
     else:
         print_text(whatif_text(found.verified, gains))
 
 
-def _against(found: BuildFolder, spec: str, keep: Path | None, as_json: bool) -> None:
+def _against(found: BuildFolder, spec: str, keep: Path | None, deadline: Deadline, as_json: bool) -> None:
     from wsopt.report.against import Side, against_data, against_text
 
-    other, name = _other(found, spec, keep)
+    other, name = _other(found, spec, keep, deadline)
     ours = Side(_named("this build", found), found.verified, found.certificate)
     theirs = Side(_named(name, other), other.verified, other.certificate)
     if as_json:
@@ -205,7 +219,7 @@ def _named(name: str, found: BuildFolder) -> str:
     return f"{name} under {found.certificate.conditions}" if found.certificate.conditions else name
 
 
-def _other(found: BuildFolder, spec: str, keep: Path | None) -> tuple[BuildFolder, str]:
+def _other(found: BuildFolder, spec: str, keep: Path | None, deadline: Deadline) -> tuple[BuildFolder, str]:
     """The build that a SPEC stands for, and the name that sentences give it. One that is solved for is written to
     `keep`. InputError for a SPEC that is neither conditions nor another build of the same graph.
     """
@@ -213,7 +227,7 @@ def _other(found: BuildFolder, spec: str, keep: Path | None) -> tuple[BuildFolde
     from wsopt.graph.serialize import canonical_bytes
 
     if not Path(spec).is_dir():
-        return _solved(found, spec, keep), "the build"
+        return _solved(found, spec, keep, deadline), "the build"
     if keep is not None:
         raise typer.BadParameter(f"{spec} is a build already: nothing is solved", param_hint="--keep")
     other = read_folder(Path(spec))
@@ -225,7 +239,7 @@ def _other(found: BuildFolder, spec: str, keep: Path | None) -> tuple[BuildFolde
     return other, spec
 
 
-def _solved(found: BuildFolder, spec: str, keep: Path | None) -> BuildFolder:
+def _solved(found: BuildFolder, spec: str, keep: Path | None, deadline: Deadline) -> BuildFolder:
     """The build of the best schedule under the conditions of a SPEC, made as `wsopt compile` makes it, or from the
     cache.
     """
@@ -243,7 +257,8 @@ def _solved(found: BuildFolder, spec: str, keep: Path | None) -> BuildFolder:
         check_target(keep)
     show, stop = progress()
     try:
-        made = build(found.graph, found.verified.machine, under=conditions, progress=show)
+        seconds = max(0.0, deadline.end - time.monotonic()) if deadline != UNLIMITED else None
+        made = build(found.graph, found.verified.machine, under=conditions, seconds=seconds, progress=show)
     finally:
         stop()
     if keep is not None:

@@ -100,6 +100,7 @@ class Search:
         found = []
         for structure in filter(self.conditions.admit, structures(self.region, self.machine)):
             self.considered += 1
+            self.progress(0, 0)
             check()
             if structure not in self.programs:
                 program = lower(self.region, structure, self.machine)
