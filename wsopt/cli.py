@@ -79,7 +79,7 @@ def compile_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt.
+    """Compile a graph into a folder with graph.json, schedule.json, kernel.py, report.txt and search.json.
 
     A graph that no single kernel computes is cut into several, with one run(). One with named dimensions (dims) is
     compiled for their ranges, to a few kernels with one run().

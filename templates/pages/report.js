@@ -17,7 +17,7 @@ function columnsOfTable(data) {
     column("GB/s", rate((one) => one.bytes && one.bytes / 1e3), (value) => number(value)),
     ...data.baselines.map((name) => column(`vs ${name}`, (one) => one.ratios[name]?.[0] ?? null, (value, one) => {
       const spread = one.ratios[name][1];
-      return `${number(value, 3)}${spread ? ` ±${percent(spread / 2)}` : ""}`;
+      return `${number(value, 3)}${spread ? ` ±${percent(spread / 2 / value)}` : ""}`;
     })),
     column("bound by", (one) => one.bound_by || null, (value) => value, "words"),
     column("status", (one) => one.status, (value) => value, "words"),

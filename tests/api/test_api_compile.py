@@ -246,7 +246,7 @@ def test_the_import_is_cheap_and_the_names_are_there() -> None:
 def test_help_lists_what_there_is() -> None:
     told = python("import pydoc, wsopt; print(pydoc.plain(pydoc.render_doc(wsopt)))")
     assert "compile(graph:" in told
-    assert "time_limit: seconds for the search" in told
+    assert "time_limit: seconds for all of it" in told
     for name in (
         "class Build",
         "class GraphBuilder",

@@ -264,7 +264,7 @@ def test_a_deadline_keeps_what_was_found(h200: Machine, narrow: Narrow) -> None:
 
 @pytest.mark.solver
 def test_what_became_of_every_structure_is_what_the_certificate_counts(h200: Machine, narrow: Narrow) -> None:
-    narrow((structure(64, 128, 64, 2), structure(64, 64, 64, 1), structure(64, 256, 64, 2)))
+    narrow((structure(64, 128, 64, 2), structure(64, 64, 64, 1), structure(128, 256, 64, 2)))
     one = Search(REGIONS["residual"], h200, MARGIN)
     best, certificate = one.run()
     found = one.searched()
