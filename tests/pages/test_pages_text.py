@@ -7,17 +7,18 @@ import json
 import re
 import time
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import NAMES, Pages
-from page_builds import HOSTILE, hostile_build
+from page_builds import HOSTILE, cut_folder, hostile_build
 from typer.testing import CliRunner
 
 from wsopt.cli import app
 from wsopt.errors import InputError
 from wsopt.folder import SEARCH, read_folder
-from wsopt.pages.build import build_page
+from wsopt.pages.build import build_page, cut_page
 from wsopt.pages.html import json_text
 from wsopt.pages.many import report_page
 from wsopt.pages.source import EPILOGUE, links
@@ -49,6 +50,27 @@ def test_a_page_is_one_small_file_whose_policy_names_its_script_and_style(pages:
     ) in text.replace("'", "&#39;")
     assert not re.findall(r"<[^>]* (?:src|style|on\w+)=", text.split('id="data"')[0])
     assert "http" not in re.sub(r"http://www.w3.org/2000/svg|<li>.*?</li>|http-equiv", "", text)
+
+
+def test_a_build_of_many_kernels_is_a_small_page_too(tmp_path: Path) -> None:
+    cut = cut_folder(tmp_path)
+    steps = tuple(replace(cut.record.steps[0], folder=f"kernels/{number}") for number in range(8))
+    many = replace(cut, kernels=cut.kernels * 4, record=replace(cut.record, steps=steps))
+    for found, sources in ((cut, 2), (many, 0)):
+        text = cut_page(found)
+        assert len(text.encode()) < 1_000_000
+        assert text.count('<article id="kernel-') == len(found.kernels)
+        assert text.count('<ol class="source"') == len(found.kernels)
+        assert len(re.findall("<li><code>.*warpgroup_mma\\(", text)) >= sources
+        assert bool(re.findall("<li><code>", text)) is bool(sources)
+        assert text.count("own page: <code>wsopt inspect ") == len(found.kernels)
+    data = data_of(cut_page(cut))["whole"]
+    assert isinstance(data, dict)
+    launch = cut.kernels[0].verified.machine.kernel_launch_us
+    assert [step["end"] - step["begin"] for step in data["steps"]] == pytest.approx(
+        [1e3 * (step.predicted_us - launch) for step in cut.record.steps]
+    )
+    assert data["total"] == pytest.approx(1e3 * cut.record.predicted_us)
 
 
 def test_a_page_is_made_within_three_seconds_and_always_the_same(pages: Pages) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from wsopt.folder import BuildFolder
@@ -24,6 +25,9 @@ _SECTIONS = (
     ("whatif", "what if"),
 )
 """Sections of a kernel's part of the page by anchor, with the words that lead there."""
+
+_MOST_SOURCES = 6
+"""Kernels of a build whose sources are on its page: with those of more it would be larger than a megabyte."""
 
 _NS = 1e3
 """Nanoseconds in a microsecond: what a line of launches counts in."""
@@ -48,6 +52,12 @@ def _page(
     title: str, kernels: list[BuildFolder], whole: Mapping[str, Any] | None, beside: Beside | None
 ) -> str:
     data = [kernel_data(one, beside) for one in kernels]
+    for one, build in zip(data, kernels, strict=True):
+        one["elsewhere"] = _own_page(build.path) if len(kernels) > 1 else ""
+        if len(kernels) > 1:
+            one["search"]["every"] = None
+        if len(kernels) > _MOST_SOURCES:
+            one["source"], one["unlinked"] = "", f"Its kernel.py is on its own page: {one['elsewhere']}"
     # The source stands in the page as lines: the data need not have it again.
     sources = [one.pop("source") for one in data]
     # Texts that the template writes are no part of the data either.
@@ -64,6 +74,11 @@ def _page(
         lines=[source_lines(source) for source in sources],
         sections=_sections,
     )
+
+
+def _own_page(path: Path) -> str:
+    """The command that writes the page of one kernel alone."""
+    return f"wsopt inspect {clean(str(path))} --html FILE"
 
 
 def _sections(kernel: Mapping[str, Any]) -> list[tuple[str, str]]:
