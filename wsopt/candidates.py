@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -160,9 +161,7 @@ class Contest:
             if asked.spilled or (asked.complaint and program.computes_with_products)
         )
         without = frozenset(self.rejected), spilled
-        found = self._ahead.get(without) or self._search(
-            *without, lambda done, total: self.progress("solve", done, total)
-        )
+        found = self._ahead.get(without) or self._search(*without, self.progress)
         whole = []
         for done, (verified, certificate) in enumerate(found):
             self.progress("compile", done, len(found))
@@ -183,10 +182,12 @@ class Contest:
         self,
         rejected: frozenset[Structure],
         spilled: frozenset[Structure],
-        progress: Callable[[int, int], None],
+        progress: Progress,
     ) -> tuple[Ranked, ...]:
         """The best schedules without these structures, and without those that live in as many registers."""
-        search = Search(self.region, self.machine, rejected=rejected, spilled=spilled, progress=progress)
+        search = Search(self.region, self.machine, rejected=rejected, spilled=spilled)
+        search.bounding = functools.partial(progress, "bound")
+        search.progress = functools.partial(progress, "solve")
         search.conditions = self.conditions
         search.deadline, search.programs, search.solutions = self.deadline, self._programs, self._solutions
         search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
@@ -223,7 +224,7 @@ class Contest:
                 rejected, spilled = rejected | {program.structure}, spilled | {live_set(program)}
                 later = rejected, spilled
                 if later not in self._ahead:
-                    self._ahead[later] = self._search(*later, lambda done, total: None)
+                    self._ahead[later] = self._search(*later, lambda stage, done, total: None)
                 verified = self._ahead[later][0][0]
                 kernels.put((emit(verified), verified))
 

@@ -94,6 +94,9 @@ def _settled(verified: VerifiedSchedule, run: Run, interval: float) -> int:
 def timeline_picture(verified: VerifiedSchedule) -> Picture:
     """The time line of a block's first tile, and what of its time comes after it."""
     rows = rows_of(verified)
+    if not consumers(verified, rows):  # others issue the products, and consumers come with the epilogue
+        own = (one for one in verified.schedule.partitions if one.role is PartitionRole.CONSUMER)
+        rows |= {one.name: Row(one.name, "role") for one in own}
     if _subtiles(verified):
         rows |= {stores_of(name): Row(stores_of(name), "unit") for name in consumers(verified, rows)}
     numbers = {name: number for number, name in enumerate(rows)}
@@ -169,7 +172,8 @@ def _epilogue(verified: VerifiedSchedule, bars: Sequence[Bar], numbers: dict[str
     per = len(stores) // subtiles
     for consumer in consumers(verified, numbers):
         row = numbers[consumer]
-        begin = max(bar.end for bar in bars if bar.row == row)
+        own = [bar.end for bar in bars if bar.row == row]
+        begin = max(own or [bar.end for bar in bars])
         for number in range(subtiles):
             now = begin + (number + 1) * each
             yield Bar(

@@ -63,6 +63,7 @@ class Search:
 
     It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
     structure. What the compiler rejected is `rejected`; of `spilled` also what lives in as many registers.
+    `bounding` is told of structures whose bounds are found, `progress` of those that are done with then.
     With `conditions` it searches among schedules that meet them, and proves what it says of those alone.
     `first_bounds` are the bounds, in microseconds, of all structures that no budget rules out, before any is tight;
     `ruled_out` has why each of the others was. `programs` are those that earlier searches of the same region on the
@@ -77,6 +78,7 @@ class Search:
     rejected: frozenset[Structure] = frozenset()
     spilled: frozenset[Structure] = frozenset()
     progress: Callable[[int, int], None] = lambda done, total: None
+    bounding: Callable[[int, int], None] = lambda done, total: None
     keep: int = 1
     orders: int = 1
     programs: dict[Structure, TileProgram] = field(default_factory=dict)
@@ -98,9 +100,10 @@ class Search:
     def _candidates(self) -> list[Candidate]:
         """All structures that no budget rules out, best bound first; ties in the structures' own order."""
         found = []
-        for structure in filter(self.conditions.admit, structures(self.region, self.machine)):
+        every = list(filter(self.conditions.admit, structures(self.region, self.machine)))
+        for structure in every:
+            self.bounding(self.considered, len(every))
             self.considered += 1
-            self.progress(0, 0)
             check()
             if structure not in self.programs:
                 program = lower(self.region, structure, self.machine)

@@ -6,6 +6,7 @@ schedule at hand would gain.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -140,7 +141,7 @@ def sensitivity(
 
     def best_on(machine: Machine) -> VerifiedSchedule:
         search = Search(program.region, machine, margin, program.conditions, rejected=rejected)
-        search.progress = lambda done, total: bounded("what-if", done, total)
+        search.progress = search.bounding = functools.partial(bounded, "what-if")
         with limited(deadline.end):
             return search.run()[0]
 
