@@ -110,7 +110,7 @@ def test_tuned_without_measurements(cached: Any, tmp_path: Path, monkeypatch: py
 def test_the_stages_are_shown(cached: Any) -> None:
     stages = set[str]()
     found = wsopt.compile(small(), use_cache=False, progress=lambda stage, done, total: stages.add(stage))
-    assert stages == {"solve", "compile", "simulate"}
+    assert stages == {"bound", "solve", "compile", "simulate"}
     assert found.seconds > 0
 
 
