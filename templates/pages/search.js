@@ -61,7 +61,7 @@ class SearchPicture {
 
   tools() {
     const button = (text, title, act) => { const made = html("button", { type: "button", title }, text); made.addEventListener("click", act); return made; };
-    const find = html("input", { type: "search", placeholder: "field=value, such as columns=256", "aria-label": "show structures with these fields" });
+    const find = html("input", { type: "search", placeholder: "such as columns=256", "aria-label": "show structures with these fields" });
     find.addEventListener("input", () => { this.ask(find.value); this.draw(); });
     this.host.append(html("div", { class: "tools" }, button("+", "zoom in", () => this.zoom(0.5)), button("−", "zoom out", () => this.zoom(2)), button("all", "show all", () => { this.view = [...this.whole]; this.draw(); }), find));
   }
