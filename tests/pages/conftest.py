@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import launched
-from page_builds import TRACES, cut_folder, write_build
+from page_browser import launched
+from page_builds import NAMES, TRACES, Pages, cut_folder, write_build
 
 from wsopt.folder import BuildFolder, read_folder
 from wsopt.pages.build import build_page, cut_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-NAMES = ("gemm_bf16", "gemm_swiglu", "attention_causal", "layer_norm")
-
-
-@dataclass(frozen=True)
-class Pages:
-    """The files of the pages by name, and the builds of one kernel that they are of."""
-
-    folder: Path
-    builds: dict[str, BuildFolder]
-
-    def __getitem__(self, name: str) -> Path:
-        return self.folder / f"{name}.html"
 
 
 @pytest.fixture(scope="session")

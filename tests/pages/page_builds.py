@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "digests"))
@@ -25,8 +25,20 @@ from wsopt.schedule.certificate import Certificate, RunnerUp
 from wsopt.schedule.searched import Ending, Searched, search_text
 from wsopt.schedule.verified import VerifiedSchedule, for_trial
 
+NAMES = ("gemm_bf16", "gemm_swiglu", "attention_causal", "layer_norm")
 TRACES = Path(__file__).parents[2] / "docs" / "traces"
 SUMMARY = {"max_relative_error": 1e-6, "seeds": 20}
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The files of the pages by name, and the builds of one kernel that they are of."""
+
+    folder: Path
+    builds: dict[str, BuildFolder]
+
+    def __getitem__(self, name: str) -> Path:
+        return self.folder / f"{name}.html"
 
 
 def certificate_of(verified: VerifiedSchedule, margin: int, others: list[Structure]) -> Certificate:

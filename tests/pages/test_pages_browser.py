@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser import WIDTHS, Opened, opened, until
-from conftest import Pages
-from page_builds import HOSTILE, hostile_build, write
+from page_browser import WIDTHS, Opened, opened, until
+from page_builds import HOSTILE, Pages, hostile_build, write
 
 from wsopt.folder import read_folder
 from wsopt.pages.build import build_page

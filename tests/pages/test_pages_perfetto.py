@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import Pages
-from page_builds import cut_folder, write_build
+from page_builds import Pages, cut_folder, write_build
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Packets
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 from trace_records import records

@@ -6,8 +6,7 @@ import itertools
 from collections import defaultdict
 
 import pytest
-from conftest import NAMES, Pages
-from page_builds import write_build
+from page_builds import NAMES, Pages, write_build
 
 from wsopt.pages import figures
 from wsopt.pages.drawn import Bar, Picture

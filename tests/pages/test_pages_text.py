@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import NAMES, Pages
-from page_builds import HOSTILE, cut_folder, hostile_build
+from page_builds import HOSTILE, NAMES, Pages, cut_folder, hostile_build
 from typer.testing import CliRunner
 
 from wsopt.cli import app
