@@ -52,7 +52,8 @@ def compile(
     machine: a card's name (`wsopt machines` lists them), the path of a machine file, or a record.
     directory: where to write the build folder; a build that is there is replaced. None writes nothing.
     under: conditions such as "consumers=2,ring=3", of which the schedule is the best; docs/against.md has the fields.
-    time_limit: seconds for the search; None searches until the best schedule is proved.
+    time_limit: seconds for all of it; what there was no time for, `summary["skipped"]` says. None takes the time that
+        it takes to prove the best schedule.
     cut: look for a cut into several kernels also where one computes all. Without it a graph gets a `Build` wherever
         one kernel computes all of it, and a `CutBuild` where none does.
     tuned: choose by what `wsopt tune` has measured; `card` says on which GPU, if there are several.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from wsopt.program.conditions import FREE, Conditions
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, Rejected
+from wsopt.schedule.searched import Searched
 from wsopt.solve.search import Ranked, Search, Solutions, live_set
 from wsopt.solve.worker import GivenUpError, ahead
 
@@ -50,12 +52,15 @@ _Without = tuple[frozenset[Structure], frozenset[Structure]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A schedule with its certificate, its kernel's source, and the compiled kernel's resources."""
+    """A schedule with its certificate, its kernel's source, the compiled kernel's resources, and what the last search
+    made of every structure.
+    """
 
     verified: VerifiedSchedule
     certificate: Certificate
     source: str
     compiled: CompiledKernel
+    searched: tuple[Searched, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ class Contest:
     _solutions: Solutions = field(default_factory=dict)
     _ahead: dict[_Without, tuple[Ranked, ...]] = field(default_factory=dict)
     _answers: dict[str, Asked] = field(default_factory=dict)
+    _searched: dict[_Without, tuple[Searched, ...]] = field(default_factory=dict)
 
     def run(self) -> tuple[Candidate, ...]:
         """The candidates, best first.
@@ -155,9 +161,7 @@ class Contest:
             if asked.spilled or (asked.complaint and program.computes_with_products)
         )
         without = frozenset(self.rejected), spilled
-        found = self._ahead.get(without) or self._search(
-            *without, lambda done, total: self.progress("solve", done, total)
-        )
+        found = self._ahead.get(without) or self._search(*without, self.progress)
         whole = []
         for done, (verified, certificate) in enumerate(found):
             self.progress("compile", done, len(found))
@@ -169,21 +173,27 @@ class Contest:
             if asked.compiled is None or asked.complaint:
                 self.rejected.setdefault(verified.schedule.structure, asked.complaint)
             else:
-                whole.append(Candidate(verified, certificate, source, asked.compiled))
+                whole.append(
+                    Candidate(verified, certificate, source, asked.compiled, self._searched[without])
+                )
         return tuple(whole)
 
     def _search(
         self,
         rejected: frozenset[Structure],
         spilled: frozenset[Structure],
-        progress: Callable[[int, int], None],
+        progress: Progress,
     ) -> tuple[Ranked, ...]:
         """The best schedules without these structures, and without those that live in as many registers."""
-        search = Search(self.region, self.machine, rejected=rejected, spilled=spilled, progress=progress)
+        search = Search(self.region, self.machine, rejected=rejected, spilled=spilled)
+        search.bounding = functools.partial(progress, "bound")
+        search.progress = functools.partial(progress, "solve")
         search.conditions = self.conditions
         search.deadline, search.programs, search.solutions = self.deadline, self._programs, self._solutions
         search.keep, search.orders = self.keep, ORDERS if self.keep > 1 else 1
-        return search.run_all()
+        found = search.run_all()
+        self._searched[rejected, spilled] = search.searched()
+        return found
 
     def _ask(self, source: str, verified: VerifiedSchedule, without: _Without) -> Asked:
         """What the compiler makes of a kernel. With a core to spare the search goes on, as if it spilled, and so does
@@ -214,7 +224,7 @@ class Contest:
                 rejected, spilled = rejected | {program.structure}, spilled | {live_set(program)}
                 later = rejected, spilled
                 if later not in self._ahead:
-                    self._ahead[later] = self._search(*later, lambda done, total: None)
+                    self._ahead[later] = self._search(*later, lambda stage, done, total: None)
                 verified = self._ahead[later][0][0]
                 kernels.put((emit(verified), verified))
 

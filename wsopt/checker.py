@@ -237,7 +237,7 @@ def _live_tiles(schedule: Schedule, program: TileProgram, machine: Machine, marg
     ii = schedule.ii
     for partition in schedule.partitions:
         own = [tile for tile in program.live if f"{PartitionRole.CONSUMER}{tile.consumer}" == partition.name]
-        lives = [(*_life(schedule, program, tile), tile.registers) for tile in own]
+        lives = [(*life(schedule, program, tile), tile.registers) for tile in own]
         have = partition.registers - program.accumulator_registers - margin
         for moment in sorted({begin % ii for begin, _, _ in lives}):
             # In an interval a tile is live as often as iterations have begun it, and not ended it.
@@ -246,7 +246,7 @@ def _live_tiles(schedule: Schedule, program: TileProgram, machine: Machine, marg
                 yield f"registers: tiles of {partition.name} take {live} at cycle {moment}, {have} are left"
 
 
-def _life(schedule: Schedule, program: TileProgram, tile: Live) -> tuple[int, int]:
+def life(schedule: Schedule, program: TileProgram, tile: Live) -> tuple[int, int]:
     """From when to when a tile is in registers."""
     readers = map(program.op, tile.readers)
     ends = [schedule.start(op.id) + (op.latency if op.kind is OpKind.MMA else 0) for op in readers]

@@ -12,15 +12,15 @@ import typer
 
 from wsopt.cli_export import export
 from wsopt.cli_import import import_
-from wsopt.cli_inspect import inspect
+from wsopt.cli_inspect import inspect, report
 from wsopt.cli_lists import machines, ops, schema
 from wsopt.cli_trace import trace
 from wsopt.cli_tune import tune
 from wsopt.errors import CheckError, WsoptError
+from wsopt.terminal import interrupted, tell
 from wsopt.terminal import print_json as _print_json
 from wsopt.terminal import print_text as _print
 from wsopt.terminal import progress as _progress
-from wsopt.terminal import tell
 
 if TYPE_CHECKING:
     from wsopt.graph.symbolic import SymbolicGraph
@@ -53,6 +53,7 @@ def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
     roles = ", ".join(f"{p['role']} {p['warps']}w/{p['registers']}r" for p in kernel["partitions"])
     rings = ", ".join(f"{name} x{depth}" for name, depth in kernel["rings"].items())
     checks, made = summary["verified"]["interpreter"], kernel["ptxas"]
+    skipped = f"  skipped for lack of time: {', '.join(summary['skipped'])}\n" if "skipped" in summary else ""
     under = f" under {summary['conditions']}" if "conditions" in summary else ""
     return (
         f"{summary['name']} on {summary['machine']}{under}: {summary['status']}, gap {summary['gap']:.1%}, "
@@ -60,7 +61,7 @@ def _summary_text(summary: dict[str, Any], seconds: float, where: Path) -> str:
         f"  II {kernel['ii_cycles']} cycles; {roles}; {rings}; {kernel['shared_memory_bytes']} bytes shared\n"
         f"  checked: schedule, {checks['seeds']} interleavings (error {checks['max_relative_error']:.1e}, "
         f"{checks['lines']['run']} of {checks['lines']['of']} lines), "
-        f"machine code ({made['registers']} registers, {made['tensor_instructions']} tensor instructions)\n"
+        f"machine code ({made['registers']} registers, {made['tensor_instructions']} tensor instructions)\n{skipped}"
         f"  written to {where}"
     )
 
@@ -70,7 +71,7 @@ def compile_(
     graph: Graph,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="the folder to write")] = None,
     machine: Annotated[str, typer.Option(help="a card's name or a machine file")] = "h200",
-    time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the search")] = None,
+    time_limit: Annotated[float | None, typer.Option(min=0.001, help="seconds for the whole command")] = None,
     under: Annotated[
         str | None,
         typer.Option(metavar="SPEC", help="conditions, such as consumers=2,ring=3: the best under them"),
@@ -87,7 +88,7 @@ def compile_(
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a graph into a folder with graph.json, schedule.json, kernel.py and report.txt.
+    """Compile a graph into a folder with graph.json, schedule.json, kernel.py, report.txt and search.json.
 
     A graph that no single kernel computes is cut into several, with one run(). One with named dimensions (dims) is
     compiled for their ranges, to a few kernels with one run().
@@ -243,6 +244,7 @@ def _compile_cut(
 
 
 app.command()(inspect)
+app.command()(report)
 
 
 @app.command()
@@ -459,7 +461,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except KeyboardInterrupt:
-        _fail("wsopt: interrupted", 130)
+        _fail(f"wsopt: {interrupted()}", 130)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.errors import InputError, Problem
 from wsopt.terminal import print_json, print_text, progress
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from wsopt.folder import BuildFolder
     from wsopt.schedule.certificate import Certificate
     from wsopt.schedule.verified import VerifiedSchedule
+    from wsopt.solve.sensitivity import Sensitivity
 
 
 def inspect(
@@ -32,32 +36,112 @@ def inspect(
         Path | None,
         typer.Option(metavar="OUT", help="with --against: where to write the build compared with"),
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="with --what-if and --against: seconds for the whole command"),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="write a page: time line, source, budgets, search"),
+    ] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option("--perfetto", metavar="FILE", help="write a trace for ui.perfetto.dev")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
 ) -> None:
-    """Show a build's schedule, and why it is what it is."""
+    """Show a build's schedule, and why it is what it is.
+
+    With --html as a page, with --perfetto as a trace; --what-if and --against add to them.
+    """
     from wsopt.folder import read_folder
     from wsopt.partition.build import is_cut
     from wsopt.ranges.build import is_range
 
-    if what_if + runner_up + (against is not None) > 1:
+    written = html is not None or perfetto is not None
+    if written and runner_up:
+        raise typer.BadParameter(
+            "is text; a page has the runner-up beside the roofline", param_hint="--runner-up"
+        )
+    if not written and what_if + runner_up + (against is not None) > 1:
         raise typer.BadParameter(
             "give one of --what-if, --runner-up and --against",
             param_hint="--against" if against is not None else "--runner-up",
         )
+    if time_limit is not None and not (what_if or against is not None):
+        raise typer.BadParameter("is for what --what-if and --against solve", param_hint="--time-limit")
+    deadline = UNLIMITED if time_limit is None else Deadline(time_limit)
     if keep is not None and against is None:
         raise typer.BadParameter("says where to write what --against solves", param_hint="--keep")
+    if written:
+        solved = _Solved(what_if, against, keep, deadline)
+        _written(folder, html, perfetto, solved, as_json)
+        return
     if (is_range(folder) or is_cut(folder)) and not (what_if or runner_up or against is not None):
         _several(folder, as_json)
         return
     found = read_folder(folder)
     if what_if:
-        _what_if(found.verified, found.certificate, as_json)
+        _what_if(found, deadline, as_json)
     elif runner_up:
         _runner_up(found.verified, found.certificate, as_json)
     elif against is not None:
-        _against(found, against, keep, as_json)
+        _against(found, against, keep, deadline, as_json)
     else:
         _report(found, as_json)
+
+
+def report(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="DIR|FILE...", help="builds, and results of bench --json")
+    ],
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="the page to write")],
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")] = False,
+) -> None:
+    """Write one page about many builds and benchmarks: a table, a roofline, predictions beside measurements."""
+    from wsopt.pages.command import check_file, write_file
+    from wsopt.pages.many import report_page
+
+    check_file(html)
+    write_file(html, report_page(paths).encode())
+    if as_json:
+        print_json({"html": str(html)})
+    else:
+        print_text(f"written to {html}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """What is solved for a page or a trace beside the build: the options of that."""
+
+    what_if: bool
+    against: str | None
+    keep: Path | None
+    deadline: Deadline
+
+
+def _written(folder: Path, html: Path | None, perfetto: Path | None, asked: _Solved, as_json: bool) -> None:
+    """Write a page and a trace, with what is asked for beside the build."""
+    from wsopt.folder import read_folder
+    from wsopt.pages.command import check_file, write_views
+    from wsopt.pages.content import Beside
+    from wsopt.report.whatif import whatif_data
+
+    for path in filter(None, (html, perfetto)):
+        check_file(path)
+    beside = Beside()
+    if asked.what_if or asked.against is not None:
+        found = read_folder(folder)
+        other = (
+            _other(found, asked.against, asked.keep, asked.deadline) if asked.against is not None else None
+        )
+        gains = whatif_data(found.verified, _gains(found, asked.deadline)) if asked.what_if else None
+        side = (_named(other[1], other[0]), other[0].verified, other[0].certificate) if other else None
+        beside = Beside(gains, side)
+    done = write_views(folder, html, perfetto, beside)
+    if as_json:
+        print_json(done)
+    else:
+        print_text("\n".join(f"written to {path}" for path in done.values()))
 
 
 def _several(folder: Path, as_json: bool) -> None:
@@ -97,25 +181,31 @@ def _runner_up(verified: VerifiedSchedule, certificate: Certificate, as_json: bo
         print_text(runner_up_text(verified, other))
 
 
-def _what_if(verified: VerifiedSchedule, certificate: Certificate, as_json: bool) -> None:
-    from wsopt.report.whatif import whatif_data, whatif_text
+def _gains(found: BuildFolder, deadline: Deadline) -> Sensitivity:
+    """What more of each budget would buy, with progress."""
     from wsopt.solve.sensitivity import sensitivity
 
     show, stop = progress()
     try:
-        found = sensitivity(verified, certificate, show)
+        return sensitivity(found.verified, found.certificate, show, deadline)
     finally:
         stop()
+
+
+def _what_if(found: BuildFolder, deadline: Deadline, as_json: bool) -> None:
+    from wsopt.report.whatif import whatif_data, whatif_text
+
+    gains = _gains(found, deadline)
     if as_json:
-        print_json(whatif_data(verified, found))
+        print_json(whatif_data(found.verified, gains))
     else:
-        print_text(whatif_text(verified, found))
+        print_text(whatif_text(found.verified, gains))
 
 
-def _against(found: BuildFolder, spec: str, keep: Path | None, as_json: bool) -> None:
+def _against(found: BuildFolder, spec: str, keep: Path | None, deadline: Deadline, as_json: bool) -> None:
     from wsopt.report.against import Side, against_data, against_text
 
-    other, name = _other(found, spec, keep)
+    other, name = _other(found, spec, keep, deadline)
     ours = Side(_named("this build", found), found.verified, found.certificate)
     theirs = Side(_named(name, other), other.verified, other.certificate)
     if as_json:
@@ -129,7 +219,7 @@ def _named(name: str, found: BuildFolder) -> str:
     return f"{name} under {found.certificate.conditions}" if found.certificate.conditions else name
 
 
-def _other(found: BuildFolder, spec: str, keep: Path | None) -> tuple[BuildFolder, str]:
+def _other(found: BuildFolder, spec: str, keep: Path | None, deadline: Deadline) -> tuple[BuildFolder, str]:
     """The build that a SPEC stands for, and the name that sentences give it. One that is solved for is written to
     `keep`. InputError for a SPEC that is neither conditions nor another build of the same graph.
     """
@@ -137,7 +227,7 @@ def _other(found: BuildFolder, spec: str, keep: Path | None) -> tuple[BuildFolde
     from wsopt.graph.serialize import canonical_bytes
 
     if not Path(spec).is_dir():
-        return _solved(found, spec, keep), "the build"
+        return _solved(found, spec, keep, deadline), "the build"
     if keep is not None:
         raise typer.BadParameter(f"{spec} is a build already: nothing is solved", param_hint="--keep")
     other = read_folder(Path(spec))
@@ -149,7 +239,7 @@ def _other(found: BuildFolder, spec: str, keep: Path | None) -> tuple[BuildFolde
     return other, spec
 
 
-def _solved(found: BuildFolder, spec: str, keep: Path | None) -> BuildFolder:
+def _solved(found: BuildFolder, spec: str, keep: Path | None, deadline: Deadline) -> BuildFolder:
     """The build of the best schedule under the conditions of a SPEC, made as `wsopt compile` makes it, or from the
     cache.
     """
@@ -167,7 +257,8 @@ def _solved(found: BuildFolder, spec: str, keep: Path | None) -> BuildFolder:
         check_target(keep)
     show, stop = progress()
     try:
-        made = build(found.graph, found.verified.machine, under=conditions, progress=show)
+        seconds = max(0.0, deadline.end - time.monotonic()) if deadline != UNLIMITED else None
+        made = build(found.graph, found.verified.machine, under=conditions, seconds=seconds, progress=show)
     finally:
         stop()
     if keep is not None:

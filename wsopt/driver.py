@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wsopt.build import Build
 from wsopt.cache import BuildCache, build_key, cache_folder
+from wsopt.deadline import UNLIMITED, Deadline
 from wsopt.entries import extended
-from wsopt.folder import machine_text, schedule_text
+from wsopt.folder import SEARCH, machine_text, schedule_text
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
 from wsopt.program.conditions import FREE, Conditions
+from wsopt.report.layout import counted
 from wsopt.requirements import require_triton
 
 if TYPE_CHECKING:
     from wsopt.candidates import Candidate
     from wsopt.lowering.lower import Cuttable
+    from wsopt.schedule.certificate import Certificate
     from wsopt.simulation import Simulation
 
 DEFAULT_MACHINE = "h200"
@@ -45,9 +49,10 @@ def build(
 ) -> Build:
     """Compile a graph for a machine: lower, solve, check, emit, compile ahead of time, simulate, pack.
 
-    The schedule is the best of those that meet the conditions that it is asked to be `under`. `seconds` limits the
-    search; with a limit the result may be feasible and not proved optimal. Raises LoweringError, InfeasibleError or
-    CheckError; nothing is written.
+    The schedule is the best of those that meet the conditions that it is asked to be `under`. `seconds` limits all of
+    it: then the result may be feasible and not proved optimal, and be simulated under fewer interleavings, as its
+    summary says under `skipped`. Raises LoweringError, InfeasibleError, of these TimeOverError where the time is over
+    before there is a kernel that is checked, or CheckError; nothing is written.
     """
     return builds(graph, machine, 1, under=under, seconds=seconds, use_cache=use_cache, progress=progress)[0]
 
@@ -68,15 +73,15 @@ def builds(
     """
     from wsopt.frontend.region import find_region
 
-    began = time.monotonic()
+    deadline = Deadline(math.inf if seconds is None else seconds)
     require_target(machine)
     region = find_region(graph)
     require_triton("compiling a kernel")
     known = known_builds(graph, machine, keep, under) if use_cache else None
     if known is not None:
         return known
-    made = _builds(graph, region, machine, keep, under, seconds, progress)
-    found = tuple(Build(files, _summary(files), time.monotonic() - began) for files in made)
+    made = _builds(graph, region, machine, keep, under, deadline, deadline.bounded(graph.name, progress))
+    found = tuple(Build(files, _summary(files), time.monotonic() - deadline.began) for files in made)
     if use_cache:
         keep_builds(graph, machine, found, keep, under)
     return found
@@ -116,8 +121,9 @@ def _summary(files: dict[str, str]) -> dict[str, Any]:
 
 
 def _is_whole(files: dict[str, str]) -> bool:
-    """Whether the search that gave the best schedule came to its end."""
-    return bool(_summary(files)["status"] == "optimal")
+    """Whether the search that gave the best schedule came to its end, and nothing else was skipped."""
+    summary = _summary(files)
+    return bool(summary["status"] == "optimal") and "skipped" not in summary
 
 
 def _by_rank(found: dict[str, str]) -> dict[str, dict[str, str]]:
@@ -135,34 +141,41 @@ def _builds(
     machine: Machine,
     keep: int,
     under: Conditions,
-    seconds: float | None,
+    deadline: Deadline,
     progress: Progress,
 ) -> list[dict[str, str]]:
     """The files of builds, made anew."""
     from wsopt.candidates import Contest
     from wsopt.relaxed import candidates
+    from wsopt.solve.worker import limited
 
-    deadline = float("inf") if seconds is None else time.monotonic() + seconds
-    contest = Contest(region, machine, keep, under, deadline, progress)
-    return [pack(graph, candidate, progress) for candidate in candidates(contest)]
+    contest = Contest(region, machine, keep, under, deadline.search_end, progress)
+    with limited(deadline.end):
+        found = candidates(contest)
+    return [pack(graph, candidate, progress, deadline) for candidate in found]
 
 
-def pack(graph: Graph, candidate: Candidate, progress: Progress) -> dict[str, str]:
-    """Simulate a kernel, and write down what is to be known of it."""
+def pack(
+    graph: Graph, candidate: Candidate, progress: Progress, deadline: Deadline = UNLIMITED
+) -> dict[str, str]:
+    """Simulate a kernel, under all interleavings if there is time, and write down what is to be known of it."""
     from wsopt.report.simulated import simulated_text
     from wsopt.report.text import inspect_text
+    from wsopt.schedule.searched import search_text
     from wsopt.simulation import simulate
 
     verified, certificate = candidate.verified, candidate.certificate
     simulation = simulate(
-        graph, verified, candidate.source, SEEDS, lambda done, total: progress("simulate", done, total)
-    )
+        graph, verified, candidate.source, SEEDS, lambda done, total: progress("simulate", done, total),
+        lambda: time.monotonic() > deadline.simulation_end,
+    )  # fmt: skip
     summary = summarize(candidate, simulation)
     return {
         "graph.json": json.dumps(graph_to_json(graph), indent=1, ensure_ascii=False) + "\n",
         "schedule.json": schedule_text(verified, certificate, summary),
         "kernel.py": candidate.source,
         "report.txt": inspect_text(verified, certificate) + simulated_text(summary),
+        SEARCH: search_text(candidate.searched),
     }
 
 
@@ -204,4 +217,13 @@ def summarize(candidate: Candidate, simulation: Simulation) -> dict[str, Any]:
             "interpreter": simulation.summary(),
             "compiled": True,
         },
+        **({"skipped": skipped} if (skipped := _skipped(certificate, simulation)) else {}),
     }
+
+
+def _skipped(certificate: Certificate, simulation: Simulation) -> list[str]:
+    """What there was no time for, in words."""
+    left = f"{counted(certificate.unfinished, 'structure')} left open" if certificate.unfinished else ""
+    fewer = SEEDS - simulation.seeds
+    alike = f"{counted(fewer, 'interleaving')} of {SEEDS} not simulated" if fewer > 0 else ""
+    return [told for told in (left, alike) if told]

@@ -58,6 +58,10 @@ class UndecidedError(InfeasibleError):
     """No schedule was found, and the work limit left structures open: nothing is proved."""
 
 
+class TimeOverError(UndecidedError):
+    """The time that a command may take was over before it had what has to be done."""
+
+
 class CheckError(WsoptError):
     """A check of a schedule or of an emitted kernel failed; nothing is handed over."""
 

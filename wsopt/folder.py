@@ -30,7 +30,10 @@ from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 
 FORMAT = "wsopt.schedule/1"
-FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt")
+SEARCH = "search.json"
+"""What the search made of every structure: for pictures, and for nobody who runs a kernel."""
+
+FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt", SEARCH)
 BESIDE = ("trace",)
 """Folders that other commands write beside a build's files, and that go with it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from wsopt.graph.needed import needed
 from wsopt.graph.reference import evaluate, random_inputs
 from wsopt.graph.types import DType, Graph
 from wsopt.interpret import Coverage, execute, marked
-from wsopt.interpret.strategy import processors, sharing_processors
+from wsopt.interpret.strategy import STRATEGIES, processors, sharing_processors
 from wsopt.lowering.reduced import beyond, further, reaching, reduced
 from wsopt.program.program import Iteration
 from wsopt.program.scalars import aligned_scalars
@@ -95,8 +95,10 @@ def simulate(
     source: str,
     seeds: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> Simulation:
-    """Execute `source` under `seeds` adversarial interleavings.
+    """Execute `source` under `seeds` adversarial interleavings, or fewer once there is `enough`: one of each strategy
+    at least, and all where inputs say at run time how long rows are.
 
     The graph is cut to a few ragged tiles of the schedule's structure, with enough K-blocks to go round the ring;
     where a mask reaches further than those, once more as far as it reaches; and where lines have not run then, at
@@ -110,8 +112,9 @@ def simulate(
     worst = NO_DIFFERENCE
     blocks = sharing_processors if verified.program.structure.shares else processors
     for run in _runs(graph, verified, seeds, lambda: len(ran) == len(lines)):
-        worst |= _executed(run, source, blocks, progress if not runs else _silent, ran)
-        runs.append(run)
+        found, done = _executed(run, source, blocks, progress if not runs else _silent, ran, enough)
+        worst |= found
+        runs.append(replace(run, seeds=done))
     for other in _without_numbers(graph, verified) if len(ran) < len(lines) else ():
         ran |= execute(
             source, random_inputs(other, 0), seed=0, processors=processors(0), constants=other.constants
@@ -128,7 +131,7 @@ def simulate(
         ).ran
     covered = Coverage(lines, frozenset(ran))
     _check_covered(graph, source, covered)
-    return Simulation(seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
+    return Simulation(runs[0].seeds, worst, covered.of - len(covered.missed), covered.of, tuple(runs))
 
 
 def _runs(
@@ -223,14 +226,17 @@ def _executed(
     blocks: Callable[[int], int],
     progress: Callable[[int, int], None],
     ran: set[int],
-) -> Agreement:
-    """The worst agreement of a run's outputs over its interleavings, each with so many `blocks` at once; notes in
-    `ran` which statements do.
+    enough: Callable[[], bool],
+) -> tuple[Agreement, int]:
+    """The worst agreement of a run's outputs over its interleavings, each with so many `blocks` at once, and how many
+    those were; notes in `ran` which statements do.
     """
     graph, draws = run.graph, len(run.given) or input_draws(run.graph)
     tolerance = {name: TOLERANCE[graph.type_of(name).dtype] for name in graph.outputs}
     worst = NO_DIFFERENCE
     for done, seed in enumerate(sorted(range(run.seeds), key=lambda seed: seed % draws)):
+        if draws == 1 and done >= len(STRATEGIES) and enough():
+            return worst, done
         progress(done, run.seeds)
         if seed < draws:
             inputs = random_inputs(graph, seed)
@@ -244,4 +250,4 @@ def _executed(
             if not found.accepted:
                 raise CheckError(f"graph {graph.name}, output {name} on the CPU, seed {seed}: {found.told}")
             worst |= found
-    return worst
+    return worst, run.seeds

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 def print_text(text: str) -> None:
@@ -23,18 +27,59 @@ def tell(message: str) -> None:
     sys.stderr.write(f"wsopt: {message}\n")
 
 
-def progress() -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
-    """A progress display on a terminal, and how to end it; silent in a pipe."""
-    if not sys.stderr.isatty():
-        return (lambda stage, done, total: None), (lambda: None)
-    from rich.console import Console
-    from rich.progress import Progress
+@dataclass(slots=True)
+class _Stage:
+    """The stage that a command is in, as far as it has told: what an interruption is said to have come in."""
 
-    bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task("start", total=None)
-    bar.start()
+    name: str = ""
+    done: int = 0
+    total: int = 0
+
+
+_STAGE = _Stage()
+
+
+def interrupted() -> str:
+    """One line on an interruption: in which stage it came, and after how many of its steps."""
+    if not _STAGE.name:
+        return "interrupted"
+    steps = f", {_STAGE.done:,} of {_STAGE.total:,} steps done" if _STAGE.total else ""
+    return f"interrupted in the stage {_STAGE.name}{steps}"
+
+
+def progress() -> tuple[Callable[[str, int, int], None], Callable[[], None]]:
+    """A display of stages on a terminal, each with its steps and the time that is left of it, and how to end it;
+    silent in a pipe.
+    """
+    bar = _bar() if sys.stderr.isatty() else None
+    tasks: dict[str, TaskID] = {}
 
     def show(stage: str, done: int, total: int) -> None:
-        bar.update(task, description=stage, completed=done, total=total or None)
+        _STAGE.name, _STAGE.done, _STAGE.total = stage, done, total
+        if bar is None:
+            return
+        for other in tasks.keys() - {stage}:
+            bar.update(tasks[other], visible=False)
+        if stage not in tasks:  # a stage has a clock of its own, from which the time that is left follows
+            tasks[stage] = bar.add_task(stage, total=None)
+        bar.update(tasks[stage], completed=done, total=total or None, visible=True)
 
-    return show, bar.stop
+    def stop() -> None:
+        if sys.exc_info()[0] is None:  # what comes after is no part of the stage
+            _STAGE.name = ""
+        if bar is not None:
+            bar.stop()
+
+    return show, stop
+
+
+def _bar() -> Progress:
+    """A line for the stage at work: its name, a bar, steps, the time that it has taken, the time that is left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    bar = Progress(*columns, TextColumn("left"), Left(), console=Console(stderr=True), transient=True)
+    bar.start()
+    return bar

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-FILES = {"graph.json", "schedule.json", "kernel.py", "report.txt"}
+FILES = {"graph.json", "schedule.json", "kernel.py", "report.txt", "search.json"}
 
 Done = subprocess.CompletedProcess[str]
 

@@ -16,9 +16,10 @@ HOMES = {
     "distributed": {"pool"},
     "onnx": {"importers"},
     "ortools": {"partition", "solve"},
+    "perfetto": {"pages"},
     "torch": {"bench", "calibrate", "importers", "runtime", "torch", "trace", "validate"},
 }
-"""Rooms that may import a library: the solver's alone, and torch where kernels are measured or run."""
+"""Rooms that may import a library: the solver's and Perfetto's alone, and torch where kernels are measured or run."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

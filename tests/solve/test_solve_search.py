@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from wsopt.machine import Machine
 from wsopt.perf.price import lower
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Sharing, Structure
+from wsopt.schedule.searched import Ending, read_search, search_text
 from wsopt.solve import bound, optimum, search
 from wsopt.solve.bound import ii_lower_bound, infeasible, lower_bound_us
 from wsopt.solve.optimum import Outcome, Solved, solve
@@ -250,10 +252,42 @@ def test_an_unfinished_structure_leaves_a_gap(
 def test_a_deadline_keeps_what_was_found(h200: Machine, narrow: Narrow) -> None:
     programs = sample(REGIONS["few rows"], h200, 6, seed=4)
     narrow(p.structure for p in programs)
-    _, certificate = Search(REGIONS["few rows"], h200, MARGIN, deadline=-math.inf).run()
+    cut_short = Search(REGIONS["few rows"], h200, MARGIN, deadline=-math.inf)
+    _, certificate = cut_short.run()
     assert certificate.solved == 1
+    endings = Counter(one.ending for one in cut_short.searched())
+    assert endings[Ending.SOLVED] == 1
+    assert endings[Ending.OPEN] + endings[Ending.PRUNED] == 5
     assert certificate.solved + certificate.pruned + certificate.unfinished == 6
     assert certificate.bound_us <= min(r.microseconds for r in certificate.runners_up)
+
+
+@pytest.mark.solver
+def test_what_became_of_every_structure_is_what_the_certificate_counts(h200: Machine, narrow: Narrow) -> None:
+    narrow((structure(64, 128, 64, 2), structure(64, 64, 64, 1), structure(128, 256, 64, 2)))
+    one = Search(REGIONS["residual"], h200, MARGIN)
+    best, certificate = one.run()
+    found = one.searched()
+    assert len({entry.structure for entry in found}) == len(found) == certificate.considered == 3
+    endings = Counter(entry.ending for entry in found)
+    assert endings[Ending.SOLVED] == certificate.solved
+    assert endings[Ending.PRUNED] == certificate.pruned
+    assert endings[Ending.INFEASIBLE] == sum(count for _, count in certificate.infeasible) > 0
+    (winner,) = (entry for entry in found if entry.structure == best.schedule.structure)
+    us = best.schedule.prediction.microseconds
+    assert (winner.ending, winner.microseconds, winner.ii) == (Ending.SOLVED, us, best.schedule.ii)
+    for entry in found:
+        if entry.ending is Ending.PRUNED:
+            assert entry.bound_us is not None
+            assert entry.bound_us >= us - 1e-9
+        if entry.ending is Ending.INFEASIBLE:
+            assert entry.reason
+    data = read_search(search_text(found))
+    columns = {column["name"]: column for column in data["columns"]}
+    assert data["count"] == 3
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    read = [columns["ending"]["values"][digits.index(one)] for one in columns["ending"]["places"]]
+    assert read == [entry.ending for entry in found]
 
 
 def test_consumers_in_ping_pong_hide_their_epilogues(h200: Machine) -> None:

@@ -7,6 +7,8 @@ from dataclasses import fields, replace
 import pytest
 from solve_examples import MARGIN, region, structure
 
+from wsopt.deadline import Deadline
+from wsopt.errors import TimeOverError
 from wsopt.machine import Machine
 from wsopt.report.whatif import changes, whatif_data, whatif_text
 from wsopt.schedule.certificate import Certificate
@@ -128,3 +130,26 @@ def test_a_build_that_is_not_the_first_choice_is_told(h200: Machine) -> None:
     found = sensitivity(second, certificate)
     assert found.base.schedule == ranked[0][0].schedule
     assert "Gains are against the model's first choice; this build is predicted" in whatif_text(second, found)
+
+
+@pytest.mark.usefixtures("few")
+def test_variants_for_which_there_is_no_time_are_named(
+    h200: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best, certificate = solved(h200)
+    limit, seen = Deadline(3600.0), list[str]()
+
+    def show(stage: str, done: int, total: int) -> None:
+        seen.append(stage)
+        if done == 1:  # the first variant is at work when the time is over
+            monkeypatch.setattr(Deadline, "over", True)
+
+    found = sensitivity(best, certificate, show, limit)
+    names = [variant.name for variant in variants(best)]
+    assert found.effects == ()
+    assert found.skipped == tuple(names)
+    assert seen == ["as it is", names[0]]
+    assert whatif_data(best, found)["skipped"] == names
+    assert "Skipped for lack of time: shared memory +10 %, one more" in whatif_text(best, found)
+    with pytest.raises(TimeOverError):
+        sensitivity(best, certificate, deadline=limit)

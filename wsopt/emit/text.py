@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 
-def _template_folder() -> Path:
+def template_folder() -> Path:
     """The templates: in an installed package beside it, in a checkout at the root."""
     package = Path(str(importlib.resources.files("wsopt")))
     shipped = package / "templates"
@@ -21,7 +21,7 @@ def _template_folder() -> Path:
 def environment() -> jinja2.Environment:
     """The templates, in which a name that nobody gives is an error."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_template_folder()),
+        loader=jinja2.FileSystemLoader(template_folder()),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,

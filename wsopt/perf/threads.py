@@ -81,12 +81,27 @@ class Block:
         return ((one, iteration) for one in plan.releases if one.k_block == copy and iteration >= 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Cycles from `begin` to `end` in which a unit or a partition, its `row`, is held for an iteration of an
+    operation (by its text); with `waits` the partition's thread waits for what the operation depends on.
+    """
+
+    row: str
+    op: str
+    iteration: int
+    begin: float
+    end: float
+    waits: bool = False
+
+
 @dataclass(slots=True)
 class _Thread:
     """One partition: its clock, the K-blocks of rings that its pass has `met`, when its tensor instructions began and
     how long each takes, and what is `left` of a product that has only begun.
     """
 
+    name: str = ""
     time: float = 0.0
     met: set[tuple[str, int]] = field(default_factory=set)
     begun: list[tuple[float, float]] = field(default_factory=list)
@@ -96,13 +111,17 @@ class _Thread:
 
 @dataclass(slots=True)
 class Run:
-    """A schedule as it runs: `started` has the times at which an operation, by its text, started, by iteration."""
+    """A schedule as it runs: `started` has the times at which an operation, by its text, started, by iteration.
+
+    `spans` say who is held when, in the order in which that was found out.
+    """
 
     block: Block
     iterations: int
     events: Events = field(default_factory=Events)
     units: dict[str, Fifo] = field(default_factory=dict)
     started: dict[str, list[float]] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
 
     def go(self) -> None:
         """Run all iterations from an empty block on."""
@@ -114,11 +133,11 @@ class Run:
         for one in self.block.verified.schedule.partitions:
             if one.name in placed:
                 consumes = one.role is PartitionRole.CONSUMER
-                yield self._consumer(one.index) if consumes else self._helper(one.name)
+                yield self._consumer(one.name, one.index) if consumes else self._helper(one.name)
 
-    def _consumer(self, index: int) -> Thread:
+    def _consumer(self, name: str, index: int) -> Thread:
         """A consumer's passes: an operation of stage s is at work on the iteration s before."""
-        own, thread, s = self.block.consumer_steps(index), _Thread(), self.block.program.structure
+        own, thread, s = self.block.consumer_steps(index), _Thread(name), self.block.program.structure
         for number in range(self.iterations + max(step.stage for step in own)):
             thread.met.clear()
             at_work = [step for step in own if 0 <= number - step.stage < self.iterations]
@@ -129,7 +148,7 @@ class Run:
 
     def _helper(self, name: str) -> Thread:
         """A partition that works on one K-block after the other."""
-        own, thread = self.block.helper_ops(name), _Thread()
+        own, thread = self.block.helper_ops(name), _Thread(name)
         for number in range(self.iterations):
             for copy in range(self.block.program.structure.copies):
                 thread.met.clear()
@@ -140,7 +159,9 @@ class Run:
 
     def _operation(self, op: TileOp, iteration: int, thread: _Thread) -> Thread:
         """An operation: its waits, its start, and what it holds."""
+        reached = thread.time
         waited = yield from self._waits(op, iteration, thread)
+        self._held(thread.name, op, iteration, reached, thread.time, waits=True)
         self.started.setdefault(str(op.id), []).append(thread.time)
         if op.kind is OpKind.MMA:
             thread.product, thread.left = (op, iteration), thread.left or [op.instructions]
@@ -156,12 +177,21 @@ class Run:
         result = end if op.kind is OpKind.RELEASE else begin
         for name, cycles in op.held:
             ended = self.units.setdefault(name, Fifo()).take(begin, cycles)
+            self._held(name, op, iteration, ended - cycles, ended)
             if name in _BEHIND:
                 result = max(result, ended - cycles)
             else:
                 end = max(end, ended)
         self.events.happens((op.id, iteration), max(end, result + op.latency))
+        self._held(thread.name, op, iteration, begin, end)
         thread.time = yield end
+
+    def _held(
+        self, row: str, op: TileOp, iteration: int, begin: float, end: float, *, waits: bool = False
+    ) -> None:
+        """Note who is held, if for any time at all."""
+        if end > begin:
+            self.spans.append(Span(row, str(op.id), iteration, begin, end, waits))
 
     def _waits(self, op: TileOp, iteration: int, thread: _Thread) -> Timed:
         """Wait for what an operation depends on; the cycles of them that the price of its instructions has too."""
@@ -200,12 +230,14 @@ class Run:
         assert thread.product is not None, "what is left is of a product"
         op, iteration = thread.product
         latency, core = self.block.machine.latency, self.units.setdefault(Unit.TENSOR, Fifo())
-        cycles, ended = op.busy / op.instructions, thread.time
+        cycles, ended, begin = op.busy / op.instructions, thread.time, thread.time
         thread.time = yield thread.time + latency.fence + OPERAND_CHAIN * latency.arithmetic
         for _ in range(thread.left.pop(0)):
             thread.time = yield max(thread.time + latency.mma_issue, self._room(thread))
             ended = core.take(thread.time, cycles)
+            self._held(Unit.TENSOR, op, iteration, ended - cycles, ended)
             thread.begun.append((ended - cycles, cycles))
+        self._held(thread.name, op, iteration, begin, thread.time)
         if not thread.left:
             registers = isinstance(op.counts, Product) and op.counts.registers
             behind = latency.mma_latency_registers if registers else latency.mma_latency

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsopt.report.facts import structure_fields
-from wsopt.report.layout import clean, difference, microseconds, percent, table, wrapped
+from wsopt.report.layout import clean, difference, joined, microseconds, percent, table, wrapped
 from wsopt.schedule.types import PartitionRole, Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.sensitivity import Effect, Sensitivity
@@ -52,6 +52,11 @@ def whatif_text(verified: VerifiedSchedule, found: Sensitivity, width: int = 100
                 *table(header, rows, "<<>><", width),
                 "",
                 *_note(verified, base_us, width),
+                *(
+                    wrapped(f"Skipped for lack of time: {joined(found.skipped)}.", width)
+                    if found.skipped
+                    else []
+                ),
             ]
         ).rstrip()
         + "\n"
@@ -102,4 +107,5 @@ def whatif_data(verified: VerifiedSchedule, found: Sensitivity) -> dict[str, Any
             }
             for effect in found.effects
         ],
+        "skipped": list(found.skipped),
     }

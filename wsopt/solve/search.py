@@ -20,6 +20,7 @@ from wsopt.program.limits import Limit
 from wsopt.program.program import TileProgram
 from wsopt.program.types import Structure
 from wsopt.schedule.certificate import Certificate, RunnerUp
+from wsopt.schedule.searched import Ending, Searched
 from wsopt.schedule.types import Schedule
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.alone import consumers_interval
@@ -34,6 +35,8 @@ DEFAULT_MARGIN = learned().registers
 """Registers a thread beyond the live tiles before ptxas has been asked: addresses, barriers, temporaries."""
 
 _RUNNERS_UP = 5
+_COMPILER = "ptxas"
+"""The budget by which structures count as ruled out that the compiler rejected."""
 
 Ranked = tuple[VerifiedSchedule, Certificate]
 Solutions = dict[tuple[Structure, tuple[Schedule, ...]], Solved]
@@ -60,10 +63,11 @@ class Search:
 
     It keeps the `keep` best schedules that differ in structure, roles or order, at most `orders` of one
     structure. What the compiler rejected is `rejected`; of `spilled` also what lives in as many registers.
+    `bounding` is told of structures whose bounds are found, `progress` of those that are done with then.
     With `conditions` it searches among schedules that meet them, and proves what it says of those alone.
-    `first_bounds` are the bounds, in microseconds, of all structures that no budget rules out, before any is tight.
-    `programs` are those that earlier searches of the same region on the same machine have lowered, `solutions` what
-    they have solved.
+    `first_bounds` are the bounds, in microseconds, of all structures that no budget rules out, before any is tight;
+    `ruled_out` has why each of the others was. `programs` are those that earlier searches of the same region on the
+    same machine have lowered, `solutions` what they have solved.
     """
 
     region: Cuttable
@@ -74,6 +78,7 @@ class Search:
     rejected: frozenset[Structure] = frozenset()
     spilled: frozenset[Structure] = frozenset()
     progress: Callable[[int, int], None] = lambda done, total: None
+    bounding: Callable[[int, int], None] = lambda done, total: None
     keep: int = 1
     orders: int = 1
     programs: dict[Structure, TileProgram] = field(default_factory=dict)
@@ -82,6 +87,7 @@ class Search:
     considered: int = 0
     infeasible: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
+    ruled_out: dict[Structure, str] = field(default_factory=dict)
     solved: int = 0
     pruned: int = 0
     unfinished: int = 0
@@ -94,7 +100,9 @@ class Search:
     def _candidates(self) -> list[Candidate]:
         """All structures that no budget rules out, best bound first; ties in the structures' own order."""
         found = []
-        for structure in filter(self.conditions.admit, structures(self.region, self.machine)):
+        every = list(filter(self.conditions.admit, structures(self.region, self.machine)))
+        for structure in every:
+            self.bounding(self.considered, len(every))
             self.considered += 1
             check()
             if structure not in self.programs:
@@ -104,9 +112,9 @@ class Search:
             reason = infeasible(program, self.machine, self.margin)
             self.limits.update(touching(program, self.machine, self.margin, reason))
             if structure in self.rejected or live_set(program) in self.spilled:
-                reason = "ptxas: spilled, or did not compile to the instructions asked for"
+                reason = f"{_COMPILER}: spilled, or did not compile to the instructions asked for"
             if reason:
-                self._count(reason)
+                self._count(structure, reason)
             else:
                 bound = self.first_bounds[structure] = lower_bound_us(program, self.machine)
                 found.append(Candidate(structure, program, bound))
@@ -118,8 +126,9 @@ class Search:
         """Microseconds that no schedule is faster than, found without solving any; infinite if no structure fits."""
         return min((candidate.bound_us for candidate in self._candidates()), default=math.inf)
 
-    def _count(self, reason: str) -> None:
+    def _count(self, structure: Structure, reason: str) -> None:
         budget, _, numbers = reason.partition(": ")
+        self.ruled_out[structure] = reason
         self.infeasible[budget] += 1
         self.reasons.setdefault(budget, numbers)
 
@@ -141,7 +150,7 @@ class Search:
         found = self.solutions[key]
         if found.outcome is Outcome.INFEASIBLE:
             if new:
-                self._count(f"schedule: {found.reason}")
+                self._count(candidate.structure, f"schedule: {found.reason}")
             return None
         self.solved += new
         if found.outcome is not Outcome.OPTIMAL:
@@ -225,6 +234,23 @@ class Search:
             conditions=self.conditions.text,
             outside=outside_of(one.program, self.machine, self.limits),
         )
+
+    def searched(self) -> tuple[Searched, ...]:
+        """What became of every structure that this search considered, in their own order."""
+        return tuple(self._ending(structure) for structure in sorted({*self.ruled_out, *self.first_bounds}))
+
+    def _ending(self, structure: Structure) -> Searched:
+        bound = self.bounds.get(structure, self.first_bounds.get(structure))
+        if structure in self.ruled_out:
+            reason = self.ruled_out[structure]
+            ending = Ending.REJECTED if reason.startswith(f"{_COMPILER}: ") else Ending.INFEASIBLE
+            return Searched(structure, ending, bound, reason=reason)
+        own = [runner for runner in self.runners if runner.structure == structure]
+        best = min(own, key=lambda runner: runner.microseconds, default=None)
+        if best is not None:
+            return Searched(structure, Ending.SOLVED, bound, best.microseconds, best.ii)
+        assert bound is not None, "what is not ruled out has a bound"
+        return Searched(structure, Ending.PRUNED if bound >= self._worst_us() else Ending.OPEN, bound)
 
     def _losers(self, queue: list[Candidate], winner: Structure) -> tuple[RunnerUp, ...]:
         """The best of the other solved structures, then the best of those that their bound dropped."""

@@ -6,11 +6,15 @@ schedule at hand would gain.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wsopt.deadline import UNLIMITED, Deadline
+from wsopt.errors import TimeOverError
 from wsopt.machine.frozen import FrozenMap
 from wsopt.machine.types import Machine, Unit
 from wsopt.program.types import Structure
@@ -18,6 +22,7 @@ from wsopt.schedule.budget import BARRIER_BYTES
 from wsopt.schedule.certificate import Certificate
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.solve.search import Search
+from wsopt.solve.worker import limited
 
 MORE = 1.1
 """How much of a budget a variant has."""
@@ -43,10 +48,13 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The model's best on the card as it is, and on each variant of it."""
+    """The model's best on the card as it is, and on each variant of it but the `skipped` ones, for which there was no
+    time.
+    """
 
     base: VerifiedSchedule
     effects: tuple[Effect, ...]
+    skipped: tuple[str, ...] = ()
 
 
 def variants(verified: VerifiedSchedule) -> tuple[Variant, ...]:
@@ -122,15 +130,20 @@ def sensitivity(
     verified: VerifiedSchedule,
     certificate: Certificate,
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    deadline: Deadline = UNLIMITED,
 ) -> Sensitivity:
     """Solve again on the card as it is and on every variant, under the same conditions. `progress` is told the
-    variant's name.
+    variant's name. Raises TimeOverError if the time is over before the card as it is was solved for.
     """
     every, rejected = variants(verified), frozenset[Structure]()
     program, margin = verified.program, certificate.margin
+    bounded = deadline.bounded(verified.schedule.name, lambda stage, done, total: None)
 
     def best_on(machine: Machine) -> VerifiedSchedule:
-        return Search(program.region, machine, margin, program.conditions, rejected=rejected).run()[0]
+        search = Search(program.region, machine, margin, program.conditions, rejected=rejected)
+        search.progress = search.bounding = functools.partial(bounded, "what-if")
+        with limited(deadline.end):
+            return search.run()[0]
 
     progress("as it is", 0, len(every) + 1)
     # Which structures the compiler rejected is not in the certificate, but that they would have been better, and how
@@ -143,5 +156,9 @@ def sensitivity(
     effects = []
     for done, variant in enumerate(every, 1):
         progress(variant.name, done, len(every) + 1)
-        effects.append(Effect(variant, best_on(variant.machine)))
-    return Sensitivity(base, tuple(effects))
+        with suppress(TimeOverError):
+            best = best_on(variant.machine)
+        if deadline.over:  # what was cut short is not the best
+            break
+        effects.append(Effect(variant, best))
+    return Sensitivity(base, tuple(effects), tuple(variant.name for variant in every[len(effects) :]))

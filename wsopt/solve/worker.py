@@ -5,11 +5,15 @@ What is solved ahead, while it is not known whether anybody will want the answer
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
+
+_LEAST_SECONDS = 0.01
 
 
 class GivenUpError(Exception):
@@ -18,11 +22,14 @@ class GivenUpError(Exception):
 
 @dataclass(slots=True)
 class _Work:
-    """The solver at work, whether it has been told to stop, and the deterministic time of all that was solved."""
+    """The solver at work, whether it has been told to stop, the deterministic time of all that was solved, and the
+    moment, by the monotonic clock, at which the time for solving is over.
+    """
 
     solver: cp_model.CpSolver | None = None
     given_up: bool = False
     spent: float = 0.0
+    end: float = math.inf
 
 
 _WORK = _Work()
@@ -30,6 +37,7 @@ _WORK = _Work()
 
 def solved(model: cp_model.CpModel, limit: float) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
     """Solve with one worker, a fixed seed, and a limit that counts work (deterministic time) instead of seconds.
+    Where the time is limited too (`limited`) the solver stops when it is over, with what it has.
 
     Raises GivenUpError if the work was given up. A model that OR-Tools calls invalid is a fault of this program and
     raises RuntimeError.
@@ -38,6 +46,8 @@ def solved(model: cp_model.CpModel, limit: float) -> tuple[cp_model.CpSolver, cp
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = max(0.0, limit)
+    if _WORK.end < math.inf:
+        solver.parameters.max_time_in_seconds = max(_LEAST_SECONDS, _WORK.end - time.monotonic())
     check()
     status = solver.solve(model)
     _WORK.spent += solver.response_proto.deterministic_time
@@ -56,6 +66,16 @@ def check() -> None:
     """Raise GivenUpError if this thread's work was given up."""
     if _WORK.given_up:
         raise GivenUpError
+
+
+@contextmanager
+def limited(end: float) -> Iterator[None]:
+    """A context in which nothing is solved beyond a moment of the monotonic clock."""
+    before, _WORK.end = _WORK.end, end
+    try:
+        yield
+    finally:
+        _WORK.end = before
 
 
 @contextmanager

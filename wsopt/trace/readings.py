@@ -21,8 +21,8 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TileReadings:
-    """The stamps of one tile of a partition: cycles since the first one. `passes` are those of the loop, by place;
-    `after` is the time of the stamp that follows each of them.
+    """The stamps of one tile of a partition: cycles since the first one, at which the clock was at `clock`. `passes`
+    are those of the loop, by place; `after` is the time of the stamp that follows each of them.
     """
 
     block: int
@@ -30,6 +30,7 @@ class TileReadings:
     events: dict[str, int]
     passes: dict[Place, int]
     after: dict[Place, int]
+    clock: int = 0
 
 
 def readings(words: Sequence[int], stamped: Stamped, partition: Partition) -> Iterator[TileReadings]:
@@ -50,8 +51,9 @@ def _tile(
 ) -> TileReadings:
     events, passes, after = dict[str, int](), dict[Place, int](), dict[Place, int]()
     last: tuple[str | Place, int] | None = None
-    time = 0
+    time, clock = 0, 0
     for key, word in _in_order(words, stamped, partition):
+        clock = clock if last is not None else word
         if last is not None:
             ahead = (word - last[1]) % _ROUND
             if ahead >= _ROUND // 2:
@@ -66,7 +68,7 @@ def _tile(
         else:
             events[key] = time
         last = key, word
-    return TileReadings(block, tile, events, passes, after)
+    return TileReadings(block, tile, events, passes, after, clock)
 
 
 def _in_order(
