@@ -69,7 +69,7 @@ def compile(
         check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
     found: Build | CutBuild
-    if cut or (not one_kernel and is_refused(read)):
+    if cut or (not one_kernel and is_refused(read, record)):
         found = build_cut(read, record, use_cache=use_cache, progress=show)
     elif tuned:
         from wsopt.tune.tuned import tuned_build

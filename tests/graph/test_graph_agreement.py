@@ -394,6 +394,7 @@ _CASES: list[tuple[str, int, dict[str, Any]]] = [
     *((op, 2, {}) for op in _BINARY.split()),
     ("gelu", 1, {"approximate": "tanh"}),
     *((f"reduce_{kind}", 1, {"axis": 1, "keepdims": False}) for kind in ("sum", "mean", "max", "min")),
+    ("logsumexp", 1, {"axis": 1, "keepdims": True}),
     ("softmax", 1, {"axis": -1}),
     ("rms_norm", 2, {"eps": 1e-6}),
     ("layer_norm", 3, {"eps": 1e-5}),

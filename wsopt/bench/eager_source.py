@@ -144,7 +144,7 @@ _CALLS = {
     **{name: f"F.{name}" for name in ("relu", "silu")},
     **{name: f"torch.{name}" for name in ("reciprocal", "tanh", "sigmoid")},
     **{"reduce_sum": "torch.sum", "reduce_mean": "torch.mean"},
-    **{"reduce_max": "torch.amax", "reduce_min": "torch.amin"},
+    **{"reduce_max": "torch.amax", "reduce_min": "torch.amin", "logsumexp": "torch.logsumexp"},
 }
 
 
@@ -152,7 +152,7 @@ def _expression(graph: RawGraph, node: RawNode) -> str:
     operands = [_operand(item) for item in node.inputs]
     if node.op == "matmul":
         return product_expression(graph, node)
-    if node.op.startswith("reduce_"):
+    if node.op.startswith("reduce_") or node.op == "logsumexp":
         axis, keep = int(node.attrs["axis"]), node.flag("keepdims")
         return f"{_CALLS[node.op]}({operands[0]}, dim={axis}, keepdim={keep})"
     if node.op in _CALLS:

@@ -8,7 +8,7 @@ tensor may be query, key and value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from networkx.utils import UnionFind
@@ -169,7 +169,7 @@ class Axes:
                     taken[atom] = found
                 if atom in taken:
                     whole = 0 if place else self.shapes[end][dim]
-                    dims += self._slice(*taken[atom], stride * step, dim, step, whole)
+                    dims += self._slice(taken, *taken[atom], stride * step, dim, step, whole)
                 else:
                     dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
         if self.one_row is not None and any(dim.extent > 1 for dim in dims):
@@ -178,9 +178,19 @@ class Axes:
         constant = given is not None and given.constant
         return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))
 
-    def _slice(self, axis: Dim, start: int, stride: int, dim: int, step: int, whole: int) -> Iterator[RawDim]:
+    def _slice(
+        self,
+        taken: Mapping[Dim, tuple[Dim, int]],
+        axis: Dim,
+        start: int,
+        stride: int,
+        dim: int,
+        step: int,
+        whole: int,
+    ) -> Iterator[RawDim]:
         """The dimensions of a slice from `start` on, of a tensor's dimension whose elements lie a `stride` apart, and
-        which has as many as `whole`; those of a reshape of it begin where its outermost axis does.
+        which has as many as `whole`; those of a reshape of it begin where its outermost axis does. Of some of them
+        slices are `taken` again.
         """
         leaves = self.leaves(axis)
         for place, leaf in enumerate(leaves):
@@ -189,10 +199,12 @@ class Axes:
                 raise LoweringError(
                     f"node {axis[0]}: a slice from {start} on is seen in rows of {inner}; begin where such a row does"
                 )
-            extent, first = self.extents[leaf], 0 if place else start // inner
-            yield RawDim(
-                leaf, extent, stride * inner, (dim,), (extent, step * inner), (first, 0 if place else whole)
-            )
+            extent, first, known = self.extents[leaf], 0 if place else start // inner, 0 if place else whole
+            if leaf in taken:
+                again, begin = taken[leaf]
+                yield from self._slice(taken, again, first + begin, stride * inner, dim, step * inner, known)
+            else:
+                yield RawDim(leaf, extent, stride * inner, (dim,), (extent, step * inner), (first, known))
 
     def cut(self, axis: Dim, inner: int) -> tuple[Dim, Dim]:
         """Cut an axis into an outer and an inner part, which has so many elements."""

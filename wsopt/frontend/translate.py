@@ -192,6 +192,19 @@ def _softmax(reader: _Reader, node: Node) -> Term:
     return make("div", weights, make("where", make("equal", total, 0.0), 1.0, total))
 
 
+def _logsumexp(reader: _Reader, node: Node) -> Term:
+    """max + log(sum of exp(x - max)): -inf in a row that is all -inf, and inf where one element is."""
+    make = partial(reader.pool.apply, node.name)
+    if _reduced_extent(reader, node) is None:
+        return _term(reader, node, 0)
+    x, _ = _varying(reader, node)
+    largest = make("reduce_max", x)
+    subtracted = make("where", make("equal", largest, -math.inf), 0.0, largest)
+    total = make("reduce_sum", make("exp", make("sub", x, subtracted)))
+    logarithm = make("add", make("log", total), subtracted)
+    return make("where", make("equal", largest, math.inf), math.inf, logarithm)
+
+
 def _norm(reader: _Reader, node: Node) -> Term:
     """x over the root of its mean square, for layer_norm after its mean; times the weight, plus the bias."""
     make = partial(reader.pool.apply, node.name)
@@ -213,6 +226,8 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _product(reader, node)
         case "iota":
             return _iota(reader, node)
+        case "logsumexp":
+            return _logsumexp(reader, node)
         case "softmax":
             return _softmax(reader, node)
         case op if op in NORMS:

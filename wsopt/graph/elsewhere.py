@@ -16,7 +16,6 @@ LATER: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("pad", "gather", "scatter_add"), _OUTSIDE),
         **dict.fromkeys(("reduce_argmax", "cumsum", "quantize", "quantize_scale"), _OUTSIDE),
         "grouped_matmul": "give each group a graph of its own",
-        "logsumexp": "write it as m + log(reduce_sum(exp(x - m))), with m = reduce_max(x)",
     }
 )
 """Operations that a later version has: what to do today."""

@@ -181,6 +181,15 @@ def reduce_mean(arrays: Arrays, attrs: Attrs) -> Array:
     return f32(np.asarray(np.mean(f32(arrays[0]), axis=attrs["axis"], keepdims=attrs["keepdims"])))
 
 
+def logsumexp(arrays: Arrays, attrs: Attrs) -> Array:
+    """log of the sum of exp(x) along `axis`, with the maximum subtracted; -inf for a row that is all -inf."""
+    x, options = f32(arrays[0]), {"axis": attrs["axis"], "keepdims": True}
+    largest = np.max(x, **options)
+    subtracted = np.where(np.isinf(largest), np.float32(0), largest)
+    logarithm = f32(np.log(np.sum(np.exp(x - subtracted), **options)) + subtracted)
+    return logarithm if attrs["keepdims"] else np.squeeze(logarithm, axis=attrs["axis"])
+
+
 def softmax(arrays: Arrays, attrs: Attrs) -> Array:
     """exp(x - max) over its sum along `axis`; a row that is all -inf gives zeros."""
     x, axis = f32(arrays[0]), attrs["axis"]

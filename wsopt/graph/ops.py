@@ -290,6 +290,9 @@ _OTHERS: tuple[OpSpec, ...] = (
     _reduction("reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`."),
     _reduction("reduce_min", rule.arithmetic, value.reduction(np.min), "The smallest along `axis`."),
     _reduction("reduce_mean", rule.real, value.reduce_mean, "The mean along `axis`, in f32."),
+    _reduction(
+        "logsumexp", rule.real, value.logsumexp, "log of the sum of exp(x) along `axis`; -inf for a row of -inf alone."
+    ),
     _SOFTMAX,
     _norm("rms_norm", "x weight", value.rms_norm, 1e-6, "x / sqrt(mean(x^2) + eps) * weight, last axis."),
     _norm(

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
-from wsopt.frontend.region import find_region
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
-from wsopt.partition.accept import Oracle
+from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import Candidates, find_candidates
 from wsopt.partition.cover import Chosen, Option, cover
 from wsopt.partition.pieces import Piece, bare_pieces
@@ -180,14 +179,10 @@ def _uncovered(web: Web, found: Candidates, prices: Prices) -> str:
     missing = [node.name for node in web.solid if node.name not in covered]
     why = {**dict(found.refusals), **_complaints(found, prices)}
     reasons = [f"{name}: {why[name]}" for name in why if name in missing or not missing]
-    try:
-        find_region(web.graph)
-        whole = []
-    except LoweringError as error:
-        whole = [str(error)]
+    whole = refusal_of(web.graph, prices.machine)
     first = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
     told = f"no kernel takes {first}" if missing else "its pieces do not go together"
-    lines = [*whole, f"graph {web.graph.name} cannot be cut into several kernels: {told}"]
+    lines = [*([whole] if whole else []), f"graph {web.graph.name} cannot be cut into several kernels: {told}"]
     return "\n  ".join([*lines, *reasons[:8]])
 
 

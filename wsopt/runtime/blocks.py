@@ -143,6 +143,6 @@ _RULES: Mapping[str, Callable[[RawNode, int, Shapes], Axes]] = {
     "slice": _beside,
     "concat": _beside,
     "iota": lambda _node, _axis, _shapes: (),
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_mean"), _reduce),
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "logsumexp"), _reduce),
     **dict.fromkeys(_NORMS, _along_last),
 }

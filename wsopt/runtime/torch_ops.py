@@ -179,6 +179,10 @@ def _reduce_mean(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs
     return _reduction(torch.mean)(arithmetic, arithmetic.reals(tensors), attrs)
 
 
+def _logsumexp(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    return _reduction(torch.logsumexp)(arithmetic, arithmetic.reals(tensors), attrs)
+
+
 def _softmax(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
     (x,) = arithmetic.reals(tensors)
     axis = attrs.get("axis", -1)
@@ -231,6 +235,7 @@ _OTHERS: Mapping[str, Meaning] = {
     "reduce_max": _reduction(torch.amax),
     "reduce_min": _reduction(torch.amin),
     "reduce_mean": _reduce_mean,
+    "logsumexp": _logsumexp,
     "softmax": _softmax,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
