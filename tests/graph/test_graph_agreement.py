@@ -435,6 +435,14 @@ def test_no_operand_within_its_error_gives_more_than_the_bound(
         assert (np.abs(found - value)[known] <= 1.01 * bound[known] + 1e-5 * np.abs(value)[known]).all()
 
 
+def test_chosen_elements_keep_their_errors() -> None:
+    x, indices = np.ones((4, 3), np.float32), np.array([2, -1, 9], np.int32)
+    errors = np.arange(12, dtype=np.float32).reshape(4, 3)
+    operands = Figure(x, Errors(errors), "f32"), Figure(indices, Errors(), "i32")
+    step = Step("gather", {"axis": 0}, "f32", OPS["gather"].evaluate((x, indices), {"axis": 0}))
+    assert RULES["gather"](KIT, step, operands).total.tolist() == [[6, 7, 8], [0, 0, 0], [0, 0, 0]]
+
+
 def test_bounds_are_no_wider_than_they_have_to_be() -> None:
     """At every operation some element moves by a fair part of its bound, if all operands move as they may."""
     rng = np.random.default_rng(2)

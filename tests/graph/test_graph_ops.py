@@ -90,7 +90,19 @@ REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
     "logsumexp": lambda row: math.log(math.fsum(map(math.exp, row))),
 }
 OTHERS = {
-    *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose", "slice", "concat"),
+    *(
+        "matmul",
+        "gelu",
+        "cast",
+        "logical_not",
+        "where",
+        "iota",
+        "reshape",
+        "transpose",
+        "slice",
+        "concat",
+        "gather",
+    ),
     *("softmax", "rms_norm", "layer_norm", "dequantize"),
 }
 
@@ -366,6 +378,22 @@ def test_concat() -> None:
     assert run("concat", a, a, axis=0).shape == (4, 3)
 
 
+def test_gather() -> None:
+    x, indices = normal(5, 2, 3), np.array([[4, 0], [-1, 5], [2**31 - 1, 2]], np.int32)
+    rows = run("gather", x, indices)
+    assert rows.shape == (3, 2, 2, 3)
+    assert rows[0].tolist() == [x[4].tolist(), x[0].tolist()]
+    assert (rows[1] == 0).all()
+    assert (rows[2, 0] == 0).all()
+    assert (rows[2, 1] == x[2]).all()
+    inner = run("gather", x.astype(ml_dtypes.bfloat16), np.array([1, 2], np.int32), axis=-2)
+    assert (inner.shape, inner.dtype) == ((5, 2, 3), ml_dtypes.bfloat16)
+    assert (inner[:, 0] == x[:, 1].astype(ml_dtypes.bfloat16)).all()
+    assert (inner[:, 1] == 0).all()
+    with pytest.raises(InputError, match="dtype f32; wants i32: cast the indices"):
+        single("gather", ((4, 2), "f32"), ((3,), "f32"))
+
+
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "told"),
     [
@@ -386,7 +414,7 @@ def test_table_is_ordered_complete_and_documented() -> None:
     primitives = [name for name in OPS if name in PRIMITIVES]
     assert list(OPS)[: len(primitives) + 1] == [*primitives, "matmul"]
     assert primitives[:2] == ["add", "sub"]
-    assert len(OPS) == 50
+    assert len(OPS) == 51
     for name, spec in OPS.items():
         assert spec.name == name
         assert spec.doc.endswith(".")
@@ -396,6 +424,6 @@ def test_table_is_ordered_complete_and_documented() -> None:
 def test_cost_classes() -> None:
     by_class = {cost: {spec.name for spec in OPS.values() if spec.cost is cost} for cost in CostClass}
     assert by_class[CostClass.CONTRACTION] == {"matmul"}
-    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat"}
+    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat", "gather"}
     assert by_class[CostClass.REDUCTION] == set(REDUCTIONS)
     assert by_class[CostClass.COMPOSITE] == {"softmax", "rms_norm", "layer_norm", "dequantize"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -47,7 +46,9 @@ def _attended(g: GraphBuilder, q: Symbol, k: Symbol, v: Symbol) -> Symbol:
     tokens, heads, width = q.shape
     keys, groups = k.shape[:2]
     qh = g.transpose(g.reshape(q, shape=(tokens, groups, heads // groups, width)), perm=(1, 2, 0, 3))
-    kh, vh = (g.transpose(g.reshape(one, shape=(keys, groups, 1, width)), perm=(1, 2, 0, 3)) for one in (k, v))
+    kh, vh = (
+        g.transpose(g.reshape(one, shape=(keys, groups, 1, width)), perm=(1, 2, 0, 3)) for one in (k, v)
+    )
     scores = g.mul(g.matmul(qh, kh, transpose_b=True), width**-0.5)
     i, j = g.iota(shape=(tokens, 1), axis=0), g.iota(shape=(1, keys), axis=1)
     weights = g.cast(g.softmax(g.where(g.greater_equal(i, j), scores, NEGATIVE)), "bf16")
@@ -63,7 +64,11 @@ def fused_qkv(g: GraphBuilder) -> tuple[Symbol, ...]:
     ends = (heads * width, (heads + groups) * width)
     q, k = (g.slice(joined, start=start, stop=stop) for start, stop in ((0, ends[0]), ends))
     v = g.slice(joined, start=ends[1])
-    return _turned(g, _heads(g, q, heads), "q"), _turned(g, _heads(g, k, groups), "k"), g.cast(v, "bf16", name="v")
+    return (
+        _turned(g, _heads(g, q, heads), "q"),
+        _turned(g, _heads(g, k, groups), "k"),
+        g.cast(v, "bf16", name="v"),
+    )
 
 
 def llama_block(g: GraphBuilder) -> Symbol:
@@ -78,7 +83,10 @@ def llama_block(g: GraphBuilder) -> Symbol:
     wo, down = _weight(g, "wo", heads * width, heads * width), _weight(g, "down_w", heads * width, inner)
     r = g.cast(g.add(g.matmul(o, wo, transpose_b=True), x), "bf16", name="r")
     h = _normed(g, r, "h1")
-    gate, up = (g.matmul(h, _weight(g, f"{name}_w", inner, heads * width), transpose_b=True) for name in ("gate", "up"))
+    gate, up = (
+        g.matmul(h, _weight(g, f"{name}_w", inner, heads * width), transpose_b=True)
+        for name in ("gate", "up")
+    )
     m = g.cast(g.mul(g.silu(gate), up), "bf16", name="m")
     return g.cast(g.add(g.matmul(m, down, transpose_b=True), r), "bf16", name="y")
 
@@ -190,8 +198,21 @@ def batched_views(g: GraphBuilder) -> Symbol:
 GRAPHS: Mapping[str, Body] = {
     body.__name__: body
     for body in (
-        fused_qkv, llama_block, odd_mlp, lora, linear_logsumexp, cross_entropy, log_softmax, silu_gate, quantized_rows,
-        product_gradients, bias_gradient, attention_probabilities, chunked_prefill, attention_sink, batched_views,
+        fused_qkv,
+        llama_block,
+        odd_mlp,
+        lora,
+        linear_logsumexp,
+        cross_entropy,
+        log_softmax,
+        silu_gate,
+        quantized_rows,
+        product_gradients,
+        bias_gradient,
+        attention_probabilities,
+        chunked_prefill,
+        attention_sink,
+        batched_views,
     )
 }
 

@@ -160,7 +160,7 @@ def _extreme(sign: float) -> Rule:
 
 
 def _logsumexp(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
-    """Sum of p (exp(e) - 1), p the softmax: the relative error of the sum, which is the absolute one of its logarithm."""
+    """Sum of p (exp(e) - 1), p the softmax: the sum's relative error, which is its logarithm's absolute one."""
     (x,) = operands
     axis, value = step.attrs["axis"], kit.real(x.value)
     largest = kit.xp.amax(value, axis=axis, keepdims=True)

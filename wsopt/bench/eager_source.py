@@ -200,6 +200,13 @@ def _cast(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     return f"{operands[0]}.to({TORCH_NAMES[node.attrs['dtype']]})"
 
 
+def _gather(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    axis = int(node.attrs.get("axis", 0))
+    before = ":, " * axis if axis >= 0 else "..., "
+    behind = ", :" * (-axis - 1) if axis < 0 else ""
+    return f"{operands[0]}[{before}{operands[1]}.long(){behind}]"
+
+
 def _norm(graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     eps = float(node.attrs.get("eps", 1e-6 if node.op == "rms_norm" else 1e-5))
     x, *weights = operands
@@ -231,6 +238,7 @@ _SPECIAL: dict[str, Callable[[RawGraph, RawNode, Sequence[str]], str]] = {
     "rms_norm": _norm,
     "layer_norm": _norm,
     "dequantize": _dequantize,
+    "gather": _gather,
     "pow": lambda _graph, _node, operands: f"{operands[0]} ** {operands[1]}",
     "softmax": lambda _g, node, operands: f"torch.softmax({operands[0]}, {int(node.attrs.get('axis', -1))})",
     "reshape": lambda _g, node, operands: f"{operands[0]}.reshape({[int(n) for n in node.attrs['shape']]})",

@@ -47,17 +47,21 @@ class RawDim:
 
 @dataclass(frozen=True, slots=True)
 class RawView:
-    """A tensor of `rank` dimensions, by axis, before axes are merged."""
+    """A tensor of `rank` dimensions, by axis, before axes are merged. The places along an axis may be `chosen` by
+    another tensor, by the name of its use.
+    """
 
     tensor: str
     dtype: DType
     constant: bool
     rank: int
     dims: tuple[RawDim, ...]
+    chosen: tuple[Dim, str] | None = None
 
     def along(self, kept: Callable[[RawDim], bool]) -> RawView:
         """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
-        return replace(self, dims=tuple(filter(kept, self.dims)))
+        chosen = self.chosen and self.chosen[0]
+        return replace(self, dims=tuple(dim for dim in self.dims if dim.axis == chosen or kept(dim)))
 
     def atoms(self, dim: int) -> tuple[Dim, ...]:
         """The axes that a dimension of the tensor is made of, outer ones first; none of one that is a slice."""
@@ -281,12 +285,25 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
             yield (node.name, dim if node.attr("keepdims", bool) else place), (use, dim)
     elif node.op == "concat":
         yield from _joined(axes, node, uses)
+    elif node.op == "gather":
+        yield from _gathered(axes, node, uses)
     elif inner or is_pointwise(node) or cost is CostClass.COMPOSITE:
         for use in uses:
             shape = axes.shapes[use]
             for dim in range(-len(shape), -inner):
                 if shape[dim] == node.type.shape[dim]:
                     yield (node.name, dim), (use, dim)
+
+
+def _gathered(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of a tensor beside that along which indices choose places, and those of the indices."""
+    table, indices = uses
+    along, count = node.attr("axis", int), len(axes.shapes[indices])
+    for dim in range(len(axes.shapes[table])):
+        if dim != along:
+            yield (node.name, dim if dim < along else dim + count - 1), (table, dim)
+    for dim in range(count):
+        yield (node.name, along + dim), (indices, dim)
 
 
 def _joined(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:

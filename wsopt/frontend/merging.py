@@ -6,16 +6,19 @@ occur, they occur together and contiguously.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, RawDim, RawView
 from wsopt.frontend.kinds import Kind
-from wsopt.tensors.views import Role, View
+from wsopt.tensors.views import Chosen, Role, View
 
 _WHOLE = (0, 1)
+_CHOOSING = (Role.ROW, Role.GROUP, Role.BATCH)
+"""The axes along which indices may vary, innermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +140,30 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]
     if len(left) > 1:
         roles[_group(left, views, roles)] = Role.GROUP
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
-    seen = {key: _view(raw, dims, roles) for (key, raw), dims in zip(raws.items(), views, strict=True)}
+    kept = dict(zip(raws, views, strict=True))
+    seen = {key: _view(raw, kept[key], _with_chosen(raw, kept, roles)) for key, raw in raws.items()}
+    seen = {key: _chosen(raws[key], view, seen) for key, view in seen.items()}
     return Layout(seen, roles, tuple((role, found[role]) for role in Role if role in found))
+
+
+def _with_chosen(
+    raw: RawView, views: Mapping[str, tuple[RawDim, ...]], roles: Mapping[Dim, Role]
+) -> Mapping[Dim, Role]:
+    """The roles with that of an axis whose places another tensor chooses: the innermost axis that it varies along."""
+    if raw.chosen is None:
+        return roles
+    axis, use = raw.chosen
+    along = {roles[dim.axis] for dim in views[use]}
+    return {**roles, axis: next((role for role in _CHOOSING if role in along), Role.BATCH)}
+
+
+def _chosen(raw: RawView, view: View, views: Mapping[str, View]) -> View:
+    """A view with what chooses places along one of its axes, if anything does."""
+    if raw.chosen is None:
+        return view
+    indices = views[raw.chosen[1]]
+    role = next((role for role in _CHOOSING if role in indices.roles), Role.BATCH)
+    return replace(view, chosen=Chosen(role, raw.chosen[1], math.prod(indices.extents)))
 
 
 def _with_singles(

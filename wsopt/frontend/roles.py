@@ -117,6 +117,21 @@ def _check_joints(graph: Graph, kind: Kind) -> None:
             )
 
 
+def _check_gathers(graph: Graph, kind: Kind) -> None:
+    """Refuse elements at indices beside products, and of what is computed or seen in parts."""
+    for node in (node for node in graph.nodes if node.op == "gather"):
+        names = " and ".join(name for name in node.tensors if input_path(graph, name) is None)
+        if names:
+            raise LoweringError(
+                f"node {node.name}: {names}, of which it reads elements at indices, is computed; "
+                f"{remedies.computed_before(names.split(' and '))}"
+            )
+        if kind not in (Kind.ELEMENTWISE, Kind.ROWS):
+            raise LoweringError(
+                f"node {node.name}: gather is not lowered beside products; {remedies.computed_before([node.name])}"
+            )
+
+
 # --- roles ----------------------------------------------------------------------------------------------
 
 
@@ -344,7 +359,12 @@ def _is_held(axes: Axes) -> bool:
     columns = pow2(axes.extents[column])
     inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
     outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
-    full = (v for v in (*inputs.values(), *outputs.values()) if {column, row} <= {dim.axis for dim in v.dims})
+    chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
+    full = (
+        view
+        for view in (*inputs.values(), *outputs.values())
+        if {column, row} <= {dim.axis for dim in view.dims} or view.tensor in chosen
+    )
     return columns <= MOST_HELD and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
 
 
@@ -370,6 +390,7 @@ def graph_axes(graph: Graph) -> Axes:
     matmuls = [node for node in graph.nodes if is_matmul(node)]
     _check_slices(graph, matmuls)
     _check_joints(graph, kind)
+    _check_gathers(graph, kind)
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)

@@ -162,6 +162,15 @@ def concat(arrays: Arrays, attrs: Attrs) -> Array:
     return np.concatenate(arrays, axis=attrs["axis"])
 
 
+def gather(arrays: Arrays, attrs: Attrs) -> Array:
+    """The elements at the indices along `axis`; zeros for an index outside."""
+    (x, indices), axis = arrays, attrs["axis"]
+    inside = (indices >= 0) & (indices < x.shape[axis])
+    taken = np.take(x, np.where(inside, indices, 0), axis=axis)
+    known = inside.reshape(inside.shape + (1,) * (x.ndim - axis - 1))
+    return np.where(known, taken, np.zeros((), x.dtype))
+
+
 # --- reductions and composites --------------------------------------------------------------------------
 
 

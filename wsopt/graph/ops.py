@@ -241,6 +241,16 @@ _CONCAT = OpSpec(
     (AttrSpec("axis", AttrKind.AXIS, -1),),
     optional=6,
 )
+_GATHER = OpSpec(
+    "gather",
+    ("x", "indices"),
+    CostClass.MOVEMENT,
+    rule.gathered,
+    rule.gathered_dtype,
+    value.gather,
+    "The elements of x at i32 indices along `axis`; zeros for an index outside, negative ones among them.",
+    (AttrSpec("axis", AttrKind.AXIS, 0),),
+)
 _SOFTMAX = OpSpec(
     "softmax",
     ("x",),
@@ -286,12 +296,16 @@ _OTHERS: tuple[OpSpec, ...] = (
     _TRANSPOSE,
     _SLICE,
     _CONCAT,
+    _GATHER,
     _reduction("reduce_sum", rule.arithmetic, value.reduction(np.sum), "The sum along `axis`."),
     _reduction("reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`."),
     _reduction("reduce_min", rule.arithmetic, value.reduction(np.min), "The smallest along `axis`."),
     _reduction("reduce_mean", rule.real, value.reduce_mean, "The mean along `axis`, in f32."),
     _reduction(
-        "logsumexp", rule.real, value.logsumexp, "log of the sum of exp(x) along `axis`; -inf for a row of -inf alone."
+        "logsumexp",
+        rule.real,
+        value.logsumexp,
+        "log of the sum of exp(x) along `axis`; -inf for a row of -inf alone.",
     ),
     _SOFTMAX,
     _norm("rms_norm", "x weight", value.rms_norm, 1e-6, "x / sqrt(mean(x^2) + eps) * weight, last axis."),

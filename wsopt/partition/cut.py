@@ -182,7 +182,10 @@ def _uncovered(web: Web, found: Candidates, prices: Prices) -> str:
     whole = refusal_of(web.graph, prices.machine)
     first = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
     told = f"no kernel takes {first}" if missing else "its pieces do not go together"
-    lines = [*([whole] if whole else []), f"graph {web.graph.name} cannot be cut into several kernels: {told}"]
+    lines = [
+        *([whole] if whole else []),
+        f"graph {web.graph.name} cannot be cut into several kernels: {told}",
+    ]
     return "\n  ".join([*lines, *reasons[:8]])
 
 

@@ -164,6 +164,15 @@ def _concat(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) ->
     return torch.cat(tuple(tensors), dim=attrs.get("axis", -1))
 
 
+def _gather(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    x, indices = tensors
+    axis = attrs.get("axis", 0) % x.ndim
+    inside = (indices >= 0) & (indices < x.shape[axis])
+    taken = x[(slice(None),) * axis + (torch.where(inside, indices, 0).long(),)]
+    known = inside.reshape(inside.shape + (1,) * (x.ndim - axis - 1))
+    return torch.where(known, taken, torch.zeros((), dtype=x.dtype, device=x.device))
+
+
 # --- reductions and composites --------------------------------------------------------------------------
 
 
@@ -231,6 +240,7 @@ _OTHERS: Mapping[str, Meaning] = {
     "transpose": _transpose,
     "slice": _slice,
     "concat": _concat,
+    "gather": _gather,
     "reduce_sum": _reduction(torch.sum),
     "reduce_max": _reduction(torch.amax),
     "reduce_min": _reduction(torch.amin),

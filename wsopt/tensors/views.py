@@ -40,6 +40,18 @@ K_BLOCK = frozenset({Role.ROW, Role.STREAM})
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """The dimension of a view along whose axis, `role`, the elements of another tensor say which place is read.
+
+    `source` is that tensor as a source, by name. So many `places` are read in all; one outside the tensor is zeros.
+    """
+
+    role: Role
+    source: str
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
 
@@ -53,6 +65,9 @@ class View:
 
     `cutouts` is empty unless a dimension is a slice of the tensor's. It has for each dimension None, or where the
     slice begins and how many elements there are to slice from; 0 of those where another dimension's parts tell.
+
+    The places along one dimension may be `chosen` by another tensor: its extent is the tensor's own then, and not
+    that of the axis.
     """
 
     tensor: str
@@ -65,6 +80,21 @@ class View:
     constant: bool = False
     parts: tuple[tuple[int, int], ...] = ()
     cutouts: tuple[tuple[int, int] | None, ...] = ()
+    chosen: Chosen | None = None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """How many places along each dimension are read or written."""
+        pairs = zip(self.roles, self.extents, strict=True)
+        return tuple(
+            self.chosen.places if self.chosen and role is self.chosen.role else extent
+            for role, extent in pairs
+        )
+
+    @property
+    def rows_chosen(self) -> bool:
+        """Whether every row is read at a place of its own."""
+        return self.chosen is not None and self.chosen.role is Role.ROW
 
     @property
     def first(self) -> dict[Role, int]:
@@ -79,7 +109,7 @@ class View:
     @property
     def nbytes(self) -> int:
         """Bytes of the elements that the region reads or writes."""
-        return math.prod(self.extents) * self.dtype.bits // 8
+        return math.prod(self.places) * self.dtype.bits // 8
 
 
 @dataclass(frozen=True, slots=True)
