@@ -63,8 +63,10 @@ def two_types(g: GraphBuilder) -> Symbol:
     return product(g) + g.matmul(a, b, name="q")
 
 
-def two_batches(g: GraphBuilder) -> Symbol:
-    return g.matmul(g.input("a", (2, 3, 64, 64), "bf16"), g.input("b", (3, 64, 64), "bf16"), name="p")
+def three_batches(g: GraphBuilder) -> Symbol:
+    return g.matmul(
+        g.input("a", (2, 3, 4, 64, 64), "bf16"), g.input("b", (2, 1, 4, 64, 64), "bf16"), name="p"
+    )
 
 
 def single_element(g: GraphBuilder) -> Symbol:
@@ -139,7 +141,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "rows": (two_row_axes, "matmuls p, q do not share their row axis"),
     "types": (two_types, "matmuls p, q have operands of different types; one kernel takes one"),
-    "batches": (two_batches, "the products have 2 batch axes that do not lie contiguously in every tensor"),
+    "batches": (three_batches, "the products have 3 batch axes that do not lie contiguously in every tensor"),
     "one element": (single_element, "output y has one element; compute it outside"),
     "outputs apart": (
         outputs_apart,

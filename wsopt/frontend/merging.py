@@ -103,7 +103,7 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]
     element that memory allows to be merged may have any extent at run time. Where values are reduced or feed
     products, a second batch axis may be left, which becomes the group. LoweringError where more are left.
     """
-    roles, groups = axes.roles, not axes.kind.plain
+    roles = axes.roles
     singles = [axis for axis in axes.singles if axis not in counted]
 
     def carries(dim: RawDim) -> bool:
@@ -131,10 +131,10 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]
         else:
             inner = outer
     views = _with_singles(views, singles, [axis for axis in (*left, row) if axis not in counted])
-    if len(left) > 1 + groups:
+    if len(left) > 2:
         raise LoweringError(
             f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
-            f"a kernel takes {'two' if groups else 'one'}: {remedies.ALIKE}"
+            f"a kernel takes two: {remedies.ALIKE}"
         )
     roles = {axis: role for axis, role in roles.items() if axis not in axes.batches or axis in left}
     if len(left) > 1:
