@@ -33,6 +33,9 @@ fuzz: $(VENV)/ready  ## compile random graphs for SECONDS; SEED, JOBS, FAMILY="f
 mutants: $(VENV)/ready  ## delete every wait, arrival and fence of every kernel, and see that a run shows it (minutes)
 	PYTHONPATH=. $(VENV)/bin/python tests/mutants/mutants.py $(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY),--only $(ONLY))
 
+whole-graphs: $(VENV)/ready  ## compile and simulate small graphs of whole layers (half an hour); ONLY="name ..." for some
+	PYTHONPATH=.:tests/helpers $(VENV)/bin/python tests/partition/whole_graphs.py $(ONLY)
+
 lint: $(VENV)/ready  ## run the linter and the formatter's check
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -59,4 +62,4 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test test-fast fuzz mutants lint types docs space margin wheel clean
+.PHONY: help setup demo test test-fast fuzz mutants whole-graphs lint types docs space margin wheel clean

@@ -24,7 +24,6 @@ def operand(op: str) -> Body:
         x = g.input("x", (256, 128), "bf16")
         made = {
             "rms_norm": lambda: g.rms_norm(x, g.input("g", (128,), "f32"), name="h"),
-            "reshape": lambda: g.reshape(g.input("r", (128, 256), "bf16"), shape=(256, 128), name="h"),
             "softmax": lambda: g.softmax(x, axis=1, name="h"),
         }[op]()
         h = made if made.dtype.value == "bf16" else g.cast(made, dtype="bf16", name="c")
@@ -114,7 +113,6 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "rms_norm": (operand("rms_norm"), "node p: operand 0 of the matmul is computed by cast node c"),
     "softmax before": (operand("softmax"), "node p: operand 0 of the matmul is computed by cast node c"),
-    "reshape before": (operand("reshape"), "node p: operand 0 of the matmul is computed by reshape node h"),
     "dequantize": (dequantized, "node d: dequantize is not lowered"),
     "exchange": (exchanged, "node q: operand 0 of the matmul is computed by cast node h"),
     "softmax of columns": (

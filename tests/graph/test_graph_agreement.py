@@ -404,6 +404,7 @@ _CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("transpose", 1, {"perm": (1, 0)}),
     ("slice", 1, {"axis": 1, "start": -20, "stop": 30, "step": 3}),
     ("concat", 2, {"axis": 1}),
+    ("pad", 1, {"low": (0, 3), "high": (2, 0)}),
 ]
 
 

@@ -90,20 +90,8 @@ REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
     "logsumexp": lambda row: math.log(math.fsum(map(math.exp, row))),
 }
 OTHERS = {
-    *(
-        "matmul",
-        "gelu",
-        "cast",
-        "logical_not",
-        "where",
-        "iota",
-        "reshape",
-        "transpose",
-        "slice",
-        "concat",
-        "gather",
-    ),
-    *("softmax", "rms_norm", "layer_norm", "dequantize"),
+    *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose"),
+    *("slice", "concat", "pad", "gather", "softmax", "rms_norm", "layer_norm", "dequantize"),
 }
 
 
@@ -378,6 +366,16 @@ def test_concat() -> None:
     assert run("concat", a, a, axis=0).shape == (4, 3)
 
 
+def test_pad() -> None:
+    x = normal(2, 3)
+    padded = run("pad", x.astype(np.float16), low=[1, 0], high=[0, 2])
+    assert (padded.shape, padded.dtype) == ((3, 5), np.float16)
+    assert padded[1:, :3].tolist() == x.astype(np.float16).tolist()
+    assert np.abs(padded).sum() == np.abs(padded[1:, :3]).sum()
+    with pytest.raises(InputError, match=re.escape("[1] for shape [2, 3]; allowed: 2 numbers, one an axis")):
+        single("pad", ((2, 3), "f32"), low=[1], high=[0, 0])
+
+
 def test_gather() -> None:
     x, indices = normal(5, 2, 3), np.array([[4, 0], [-1, 5], [2**31 - 1, 2]], np.int32)
     rows = run("gather", x, indices)
@@ -414,7 +412,7 @@ def test_table_is_ordered_complete_and_documented() -> None:
     primitives = [name for name in OPS if name in PRIMITIVES]
     assert list(OPS)[: len(primitives) + 1] == [*primitives, "matmul"]
     assert primitives[:2] == ["add", "sub"]
-    assert len(OPS) == 51
+    assert len(OPS) == 52
     for name, spec in OPS.items():
         assert spec.name == name
         assert spec.doc.endswith(".")
@@ -424,6 +422,6 @@ def test_table_is_ordered_complete_and_documented() -> None:
 def test_cost_classes() -> None:
     by_class = {cost: {spec.name for spec in OPS.values() if spec.cost is cost} for cost in CostClass}
     assert by_class[CostClass.CONTRACTION] == {"matmul"}
-    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat", "gather"}
+    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat", "pad", "gather"}
     assert by_class[CostClass.REDUCTION] == set(REDUCTIONS)
     assert by_class[CostClass.COMPOSITE] == {"softmax", "rms_norm", "layer_norm", "dequantize"}

@@ -346,6 +346,21 @@ def _sliced(_kit: Kit, step: Step, e: Array) -> Array:
     return e[(slice(None),) * axis + (places,)]
 
 
+def _padded(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """The errors of the operand in its place; zeros around it have none."""
+    (x,) = operands
+    place = tuple(
+        slice(low, low + extent) for low, extent in zip(step.attrs["low"], x.value.shape, strict=True)
+    )
+
+    def around(e: Array) -> Array:
+        found = kit.real((step.value != step.value) & False)
+        found[place] = e
+        return found
+
+    return x.errors.each(around)
+
+
 def _gathered(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     """The errors of the elements that the indices choose; an index outside chooses a zero, which has none."""
     (x, indices), axis = operands, attribute(step, "axis", 0) % len(operands[0].value.shape)
@@ -419,6 +434,7 @@ ELEMENTWISE: Mapping[str, Rule] = FromTable(
         "transpose": _moved(_transposed),
         "slice": _moved(_sliced),
         "concat": _joined,
+        "pad": _padded,
         "gather": _gathered,
     },
 )

@@ -200,6 +200,11 @@ def _cast(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     return f"{operands[0]}.to({TORCH_NAMES[node.attrs['dtype']]})"
 
 
+def _pad(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    axes = [*zip(node.attrs["low"], node.attrs["high"], strict=True)]
+    return f"F.pad({operands[0]}, {[int(n) for axis in reversed(axes) for n in axis]})"
+
+
 def _gather(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     axis = int(node.attrs.get("axis", 0))
     before = ":, " * axis if axis >= 0 else "..., "
@@ -239,6 +244,7 @@ _SPECIAL: dict[str, Callable[[RawGraph, RawNode, Sequence[str]], str]] = {
     "layer_norm": _norm,
     "dequantize": _dequantize,
     "gather": _gather,
+    "pad": _pad,
     "pow": lambda _graph, _node, operands: f"{operands[0]} ** {operands[1]}",
     "softmax": lambda _g, node, operands: f"torch.softmax({operands[0]}, {int(node.attrs.get('axis', -1))})",
     "reshape": lambda _g, node, operands: f"{operands[0]}.reshape({[int(n) for n in node.attrs['shape']]})",

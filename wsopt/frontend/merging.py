@@ -7,7 +7,7 @@ occur, they occur together and contiguously.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wsopt.errors import LoweringError
@@ -96,7 +96,7 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
     )
 
 
-def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]) -> Layout:
+def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim]) -> Layout:
     """Merge batch axes into each other and into the rows where memory allows it, and an elementwise graph's columns.
 
     Axes that are `counted` stay as they are, for an index along a merged one would be another. Batch axes of one
@@ -113,12 +113,20 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]
 
     views = [raw.along(carries).dims for raw in raws.values()]
     sizes = dict(axes.extents)
-    *further, column = (axis for axis, role in roles.items() if role is Role.COLUMN)
-    if axes.kind is Kind.ELEMENTWISE:  # which has seen them to lie together
-        for outer in reversed(further):
-            views = [merged(dims, outer, column) for dims in views]
-            sizes[column] *= sizes[outer]
-        roles = {axis: role for axis, role in roles.items() if axis not in further}
+    # Products of one loop may have columns each, but where nothing is reduced they have the same.
+    for whole in (Role.COLUMN, Role.STREAM) if axes.kind.as_written else ():
+        own = [axis for axis, role in roles.items() if role is whole]
+        for outer in reversed(own[:-1]):
+            # Elements alone were seen to lie together, and an index along them is put together from theirs.
+            apart = {outer, own[-1]} & set(counted) or not mergeable(views, outer, own[-1], singles)
+            if apart and axes.kind is not Kind.ELEMENTWISE:
+                raise LoweringError(
+                    f"graph {axes.graph.name}: a reshape splits or merges the {whole} axis of its products, whose "
+                    "parts do not lie together in every tensor; declare the inputs with the shape after it"
+                )
+            views = [merged(dims, outer, own[-1]) for dims in views]
+            sizes[own[-1]] *= sizes[outer]
+        roles = {axis: role for axis, role in roles.items() if axis not in own[:-1]}
     rows = Role.COLUMN if axes.exchanged else Role.ROW
     row = next(axis for axis, role in roles.items() if role is rows)
     left = list(axes.batches)

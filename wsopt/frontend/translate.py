@@ -16,7 +16,7 @@ from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
 from wsopt.frontend.axes import Axes, Dim, RawView
 from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
-from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
+from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_copied, is_pointwise
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.ops import OPS, CostClass
@@ -79,6 +79,11 @@ def _source(
     reader.raw[use] = view
     reader.read.add(use)
     spans = _KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
+    if any(dim.padded for dim in view.dims) and not spans >= {Role.ROW, Role.COLUMN}:
+        raise LoweringError(
+            f"node {node.name}: {view.tensor} is read by address, and not with zeros around it; "
+            f"{remedies.computed_before([str(node.inputs[operand])])}"
+        )
     dtype = DType.F32 if view.dtype.is_float else view.dtype
     args = (
         (next(name for name, one in reader.pool.values.items() if one.label[0] == chosen[1]),)
@@ -319,9 +324,15 @@ def translate(axes: Axes) -> Draft:
     reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=as_written))
     for node in axes.graph.nodes:
         if node.op in VIEWS and input_path(axes.graph, node.name):
+            if axes.kind is Kind.ELEMENTWISE and is_copied(axes.graph, node):
+                reader.values[node.name] = _source(reader, node, 0)
             continue
         if node.op == "concat":
-            reader.joined[node.name] = tuple(_term(reader, node, n) for n in range(len(node.inputs)))
+            reader.joined[node.name] = tuple(
+                part
+                for operand, name in enumerate(node.inputs)
+                for part in reader.joined.get(str(name)) or (_term(reader, node, operand),)
+            )
         elif pieces := axes.pieces(node.name):
             reader.joined[node.name] = tuple(_piece(reader, node, piece) for piece in range(pieces))
         else:

@@ -185,6 +185,22 @@ def joined(types: Types, attrs: Attrs) -> Shape:
     return (*shape[:axis], sum(one.shape[axis] for one in types), *shape[axis + 1 :])
 
 
+def padded(types: Types, attrs: Attrs) -> Shape:
+    """The operand's shape with `low` elements before and `high` behind those of every axis."""
+    shape = types[0].shape
+    faults = [
+        (
+            f"attrs/{key}",
+            f"{show(attrs[key])} for shape {show(shape)}; allowed: {len(shape)} numbers, one an axis",
+        )
+        for key in ("low", "high")
+        if len(attrs[key]) != len(shape)
+    ]
+    if faults:
+        raise OpFault(*faults)
+    return tuple(sum(axis) for axis in zip(attrs["low"], shape, attrs["high"], strict=True))
+
+
 def gathered(types: Types, attrs: Attrs) -> Shape:
     """The first operand's shape, with that of the indices in the place of `axis`."""
     shape, axis = types[0].shape, checked_axis(attrs, types[0].shape)

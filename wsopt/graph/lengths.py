@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _WHOLE = ("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "cast", "reshape", "transpose")
 
-_SEEN = ("reshape", "transpose", "slice")
+_SEEN = ("reshape", "transpose", "slice", "pad")
 
 KINDS = 9
 """How many kinds of values `lengths_to_try` has; as many seeds show all to every element."""

@@ -162,6 +162,11 @@ def concat(arrays: Arrays, attrs: Attrs) -> Array:
     return np.concatenate(arrays, axis=attrs["axis"])
 
 
+def pad(arrays: Arrays, attrs: Attrs) -> Array:
+    """The elements with zeros before and behind them along every axis."""
+    return np.pad(arrays[0], tuple(zip(attrs["low"], attrs["high"], strict=True)))
+
+
 def gather(arrays: Arrays, attrs: Attrs) -> Array:
     """The elements at the indices along `axis`; zeros for an index outside."""
     (x, indices), axis = arrays, attrs["axis"]

@@ -40,6 +40,7 @@ class AttrKind(enum.Enum):
     DTYPE = "a dtype"
     SHAPE = "an array of positive integers"
     PERM = "an array of the axes in their new order"
+    COUNTS = "an array of whole numbers that are not negative, one an axis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,16 @@ _CONCAT = OpSpec(
     (AttrSpec("axis", AttrKind.AXIS, -1),),
     optional=6,
 )
+_PAD = OpSpec(
+    "pad",
+    ("x",),
+    CostClass.MOVEMENT,
+    rule.padded,
+    rule.same_dtype,
+    value.pad,
+    "x with `low` zeros before it and `high` behind it along each axis; the dtype stays.",
+    (AttrSpec("low", AttrKind.COUNTS, required=True), AttrSpec("high", AttrKind.COUNTS, required=True)),
+)
 _GATHER = OpSpec(
     "gather",
     ("x", "indices"),
@@ -296,6 +307,7 @@ _OTHERS: tuple[OpSpec, ...] = (
     _TRANSPOSE,
     _SLICE,
     _CONCAT,
+    _PAD,
     _GATHER,
     _reduction("reduce_sum", rule.arithmetic, value.reduction(np.sum), "The sum along `axis`."),
     _reduction("reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`."),

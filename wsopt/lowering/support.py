@@ -29,6 +29,7 @@ _REQUIRED: Mapping[AttrKind, Any] = MappingProxyType(
         AttrKind.DTYPE: "bf16",
         AttrKind.SHAPE: (_ROWS, _COLUMNS),
         AttrKind.PERM: (1, 0),
+        AttrKind.COUNTS: (1, 0),
     }
 )
 """What is tried for a required attribute."""

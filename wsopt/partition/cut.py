@@ -103,6 +103,13 @@ class _Cutter:
 
     def cover(self) -> Chosen:
         """The best cover at the prices of now. Raises LoweringError where there is none."""
+        found = self.chosen()
+        if found is None:
+            raise LoweringError(_uncovered(self.web, self.found, self.prices))
+        return found
+
+    def chosen(self) -> Chosen | None:
+        """The best cover at the prices of now, or None."""
         inputs = frozenset(one.name for one in self.web.graph.inputs)
         known = [self.prices[piece].microseconds for piece in self.found.pieces]
         options = [
@@ -115,10 +122,7 @@ class _Cutter:
                 (*self.found.pieces, *self.bare), (*known, *self.times), strict=True
             )
         ]
-        chosen = cover(options, frozenset(self.web.graph.outputs))
-        if chosen is None:
-            raise LoweringError(_uncovered(self.web, self.found, self.prices))
-        return chosen
+        return cover(options, frozenset(self.web.graph.outputs))
 
     def ours(self, chosen: Chosen) -> tuple[Piece, ...]:
         """The pieces of a cover that kernels compute."""
@@ -133,9 +137,24 @@ class _Cutter:
 def _cutter(
     graph: Graph, machine: Machine, others: Others | None, prices: Prices, progress: Progress
 ) -> _Cutter:
-    """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all."""
+    """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
+
+    Whoever reads a view makes it again. Where nothing computes the graph so, a view may be a kernel's that copies.
+    """
     web = Web(needed(graph))
     _check_outputs(web)
+    made = _cutter_of(web, machine, others, prices, progress)
+    copies = Web(web.graph, moves=True)
+    if others is not None or len(copies.solid) == len(web.solid) or made.chosen() is not None:
+        return made
+    copying = _cutter_of(copies, machine, others, prices, progress)
+    return made if copying.chosen() is None else copying
+
+
+def _cutter_of(
+    web: Web, machine: Machine, others: Others | None, prices: Prices, progress: Progress
+) -> _Cutter:
+    """The candidates of a graph's solid nodes."""
     found = find_candidates(web, Oracle(machine), lambda done, total: progress("pieces", done, total))
     for piece, answer in zip(found.pieces, found.answers, strict=True):
         prices.known.setdefault(piece.key, Price(answer.roofline_us, Level.ROOFLINE))

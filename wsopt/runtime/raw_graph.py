@@ -130,7 +130,7 @@ def gathered_extents(graph: RawGraph) -> dict[str, int]:
 def _seen_input(graph: RawGraph, name: str) -> RawInput | None:
     """The input that a tensor is, as it is or in another shape; None if it is computed."""
     node = graph.node(name)
-    while node is not None and node.op in ("reshape", "transpose", "slice"):
+    while node is not None and node.op in ("reshape", "transpose", "slice", "pad"):
         name = node.tensors[0]
         node = graph.node(name)
     return graph.input(name)

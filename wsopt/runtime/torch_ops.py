@@ -164,6 +164,14 @@ def _concat(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) ->
     return torch.cat(tuple(tensors), dim=attrs.get("axis", -1))
 
 
+def _pad(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = tensors
+    shape = [sum(axis) for axis in zip(attrs["low"], x.shape, attrs["high"], strict=True)]
+    result = torch.zeros(shape, dtype=x.dtype, device=x.device)
+    result[tuple(slice(low, low + extent) for low, extent in zip(attrs["low"], x.shape, strict=True))] = x
+    return result
+
+
 def _gather(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
     x, indices = tensors
     axis = attrs.get("axis", 0) % x.ndim
@@ -240,6 +248,7 @@ _OTHERS: Mapping[str, Meaning] = {
     "transpose": _transpose,
     "slice": _slice,
     "concat": _concat,
+    "pad": _pad,
     "gather": _gather,
     "reduce_sum": _reduction(torch.sum),
     "reduce_max": _reduction(torch.amax),

@@ -63,8 +63,9 @@ class View:
     dimension: of the first tensor's dimension in its origin only `take` neighbours belong to it (0: all), and
     of the last one every `step`-th element. So heads split into (8, 4) are (0, 4) and (4, 1).
 
-    `cutouts` is empty unless a dimension is a slice of the tensor's. It has for each dimension None, or where the
-    slice begins and how many elements there are to slice from; 0 of those where another dimension's parts tell.
+    `cutouts` is empty unless a dimension is a slice of the tensor's, or has zeros around it. It has for each of them
+    None, or where the slice begins, which is before the tensor where zeros are; how many elements there are to slice
+    from, 0 where another dimension's parts tell; and where what is read of the tensor ends.
 
     The places along one dimension may be `chosen` by another tensor: its extent is the tensor's own then, and not
     that of the axis.
@@ -79,7 +80,7 @@ class View:
     rank: int
     constant: bool = False
     parts: tuple[tuple[int, int], ...] = ()
-    cutouts: tuple[tuple[int, int] | None, ...] = ()
+    cutouts: tuple[tuple[int, int, int] | None, ...] = ()
     chosen: Chosen | None = None
 
     @property

@@ -1,4 +1,7 @@
-"""Small graphs of whole layers, as models have them: each is one kernel, or is cut into several."""
+"""Small graphs of whole layers, as models have them: each is one kernel, or is cut into several.
+
+`tests/partition/whole_graphs.py` compiles and simulates them; the tests ask whether kernels can be made of them.
+"""
 
 from __future__ import annotations
 
@@ -132,6 +135,7 @@ def log_softmax(g: GraphBuilder) -> Symbol:
 
 
 def silu_gate(g: GraphBuilder) -> Symbol:
+    """A gate times what it opens."""
     a, b = (g.input(name, (96, 1280), "bf16") for name in "ab")
     return g.cast(g.mul(g.silu(a), b), "bf16", name="y")
 
@@ -152,10 +156,12 @@ def product_gradients(g: GraphBuilder) -> tuple[Symbol, ...]:
 
 
 def bias_gradient(g: GraphBuilder) -> Symbol:
+    """Gradient of a bias: a sum over all rows."""
     return g.cast(g.reduce_sum(g.input("dy", (128, 384), "bf16"), axis=0), "bf16", name="db")
 
 
 def attention_probabilities(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """Attention that hands out its probabilities too."""
     q, k, v = (g.input(name, (4, 128, 64), "bf16") for name in "qkv")
     scores = g.mul(g.matmul(q, k, transpose_b=True), 0.125)
     p = g.cast(g.softmax(scores), "bf16", name="p")
@@ -195,6 +201,74 @@ def batched_views(g: GraphBuilder) -> Symbol:
     return g.cast(g.matmul(a, b, transpose_b=True), "bf16", name="y")
 
 
+def _taps(g: GraphBuilder, x: Symbol, places: tuple[tuple[int, int], ...], size: tuple[int, int]) -> Symbol:
+    """Of [batch, height, width, channels] the neighbours that a convolution sees, joined along channels."""
+    found = []
+    for i, j in places:
+        rows = g.slice(x, axis=1, start=i, stop=i + size[0])
+        found.append(g.slice(rows, axis=2, start=j, stop=j + size[1]))
+    return g.concat(*(g.concat(*found[first : first + 3]) for first in range(0, 9, 3)))
+
+
+def pointwise_convolution(g: GraphBuilder) -> tuple[Symbol, ...]:
+    """A 1x1 convolution with a bias, channels last and channels first."""
+    x, w = g.input("x", (2, 8, 16, 64), "bf16"), _weight(g, "w", 128, 64)
+    biased = g.add(g.matmul(x, w, transpose_b=True), _weight(g, "bias", 128))
+    first = g.reshape(g.input("first", (2, 64, 8, 16), "bf16"), shape=(2, 64, 128))
+    return g.cast(biased, "bf16", name="y"), g.cast(g.matmul(w, first), "bf16", name="z")
+
+
+def convolution(g: GraphBuilder) -> Symbol:
+    """A 3x3 convolution with zeros around the image, as a product of each element's neighbours."""
+    x = g.pad(g.input("x", (2, 8, 16, 64), "bf16"), low=(0, 1, 1, 0), high=(0, 1, 1, 0))
+    near = _taps(g, x, tuple((i, j) for i in range(3) for j in range(3)), (8, 16))
+    rows = g.reshape(near, shape=(2 * 8 * 16, 9 * 64))
+    return g.cast(g.matmul(rows, _weight(g, "w", 9 * 64, 128)), "bf16", name="y")
+
+
+def strided_convolution(g: GraphBuilder) -> Symbol:
+    """A 3x3 convolution with a stride of two of an image with zeros around it, given as pairs of rows and of columns:
+    [batch, height / 2, width, 2 * channels] are the bytes of [batch, height, width, channels].
+    """
+    batch, height, width, channels = 2, 18, 34, 64
+    pairs = g.input("x", (batch, height // 2, width, 2 * channels), "bf16")
+    tall, wide, found = height // 2 - 1, width // 2 - 1, []
+    for i, j in ((i, j) for i in range(3) for j in range(3)):
+        lower, right = i % 2 * (width // 2) + j // 2, j % 2 * channels
+        rows = g.slice(pairs, axis=1, start=i // 2, stop=i // 2 + tall)
+        columns = g.slice(rows, axis=2, start=lower, stop=lower + wide)
+        found.append(g.slice(columns, start=right, stop=right + channels))
+    near = g.concat(*(g.concat(*found[first : first + 3]) for first in range(0, 9, 3)))
+    rows = g.reshape(near, shape=(batch * tall * wide, 9 * channels))
+    return g.cast(g.relu(g.matmul(rows, _weight(g, "w", 9 * channels, 128))), "bf16", name="y")
+
+
+def patches(g: GraphBuilder) -> Symbol:
+    """Patches of 4x4 of an image as rows of a product: a convolution whose stride is its size."""
+    batch, height, width, channels, size = 2, 32, 64, 16, 4
+    x = g.input("x", (batch, height, width, channels), "bf16")
+    parts = g.reshape(x, shape=(batch, height // size, size, width // size, size * channels))
+    rows = g.reshape(g.transpose(parts, perm=(0, 1, 3, 2, 4)), shape=(256, size * size * channels))
+    y = g.matmul(rows, _weight(g, "w", 128, size * size * channels), transpose_b=True)
+    return g.cast(g.add(y, _weight(g, "bias", 128)), "bf16", name="y")
+
+
+def embedding(g: GraphBuilder) -> Symbol:
+    """Rows of a table by tokens, times a number, and positions."""
+    table, tokens = _weight(g, "table", 32000, 256), g.input("tokens", (2, 48), "i32")
+    positions = _weight(g, "positions", 48, 256)
+    return g.cast(g.add(g.mul(g.gather(table, tokens), 16.0), positions), "bf16", name="y")
+
+
+def embedded_queries(g: GraphBuilder) -> Symbol:
+    """Rows of a table, their norm, and a product of them: gathered by a kernel before."""
+    x = g.gather(_weight(g, "table", 1000, 256), g.input("tokens", (128,), "i32"), name="x")
+    return _linear(g, _normed(g, x, "h"), "q", 128)
+
+
+WITHOUT_A_KERNEL = frozenset({"bias_gradient"})
+"""Graphs that need what no kernel does yet: a sum over another axis than that along which elements lie together."""
+
 GRAPHS: Mapping[str, Body] = {
     body.__name__: body
     for body in (
@@ -213,6 +287,12 @@ GRAPHS: Mapping[str, Body] = {
         chunked_prefill,
         attention_sink,
         batched_views,
+        pointwise_convolution,
+        convolution,
+        strided_convolution,
+        patches,
+        embedding,
+        embedded_queries,
     )
 }
 
