@@ -1,4 +1,4 @@
-"""Whole layers: kernels can be made of every graph of the list, as one or cut; nothing is searched or compiled here."""
+"""Whole layers: kernels can be made of every graph of the list, as one or cut; nothing is searched or compiled."""
 
 from __future__ import annotations
 
