@@ -100,8 +100,9 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
     """Merge batch axes into each other and into the rows where memory allows it, and an elementwise graph's columns.
 
     Axes that are `counted` stay as they are, for an index along a merged one would be another. Batch axes of one
-    element that memory allows to be merged may have any extent at run time. Where values are reduced or feed
-    products, a second batch axis may be left, which becomes the group. LoweringError where more are left.
+    element that memory allows to be merged may have any extent at run time. A second batch axis may be left, which
+    becomes the group. LoweringError where more are left, and where a reshape made columns, or what is contracted, of
+    axes that do not lie together.
     """
     roles = axes.roles
     singles = [axis for axis in axes.singles if axis not in counted]
