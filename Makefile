@@ -36,6 +36,9 @@ mutants: $(VENV)/ready  ## delete every wait, arrival and fence of every kernel,
 cluster: $(VENV)/ready  ## compile a block on a Dask cluster here, kill a worker, compare with no cluster (minutes)
 	PYTHONPATH=. $(VENV)/bin/python tests/pool/cluster_run.py
 
+whole-graphs: $(VENV)/ready  ## compile and simulate small graphs of whole layers (half an hour); ONLY="name ..." for some
+	PYTHONPATH=.:tests/helpers $(VENV)/bin/python tests/partition/whole_graphs.py $(ONLY)
+
 lint: $(VENV)/ready  ## run the linter and the formatter's check
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -63,4 +66,4 @@ wheel: $(VENV)/ready  ## build the wheel into dist/
 clean:  ## remove what the other tasks made
 	rm -rf $(VENV) *.wsopt dist build .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test test-fast fuzz mutants cluster lint types docs space margin wheel clean
+.PHONY: help setup demo test test-fast fuzz mutants cluster whole-graphs lint types docs space margin wheel clean

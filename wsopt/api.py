@@ -75,7 +75,7 @@ def compile(
         check_target(Path(directory))
     show = progress or (lambda _stage, _done, _total: None)
     found: Build | CutBuild
-    if cut or (not one_kernel and is_refused(read)):
+    if cut or (not one_kernel and is_refused(read, record)):
         with workers_at(scheduler) as workers:
             found = build_cut(read, record, use_cache=use_cache, workers=workers, progress=show)
     elif tuned:

@@ -128,7 +128,7 @@ def compile_(
     if kernels is not None:
         raise typer.BadParameter("is for the range of a graph with dims", param_hint="--kernels")
     plain = not (tuned or time_limit is not None or under is not None)
-    if cut or (plain and is_refused(read)):
+    if cut or (plain and is_refused(read, record)):
         _one_kernel_options(
             tuned=tuned, time_limit=time_limit, under=under, what="is for one kernel, not for a cut"
         )

@@ -13,6 +13,8 @@ from emit_mutants import survives
 from wsopt.codegen import Expectation, compile_kernel, verdict
 from wsopt.emit.source import expected_instructions
 from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.types import Graph
 from wsopt.interpret import Mutant, mutants
 from wsopt.lowering.structures import structures
 from wsopt.perf.price import lower
@@ -50,6 +52,11 @@ CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
     (element_graphs.half_turned, (8, 64, 1)),
     (element_graphs.stacked, (4, 256, 1)),
     (element_graphs.biased_slice, (4, 512, 2)),
+    (element_graphs.padded, (4, 256, 2)),
+    (element_graphs.wider_heads, (8, 64, 2)),
+    (element_graphs.neighbours, (4, 64, 1)),
+    (element_graphs.queries_of_all, (8, 32, 1)),
+    (element_graphs.patches, (4, 64, 2)),
 )
 
 
@@ -136,6 +143,28 @@ def test_nothing_beyond_a_slice_is_read_or_written() -> None:
     for good, wrong in (("TILE_COLUMNS + 100", "TILE_COLUMNS + 99"), ("TILE_ROWS + 5", "TILE_ROWS + 4")):
         assert good in made.source
         assert case(made.graph).fault(made.source.replace(good, wrong), 1) is not None
+
+
+def test_zeros_around_a_tensor_are_no_other_elements() -> None:
+    """A map that does not end with the tensor, and a place that is not before it."""
+    made = emitted(element_graphs.padded, 4, 256, 2)
+    for good, wrong in (
+        ("x_extents = [37, 304]", "x_extents = [38, 304]"),
+        ("TILE_COLUMNS + -5", "TILE_COLUMNS + -4"),
+    ):
+        assert good in made.source
+        assert case(made.graph).fault(made.source.replace(good, wrong), 1) is not None
+    assert "dimension 0 has 36 elements: a slice of 37 is read" in (
+        case(_shorter()).check(made.source, 0) or ""
+    )
+
+
+def _shorter() -> Graph:
+    def body(g: GraphBuilder) -> Symbol:
+        x, z = g.input("x", (36, 304), "bf16"), g.input("z", (42, 320), "bf16")
+        return g.cast(g.add(g.pad(x, low=(2, 5), high=(4, 11)), z), "bf16", name="y")
+
+    return graph_of(body)
 
 
 # --- mutants ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import attention_graphs as a
+import gather_graphs
 import row_graphs as r
 from attention_graphs import Sizes
 from emit_builds import Emitted, build, graph_of, structure
@@ -83,6 +84,7 @@ KERNELS: dict[str, Kernel] = {
     "softmax": rows(r.softmax),
     "ragged_softmax": rows(r.ragged_softmax),
     "residual_norm": rows(r.residual_norm),
+    "embedded": rows(gather_graphs.embedded),
     "causal": k_blocks(a.attention(a.causal, SIZES), a.attention(a.causal, SHORT)),
     "all keys": k_blocks(a.attention(sizes=SIZES), a.attention(sizes=SHORT)),
     "window": k_blocks(a.attention(a.window, SIZES), a.attention(a.window, SHORT)),

@@ -24,7 +24,6 @@ def operand(op: str) -> Body:
         x = g.input("x", (256, 128), "bf16")
         made = {
             "rms_norm": lambda: g.rms_norm(x, g.input("g", (128,), "f32"), name="h"),
-            "reshape": lambda: g.reshape(g.input("r", (128, 256), "bf16"), shape=(256, 128), name="h"),
             "softmax": lambda: g.softmax(x, axis=1, name="h"),
         }[op]()
         h = made if made.dtype.value == "bf16" else g.cast(made, dtype="bf16", name="c")
@@ -63,8 +62,10 @@ def two_types(g: GraphBuilder) -> Symbol:
     return product(g) + g.matmul(a, b, name="q")
 
 
-def two_batches(g: GraphBuilder) -> Symbol:
-    return g.matmul(g.input("a", (2, 3, 64, 64), "bf16"), g.input("b", (3, 64, 64), "bf16"), name="p")
+def three_batches(g: GraphBuilder) -> Symbol:
+    return g.matmul(
+        g.input("a", (2, 3, 4, 64, 64), "bf16"), g.input("b", (2, 1, 4, 64, 64), "bf16"), name="p"
+    )
 
 
 def single_element(g: GraphBuilder) -> Symbol:
@@ -112,7 +113,6 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "rms_norm": (operand("rms_norm"), "node p: operand 0 of the matmul is computed by cast node c"),
     "softmax before": (operand("softmax"), "node p: operand 0 of the matmul is computed by cast node c"),
-    "reshape before": (operand("reshape"), "node p: operand 0 of the matmul is computed by reshape node h"),
     "dequantize": (dequantized, "node d: dequantize is not lowered"),
     "exchange": (exchanged, "node q: operand 0 of the matmul is computed by cast node h"),
     "softmax of columns": (
@@ -139,7 +139,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "rows": (two_row_axes, "matmuls p, q do not share their row axis"),
     "types": (two_types, "matmuls p, q have operands of different types; one kernel takes one"),
-    "batches": (two_batches, "the products have 2 batch axes that do not lie contiguously in every tensor"),
+    "batches": (three_batches, "the products have 3 batch axes that do not lie contiguously in every tensor"),
     "one element": (single_element, "output y has one element; compute it outside"),
     "outputs apart": (
         outputs_apart,

@@ -95,7 +95,7 @@ def scaled_rows(shape: tuple[int, int], dtype: str, axis: int, *, weight: bool =
 
 
 def batches(shape: tuple[int, ...]) -> Body:
-    return lambda g: g.matmul(g.input("a", (2, 3, 64, 64), "bf16"), g.input("b", shape, "bf16"), name="p")
+    return lambda g: g.matmul(g.input("a", (2, 3, 4, 64, 64), "bf16"), g.input("b", shape, "bf16"), name="p")
 
 
 def power(*, written_out: bool) -> Body:
@@ -202,8 +202,10 @@ def after(change: str) -> Body:
 
 def reshaped_operand(*, declared: bool) -> Body:
     def body(g: GraphBuilder) -> Symbol:
-        x = g.input("x", (512, 128) if declared else (8, 64, 128), "bf16")
-        flat = x if declared else g.reshape(x, shape=(512, 128), name="h")
+        if declared:
+            flat = g.input("x", (512, 128), "bf16")
+        else:  # whose parts do not lie together
+            flat = g.reshape(g.input("x", (512, 2, 64), "bf16", strides=(256, 128, 1)), shape=(512, 128))
         return g.matmul(flat, g.input("w", (256, 128), "bf16"), transpose_b=True)
 
     return body
@@ -225,7 +227,7 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "an operand that is reshaped": Remedy(
         reshaped_operand(declared=False),
-        "declare x with the shape [512, 128]",
+        "declare the inputs with the shape after it",
         reshaped_operand(declared=True),
     ),
     "an axis in the middle": Remedy(softmax((64, 128, 256), 1), ROWS_LAST, softmax((64, 256, 128), 2)),
@@ -262,7 +264,9 @@ REMEDIES: dict[str, Remedy] = {
         matmul(((256, 128), "f8e4m3"), ((512, 128), "f8e4m3"), transpose_b=True),
     ),
     "batches that repeat": Remedy(
-        batches((3, 64, 64)), "give every tensor all of them, as a dense copy", batches((2, 3, 64, 64))
+        batches((2, 1, 4, 64, 64)),
+        "give every tensor all of them, as a dense copy",
+        batches((2, 3, 4, 64, 64)),
     ),
     "a tensor as an exponent": Remedy(
         power(written_out=False), "else write exp2(e * log2(x))", power(written_out=True)

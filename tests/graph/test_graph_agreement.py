@@ -394,6 +394,7 @@ _CASES: list[tuple[str, int, dict[str, Any]]] = [
     *((op, 2, {}) for op in _BINARY.split()),
     ("gelu", 1, {"approximate": "tanh"}),
     *((f"reduce_{kind}", 1, {"axis": 1, "keepdims": False}) for kind in ("sum", "mean", "max", "min")),
+    ("logsumexp", 1, {"axis": 1, "keepdims": True}),
     ("softmax", 1, {"axis": -1}),
     ("rms_norm", 2, {"eps": 1e-6}),
     ("layer_norm", 3, {"eps": 1e-5}),
@@ -403,6 +404,7 @@ _CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("transpose", 1, {"perm": (1, 0)}),
     ("slice", 1, {"axis": 1, "start": -20, "stop": 30, "step": 3}),
     ("concat", 2, {"axis": 1}),
+    ("pad", 1, {"low": (0, 3), "high": (2, 0)}),
 ]
 
 
@@ -432,6 +434,14 @@ def test_no_operand_within_its_error_gives_more_than_the_bound(
         known = np.isfinite(bound) & ~np.isnan(found)  # the root of what may be negative
         # Operands are rounded to f32 on the way into this check.
         assert (np.abs(found - value)[known] <= 1.01 * bound[known] + 1e-5 * np.abs(value)[known]).all()
+
+
+def test_chosen_elements_keep_their_errors() -> None:
+    x, indices = np.ones((4, 3), np.float32), np.array([2, -1, 9], np.int32)
+    errors = np.arange(12, dtype=np.float32).reshape(4, 3)
+    operands = Figure(x, Errors(errors), "f32"), Figure(indices, Errors(), "i32")
+    step = Step("gather", {"axis": 0}, "f32", OPS["gather"].evaluate((x, indices), {"axis": 0}))
+    assert RULES["gather"](KIT, step, operands).total.tolist() == [[6, 7, 8], [0, 0, 0], [0, 0, 0]]
 
 
 def test_bounds_are_no_wider_than_they_have_to_be() -> None:

@@ -87,10 +87,11 @@ REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
     "reduce_max": max,
     "reduce_min": min,
     "reduce_mean": lambda row: math.fsum(row) / len(row),
+    "logsumexp": lambda row: math.log(math.fsum(map(math.exp, row))),
 }
 OTHERS = {
-    *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose", "slice", "concat"),
-    *("softmax", "rms_norm", "layer_norm", "dequantize"),
+    *("matmul", "gelu", "cast", "logical_not", "where", "iota", "reshape", "transpose"),
+    *("slice", "concat", "pad", "gather", "softmax", "rms_norm", "layer_norm", "dequantize"),
 }
 
 
@@ -289,6 +290,12 @@ def test_reductions_of_integers() -> None:
     assert run("reduce_mean", x, axis=1).tolist() == [100, 3.5]
 
 
+def test_logsumexp_of_infinities_and_large_values() -> None:
+    x = np.array([[-np.inf, -np.inf], [-np.inf, 3], [np.inf, 3], [1000, 1000]], np.float32)
+    close(run("logsumexp", x, axis=1), [-np.inf, 3, np.inf, 1000 + math.log(2)])
+    assert np.isnan(run("logsumexp", np.array([np.nan, 1], np.float32), axis=0))
+
+
 @pytest.mark.parametrize("axis", [-1, 0, None])
 def test_softmax(axis: int | None) -> None:
     x = 10 * normal(4, 6)
@@ -359,6 +366,32 @@ def test_concat() -> None:
     assert run("concat", a, a, axis=0).shape == (4, 3)
 
 
+def test_pad() -> None:
+    x = normal(2, 3)
+    padded = run("pad", x.astype(np.float16), low=[1, 0], high=[0, 2])
+    assert (padded.shape, padded.dtype) == ((3, 5), np.float16)
+    assert padded[1:, :3].tolist() == x.astype(np.float16).tolist()
+    assert np.abs(padded).sum() == np.abs(padded[1:, :3]).sum()
+    with pytest.raises(InputError, match=re.escape("[1] for shape [2, 3]; allowed: 2 numbers, one an axis")):
+        single("pad", ((2, 3), "f32"), low=[1], high=[0, 0])
+
+
+def test_gather() -> None:
+    x, indices = normal(5, 2, 3), np.array([[4, 0], [-1, 5], [2**31 - 1, 2]], np.int32)
+    rows = run("gather", x, indices)
+    assert rows.shape == (3, 2, 2, 3)
+    assert rows[0].tolist() == [x[4].tolist(), x[0].tolist()]
+    assert (rows[1] == 0).all()
+    assert (rows[2, 0] == 0).all()
+    assert (rows[2, 1] == x[2]).all()
+    inner = run("gather", x.astype(ml_dtypes.bfloat16), np.array([1, 2], np.int32), axis=-2)
+    assert (inner.shape, inner.dtype) == ((5, 2, 3), ml_dtypes.bfloat16)
+    assert (inner[:, 0] == x[:, 1].astype(ml_dtypes.bfloat16)).all()
+    assert (inner[:, 1] == 0).all()
+    with pytest.raises(InputError, match="dtype f32; wants i32: cast the indices"):
+        single("gather", ((4, 2), "f32"), ((3,), "f32"))
+
+
 @pytest.mark.parametrize(
     ("op", "shapes", "attrs", "told"),
     [
@@ -379,7 +412,7 @@ def test_table_is_ordered_complete_and_documented() -> None:
     primitives = [name for name in OPS if name in PRIMITIVES]
     assert list(OPS)[: len(primitives) + 1] == [*primitives, "matmul"]
     assert primitives[:2] == ["add", "sub"]
-    assert len(OPS) == 49
+    assert len(OPS) == 52
     for name, spec in OPS.items():
         assert spec.name == name
         assert spec.doc.endswith(".")
@@ -389,6 +422,6 @@ def test_table_is_ordered_complete_and_documented() -> None:
 def test_cost_classes() -> None:
     by_class = {cost: {spec.name for spec in OPS.values() if spec.cost is cost} for cost in CostClass}
     assert by_class[CostClass.CONTRACTION] == {"matmul"}
-    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat"}
+    assert by_class[CostClass.MOVEMENT] == {"reshape", "transpose", "slice", "concat", "pad", "gather"}
     assert by_class[CostClass.REDUCTION] == set(REDUCTIONS)
     assert by_class[CostClass.COMPOSITE] == {"softmax", "rms_norm", "layer_norm", "dequantize"}

@@ -108,3 +108,36 @@ def biased_slice(g: GraphBuilder) -> Symbol:
     x, bias = g.input("x", (40, 512), "f16"), g.input("bias", (600,), "f16", constant=True)
     kept = g.slice(g.slice(x, axis=0, start=5, stop=38), start=100, stop=404)
     return g.cast(g.add(kept, g.slice(bias, start=7, stop=311)), "f16", name="y")
+
+
+def padded(g: GraphBuilder) -> Symbol:
+    """Zeros before and behind rows and columns, beside a tensor that is as large."""
+    x, z = g.input("x", (37, 304), "bf16"), g.input("z", (42, 320), "bf16")
+    return g.cast(g.add(g.pad(x, low=(2, 5), high=(3, 11)), z), "bf16", name="y")
+
+
+def wider_heads(g: GraphBuilder) -> Symbol:
+    """Packed heads of 64, with zeros behind each."""
+    x = g.reshape(g.input("x", (37, 4 * 64), "f16"), shape=(37, 4, 64))
+    return g.cast(g.silu(g.pad(x, low=(0, 0, 0), high=(0, 0, 32))), "f16", name="y")
+
+
+def neighbours(g: GraphBuilder) -> Symbol:
+    """What a 3x3 convolution sees of an image: slices of it with zeros around, joined and joined again."""
+    x = g.pad(g.input("x", (2, 5, 12, 64), "bf16"), low=(0, 1, 1, 0), high=(0, 1, 1, 0))
+    rows = [g.slice(x, axis=1, start=i, stop=i + 5) for i in range(3)]
+    return g.concat(
+        *(g.concat(*(g.slice(row, axis=2, start=j, stop=j + 12) for j in range(3))) for row in rows), name="y"
+    )
+
+
+def queries_of_all(g: GraphBuilder) -> Symbol:
+    """Second halves of the heads of a part of a packed tensor: a slice of a reshaped slice."""
+    part = g.slice(g.input("x", (37, 512), "bf16"), start=128, stop=384)
+    return g.cast(g.neg(g.slice(g.reshape(part, shape=(37, 4, 64)), start=32)), "bf16", name="y")
+
+
+def patches(g: GraphBuilder) -> Symbol:
+    """A copy with rows of an image's patches: nothing is computed."""
+    parts = g.reshape(g.input("x", (2, 8, 16, 16), "f16"), shape=(2, 2, 4, 4, 64))
+    return g.transpose(parts, perm=(0, 1, 3, 2, 4), name="y")

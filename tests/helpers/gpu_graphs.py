@@ -48,7 +48,10 @@ def cases() -> Iterator[Any]:
     yield case("slice", [([4, 9], "bf16")], "slice", ["i0"], axis=-1, start=-8, stop=8, step=3)
     yield case("slice to the end", [([4, 9], "i8")], "slice", ["i0"], axis=0, start=1)
     yield case("concat", [([4, 9], "f16"), ([4, 2], "f16"), ([4, 3], "f16")], "concat", ["i0", "i1", "i2"])
-    for op in ("reduce_sum", "reduce_max", "reduce_min", "reduce_mean"):
+    yield case("pad", [([4, 9], "bf16")], "pad", ["i0"], low=[1, 0], high=[0, 2])
+    yield case("gather", [([4, 9], "bf16"), ([3, 2], "i32")], "gather", ["i0", "i1"])
+    yield case("gather inside", [([2, 4, 5], "f32"), ([3], "i32")], "gather", ["i0", "i1"], axis=1)
+    for op in ("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "logsumexp"):
         yield case(op, [A], op, ["i0"], axis=-1, keepdims=True)
         yield case(f"{op}_integers", [Q], op, ["i0"], axis=0)
     yield case("softmax", [A], "softmax", ["i0"], axis=0)

@@ -346,6 +346,31 @@ def _sliced(_kit: Kit, step: Step, e: Array) -> Array:
     return e[(slice(None),) * axis + (places,)]
 
 
+def _padded(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """The errors of the operand in its place; zeros around it have none."""
+    (x,) = operands
+    place = tuple(
+        slice(low, low + extent) for low, extent in zip(step.attrs["low"], x.value.shape, strict=True)
+    )
+
+    def around(e: Array) -> Array:
+        found = kit.real((step.value != step.value) & False)
+        found[place] = e
+        return found
+
+    return x.errors.each(around)
+
+
+def _gathered(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """The errors of the elements that the indices choose; an index outside chooses a zero, which has none."""
+    (x, indices), axis = operands, attribute(step, "axis", 0) % len(operands[0].value.shape)
+    places, extent = indices.value, x.value.shape[axis]
+    inside = (places >= 0) & (places < extent)
+    key = (slice(None),) * axis + (kit.xp.where(inside, places, 0),)
+    known = kit.xp.reshape(inside, (*inside.shape, *(1,) * (len(x.value.shape) - axis - 1)))
+    return x.errors.each(lambda e: kit.xp.where(known, kit.xp.broadcast_to(e, x.value.shape)[key], 0.0))
+
+
 def _joined(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     """The errors of each operand in its place; none where an operand has none."""
     axis = attribute(step, "axis", -1)
@@ -409,6 +434,8 @@ ELEMENTWISE: Mapping[str, Rule] = FromTable(
         "transpose": _moved(_transposed),
         "slice": _moved(_sliced),
         "concat": _joined,
+        "pad": _padded,
+        "gather": _gathered,
     },
 )
 """The rules of operations that take elements as they come; `sums.RULES` has all."""

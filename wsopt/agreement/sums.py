@@ -159,6 +159,22 @@ def _extreme(sign: float) -> Rule:
 # --- composites -----------------------------------------------------------------------------------------
 
 
+def _logsumexp(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
+    """Sum of p (exp(e) - 1), p the softmax: the sum's relative error, which is its logarithm's absolute one."""
+    (x,) = operands
+    axis, value = step.attrs["axis"], kit.real(x.value)
+    largest = kit.xp.amax(value, axis=axis, keepdims=True)
+    weights = kit.xp.exp(value - kit.xp.where(kit.xp.isfinite(largest), largest, 0.0))
+    total = kit.xp.sum(weights, axis=axis, keepdims=True)
+    p = kit.xp.where(kit.xp.isfinite(total) & (total > 0), weights / total, 0.0)
+    add, count, size = _adder(kit, step), value.shape[axis], finite_size(kit, value)
+    exponent = F32_ROUNDING * (size + kit.xp.amax(size, axis=axis, keepdims=True))
+    found = through(kit, x.errors.with_bounded(exponent), lambda e: add(p * grown(kit, e)))
+    own = SOFTMAX + F32_UNIT * 2 * (min(count, CONFIDENCE * math.sqrt(count)) + 8)
+    most = kit.xp.amax(size, axis=axis, keepdims=bool(attribute(step, "keepdims", False)))
+    return found.with_bounded(own + F32_ROUNDING * (most + math.log(count)))
+
+
 def _softmax(kit: Kit, step: Step, operands: tuple[Figure, ...]) -> Errors:
     """p (exp(e + log of the denominator's factor) - 1), and never more than one, with e the exponents' errors."""
     (x,) = operands
@@ -245,6 +261,7 @@ RULES: Mapping[str, Rule] = FromTable(
         "reduce_mean": _reduce_mean,
         "reduce_max": _extreme(1.0),
         "reduce_min": _extreme(-1.0),
+        "logsumexp": _logsumexp,
         "softmax": _softmax,
         "rms_norm": _rms_norm,
         "layer_norm": _layer_norm,
@@ -265,7 +282,7 @@ def coarse_nodes(
     chained = not any(node.op == "matmul" for node in nodes) or _chained(nodes)
     fine = set(outputs)
     for node in reversed(nodes):
-        if chained and node.op in ("softmax", "exp", "exp2"):
+        if chained and node.op in ("softmax", "logsumexp", "exp", "exp2"):
             fine.update(node.tensors)
         if node.op == "cast" and dtypes[node.name] in ("bf16", "f8e4m3", "f8e5m2"):
             fine.discard(node.name)

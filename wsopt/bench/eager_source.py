@@ -144,7 +144,7 @@ _CALLS = {
     **{name: f"F.{name}" for name in ("relu", "silu")},
     **{name: f"torch.{name}" for name in ("reciprocal", "tanh", "sigmoid")},
     **{"reduce_sum": "torch.sum", "reduce_mean": "torch.mean"},
-    **{"reduce_max": "torch.amax", "reduce_min": "torch.amin"},
+    **{"reduce_max": "torch.amax", "reduce_min": "torch.amin", "logsumexp": "torch.logsumexp"},
 }
 
 
@@ -152,7 +152,7 @@ def _expression(graph: RawGraph, node: RawNode) -> str:
     operands = [_operand(item) for item in node.inputs]
     if node.op == "matmul":
         return product_expression(graph, node)
-    if node.op.startswith("reduce_"):
+    if node.op.startswith("reduce_") or node.op == "logsumexp":
         axis, keep = int(node.attrs["axis"]), node.flag("keepdims")
         return f"{_CALLS[node.op]}({operands[0]}, dim={axis}, keepdim={keep})"
     if node.op in _CALLS:
@@ -200,6 +200,18 @@ def _cast(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     return f"{operands[0]}.to({TORCH_NAMES[node.attrs['dtype']]})"
 
 
+def _pad(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    axes = [*zip(node.attrs["low"], node.attrs["high"], strict=True)]
+    return f"F.pad({operands[0]}, {[int(n) for axis in reversed(axes) for n in axis]})"
+
+
+def _gather(_graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
+    axis = int(node.attrs.get("axis", 0))
+    before = ":, " * axis if axis >= 0 else "..., "
+    behind = ", :" * (-axis - 1) if axis < 0 else ""
+    return f"{operands[0]}[{before}{operands[1]}.long(){behind}]"
+
+
 def _norm(graph: RawGraph, node: RawNode, operands: Sequence[str]) -> str:
     eps = float(node.attrs.get("eps", 1e-6 if node.op == "rms_norm" else 1e-5))
     x, *weights = operands
@@ -231,6 +243,8 @@ _SPECIAL: dict[str, Callable[[RawGraph, RawNode, Sequence[str]], str]] = {
     "rms_norm": _norm,
     "layer_norm": _norm,
     "dequantize": _dequantize,
+    "gather": _gather,
+    "pad": _pad,
     "pow": lambda _graph, _node, operands: f"{operands[0]} ** {operands[1]}",
     "softmax": lambda _g, node, operands: f"torch.softmax({operands[0]}, {int(node.attrs.get('axis', -1))})",
     "reshape": lambda _g, node, operands: f"{operands[0]}.reshape({[int(n) for n in node.attrs['shape']]})",

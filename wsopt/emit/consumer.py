@@ -82,7 +82,7 @@ class Consumer:
         """The function of a consumer."""
         plan, role = self.plan, PartitionRole.CONSUMER
         loads = [] if plan.inputs_by_loader else [box.descriptor for box in plan.inputs.values()]
-        vectors = [name for one in plan.vectors.values() for name in one.arguments]
+        vectors = [name for one in plan.read_vectors for name in one.arguments]
         parameters = [
             *seen(plan, role, own=False), *loads, *vectors, *seen(plan, role, own=True),
             *plan.stored, *plan.order_table, *(splits.PARAMETERS if plan.split else ()),

@@ -19,8 +19,9 @@ from wsopt.emit.rings import Ring
 from wsopt.emit.slots import first_slots, first_step, next_slots, next_step, windows
 from wsopt.emit.stamps import Event, Point
 from wsopt.emit.tensors import Box, coordinates
-from wsopt.program.facts import Member
+from wsopt.program.facts import PLACES_AT_A_TIME, Member
 from wsopt.schedule.types import PartitionRole
+from wsopt.tensors.views import Role
 
 _LET_NEXT_IN = """\
 # The next kernel may set up: its `gdc_wait` ends with this one. Were it let in at the start, its blocks would take
@@ -36,7 +37,11 @@ def loader(plan: KernelPlan, index: int) -> Function:
     sizes = plan.sizes if plan.ranged else plan.counts
     descriptors += [box.descriptor for box in plan.inputs.values() if plan.inputs_by_loader]
     channels = [*seen(plan, role, own=False, index=index), *inputs.brought_names(plan)]
-    scalars = [argument for name in plan.scalars for argument in plan.vectors[name].arguments]
+    chosen = {box.view.chosen for ring in plan.loaders[index] for box in ring.boxes} - {None}
+    loaded = (*plan.scalars, *(name for name in plan.chosen if name in {one.source for one in chosen if one}))
+    scalars = [argument for name in loaded for argument in plan.vectors[name].arguments]
+    rows = any(one.role is Role.ROW for one in chosen if one)
+    sizes = (*sizes, *(["row_extent"] if rows and "row_extent" not in sizes else []))
     parameters = [*descriptors, *channels, *scalars, *plan.order_table, *sizes]
     numbered = plan.trace is not None or not plan.counts_slots
     counters = windows(ring.counter for ring in plan.loaders[index])
@@ -166,12 +171,43 @@ def _last(plan: KernelPlan) -> int:
 
 
 def _copy(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> str:
+    return tma_load(box.descriptor, coordinates(box, _place(plan, consumer)), barrier, buffer)
+
+
+def _place(plan: KernelPlan, consumer: int) -> dict[Role, str]:
+    """Expressions of the first place of a consumer's tile along the axes."""
     row = "row_tile * TILE_ROWS" + (f" + {consumer} * CONSUMER_ROWS" if consumer else "")
     parts = "0"
     if plan.program.long_rows:
         parts = "part % ROW_PARTS * TILE_COLUMNS" if plan.outputs else PART_COLUMN
-    place = plan.place(row, "column_tile * TILE_COLUMNS" if plan.columns else parts)
-    return tma_load(box.descriptor, coordinates(box, place), barrier, buffer)
+    return plan.place(row, "column_tile * TILE_COLUMNS" if plan.columns else parts)
+
+
+def _chosen_copies(plan: KernelPlan, box: Box, consumer: int, barrier: str, buffer: str) -> list[str]:
+    """The copies of a tile whose places another tensor chooses: row by row, some places loaded ahead of their copies,
+    or all at one place. Beyond the last row nothing is read: a copy from before the tensor is zeros.
+    """
+    chosen = box.view.chosen
+    assert chosen is not None, "places are chosen"
+    index, name, place = plan.vectors[chosen.source], plan.chosen[chosen.source], _place(plan, consumer)
+    if chosen.role is not Role.ROW:
+        load = f"{name} = gl.load({index.at(place)})"
+        return [
+            load,
+            tma_load(box.descriptor, coordinates(box, {**place, chosen.role: name}), barrier, buffer),
+        ]
+    lines = list[str]()
+    for first in range(0, plan.s.rows, PLACES_AT_A_TIME):
+        rows = range(first, min(first + PLACES_AT_A_TIME, plan.s.rows))
+        for row in rows:
+            at = f"{place[Role.ROW]} + {row}" if row else place[Role.ROW]
+            address = index.at({**place, Role.ROW: f"({at})"})
+            lines.append(f"{name}_{row} = gl.load({address}, mask={at} < row_extent, other=-1)")
+        for row in rows:
+            own = coordinates(box, {**place, Role.ROW: f"{name}_{row}"})
+            part = f"{buffer}.slice({row}, 1, dim={box.row})" if plan.s.rows > 1 else buffer
+            lines.append(tma_load(box.descriptor, own, barrier, part))
+    return lines
 
 
 def _stationary_loads(plan: KernelPlan) -> list[str]:
@@ -211,6 +247,12 @@ def _copies(plan: KernelPlan, ring: Ring, member: Member, index: int | None = No
             found += records.loader_stamp(plan, Event(str(load), Point.START), index)
         for consumer in range(member.copies) if load.instance is None else [load.instance]:
             place = text.of_slot(slot, member.copies, str(consumer))
+            if member.view.chosen is not None:
+                for box in boxes:
+                    found += _chosen_copies(
+                        plan, box, consumer, ring.full(), f"{box.name}_ring.index({place})"
+                    )
+                continue
             found += [
                 _copy(plan, box, consumer, ring.full(), f"{box.name}_ring.index({place})") for box in boxes
             ]

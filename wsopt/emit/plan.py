@@ -164,6 +164,22 @@ class KernelPlan:
         return math.gcd(_THREAD_COLUMNS, *folds) if folds else 1
 
     @property
+    def chosen(self) -> dict[str, str]:
+        """The sources that choose places of what the loop copies, each with the name of a place."""
+        views = (box.view for box in self.moved)
+        names = dict.fromkeys(view.chosen.source for view in views if view.chosen is not None)
+        return {
+            name: self.names(f"place:{name}", f"{self.vectors[name].of.view.tensor}_place") for name in names
+        }
+
+    @property
+    def read_vectors(self) -> list[ByAddress[Source]]:
+        """The vectors and scalars that a consumer reads: not those that only choose what the loading warp copies."""
+        items = (*self.items, *self.program.after.items)
+        read = {name for item in items for name in item.reads}.union(self.late, self.prefetched, self.scalars)
+        return [one for name, one in self.vectors.items() if name in read or name not in self.chosen]
+
+    @property
     def computed(self) -> tuple[Box, ...]:
         """What a role leaves in rings for products."""
         return tuple(box for ring in self.rings if not ring.plan.copied for box in ring.boxes)
@@ -313,7 +329,7 @@ def plan_of(verified: VerifiedSchedule, trace: Trace | None = None) -> KernelPla
 def loop_name(names: Names, source: Source) -> str:
     """The identifier of what a loop reads of a tensor, in registers."""
     view = source.view
-    return names(f"loop:{view.tensor}:{view.roles}:{view.cutouts}", f"{view.tensor}_value")
+    return names(f"loop:{view.tensor}:{view.roles}:{view.cutouts}:{view.chosen}", f"{view.tensor}_value")
 
 
 def _inputs_ahead(verified: VerifiedSchedule) -> int:

@@ -63,7 +63,8 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
     inputs = tuple(dict.fromkeys(view for view, _ in views))
     extents = _extents(plan, inputs)
     axes = plan.extent_names
-    read = ((v.tensor, axis_extents(v), tuple(named(axes[role]) for role in v.roles)) for v in inputs)
+    along = ((v.tensor, dict(_along_axes(v))) for v in inputs)
+    read = ((name, (*own.values(),), tuple(named(axes[role]) for role in own)) for name, own in along)
     made = [TensorSpec(o.view.tensor, o.view.dtype, o.view.rank, output_extents(o)) for o in after.outputs]
     outputs = (*dict.fromkeys(made), *records.outputs(plan))
     return Recipe(
@@ -89,9 +90,16 @@ def _extents(plan: KernelPlan, inputs: Iterable[View]) -> dict[str, Integer]:
     """Every axis with its extent, as the first tensor that has it says."""
     found: dict[str, Integer] = {}
     for view in inputs:
-        for role, extent in zip(view.roles, axis_extents(view), strict=True):
+        for role, extent in _along_axes(view):
             found.setdefault(plan.extent_names[role], extent)
     return found
+
+
+def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
+    """The axes of a view with their extents, but for one along which another tensor chooses places."""
+    chosen = view.chosen and view.chosen.role
+    pairs = zip(view.roles, axis_extents(view), strict=True)
+    return ((role, extent) for role, extent in pairs if role is not chosen)
 
 
 def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
@@ -235,8 +243,8 @@ def _tensor_map(box: Box) -> TensorMap:
         extents = (*extents[:-1], extents[-1] // box.fold, box.fold)
         strides = (*strides[:-1], box.fold, 1)
     # One instruction copies at most a swizzle's bytes along the last dimension.
-    *outer, last = (min(extent, _BOX_EXTENT) for extent in box.shape)
+    *outer, last = (min(extent, _BOX_EXTENT) for extent in box.copied)
     copied = (*outer, min(last, box.swizzle * 8 // box.bits) if box.swizzle else last)
     return TensorMap(
-        box.descriptor, view.tensor, view.dtype, extents, strides, box.shape, copied, box.swizzle, box.layout
+        box.descriptor, view.tensor, view.dtype, extents, strides, box.copied, copied, box.swizzle, box.layout
     )

@@ -43,9 +43,9 @@ def _stride(tensor: str, dim: int) -> Expression:
 
 def map_extents(view: View) -> tuple[Integer, ...]:
     """The extents of a tensor map: of a slice those of the tensor up to its end, whose beginning copies pass over."""
-    begins = [cutout[0] if cutout else 0 for cutout in view.cutouts or (None,) * len(view.roles)]
+    cutouts = view.cutouts or (None,) * len(view.roles)
     return tuple(
-        extent + first if first else extent for extent, first in zip(axis_extents(view), begins, strict=True)
+        cutout[2] if cutout else extent for extent, cutout in zip(axis_extents(view), cutouts, strict=True)
     )
 
 

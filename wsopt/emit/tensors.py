@@ -80,6 +80,18 @@ class Box:
         return math.prod(self.shape) * self.bits // 8
 
     @property
+    def copied(self) -> tuple[int, ...]:
+        """What one instruction's tensor map takes: a single row where each is at a place of its own."""
+        if not self.view.rows_chosen:
+            return self.shape
+        return tuple(1 if dim == self.row else extent for dim, extent in enumerate(self.shape))
+
+    @property
+    def row(self) -> int:
+        """The dimension of the rows."""
+        return self.view.roles.index(Role.ROW)
+
+    @property
     def bits(self) -> int:
         """Bits of an element."""
         return self.view.dtype.bits

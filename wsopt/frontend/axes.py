@@ -8,14 +8,23 @@ tensor may be query, key and value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from networkx.utils import UnionFind
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
-from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise, matmul_dims, producer
+from wsopt.frontend.kinds import (
+    NORMS,
+    VIEWS,
+    Kind,
+    input_path,
+    is_copied,
+    is_pointwise,
+    matmul_dims,
+    producer,
+)
 from wsopt.graph.infer import places
 from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Graph, Node, row_major_strides
@@ -34,7 +43,7 @@ class RawDim:
     """One dimension of a view: one of the tensor's, a part of one, or several, merged. The stride is in elements.
 
     `origin` are the tensor's dimensions that it stands for, `part` what of them, and `cutout` where it is a slice of
-    one, as in a View.
+    one or has zeros around it, as in a View.
     """
 
     axis: Dim
@@ -42,22 +51,31 @@ class RawDim:
     stride: int
     origin: tuple[int, ...]
     part: tuple[int, int]
-    cutout: tuple[int, int] | None = None
+    cutout: tuple[int, int, int] | None = None
+
+    @property
+    def padded(self) -> bool:
+        """Whether there are zeros around what is there of the tensor."""
+        return self.cutout is not None and not 0 <= self.cutout[0] <= self.cutout[2] - self.extent
 
 
 @dataclass(frozen=True, slots=True)
 class RawView:
-    """A tensor of `rank` dimensions, by axis, before axes are merged."""
+    """A tensor of `rank` dimensions, by axis, before axes are merged. The places along an axis may be `chosen` by
+    another tensor, by the name of its use.
+    """
 
     tensor: str
     dtype: DType
     constant: bool
     rank: int
     dims: tuple[RawDim, ...]
+    chosen: tuple[Dim, str] | None = None
 
     def along(self, kept: Callable[[RawDim], bool]) -> RawView:
         """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
-        return replace(self, dims=tuple(filter(kept, self.dims)))
+        chosen = self.chosen and self.chosen[0]
+        return replace(self, dims=tuple(dim for dim in self.dims if dim.axis == chosen or kept(dim)))
 
     def atoms(self, dim: int) -> tuple[Dim, ...]:
         """The axes that a dimension of the tensor is made of, outer ones first; none of one that is a slice."""
@@ -169,7 +187,7 @@ class Axes:
                     taken[atom] = found
                 if atom in taken:
                     whole = 0 if place else self.shapes[end][dim]
-                    dims += self._slice(*taken[atom], stride * step, dim, step, whole)
+                    dims += self._slice(taken, *taken[atom], stride * step, dim, step, whole, extent)
                 else:
                     dims.append(RawDim(atom, extent, stride * step, (dim,), (extent if place else 0, step)))
         if self.one_row is not None and any(dim.extent > 1 for dim in dims):
@@ -178,9 +196,21 @@ class Axes:
         constant = given is not None and given.constant
         return RawView(path[-1], self.graph.type_of(path[-1]).dtype, constant, len(strides), tuple(dims))
 
-    def _slice(self, axis: Dim, start: int, stride: int, dim: int, step: int, whole: int) -> Iterator[RawDim]:
+    def _slice(
+        self,
+        taken: Mapping[Dim, tuple[Dim, int]],
+        axis: Dim,
+        start: int,
+        stride: int,
+        dim: int,
+        step: int,
+        whole: int,
+        length: int,
+    ) -> Iterator[RawDim]:
         """The dimensions of a slice from `start` on, of a tensor's dimension whose elements lie a `stride` apart, and
-        which has as many as `whole`; those of a reshape of it begin where its outermost axis does.
+        which has as many as `whole`; those of a reshape of it begin where its outermost axis does. Of some of them
+        slices are `taken` again. There are `length` elements to slice from; what lies beyond them, and before the
+        first, are zeros.
         """
         leaves = self.leaves(axis)
         for place, leaf in enumerate(leaves):
@@ -189,10 +219,21 @@ class Axes:
                 raise LoweringError(
                     f"node {axis[0]}: a slice from {start} on is seen in rows of {inner}; begin where such a row does"
                 )
-            extent, first = self.extents[leaf], 0 if place else start // inner
-            yield RawDim(
-                leaf, extent, stride * inner, (dim,), (extent, step * inner), (first, 0 if place else whole)
-            )
+            extent, first, known = self.extents[leaf], 0 if place else start // inner, 0 if place else whole
+            last = extent if place else length // inner
+            if leaf in taken:
+                again, begin = taken[leaf]
+                if self.extents[again] > extent and not first <= 0 < last <= first + extent:
+                    name = self.title(again[0].rpartition("/")[2])
+                    raise LoweringError(
+                        f"node {name}: zeros around a slice are not lowered; {remedies.computed_before([name])}"
+                    )
+                yield from self._slice(
+                    taken, again, first + begin, stride * inner, dim, step * inner, known, last
+                )
+            else:
+                cutout = first, known, min(first + extent, last)
+                yield RawDim(leaf, extent, stride * inner, (dim,), (extent, step * inner), cutout)
 
     def cut(self, axis: Dim, inner: int) -> tuple[Dim, Dim]:
         """Cut an axis into an outer and an inner part, which has so many elements."""
@@ -241,15 +282,25 @@ def _add_uses(axes: Axes, node: Node) -> Iterator[tuple[Node, str, str]]:
     """Make instances of every input that a node reads, also through views: each view, its operand and its result."""
     for operand, name in enumerate(node.inputs):
         path = input_path(axes.graph, name) if isinstance(name, str) else None
-        if path is None:
-            continue
-        use = f"{node.name}:{operand}"
-        axes.paths[use] = path
-        for index, tensor in enumerate(path):
-            axes.add(axes.instance(use, index), tensor)
-            if index:
-                view = producer(axes.graph, path[index - 1])
-                yield view, axes.instance(use, index), axes.instance(use, index - 1)
+        if path is not None:
+            yield from _add_use(axes, f"{node.name}:{operand}", path)
+
+
+def _add_use(axes: Axes, use: str, path: tuple[str, ...]) -> Iterator[tuple[Node, str, str]]:
+    axes.paths[use] = path
+    for index, tensor in enumerate(path):
+        axes.add(axes.instance(use, index), tensor)
+        if index:
+            view = producer(axes.graph, path[index - 1])
+            yield view, axes.instance(use, index), axes.instance(use, index - 1)
+
+
+def _copied(axes: Axes, node: Node) -> Iterator[tuple[Node, str, str]]:
+    """The same for an output that is an input, seen in another way: a use of it as it is seen."""
+    path = input_path(axes.graph, node.name)
+    assert path is not None, "it is a view of an input"
+    use = f"{node.name}:0"
+    yield from _add_use(axes, use, path)
 
 
 def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
@@ -269,6 +320,8 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
             yield (node.name, dim if node.attr("keepdims", bool) else place), (use, dim)
     elif node.op == "concat":
         yield from _joined(axes, node, uses)
+    elif node.op == "gather":
+        yield from _gathered(axes, node, uses)
     elif inner or is_pointwise(node) or cost is CostClass.COMPOSITE:
         for use in uses:
             shape = axes.shapes[use]
@@ -277,19 +330,34 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
                     yield (node.name, dim), (use, dim)
 
 
+def _gathered(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of a tensor beside that along which indices choose places, and those of the indices."""
+    table, indices = uses
+    along, count = node.attr("axis", int), len(axes.shapes[indices])
+    for dim in range(len(axes.shapes[table])):
+        if dim != along:
+            yield (node.name, dim if dim < along else dim + count - 1), (table, dim)
+    for dim in range(count):
+        yield (node.name, along + dim), (indices, dim)
+
+
 def _joined(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
     """The dimensions of tensors one behind the other that are one; notes where each begins along the other one."""
-    along = node.attr("axis", int)
-    extents = [axes.shapes[use][along] for use in uses]
+    along, parts, begin = node.attr("axis", int), list[tuple[Dim, int]](), 0
+    for use in uses:  # one that joins others itself is as many parts
+        own = axes.joints.get((use, along), (((use, along), 0),))
+        parts += [(part, begin + at) for part, at in own]
+        begin += axes.shapes[use][along]
+    extents = [axes.shapes[use][dim] for (use, dim), _ in parts]
     if len({*extents}) > 1:
         raise LoweringError(
             f"node {node.name}: it joins parts of {', '.join(map(str, extents))} elements; a kernel has one tile for "
             f"all: {remedies.OWN_OUTPUTS}"
         )
+    yield from ((parts[0][0], part) for part, _ in parts[1:])
     for use in uses:
-        for dim in range(len(node.type.shape)):
-            yield (uses[0] if dim == along else node.name, dim), (use, dim)
-    axes.joints[node.name, along] = tuple(((use, along), at * extents[0]) for at, use in enumerate(uses))
+        yield from (((node.name, dim), (use, dim)) for dim in range(len(node.type.shape)) if dim != along)
+    axes.joints[node.name, along] = tuple(parts)
 
 
 def _slice(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]]:
@@ -311,6 +379,15 @@ def _slice(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Di
             axes.slices[old, dim] = (new, dim), found.start
 
 
+def _pad(axes: Axes, node: Node, old: str, new: str) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions around which there are no zeros; notes the others as slices that begin before the tensor."""
+    for dim, (low, high) in enumerate(zip(node.attr("low", tuple), node.attr("high", tuple), strict=True)):
+        if low or high:
+            axes.slices[old, dim] = (new, dim), -low
+        else:
+            yield (old, dim), (new, dim)
+
+
 def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
     """Unify the dimensions of a graph of which every node is needed; no axis has a role yet.
 
@@ -324,12 +401,18 @@ def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
             views.extend(_add_uses(axes, node))
         elif input_path(graph, node.name) is None:
             views.append((node, node.tensors[0], node.name))
+        elif is_copied(graph, node):
+            views.extend(_copied(axes, node))
     pairs = [pair for node in graph.nodes for pair in _related(axes, node)]
+    for node in (node for node in graph.nodes if f"{node.name}:0" in axes.paths and is_copied(graph, node)):
+        pairs += [((node.name, dim), (f"{node.name}:0", dim)) for dim in range(node.type.rank)]
     for node, old, new in views:
         if node.op == "transpose":
             pairs += [((old, source), (new, dim)) for dim, source in enumerate(node.attr("perm", tuple))]
         if node.op == "slice":
             pairs += _slice(axes, node, old, new)
+        if node.op == "pad":
+            pairs += _pad(axes, node, old, new)
     for pair in pairs:
         axes.same.union(*((use, dim % len(axes.shapes[use])) for use, dim in pair))
     for node, old, new in views:

@@ -32,7 +32,7 @@ _NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2)
 _WHOLE_NUMBERS = (Family.ARITHMETIC, Family.COMPARISON, Family.CHOICE)
 """Families of primitives that compute with i32."""
 
-_EXPONENTIALS = frozenset({"softmax", "exp", "exp2"})
+_EXPONENTIALS = frozenset({"softmax", "logsumexp", "exp", "exp2"})
 _NUMBERS: dict[type, type] = {bool: np.bool_, int: np.int32, float: np.float32}
 
 Emit = Callable[[str, tuple[Term, ...]], Term]

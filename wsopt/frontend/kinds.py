@@ -9,8 +9,11 @@ from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import Graph, Node
 from wsopt.tensors.views import Role
 
-VIEWS = ("reshape", "transpose", "slice")
-"""Operations that compute nothing: their result is their operand, seen in another way."""
+VIEWS = ("reshape", "transpose", "slice", "pad")
+"""Operations that compute nothing: their result is their operand, seen in another way, with zeros around it."""
+
+MOVES = ("transpose", "slice", "pad")
+"""Those of them after which elements are next to others than before."""
 
 NORMS = ("rms_norm", "layer_norm")
 """Composite operations over their operand's last axis."""
@@ -85,6 +88,12 @@ def input_path(graph: Graph, name: str, views: Container[str] = VIEWS) -> tuple[
     node = producer(graph, name)
     below = input_path(graph, node.tensors[0], views) if node.op in views else None
     return None if below is None else (name, *below)
+
+
+def is_copied(graph: Graph, node: Node) -> bool:
+    """Whether a node is an output that holds an input's elements at other places, and a kernel has to move them."""
+    path = input_path(graph, node.name) if node.name in graph.outputs and node.op in VIEWS else None
+    return path is not None and any(producer(graph, name).op in MOVES for name in path[:-1])
 
 
 def producer(graph: Graph, name: str) -> Node:

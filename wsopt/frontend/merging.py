@@ -6,16 +6,19 @@ occur, they occur together and contiguously.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, RawDim, RawView
 from wsopt.frontend.kinds import Kind
-from wsopt.tensors.views import Role, View
+from wsopt.tensors.views import Chosen, Role, View
 
 _WHOLE = (0, 1)
+_CHOOSING = (Role.ROW, Role.GROUP, Role.BATCH)
+"""The axes along which indices may vary, innermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +96,15 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
     )
 
 
-def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]) -> Layout:
+def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim]) -> Layout:
     """Merge batch axes into each other and into the rows where memory allows it, and an elementwise graph's columns.
 
     Axes that are `counted` stay as they are, for an index along a merged one would be another. Batch axes of one
-    element that memory allows to be merged may have any extent at run time. Where values are reduced or feed
-    products, a second batch axis may be left, which becomes the group. LoweringError where more are left.
+    element that memory allows to be merged may have any extent at run time. A second batch axis may be left, which
+    becomes the group. LoweringError where more are left, and where a reshape made columns, or what is contracted, of
+    axes that do not lie together.
     """
-    roles, groups = axes.roles, not axes.kind.plain
+    roles = axes.roles
     singles = [axis for axis in axes.singles if axis not in counted]
 
     def carries(dim: RawDim) -> bool:
@@ -110,12 +114,20 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]
 
     views = [raw.along(carries).dims for raw in raws.values()]
     sizes = dict(axes.extents)
-    *further, column = (axis for axis, role in roles.items() if role is Role.COLUMN)
-    if axes.kind is Kind.ELEMENTWISE:  # which has seen them to lie together
-        for outer in reversed(further):
-            views = [merged(dims, outer, column) for dims in views]
-            sizes[column] *= sizes[outer]
-        roles = {axis: role for axis, role in roles.items() if axis not in further}
+    # Products of one loop may have columns each, but where nothing is reduced they have the same.
+    for whole in (Role.COLUMN, Role.STREAM) if axes.kind.as_written else ():
+        own = [axis for axis, role in roles.items() if role is whole]
+        for outer in reversed(own[:-1]):
+            # Elements alone were seen to lie together, and an index along them is put together from theirs.
+            apart = {outer, own[-1]} & set(counted) or not mergeable(views, outer, own[-1], singles)
+            if apart and axes.kind is not Kind.ELEMENTWISE:
+                raise LoweringError(
+                    f"graph {axes.graph.name}: a reshape splits or merges the {whole} axis of its products, whose "
+                    "parts do not lie together in every tensor; declare the inputs with the shape after it"
+                )
+            views = [merged(dims, outer, own[-1]) for dims in views]
+            sizes[own[-1]] *= sizes[outer]
+        roles = {axis: role for axis, role in roles.items() if axis not in own[:-1]}
     rows = Role.COLUMN if axes.exchanged else Role.ROW
     row = next(axis for axis, role in roles.items() if role is rows)
     left = list(axes.batches)
@@ -128,17 +140,39 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Container[Dim]
         else:
             inner = outer
     views = _with_singles(views, singles, [axis for axis in (*left, row) if axis not in counted])
-    if len(left) > 1 + groups:
+    if len(left) > 2:
         raise LoweringError(
             f"the products have {len(left)} batch axes that do not lie contiguously in every tensor; "
-            f"a kernel takes {'two' if groups else 'one'}: {remedies.ALIKE}"
+            f"a kernel takes two: {remedies.ALIKE}"
         )
     roles = {axis: role for axis, role in roles.items() if axis not in axes.batches or axis in left}
     if len(left) > 1:
         roles[_group(left, views, roles)] = Role.GROUP
     found = {roles[axis]: sizes[axis] for axis in roles if axis in sizes}
-    seen = {key: _view(raw, dims, roles) for (key, raw), dims in zip(raws.items(), views, strict=True)}
+    kept = dict(zip(raws, views, strict=True))
+    seen = {key: _view(raw, kept[key], _with_chosen(raw, kept, roles)) for key, raw in raws.items()}
+    seen = {key: _chosen(raws[key], view, seen) for key, view in seen.items()}
     return Layout(seen, roles, tuple((role, found[role]) for role in Role if role in found))
+
+
+def _with_chosen(
+    raw: RawView, views: Mapping[str, tuple[RawDim, ...]], roles: Mapping[Dim, Role]
+) -> Mapping[Dim, Role]:
+    """The roles with that of an axis whose places another tensor chooses: the innermost axis that it varies along."""
+    if raw.chosen is None:
+        return roles
+    axis, use = raw.chosen
+    along = {roles[dim.axis] for dim in views[use]}
+    return {**roles, axis: next((role for role in _CHOOSING if role in along), Role.BATCH)}
+
+
+def _chosen(raw: RawView, view: View, views: Mapping[str, View]) -> View:
+    """A view with what chooses places along one of its axes, if anything does."""
+    if raw.chosen is None:
+        return view
+    indices = views[raw.chosen[1]]
+    role = next((role for role in _CHOOSING if role in indices.roles), Role.BATCH)
+    return replace(view, chosen=Chosen(role, raw.chosen[1], math.prod(indices.extents)))
 
 
 def _with_singles(

@@ -36,8 +36,6 @@ def computed_operand(graph: Graph, name: str) -> str:
     source = next((tensor for tensor in node.tensors if graph.input(tensor) is not None), None)
     if source is not None and node.op == "cast":
         return f"declare {source} as {node.type.dtype.value}, and cast it before the call"
-    if source is not None and node.op == "reshape":
-        return f"declare {source} with the shape {list(node.type.shape)}: the same bytes in memory"
     return computed_before([name])
 
 

@@ -60,7 +60,7 @@ def _check_operands(
     all of the `computed` side.
     """
     plain = kind is Kind.PRODUCTS
-    views = ("transpose",) if kind.plain else VIEWS
+    views = ("reshape", "transpose") if kind.plain else VIEWS
     for node in matmuls:
         for operand in (one for one in range(node.name in fed, 2) if one != computed):
             name = node.tensors[operand]
@@ -87,7 +87,7 @@ def _check_elementwise(graph: Graph) -> None:
     for node in graph.nodes:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
         known |= node.op == "transpose" and node.name in operands
-        if not known and input_path(graph, node.name, ("transpose",)) is None:
+        if not known and input_path(graph, node.name, ("reshape", "transpose")) is None:
             remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""
             raise LoweringError(
                 f"node {node.name}: {node.op} is not lowered; a kernel is products over one streamed axis "
@@ -96,11 +96,20 @@ def _check_elementwise(graph: Graph) -> None:
 
 
 def _check_slices(graph: Graph, matmuls: list[Node]) -> None:
-    """Refuse slices beside products, and of what is computed."""
-    for node in (node for node in graph.nodes if node.op == "slice"):
+    """Refuse slices and zeros around tensors beside products, and of what is computed."""
+    for node in (node for node in graph.nodes if node.op in ("slice", "pad")):
+        if matmuls and node.op == "pad":
+            raise LoweringError(
+                f"node {node.name}: pad is not lowered beside products; {remedies.computed_before([node.name])}"
+            )
         if matmuls:
             raise LoweringError(
                 f"node {node.name}: slices are not lowered beside products; {remedies.SLICE_BEFORE.format(node.name)}"
+            )
+        if node.op == "pad" and input_path(graph, node.name) is None:
+            raise LoweringError(
+                f"node {node.name}: {node.tensors[0]}, around which it puts zeros, is computed; "
+                f"{remedies.computed_before([node.tensors[0]])}"
             )
         if input_path(graph, node.name) is None:
             raise LoweringError(
@@ -117,15 +126,31 @@ def _check_joints(graph: Graph, kind: Kind) -> None:
             )
 
 
+def _check_gathers(graph: Graph, kind: Kind) -> None:
+    """Refuse elements at indices beside products, and of what is computed or seen in parts."""
+    for node in (node for node in graph.nodes if node.op == "gather"):
+        names = " and ".join(name for name in node.tensors if input_path(graph, name) is None)
+        if names:
+            raise LoweringError(
+                f"node {node.name}: {names}, of which it reads elements at indices, is computed; "
+                f"{remedies.computed_before(names.split(' and '))}"
+            )
+        if kind not in (Kind.ELEMENTWISE, Kind.ROWS):
+            raise LoweringError(
+                f"node {node.name}: gather is not lowered beside products; {remedies.computed_before([node.name])}"
+            )
+
+
 # --- roles ----------------------------------------------------------------------------------------------
 
 
 def _assign_role(axes: Axes, node: Node, use: str, dim: int, role: Role) -> None:
     """Give a dimension's innermost atom a role; outer ones, which a reshape merged in, are batches."""
     atoms, place = axes.atoms(use, dim), f"(dimension {dim % len(axes.shapes[use])} of {axes.title(use)})"
-    if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW):
+    whole = axes.kind.plain and role in (Role.COLUMN, Role.STREAM)  # if they lie together, which merging sees
+    if len(atoms) > 1 and role not in (Role.BATCH, Role.ROW) and not whole:
         raise LoweringError(f"node {node.name}: a reshape splits or merges the {role} axis {place}")
-    for atom, wanted in zip(atoms, [Role.BATCH] * (len(atoms) - 1) + [role], strict=True):
+    for atom, wanted in zip(atoms, [role if whole else Role.BATCH] * (len(atoms) - 1) + [role], strict=True):
         known = axes.roles.setdefault(atom, wanted)
         if known is not wanted:
             raise LoweringError(
@@ -344,7 +369,12 @@ def _is_held(axes: Axes) -> bool:
     columns = pow2(axes.extents[column])
     inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
     outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
-    full = (v for v in (*inputs.values(), *outputs.values()) if {column, row} <= {dim.axis for dim in v.dims})
+    chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
+    full = (
+        view
+        for view in (*inputs.values(), *outputs.values())
+        if {column, row} <= {dim.axis for dim in view.dims} or view.tensor in chosen
+    )
     return columns <= MOST_HELD and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
 
 
@@ -370,6 +400,7 @@ def graph_axes(graph: Graph) -> Axes:
     matmuls = [node for node in graph.nodes if is_matmul(node)]
     _check_slices(graph, matmuls)
     _check_joints(graph, kind)
+    _check_gathers(graph, kind)
     sums = chained_products(graph) if kind is Kind.CHAIN else tuple(node.name for node in matmuls)
     computed = computed_side(graph, matmuls) if kind is Kind.COMPUTED else None
     _check_operands(graph, kind, matmuls, sums if kind in (Kind.CHAIN, Kind.SCALED) else (), computed)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from wsopt.errors import LoweringError
 from wsopt.frontend import remedies
 from wsopt.frontend.algebra import RULES, SHORT, SHORT_RULES
-from wsopt.frontend.axes import Axes, RawView
+from wsopt.frontend.axes import Axes, Dim, RawView
 from wsopt.frontend.expand import SOURCES, narrow_nodes, pointwise
-from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_pointwise
+from wsopt.frontend.kinds import NORMS, VIEWS, Kind, input_path, is_copied, is_pointwise
 from wsopt.frontend.values import Draft, Pool, Rule, Term
 from wsopt.graph.lengths import compared_extents
 from wsopt.graph.ops import OPS, CostClass
@@ -41,15 +41,17 @@ class _Reader:
     joined: dict[str, tuple[Term, ...]] = field(default_factory=dict)
 
 
-def _source(reader: _Reader, node: Node, operand: int, piece: int = 0) -> Term:
+def _source(
+    reader: _Reader, node: Node, operand: int, piece: int = 0, chosen: tuple[Dim, str] | None = None
+) -> Term:
     """An input that elementwise operations read; one for each tensor and layout.
 
     A tensor is broadcast along its dimensions of extent one. Of axes that are kept the products have one element as
     well: those may have more at run time. What is compared with indices is broadcast there too: beside a single row
-    it is a length of all rows, not of one.
+    it is a length of all rows, not of one. Places along an axis may be `chosen` by another source.
     """
     axes, use = reader.axes, f"{node.name}:{operand}"
-    view, plain = axes.raw_view(use, piece), axes.kind.plain
+    view, plain = replace(axes.raw_view(use, piece), chosen=chosen), axes.kind.plain
     use += f".{piece}" if piece else ""
     streams = Role.STREAM in {axes.roles.get(dim.axis) for dim in view.dims}
     if view.dtype not in SOURCES and not (view.dtype is DType.I8 and axes.kind is Kind.COMPUTED and streams):
@@ -58,7 +60,11 @@ def _source(reader: _Reader, node: Node, operand: int, piece: int = 0) -> Term:
             + remedies.SOURCE_TYPE.format(", ".join(dtype.value for dtype in SOURCES))
         )
     for dim in view.dims:
-        if dim.extent > 1 and axes.roles.get(dim.axis) in (None, Role.INNER):
+        if (
+            dim.extent > 1
+            and axes.roles.get(dim.axis) in (None, Role.INNER)
+            and dim.axis != (chosen and chosen[0])
+        ):
             raise LoweringError(
                 f"node {node.name}: axis {dim.origin[0]} of {view.tensor} is no axis of "
                 f"{'the products beside it' if plain else 'what is computed with it'}"
@@ -73,8 +79,46 @@ def _source(reader: _Reader, node: Node, operand: int, piece: int = 0) -> Term:
     reader.raw[use] = view
     reader.read.add(use)
     spans = _KERNEL_AXES & {axes.roles.get(dim.axis) for dim in view.dims}
+    if any(dim.padded for dim in view.dims) and not spans >= {Role.ROW, Role.COLUMN}:
+        raise LoweringError(
+            f"node {node.name}: {view.tensor} is read by address, and not with zeros around it; "
+            f"{remedies.computed_before([str(node.inputs[operand])])}"
+        )
     dtype = DType.F32 if view.dtype.is_float else view.dtype
-    return reader.pool.make("source", (), dtype, node.name, (use, 0), spans)
+    args = (
+        (next(name for name, one in reader.pool.values.items() if one.label[0] == chosen[1]),)
+        if chosen
+        else ()
+    )
+    return reader.pool.make("source", args, dtype, node.name, (use, 0), spans)
+
+
+def _gather(reader: _Reader, node: Node) -> Term:
+    """Rows of an input at the places that an input of indices chooses: a source of the kernel's own."""
+    axes, along = reader.axes, node.attr("axis", int)
+    table, where = f"{node.name}:0", f"axis {along} of {node.tensors[0]}"
+    indices = _source(reader, node, 1)
+    end = axes.instance(table, len(axes.paths[table]) - 1)
+    atoms = axes.atoms(table, along)
+    own = [dim for dim in axes.raw_view(table).dims if dim.axis in atoms]
+    if len(atoms) > 1 or len(own) != 1 or own[0].cutout or own[0].axis not in axes.all_atoms(end):
+        raise LoweringError(
+            f"node {node.name}: a view takes {where} apart, or a part of it, along which indices choose; "
+            f"{remedies.computed_before([node.tensors[0]])}"
+        )
+    if Role.COLUMN in reader.pool.spans(indices) or not axes.raw_view(table).dims[1:]:
+        raise LoweringError(
+            f"node {node.name}: indices choose single elements along {where}; a kernel reads rows of them: give the "
+            "tensor a last axis along which all elements are read"
+        )
+    assert isinstance(indices, str), "an input is a value"
+    term = _source(reader, node, 0, chosen=(atoms[0], reader.pool[indices].label[0]))
+    if reader.pool.spans(term) != {Role.ROW, Role.COLUMN}:
+        raise LoweringError(
+            f"node {node.name}: what indices choose along {where} is the same along the rows or columns of the "
+            f"kernel; {remedies.computed_before([node.name])}"
+        )
+    return term
 
 
 def _term(reader: _Reader, node: Node, operand: int) -> Term:
@@ -192,6 +236,19 @@ def _softmax(reader: _Reader, node: Node) -> Term:
     return make("div", weights, make("where", make("equal", total, 0.0), 1.0, total))
 
 
+def _logsumexp(reader: _Reader, node: Node) -> Term:
+    """max + log(sum of exp(x - max)): -inf in a row that is all -inf, and inf where one element is."""
+    make = partial(reader.pool.apply, node.name)
+    if _reduced_extent(reader, node) is None:
+        return _term(reader, node, 0)
+    x, _ = _varying(reader, node)
+    largest = make("reduce_max", x)
+    subtracted = make("where", make("equal", largest, -math.inf), 0.0, largest)
+    total = make("reduce_sum", make("exp", make("sub", x, subtracted)))
+    logarithm = make("add", make("log", total), subtracted)
+    return make("where", make("equal", largest, math.inf), math.inf, logarithm)
+
+
 def _norm(reader: _Reader, node: Node) -> Term:
     """x over the root of its mean square, for layer_norm after its mean; times the weight, plus the bias."""
     make = partial(reader.pool.apply, node.name)
@@ -213,6 +270,10 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _product(reader, node)
         case "iota":
             return _iota(reader, node)
+        case "gather":
+            return _gather(reader, node)
+        case "logsumexp":
+            return _logsumexp(reader, node)
         case "softmax":
             return _softmax(reader, node)
         case op if op in NORMS:
@@ -265,9 +326,15 @@ def translate(axes: Axes) -> Draft:
     reader = _Reader(axes, Pool(rules, along=along), narrow_nodes(axes.graph, exponents=as_written))
     for node in axes.graph.nodes:
         if node.op in VIEWS and input_path(axes.graph, node.name):
+            if axes.kind is Kind.ELEMENTWISE and is_copied(axes.graph, node):
+                reader.values[node.name] = _source(reader, node, 0)
             continue
         if node.op == "concat":
-            reader.joined[node.name] = tuple(_term(reader, node, n) for n in range(len(node.inputs)))
+            reader.joined[node.name] = tuple(
+                part
+                for operand, name in enumerate(node.inputs)
+                for part in reader.joined.get(str(name)) or (_term(reader, node, operand),)
+            )
         elif pieces := axes.pieces(node.name):
             reader.joined[node.name] = tuple(_piece(reader, node, piece) for piece in range(pieces))
         else:

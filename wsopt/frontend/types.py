@@ -167,4 +167,4 @@ class Region:
     def compulsory_bytes(self) -> int:
         """Bytes that any kernel for this region moves: every tensor read or written once."""
         views = [*self._product_views, *(s.view for s in self.sources), *(o.view for o in self.outputs)]
-        return sum({(view.tensor, view.cutouts): view.nbytes for view in views}.values())
+        return sum({(view.tensor, view.cutouts, view.chosen): view.nbytes for view in views}.values())

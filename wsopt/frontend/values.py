@@ -185,5 +185,5 @@ class Rewriter:
 
     def copy(self, value: Value, args: tuple[Term, ...]) -> Term:
         """A value's primitive on new operands."""
-        spans = frozenset() if value.args else value.spans
+        spans = frozenset() if value.args and value.primitive != "source" else value.spans
         return self.pool.make(value.primitive, args, value.dtype, value.node, value.label, spans)

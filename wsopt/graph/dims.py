@@ -146,7 +146,7 @@ def node_extents(entry: Any, least: Mapping[str, int]) -> Any:
     spec = OPS.get(op) if isinstance(op, str) else None
     attrs = entry["attrs"]
     for attr in spec.attrs if spec is not None else ():
-        if attr.kind is AttrKind.SHAPE:
+        if attr.kind in (AttrKind.SHAPE, AttrKind.COUNTS):
             attrs = _with_shape(attrs, attr.name, least)
     return _replaced(entry, "attrs", attrs)
 

@@ -13,10 +13,9 @@ _OUTSIDE = "compute it outside of the graph, and make its result an input"
 
 LATER: Mapping[str, str] = MappingProxyType(
     {
-        **dict.fromkeys(("pad", "gather", "scatter_add"), _OUTSIDE),
+        **dict.fromkeys(("scatter_add",), _OUTSIDE),
         **dict.fromkeys(("reduce_argmax", "cumsum", "quantize", "quantize_scale"), _OUTSIDE),
         "grouped_matmul": "give each group a graph of its own",
-        "logsumexp": "write it as m + log(reduce_sum(exp(x - m))), with m = reduce_max(x)",
     }
 )
 """Operations that a later version has: what to do today."""
@@ -42,6 +41,7 @@ _NAMES = {
     "iota": "arange",
     "slice": "narrow getitem index split chunk",
     "concat": "cat concatenate hstack",
+    "gather": "embedding take index_select",
 }
 _COMPOSED = {
     "square": "mul of the tensor with itself",

@@ -188,6 +188,8 @@ def read_attr(spec: AttrSpec, value: object, pointer: str, faults: Faults) -> At
             return read_shape(value, pointer, faults)
         case AttrKind.PERM:
             return _integers(value, pointer, "axes", 0, faults)
+        case AttrKind.COUNTS:
+            return _integers(value, pointer, "numbers", 0, faults)
         case _:
             assert_never(spec.kind)
     if good:

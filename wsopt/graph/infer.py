@@ -185,6 +185,28 @@ def joined(types: Types, attrs: Attrs) -> Shape:
     return (*shape[:axis], sum(one.shape[axis] for one in types), *shape[axis + 1 :])
 
 
+def padded(types: Types, attrs: Attrs) -> Shape:
+    """The operand's shape with `low` elements before and `high` behind those of every axis."""
+    shape = types[0].shape
+    faults = [
+        (
+            f"attrs/{key}",
+            f"{show(attrs[key])} for shape {show(shape)}; allowed: {len(shape)} numbers, one an axis",
+        )
+        for key in ("low", "high")
+        if len(attrs[key]) != len(shape)
+    ]
+    if faults:
+        raise OpFault(*faults)
+    return tuple(sum(axis) for axis in zip(attrs["low"], shape, attrs["high"], strict=True))
+
+
+def gathered(types: Types, attrs: Attrs) -> Shape:
+    """The first operand's shape, with that of the indices in the place of `axis`."""
+    shape, axis = types[0].shape, checked_axis(attrs, types[0].shape)
+    return (*shape[:axis], *types[1].shape, *shape[axis + 1 :])
+
+
 def norm_shape(types: Types, _attrs: Attrs) -> Shape:
     """The operand's shape; weight and bias broadcast to it and do not enlarge it."""
     shape = types[0].shape
@@ -223,6 +245,12 @@ def _gives_groups(shape: Shape, wanted: Shape, *, scalar_ok: bool) -> bool:
 
 
 # --- dtypes ---------------------------------------------------------------------------------------------
+
+
+def gathered_dtype(types: Types, _attrs: Attrs) -> DType:
+    """The first operand's; indices are i32."""
+    _want(types, lambda dtype: dtype is DType.I32, "i32: cast the indices", start=1)
+    return types[0].dtype
 
 
 def _want(types: Types, allowed: Callable[[DType], bool], wanted: str, start: int = 0) -> None:

@@ -1,4 +1,6 @@
-"""Inputs of i32 that a graph compares with indices, such as lengths and offsets, and values to try them with."""
+"""Inputs of i32 that a graph compares with indices, such as lengths and offsets, or takes places from; and values to
+try them with.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,8 @@ Array = npt.NDArray[Any]
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _WHOLE = ("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "cast", "reshape", "transpose")
+
+_SEEN = ("reshape", "transpose", "slice", "pad")
 
 KINDS = 9
 """How many kinds of values `lengths_to_try` has; as many seeds show all to every element."""
@@ -31,6 +35,26 @@ def compared_extents(graph: Graph) -> dict[str, int]:
         for name in inputs if extent else ():
             found[name] = max(found.get(name, 0), extent)
     return found
+
+
+def gathered_extents(graph: Graph) -> dict[str, int]:
+    """The inputs that `gather` takes its indices from, each with the least extent that they choose from."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        if node.op == "gather":
+            table, name = node.tensors
+            while (view := graph.producer(name)) is not None and view.op in _SEEN:
+                name = view.tensors[0]
+            extent = graph.type_of(table).shape[node.attr("axis", int)]
+            found[name] = min(found.get(name, extent), extent)
+    return found
+
+
+def indices_to_try(shape: tuple[int, ...], extent: int, rng: np.random.Generator) -> Array:
+    """Indices of an axis of so many elements, as an array of i32; an eighth of them lie outside."""
+    within = rng.integers(0, extent, shape)
+    outside = rng.choice(np.array((-1, extent, 2**31 - 1, -(2**31))), shape)
+    return np.where(rng.random(shape) < 1 / 8, outside, within).astype(np.int32)
 
 
 def _compared(graph: Graph, names: tuple[str, ...]) -> tuple[set[str], int]:

@@ -162,6 +162,20 @@ def concat(arrays: Arrays, attrs: Attrs) -> Array:
     return np.concatenate(arrays, axis=attrs["axis"])
 
 
+def pad(arrays: Arrays, attrs: Attrs) -> Array:
+    """The elements with zeros before and behind them along every axis."""
+    return np.pad(arrays[0], tuple(zip(attrs["low"], attrs["high"], strict=True)))
+
+
+def gather(arrays: Arrays, attrs: Attrs) -> Array:
+    """The elements at the indices along `axis`; zeros for an index outside."""
+    (x, indices), axis = arrays, attrs["axis"]
+    inside = (indices >= 0) & (indices < x.shape[axis])
+    taken = np.take(x, np.where(inside, indices, 0), axis=axis)
+    known = inside.reshape(inside.shape + (1,) * (x.ndim - axis - 1))
+    return np.where(known, taken, np.zeros((), x.dtype))
+
+
 # --- reductions and composites --------------------------------------------------------------------------
 
 
@@ -179,6 +193,15 @@ def reduction(function: Callable[..., Any]) -> Meaning:
 def reduce_mean(arrays: Arrays, attrs: Attrs) -> Array:
     """The mean along `axis`."""
     return f32(np.asarray(np.mean(f32(arrays[0]), axis=attrs["axis"], keepdims=attrs["keepdims"])))
+
+
+def logsumexp(arrays: Arrays, attrs: Attrs) -> Array:
+    """log of the sum of exp(x) along `axis`, with the maximum subtracted; -inf for a row that is all -inf."""
+    x, options = f32(arrays[0]), {"axis": attrs["axis"], "keepdims": True}
+    largest = np.max(x, **options)
+    subtracted = np.where(np.isinf(largest), np.float32(0), largest)
+    logarithm = f32(np.log(np.sum(np.exp(x - subtracted), **options)) + subtracted)
+    return logarithm if attrs["keepdims"] else np.squeeze(logarithm, axis=attrs["axis"])
 
 
 def softmax(arrays: Arrays, attrs: Attrs) -> Array:

@@ -40,6 +40,7 @@ class AttrKind(enum.Enum):
     DTYPE = "a dtype"
     SHAPE = "an array of positive integers"
     PERM = "an array of the axes in their new order"
+    COUNTS = "an array of whole numbers that are not negative, one an axis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,26 @@ _CONCAT = OpSpec(
     (AttrSpec("axis", AttrKind.AXIS, -1),),
     optional=6,
 )
+_PAD = OpSpec(
+    "pad",
+    ("x",),
+    CostClass.MOVEMENT,
+    rule.padded,
+    rule.same_dtype,
+    value.pad,
+    "x with `low` zeros before it and `high` behind it along each axis; the dtype stays.",
+    (AttrSpec("low", AttrKind.COUNTS, required=True), AttrSpec("high", AttrKind.COUNTS, required=True)),
+)
+_GATHER = OpSpec(
+    "gather",
+    ("x", "indices"),
+    CostClass.MOVEMENT,
+    rule.gathered,
+    rule.gathered_dtype,
+    value.gather,
+    "The elements of x at i32 indices along `axis`; zeros for an index outside, negative ones among them.",
+    (AttrSpec("axis", AttrKind.AXIS, 0),),
+)
 _SOFTMAX = OpSpec(
     "softmax",
     ("x",),
@@ -286,10 +307,18 @@ _OTHERS: tuple[OpSpec, ...] = (
     _TRANSPOSE,
     _SLICE,
     _CONCAT,
+    _PAD,
+    _GATHER,
     _reduction("reduce_sum", rule.arithmetic, value.reduction(np.sum), "The sum along `axis`."),
     _reduction("reduce_max", rule.arithmetic, value.reduction(np.max), "The largest along `axis`."),
     _reduction("reduce_min", rule.arithmetic, value.reduction(np.min), "The smallest along `axis`."),
     _reduction("reduce_mean", rule.real, value.reduce_mean, "The mean along `axis`, in f32."),
+    _reduction(
+        "logsumexp",
+        rule.real,
+        value.logsumexp,
+        "log of the sum of exp(x) along `axis`; -inf for a row of -inf alone.",
+    ),
     _SOFTMAX,
     _norm("rms_norm", "x weight", value.rms_norm, 1e-6, "x / sqrt(mean(x^2) + eps) * weight, last axis."),
     _norm(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wsopt.graph.faults import Faults, hint, quote
-from wsopt.graph.lengths import compared_extents, lengths_to_try
+from wsopt.graph.lengths import compared_extents, gathered_extents, indices_to_try, lengths_to_try
 from wsopt.graph.meaning import cast_array
 from wsopt.graph.ops import OPS
 from wsopt.graph.types import DType, Graph, Input, Node, Operand, TensorType
@@ -83,14 +83,16 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, Array]:
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products of layers keep their size (not f8, whose range that would leave).
-    Integers are -8..7, but for those that are compared with indices (`lengths_to_try`); bools are fair coins. Strides
-    are the input's.
+    Integers are -8..7, but for those that are compared with indices (`lengths_to_try`) or are indices themselves
+    (`indices_to_try`); bools are fair coins. Strides are the input's.
     """
-    compared, found = compared_extents(graph), dict[str, Array]()
+    compared, gathered, found = compared_extents(graph), gathered_extents(graph), dict[str, Array]()
     for index, item in enumerate(graph.inputs):
         rng = np.random.default_rng([seed, index])
         if item.name in compared:
             values = lengths_to_try(item.type.shape, compared[item.name], seed, rng)
+        elif item.name in gathered:
+            values = indices_to_try(item.type.shape, gathered[item.name], rng)
         else:
             values = _random_array(item.type, rng, _scale(graph, item))
         found[item.name] = _placed(values, item.strides)

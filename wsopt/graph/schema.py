@@ -139,7 +139,7 @@ def _kind(spec: AttrSpec) -> Schema:
             return _ref("dtype")
         case AttrKind.SHAPE:
             return _ref("shape")
-        case AttrKind.PERM:
+        case AttrKind.PERM | AttrKind.COUNTS:
             return _integers(0)
         case _:
             assert_never(spec.kind)

@@ -35,6 +35,8 @@ _ROWS, _CONSUMERS = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 3)
 """Of tiles of rows."""
 _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
+_CHOSEN_ROWS = 16
+"""Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
 _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
@@ -180,6 +182,8 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             group=1,
         )  # fmt: skip
         layout = row_layout(bits, rows, columns, warps, machine)
+        if rows > _CHOSEN_ROWS and any(view.rows_chosen for view in region.operands):
+            continue
         if layout.columns <= columns and layout.rows <= rows and not _spare(region, s):
             yield s
 

@@ -29,6 +29,7 @@ _REQUIRED: Mapping[AttrKind, Any] = MappingProxyType(
         AttrKind.DTYPE: "bf16",
         AttrKind.SHAPE: (_ROWS, _COLUMNS),
         AttrKind.PERM: (1, 0),
+        AttrKind.COUNTS: (1, 0),
     }
 )
 """What is tried for a required attribute."""
@@ -61,7 +62,8 @@ def _results(g: GraphBuilder, spec: OpSpec, pool: list[Operand]) -> Iterator[Sym
     attrs = {attr.name: _REQUIRED[attr.kind] for attr in spec.attrs if attr.required}
     if spec.attr("keepdims") is not None:
         attrs["keepdims"] = True
-    for count in range(spec.arity[0], spec.arity[1] + 1):
+    least, most = spec.arity
+    for count in range(least, min(most, least + 1) + 1):
         for operands in itertools.product(pool, repeat=count):
             with contextlib.suppress(InputError):  # it does not take these
                 yield g.apply(spec.name, operands, attrs)
@@ -122,11 +124,26 @@ def _alone(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
             yield g.cast(g.mul(result, 2.0), "bf16")
 
 
+def _at_indices(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
+    x, places = g.input("x", (_ROWS, _COLUMNS), "bf16"), g.input("i", (_ROWS,), "i32")
+    for result in _results(g, spec, [x, places]):
+        if result.dtype is DType.BF16:
+            yield g.cast(g.mul(result, 2.0), "bf16")
+
+
 def _fits(result: Symbol, tensor: Symbol) -> bool:
     """Whether a result broadcasts to a tensor."""
     padded = (1,) * (len(tensor.shape) - len(result.shape)) + result.shape
     return all(extent in (1, whole) for extent, whole in zip(padded, tensor.shape, strict=False))
 
 
-_PLACES: tuple[Place, ...] = (_after_a_product, _over_rows, _as_an_operand, _in_a_chain, _alone, _itself)
+_PLACES: tuple[Place, ...] = (
+    _after_a_product,
+    _over_rows,
+    _as_an_operand,
+    _in_a_chain,
+    _alone,
+    _itself,
+    _at_indices,
+)
 """Where an operation may stand."""

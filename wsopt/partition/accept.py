@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
+from wsopt.graph.types import Graph
 from wsopt.lowering.structures import structures
 from wsopt.machine.types import Machine
 from wsopt.partition.pieces import Piece
 from wsopt.perf.price import lower
 from wsopt.perf.timing import roofline_us
+from wsopt.program.program import TileProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,25 @@ class Oracle:
         if not piece.graph.outputs:
             return Answer(refusal="nothing outside needs what it computes")
         try:
-            region = find_region(piece.graph)
-            first = next(structures(region, self.machine), None)
-            if first is None:
-                return Answer(refusal=f"graph {piece.graph.name}: no tile of it is legal")
-            program = lower(region, first, self.machine)
+            program = first_program(piece.graph, self.machine)
         except LoweringError as error:
             return Answer(refusal=str(error))
         return Answer(roofline_us(program, self.machine) + self.machine.kernel_launch_us)
+
+
+def first_program(graph: Graph, machine: Machine) -> TileProgram:
+    """The tile program of a graph's first structure. LoweringError for a graph of which no kernel can be made."""
+    region = find_region(graph)
+    first = next(structures(region, machine), None)
+    if first is None:
+        raise LoweringError(f"graph {graph.name}: no tile of it is legal")
+    return lower(region, first, machine)
+
+
+def refusal_of(graph: Graph, machine: Machine) -> str:
+    """Why no kernel can be made of a whole graph; empty if one can."""
+    try:
+        first_program(graph, machine)
+    except LoweringError as error:
+        return str(error)
+    return ""

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wsopt.errors import LoweringError
-from wsopt.frontend.region import find_region
 from wsopt.graph.needed import needed
 from wsopt.graph.types import Graph
 from wsopt.machine.types import Machine
-from wsopt.partition.accept import Oracle
+from wsopt.partition.accept import Oracle, refusal_of
 from wsopt.partition.candidates import Candidates, find_candidates
 from wsopt.partition.cover import Chosen, Option, cover
 from wsopt.partition.pieces import Piece, bare_pieces
@@ -107,6 +106,13 @@ class _Cutter:
 
     def cover(self) -> Chosen:
         """The best cover at the prices of now. Raises LoweringError where there is none."""
+        found = self.chosen()
+        if found is None:
+            raise LoweringError(_uncovered(self.web, self.found, self.prices))
+        return found
+
+    def chosen(self) -> Chosen | None:
+        """The best cover at the prices of now, or None."""
         inputs = frozenset(one.name for one in self.web.graph.inputs)
         known = [self.prices[piece].microseconds for piece in self.found.pieces]
         options = [
@@ -119,10 +125,7 @@ class _Cutter:
                 (*self.found.pieces, *self.bare), (*known, *self.times), strict=True
             )
         ]
-        chosen = cover(options, frozenset(self.web.graph.outputs))
-        if chosen is None:
-            raise LoweringError(_uncovered(self.web, self.found, self.prices))
-        return chosen
+        return cover(options, frozenset(self.web.graph.outputs))
 
     def ours(self, chosen: Chosen) -> tuple[Piece, ...]:
         """The pieces of a cover that kernels compute."""
@@ -137,9 +140,24 @@ class _Cutter:
 def _cutter(
     graph: Graph, machine: Machine, others: Others | None, prices: Prices, progress: Progress
 ) -> _Cutter:
-    """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all."""
+    """The candidates of a graph, priced by their rooflines. LoweringError for a graph that cannot be cut at all.
+
+    Whoever reads a view makes it again. Where nothing computes the graph so, a view may be a kernel's that copies.
+    """
     web = Web(needed(graph))
     _check_outputs(web)
+    made = _cutter_of(web, machine, others, prices, progress)
+    copies = Web(web.graph, moves=True)
+    if others is not None or len(copies.solid) == len(web.solid) or made.chosen() is not None:
+        return made
+    copying = _cutter_of(copies, machine, others, prices, progress)
+    return made if copying.chosen() is None else copying
+
+
+def _cutter_of(
+    web: Web, machine: Machine, others: Others | None, prices: Prices, progress: Progress
+) -> _Cutter:
+    """The candidates of a graph's solid nodes."""
     found = find_candidates(web, Oracle(machine), lambda done, total: progress("pieces", done, total))
     for piece, answer in zip(found.pieces, found.answers, strict=True):
         prices.known.setdefault(piece.key, Price(answer.roofline_us, Level.ROOFLINE))
@@ -183,14 +201,13 @@ def _uncovered(web: Web, found: Candidates, prices: Prices) -> str:
     missing = [node.name for node in web.solid if node.name not in covered]
     why = {**dict(found.refusals), **_complaints(found, prices)}
     reasons = [f"{name}: {why[name]}" for name in why if name in missing or not missing]
-    try:
-        find_region(web.graph)
-        whole = []
-    except LoweringError as error:
-        whole = [str(error)]
+    whole = refusal_of(web.graph, prices.machine)
     first = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
     told = f"no kernel takes {first}" if missing else "its pieces do not go together"
-    lines = [*whole, f"graph {web.graph.name} cannot be cut into several kernels: {told}"]
+    lines = [
+        *([whole] if whole else []),
+        f"graph {web.graph.name} cannot be cut into several kernels: {told}",
+    ]
     return "\n  ".join([*lines, *reasons[:8]])
 
 

@@ -8,13 +8,12 @@ from collections.abc import Callable
 
 from wsopt.cache import BuildCache, build_key, cache_folder
 from wsopt.entries import extended
-from wsopt.errors import LoweringError
 from wsopt.folder import KERNELS, machine_text
-from wsopt.frontend.region import find_region
 from wsopt.graph.serialize import graph_to_json
 from wsopt.graph.types import Graph
 from wsopt.machine.load import require_target
 from wsopt.machine.types import Machine
+from wsopt.partition.accept import refusal_of
 from wsopt.partition.build import CutBuild, cut_build
 from wsopt.partition.cut import Cut, check_cuttable, cut
 from wsopt.partition.document import record_of, record_text
@@ -56,13 +55,9 @@ def build_cut(
     return cut_build(files, time.monotonic() - began)
 
 
-def is_refused(graph: Graph) -> bool:
-    """Whether no single kernel computes a graph, for the front end refuses it as a whole."""
-    try:
-        find_region(graph)
-    except LoweringError:
-        return True
-    return False
+def is_refused(graph: Graph, machine: Machine) -> bool:
+    """Whether no single kernel computes a graph: the front end refuses it as a whole, or no tile of it is legal."""
+    return bool(refusal_of(graph, machine))
 
 
 def _files(found: Cut, machine: Machine) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """What depends on what in a graph, as sets of bits: which nodes have results that may lie in memory between kernels.
 
-A node's result is *free* where no kernel has to hand it to another: views of a tensor, and what is computed from
-indices alone. Whoever needs such a result makes it again. The others are *solid*; a kernel computes some of them.
+A node's result is *free* where no kernel has to hand it to another: views of a tensor, unless a kernel may copy what
+they see, and what is computed from indices alone. Whoever needs such a result makes it again. The others are *solid*;
+a kernel computes some of them.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from wsopt.frontend.kinds import VIEWS
+from wsopt.frontend.kinds import MOVES, VIEWS
 from wsopt.graph.types import Graph, Node
 
 
 @dataclass(frozen=True)
 class Web:
     """A graph of which every node is needed, with its solid nodes. A set of solid nodes is a number whose bit `n`
-    stands for the node `solid[n]`.
+    stands for the node `solid[n]`. With `moves`, views after which elements lie elsewhere are solid as well: a kernel
+    may copy a tensor for those that read it so.
     """
 
     graph: Graph
+    moves: bool = False
 
     @cached_property
     def free(self) -> frozenset[str]:
@@ -32,7 +35,7 @@ class Web:
         for node in self.graph.nodes:
             if all(name in indices for name in node.tensors):
                 indices.add(node.name)
-            if node.name in indices or node.op in VIEWS:
+            if node.name in indices or (node.op in VIEWS and not (self.moves and node.op in MOVES)):
                 found.add(node.name)
         return frozenset(found)
 
@@ -114,6 +117,8 @@ class Web:
         """The last view of a tensor through which all that read it do so."""
         readers = self.graph.consumers(name)
         if len(readers) != 1 or readers[0].op not in VIEWS or name in self.graph.outputs:
+            return name
+        if readers[0].name not in self.free:
             return name
         return self._seen_as(readers[0].name)
 

@@ -13,6 +13,7 @@ from wsopt.machine.cost import InstructionMix, alu_cycles, unit_cycles
 from wsopt.machine.types import Machine
 from wsopt.machine.types import Unit as MachineUnit
 from wsopt.program.facts import (
+    PLACES_AT_A_TIME,
     Arithmetic,
     Beside,
     Copy,
@@ -122,7 +123,13 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
     else:
         busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
         first = machine.first_bytes(latency.tma_load_l2)
-    return Cost(copy_issue(machine), math.ceil(first) + busy, Unit.TMA, busy, pipes)
+    issue, places = copy_issue(machine), place_cycles(copy, machine)
+    return Cost(places + max(1, copy.apart) * issue, places + math.ceil(first) + busy, Unit.TMA, busy, pipes)
+
+
+def place_cycles(copy: Copy, machine: Machine) -> int:
+    """Cycles in which the places of pieces that are copied apart come from L2, some at a time."""
+    return math.ceil(-(-copy.apart // PLACES_AT_A_TIME) * machine.first_bytes(machine.latency.tma_load_l2))
 
 
 def outside_cycles(copy: Copy, machine: Machine) -> int:

@@ -17,11 +17,18 @@ from wsopt.tensors.views import OUTER, Role, View
 # --- counts of operations -------------------------------------------------------------------------------
 
 
+PLACES_AT_A_TIME = 8
+"""Places of pieces that are copied apart, which a loading warp loads before it starts their copies: it has few
+registers.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A box of `rows` of `row_bytes`, `pitch_bytes` apart in memory. Of whole rows only `from_memory` bytes are
     copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2. On the average
-    `outside` of the rows lie beyond the tensor's end, and are filled with zeros.
+    `outside` of the rows lie beyond the tensor's end, and are filled with zeros. At places that are loaded first so
+    many pieces are copied `apart`, each by an instruction of its own; 0 where one copies the box.
     """
 
     rows: int
@@ -30,6 +37,7 @@ class Copy:
     from_memory: int = 0
     tiles: int = 0
     outside: float = 0.0
+    apart: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,9 +284,10 @@ class Member:
     def box(self, shape: tuple[int, ...]) -> Copy:
         """Counts of a copy of this shape."""
         *rows, columns = shape
-        width = self.view.dtype.bits // 8
-        pitch = self.view.strides[-2] if rows else columns
-        return Copy(math.prod(rows), columns * width, pitch * width)
+        width, view = self.view.dtype.bits // 8, self.view
+        pitch = view.strides[-2] if rows else columns
+        apart = 0 if view.chosen is None else math.prod(rows) if view.rows_chosen else 1
+        return Copy(math.prod(rows), columns * width, pitch * width, apart=apart)
 
     def extent(self, role: Role) -> int:
         """Elements of one copy along an axis; 1 for an axis that it does not have."""

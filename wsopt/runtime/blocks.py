@@ -120,6 +120,22 @@ def _beside(node: RawNode, axis: int, shapes: Shapes) -> Axes:
     return (axis,) * len(node.inputs)
 
 
+def _pad(node: RawNode, axis: int, _shapes: Shapes) -> Axes:
+    """Along an axis that is not longer than it was."""
+    if node.attrs["low"][axis] or node.attrs["high"][axis]:
+        raise _WholeOnly(node.name)
+    return (axis,)
+
+
+def _gather(node: RawNode, axis: int, shapes: Shapes) -> Axes:
+    """A block of the indices, or of the axes beside the one that they choose from."""
+    table, indices = (len(shapes[str(name)]) for name in node.inputs)
+    along = node.attrs.get("axis", 0) % table
+    if along <= axis < along + indices:
+        return (None, axis - along)
+    return (axis if axis < along else axis - indices + 1, None)
+
+
 def _reduce(node: RawNode, axis: int, shapes: Shapes) -> Axes:
     along = node.attrs["axis"] % len(shapes[str(node.inputs[0])])
     if not node.flag("keepdims"):
@@ -142,7 +158,9 @@ _RULES: Mapping[str, Callable[[RawNode, int, Shapes], Axes]] = {
     "transpose": _transpose,
     "slice": _beside,
     "concat": _beside,
+    "pad": _pad,
+    "gather": _gather,
     "iota": lambda _node, _axis, _shapes: (),
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_mean"), _reduce),
+    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "reduce_mean", "logsumexp"), _reduce),
     **dict.fromkeys(_NORMS, _along_last),
 }

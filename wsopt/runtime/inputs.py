@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from wsopt.runtime.raw_graph import RawGraph, RawInput, compared_extents
+from wsopt.runtime.raw_graph import RawGraph, RawInput, compared_extents, gathered_extents
 from wsopt.runtime.torch_ops import F8_LARGEST, TORCH_DTYPES, cast_tensor
 
 
@@ -17,14 +17,14 @@ def random_inputs(graph: RawGraph, seed: int, device: str) -> dict[str, Tensor]:
 
     Floats are standard normal; constants that a matmul contracts are divided by the square root of the
     contracted extent, so that products keep their size (not f8, whose range that would leave). Integers
-    are -8..7, but lengths, which are compared with indices, 0 to the axis' extent; bools are fair coins, i4 two
-    to a byte.
+    are -8..7, but lengths, which are compared with indices, 0 to the axis' extent, and indices places of their axis;
+    bools are fair coins, i4 two to a byte.
     """
-    tensors, compared = {}, compared_extents(graph)
+    tensors, compared, gathered = {}, compared_extents(graph), gathered_extents(graph)
     for index, item in enumerate(graph.inputs):
         generator = torch.Generator(device=device).manual_seed(1009 * seed + index)
-        if item.name in compared:
-            most = compared[item.name] + 1
+        if item.name in compared or item.name in gathered:
+            most = compared[item.name] + 1 if item.name in compared else gathered[item.name]
             found = torch.randint(0, most, item.shape, generator=generator, device=device).to(torch.int32)
         else:
             found = _random(item, _scale(graph, item), generator, device)

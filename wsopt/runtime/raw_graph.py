@@ -114,6 +114,28 @@ def compared_extents(graph: RawGraph) -> dict[str, int]:
     return found
 
 
+def gathered_extents(graph: RawGraph) -> dict[str, int]:
+    """The inputs that `gather` takes its indices from, each with the least extent that they choose from: the first of
+    the shapes of inputs, which tables are.
+    """
+    found: dict[str, int] = {}
+    for node in (node for node in graph.nodes if node.op == "gather"):
+        table, item = (_seen_input(graph, name) for name in node.tensors)
+        if table is not None and item is not None:
+            extent = min(found.get(item.name, 2**31 - 1), table.shape[int(node.attrs.get("axis", 0))])
+            found[item.name] = extent
+    return found
+
+
+def _seen_input(graph: RawGraph, name: str) -> RawInput | None:
+    """The input that a tensor is, as it is or in another shape; None if it is computed."""
+    node = graph.node(name)
+    while node is not None and node.op in ("reshape", "transpose", "slice", "pad"):
+        name = node.tensors[0]
+        node = graph.node(name)
+    return graph.input(name)
+
+
 def load_raw_graph(path: Path) -> RawGraph:
     """The graph of a file. Raises InputError if it is not a graph, OSError if it cannot be read."""
     try:

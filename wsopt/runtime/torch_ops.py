@@ -164,6 +164,23 @@ def _concat(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) ->
     return torch.cat(tuple(tensors), dim=attrs.get("axis", -1))
 
 
+def _pad(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    (x,) = tensors
+    shape = [sum(axis) for axis in zip(attrs["low"], x.shape, attrs["high"], strict=True)]
+    result = torch.zeros(shape, dtype=x.dtype, device=x.device)
+    result[tuple(slice(low, low + extent) for low, extent in zip(attrs["low"], x.shape, strict=True))] = x
+    return result
+
+
+def _gather(_arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    x, indices = tensors
+    axis = attrs.get("axis", 0) % x.ndim
+    inside = (indices >= 0) & (indices < x.shape[axis])
+    taken = x[(slice(None),) * axis + (torch.where(inside, indices, 0).long(),)]
+    known = inside.reshape(inside.shape + (1,) * (x.ndim - axis - 1))
+    return torch.where(known, taken, torch.zeros((), dtype=x.dtype, device=x.device))
+
+
 # --- reductions and composites --------------------------------------------------------------------------
 
 
@@ -177,6 +194,10 @@ def _reduction(function: Callable[..., Tensor]) -> Meaning:
 
 def _reduce_mean(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
     return _reduction(torch.mean)(arithmetic, arithmetic.reals(tensors), attrs)
+
+
+def _logsumexp(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
+    return _reduction(torch.logsumexp)(arithmetic, arithmetic.reals(tensors), attrs)
 
 
 def _softmax(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:
@@ -227,10 +248,13 @@ _OTHERS: Mapping[str, Meaning] = {
     "transpose": _transpose,
     "slice": _slice,
     "concat": _concat,
+    "pad": _pad,
+    "gather": _gather,
     "reduce_sum": _reduction(torch.sum),
     "reduce_max": _reduction(torch.amax),
     "reduce_min": _reduction(torch.amin),
     "reduce_mean": _reduce_mean,
+    "logsumexp": _logsumexp,
     "softmax": _softmax,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,

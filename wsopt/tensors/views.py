@@ -40,6 +40,18 @@ K_BLOCK = frozenset({Role.ROW, Role.STREAM})
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """The dimension of a view along whose axis, `role`, the elements of another tensor say which place is read.
+
+    `source` is that tensor as a source, by name. So many `places` are read in all; one outside the tensor is zeros.
+    """
+
+    role: Role
+    source: str
+    places: int
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
 
@@ -51,8 +63,12 @@ class View:
     dimension: of the first tensor's dimension in its origin only `take` neighbours belong to it (0: all), and
     of the last one every `step`-th element. So heads split into (8, 4) are (0, 4) and (4, 1).
 
-    `cutouts` is empty unless a dimension is a slice of the tensor's. It has for each dimension None, or where the
-    slice begins and how many elements there are to slice from; 0 of those where another dimension's parts tell.
+    `cutouts` is empty unless a dimension is a slice of the tensor's, or has zeros around it. It has for each of them
+    None, or where the slice begins, which is before the tensor where zeros are; how many elements there are to slice
+    from, 0 where another dimension's parts tell; and where what is read of the tensor ends.
+
+    The places along one dimension may be `chosen` by another tensor: its extent is the tensor's own then, and not
+    that of the axis.
     """
 
     tensor: str
@@ -64,7 +80,22 @@ class View:
     rank: int
     constant: bool = False
     parts: tuple[tuple[int, int], ...] = ()
-    cutouts: tuple[tuple[int, int] | None, ...] = ()
+    cutouts: tuple[tuple[int, int, int] | None, ...] = ()
+    chosen: Chosen | None = None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """How many places along each dimension are read or written."""
+        pairs = zip(self.roles, self.extents, strict=True)
+        return tuple(
+            self.chosen.places if self.chosen and role is self.chosen.role else extent
+            for role, extent in pairs
+        )
+
+    @property
+    def rows_chosen(self) -> bool:
+        """Whether every row is read at a place of its own."""
+        return self.chosen is not None and self.chosen.role is Role.ROW
 
     @property
     def first(self) -> dict[Role, int]:
@@ -79,7 +110,7 @@ class View:
     @property
     def nbytes(self) -> int:
         """Bytes of the elements that the region reads or writes."""
-        return math.prod(self.extents) * self.dtype.bits // 8
+        return math.prod(self.places) * self.dtype.bits // 8
 
 
 @dataclass(frozen=True, slots=True)

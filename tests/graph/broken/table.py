@@ -149,8 +149,8 @@ NAMES: dict[str, tuple[dict[str, Any], Faults]] = {
         [("/nodes/0/op", 'unknown op "matmull"; did you mean "matmul"?')],
     ),
     "op of a later version": (
-        {"/nodes/0/op": "gather"},
-        [("/nodes/0/op", 'the op "gather" is not in this version yet: compute it outside of the graph')],
+        {"/nodes/0/op": "cumsum"},
+        [("/nodes/0/op", 'the op "cumsum" is not in this version yet: compute it outside of the graph')],
     ),
     "op that is later and like another": (
         {"/nodes/0/op": "quantize"},

@@ -1,0 +1,165 @@
+"""Kernels that read rows at indices: executed, compiled, and mistakes in them found."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+
+import gather_graphs
+import numpy as np
+import pytest
+from emit_builds import SEEDS, Body, Emitted, build, case, graph_of, h200, small_case
+from emit_mutants import survives
+
+from wsopt.codegen import Expectation, compile_kernel, verdict
+from wsopt.emit.source import expected_instructions
+from wsopt.errors import LoweringError
+from wsopt.frontend.region import find_region
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
+from wsopt.interpret import mutants
+from wsopt.lowering.structures import structures
+from wsopt.perf.price import lower
+from wsopt.program.types import Sharing, Structure
+
+
+def structure(rows: int, columns: int, consumers: int = 2) -> Structure:
+    return Structure(rows, columns, 1, consumers, 4, Sharing.COOPERATIVE, True, False, 1, 1)
+
+
+@functools.cache
+def emitted(body: Body, rows: int, columns: int, consumers: int = 2) -> Emitted:
+    return build(graph_of(body), structure(rows, columns, consumers), 24)
+
+
+CUTS: tuple[tuple[Body, tuple[int, ...]], ...] = (
+    (gather_graphs.chosen, (4, 512)),
+    (gather_graphs.embedded, (1, 512, 3)),
+    (gather_graphs.padded, (16, 64)),
+    (gather_graphs.two_tables, (2, 256)),
+    (gather_graphs.inner_axis, (4, 256)),
+    (gather_graphs.blocks, (1, 1024)),
+    (gather_graphs.normed, (2, 512)),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("body", "cut"), CUTS, ids=lambda x: x.__name__ if callable(x) else str(x))
+def test_computes(body: Body, cut: tuple[int, ...]) -> None:
+    made = emitted(body, *cut)
+    assert case(made.graph).fault(made.source, 2) is None
+    assert small_case(made).fault(made.source, 1) is None
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("body", "cut"), CUTS[1:2], ids=lambda x: x.__name__ if callable(x) else str(x))
+def test_machine_code_is_what_was_asked_for(body: Body, cut: tuple[int, ...]) -> None:
+    made = emitted(body, *cut)
+    asked = Expectation(expected_instructions(made.verified), made.verified.schedule.shared_memory_bytes)
+    assert verdict(compile_kernel(made.source), asked) == ()
+
+
+def test_an_index_outside_reads_zeros_and_nothing_else() -> None:
+    made = emitted(gather_graphs.chosen, 4, 512)
+    inputs = random_inputs(made.graph, 0)
+    inputs["tokens"][:5] = (-1, 300, 2**31 - 1, -(2**31), 299)
+    found = case(made.graph, inputs=inputs)
+    expected = found.referee.expected["y"].value.astype(np.float32)
+    assert (expected[:4] == 0).all()
+    assert (expected[4] != 0).any()
+    assert found.check(made.source, 0) is None
+
+
+def test_other_numbers_of_rows_and_of_indices_run() -> None:
+    made = emitted(gather_graphs.chosen, 4, 512)
+
+    def other(rows: int, indices: int) -> Body:
+        def body(g: GraphBuilder) -> Symbol:
+            return g.gather(
+                g.input("table", (rows, 512), "bf16"), g.input("tokens", (indices,), "i32"), name="y"
+            )
+
+        return body
+
+    for rows, indices in ((7, 1), (1000, 90)):
+        assert case(graph_of(other(rows, indices))).fault(made.source, 1) is None
+
+
+def test_bytes_are_those_of_the_rows_that_are_chosen() -> None:
+    region = find_region(graph_of(gather_graphs.chosen))
+    assert region.compulsory_bytes == 37 * (2 * 512 * 2 + 4)
+    two = find_region(graph_of(gather_graphs.two_tables))
+    assert two.compulsory_bytes == 33 * (4 * 512 * 2 + 3 * 4)
+
+
+def test_rows_apart_take_an_instruction_and_a_place_each() -> None:
+    region = find_region(graph_of(gather_graphs.chosen))
+    issue = [lower(region, structure(rows, 512), h200()).ops[0].issue for rows in (1, 8, 16)]
+    assert issue[0] < issue[1] < issue[2] < 16 * issue[0]
+    found = list(structures(region, h200()))
+    assert max(s.rows for s in found) == 16
+
+
+FAULTS = {
+    "CONSUMER_ROWS + 3 < row_extent": "CONSUMER_ROWS + 3 < row_extent + 3",
+    "table_ring.index(slot * 2).slice(1, 1, dim=0)": "table_ring.index(slot * 2).slice(2, 1, dim=0)",
+    "(row_tile * TILE_ROWS + 1)": "(row_tile * TILE_ROWS + 2)",
+    "[tokens_place_3,": "[tokens_place_2,",
+    "    gdc_wait()\n": "",
+}
+
+
+@pytest.mark.parametrize("good", FAULTS)
+def test_faults_are_found(good: str) -> None:
+    made = emitted(gather_graphs.chosen, 4, 512)
+    assert good in made.source
+    assert case(made.graph).fault(made.source.replace(good, FAULTS[good], 1), 1) is not None
+
+
+@pytest.mark.slow
+def test_every_mutant_is_found() -> None:
+    made = build(graph_of(gather_graphs.embedded), structure(2, 256, 1), 9)
+    assert made.depth in (2, 3)
+    cases = [small_case(made, count) for count in (4, 3)]
+    assert survives(cases, made.source, SEEDS)
+    alive = Counter(
+        mutant.name.partition("@")[0] for mutant in mutants(made.source) if survives(cases, mutant.source, 2)
+    )
+    assert alive == {"double-wait": 2}
+
+
+def _input(g: GraphBuilder, *shape: int, dtype: str = "bf16", name: str = "x") -> Symbol:
+    return g.input(name, shape, dtype)
+
+
+def _indices(g: GraphBuilder, *shape: int) -> Symbol:
+    return g.input("i", shape, "i32")
+
+
+REFUSED: dict[str, tuple[Body, str]] = {
+    "a computed table": (lambda g: g.gather(g.cast(g.exp(_input(g, 64, 256)), "bf16", name="e"), _indices(g, 9)),
+        "e, of which it reads elements at indices, is computed; compute e before"),
+    "computed indices": (lambda g: g.gather(_input(g, 64, 256), g.add(_indices(g, 9), 1, name="j")),
+        "j, of which it reads elements at indices, is computed; compute j before"),
+    "single elements": (lambda g: g.add(g.gather(_input(g, 64), _indices(g, 9, 256)), _input(g, 9, 256, name="z")),
+        "indices choose single elements along axis 0 of x"),
+    "columns": (lambda g: g.gather(_input(g, 64, 256), _indices(g, 9), axis=1), "single elements along axis 1 of x"),
+    "one row for all": (
+        lambda g: g.add(g.gather(_input(g, 64, 256), _indices(g)), _input(g, 9, 256, name="z")),
+        "is the same along the rows or columns"),
+    "a slice": (lambda g: g.gather(g.slice(_input(g, 64, 256), axis=0, start=8, name="s"), _indices(g, 9)),
+        "a view takes axis 0 of s apart, or a part of it, along which indices choose; compute s before"),
+    "a product's operand": (lambda g: g.matmul(g.gather(_input(g, 64, 256), _indices(g, 128), name="rows"),
+        _input(g, 256, 128, name="w")), "gather is not lowered beside products; compute rows before"),
+    "a product's neighbour": (lambda g: g.add(
+        g.matmul(_input(g, 128, 256, name="a"), _input(g, 256, 128, name="w")),
+        g.gather(_input(g, 64, 128), _indices(g, 128), name="rows")),
+        "gather is not lowered beside products; compute rows before"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    body, told = REFUSED[name]
+    with pytest.raises(LoweringError, match=told):
+        find_region(graph_of(lambda g: g.cast(body(g), "f16", name="y")))

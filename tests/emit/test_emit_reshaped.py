@@ -1,0 +1,62 @@
+"""Products of inputs that are seen in another shape: rows, columns and the contracted axis of several dimensions."""
+
+from __future__ import annotations
+
+import pytest
+from emit_builds import Body, build, case, graph_of, small_case
+
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.program.types import Sharing, Structure
+
+TILE = Structure(64, 64, 64, 2, 4, Sharing.COOPERATIVE, True, False, 1, 1)
+
+
+def _rounded(g: GraphBuilder, product: Symbol) -> Symbol:
+    return g.cast(product, "bf16", name="y")
+
+
+def channels_first(g: GraphBuilder) -> Symbol:
+    """A 1x1 convolution: columns are the rows and columns of an image."""
+    x = g.reshape(g.input("x", (2, 64, 8, 16), "bf16"), shape=(2, 64, 128))
+    return _rounded(g, g.matmul(g.input("w", (136, 64), "bf16", constant=True), x))
+
+
+def channels_last(g: GraphBuilder) -> Symbol:
+    """The same with channels last, and a tensor that is added in another shape."""
+    x = g.reshape(g.input("x", (2, 8, 16, 64), "bf16"), shape=(256, 64))
+    w, r = g.input("w", (128, 64), "bf16"), g.input("r", (16, 16, 128), "bf16")
+    return _rounded(g, g.add(g.matmul(x, w, transpose_b=True), g.reshape(r, shape=(256, 128))))
+
+
+def packed(g: GraphBuilder) -> Symbol:
+    """Products head by head of packed heads."""
+    heads = (g.reshape(g.input(name, (72, 3 * 64), "bf16"), shape=(72, 3, 64)) for name in "ab")
+    a, b = (g.transpose(one, perm=(1, 0, 2)) for one in heads)
+    return _rounded(g, g.matmul(a, b, transpose_b=True))
+
+
+def contracted(g: GraphBuilder) -> Symbol:
+    """The contracted axis is heads and their elements, of which the last K-block has a part."""
+    x = g.reshape(g.input("x", (72, 5, 40), "bf16"), shape=(72, 200))
+    return _rounded(g, g.matmul(x, g.input("w", (128, 200), "bf16"), transpose_b=True))
+
+
+@pytest.mark.parametrize("body", [channels_first, channels_last, packed, contracted])
+def test_computes(body: Body) -> None:
+    made = build(graph_of(body), TILE, 96)
+    assert case(made.graph).fault(made.source, 1) is None
+    assert small_case(made).fault(made.source, 1) is None
+
+
+def test_other_images_run_too() -> None:
+    made = build(graph_of(channels_first), TILE, 96)
+
+    def other(batch: int, height: int, width: int) -> Body:
+        def body(g: GraphBuilder) -> Symbol:
+            x = g.reshape(g.input("x", (batch, 64, height, width), "bf16"), shape=(batch, 64, height * width))
+            return _rounded(g, g.matmul(g.input("w", (136, 64), "bf16", constant=True), x))
+
+        return body
+
+    for extents in ((1, 24, 16), (3, 2, 16)):
+        assert case(graph_of(other(*extents))).fault(made.source, 1) is None

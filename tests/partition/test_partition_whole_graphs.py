@@ -1,0 +1,47 @@
+"""Whole layers: kernels can be made of every graph of the list, as one or cut; nothing is searched or compiled."""
+
+from __future__ import annotations
+
+import pytest
+from whole_graphs_listed import GRAPHS, WITHOUT_A_KERNEL, whole_graph
+
+from wsopt.errors import LoweringError
+from wsopt.graph.needed import needed
+from wsopt.machine.types import Machine
+from wsopt.partition.accept import Oracle, refusal_of
+from wsopt.partition.candidates import find_candidates
+from wsopt.partition.cut import check_cuttable
+from wsopt.partition.web import Web
+
+
+def _known(name: str) -> object:
+    missing = pytest.mark.xfail(raises=LoweringError, reason="no kernel sums over all rows", strict=False)
+    return pytest.param(name, marks=missing) if name in WITHOUT_A_KERNEL else name
+
+
+@pytest.mark.parametrize("name", [*map(_known, GRAPHS)])
+def test_kernels_can_be_made_of_it(name: str, h200: Machine) -> None:
+    graph = whole_graph(name)
+    check_cuttable(graph, h200)
+    assert not refusal_of(graph, h200) or len(Web(needed(graph)).solid) > 1
+
+
+def test_those_that_one_kernel_takes(h200: Machine) -> None:
+    one = {name for name in GRAPHS if not refusal_of(whole_graph(name), h200)}
+    assert one >= {
+        *("odd_mlp", "log_softmax", "silu_gate", "quantized_rows", "chunked_prefill", "attention_sink"),
+        *("batched_views", "embedding"),
+    }
+    assert not one & {"llama_block", "linear_logsumexp", "cross_entropy", "patches", "convolution"}
+
+
+def test_a_view_that_nobody_can_read_is_copied_by_a_kernel(h200: Machine) -> None:
+    graph = whole_graph("patches")
+    assert "transpose_0" in Web(graph).free
+    web = Web(graph, moves=True)
+    assert "transpose_0" not in web.free
+    found = find_candidates(web, Oracle(h200), lambda done, total: None)
+    copies = [
+        piece for piece in found.pieces if {node.op for node in piece.graph.nodes} <= {"reshape", "transpose"}
+    ]
+    assert {piece.graph.outputs for piece in copies} == {("transpose_0",), ("reshape_1",)}
