@@ -168,9 +168,9 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         lambda g: product(g) + g.cast(g.iota(shape=(1, 1), axis=0, name="i"), dtype="f32"),
         "node i: the iota counts along no axis of a product",
     ),
-    "i8 source": (
-        lambda g: g.add(product(g), g.input("s", (256, 512), "i8"), name="y"),
-        "node y: input s is i8; not lowered there",
+    "i4 source": (
+        lambda g: g.add(product(g), g.input("s", (256, 512), "i4"), name="y"),
+        "node y: input s is i4; not lowered there",
     ),
     "cast to i32": (
         lambda g: g.cast(product(g), dtype="i32", name="y"),

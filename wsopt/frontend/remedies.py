@@ -19,10 +19,10 @@ SLICE_INPUTS = "take slices of the inputs that it is computed from"
 OWN_OUTPUTS = "make each part an output, and join them after the call"
 OWN_GRAPH = "give each a graph of its own"
 
-# For element types of operands and of inputs that no instruction takes (such as bool masks), views of results, and
+# For element types of operands and of inputs that no instruction takes, views of results, and
 # pitches of rows that TMA cannot move: outputs are dense, and padding would change rows that are reduced.
 OPERAND_TYPE = "declare inputs as one of {}, and cast them before the call"
-SOURCE_TYPE = "declare it as one of {}, and compare it with 0 where it is a condition"
+SOURCE_TYPE = "declare it as one of {}"
 VIEW_OF_INPUT = "leave it out, and take it of the input, which moves nothing; or compute something of it"
 VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
 INPUT_PITCH = "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then"
