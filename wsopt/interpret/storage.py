@@ -193,8 +193,9 @@ class TensorDescriptor:
             "TMA has no map of bools": self.dtype is not INT1,
             "the last stride must be 1": self.strides[-1] == 1,
             "extents must be positive": all(extent > 0 for extent in self.shape),
-            "block extents must be powers of two up to 256": all(
-                0 < extent <= 256 and extent & (extent - 1) == 0 for extent in self.block_shape[:-1]
+            # Triton copies a longer block by several instructions of 256 elements.
+            "block extents must be powers of two": all(
+                extent > 0 and extent & (extent - 1) == 0 for extent in self.block_shape[:-1]
             ),
             "a block's inner extent must be a power of two of 16 bytes at least": inner % 16 == 0
             and inner & (inner - 1) == 0,

@@ -95,15 +95,16 @@ def _row_problems(region: Region) -> Iterator[str]:
     tensors = [*(source.view for source in region.row_sources), *stored]
     if not region.row_sources:
         yield f"graph {region.name}: no input has the rows and columns that {held}"
+    along = tensors[0].roles[-1] if reduces and tensors else Role.COLUMN
     yield from (
         f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
         + (
-            f"is reduced; rows are read and stored along the reduced axis: {remedies.ROWS_LAST}"
+            f"in {tensors[0].tensor}; rows are read and stored along one axis: {remedies.ONE_ORDER}"
             if reduces
             else f"is the last of the output; rows are read and stored along it: {remedies.SAME_ORDER}"
         )
         for view in tensors
-        if view.roles[-1] is not Role.COLUMN
+        if view.roles[-1] is not along or along not in (Role.ROW, Role.COLUMN)
     )
 
 

@@ -20,8 +20,8 @@ from wsopt.tensors.views import OUTER, Role, View
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A box of `rows` of `row_bytes`, `pitch_bytes` apart in memory. Of whole rows only `from_memory` bytes are
-    copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2. On the average
-    `outside` of the rows lie beyond the tensor's end, and are filled with zeros.
+    copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2. Pieces of rows take
+    whole `lines` of L2. On the average `outside` of the rows lie beyond the tensor's end, and are filled with zeros.
     """
 
     rows: int
@@ -30,6 +30,7 @@ class Copy:
     from_memory: int = 0
     tiles: int = 0
     outside: float = 0.0
+    lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
