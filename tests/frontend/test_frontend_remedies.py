@@ -181,13 +181,25 @@ def repeated(strides: tuple[int, int] | None) -> Body:
     return lambda g: product(g) + g.input("b", (256, 512), "f32", strides=strides)
 
 
-F32 = matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32")
+INTEGERS = matmul(((64, 64), "i8"), ((64, 64), "i8"))
 BF16 = matmul(((64, 64), "bf16"), ((64, 64), "bf16"))
 AS_READ = "not lowered there; declare it as one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i8, bool"
 ONE_ORDER = "declare every input and output with its axes in one order, and transpose outside of the graph"
 
 REMEDIES: dict[str, Remedy] = {
-    "f32 operands": Remedy(F32, "declare inputs as one of f16, bf16, f8e4m3, f8e5m2, and cast them", BF16),
+    "i8 operands": Remedy(
+        INTEGERS, "declare inputs as one of f16, bf16, f8e4m3, f8e5m2, f32, and cast them", BF16
+    ),
+    "f32 that lies across": Remedy(
+        matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32"),
+        "declare it with that axis last, transpose it before the call, and change the matmul's attr",
+        matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32", transpose_b=True),
+    ),
+    "f32 in ieee precision": Remedy(
+        matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="ieee", transpose_b=True),
+        'or choose the precision "tf32"',
+        matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32", transpose_b=True),
+    ),
     "operands that are both cast": Remedy(
         cast_operand("f32"), "declare x as bf16, and cast it before the call", cast_operand("bf16")
     ),
@@ -311,7 +323,7 @@ def test_what_the_message_says_works(case: str, h200: Machine) -> None:
 
 
 def test_what_the_format_says_of_operands_works(h200: Machine) -> None:
-    with pytest.raises(InputError, match="no kernel takes them yet: declare inputs as f16 or bf16"):
+    with pytest.raises(InputError, match="declare inputs as f16 or bf16, cast what is computed"):
         region_of(matmul(((64, 64), "f32"), ((64, 64), "f32")))
     with pytest.raises(InputError, match="one dtype: declare inputs alike, cast what is computed"):
         region_of(matmul(((64, 64), "f16"), ((64, 64), "bf16")))

@@ -23,6 +23,10 @@ OWN_GRAPH = "give each a graph of its own"
 # pitches of rows that TMA cannot move: outputs are dense, and padding would change rows that are reduced.
 OPERAND_TYPE = "declare inputs as one of {}, and cast them before the call"
 SOURCE_TYPE = "declare it as one of {}"
+IEEE = (
+    "a product of f32 in ieee precision is six of bf16, of operands that other kernels have split; compile a graph "
+    'without named extents, which is cut, or choose the precision "tf32"'
+)
 VIEW_OF_INPUT = "leave it out, and take it of the input, which moves nothing; or compute something of it"
 VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
 INPUT_PITCH = "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then"

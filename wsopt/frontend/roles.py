@@ -73,6 +73,8 @@ def _check_operands(
                 f"node {node.name}: operands of {dtype.value} are not lowered{_PLACES[kind]}; "
                 + remedies.OPERAND_TYPE.format(", ".join(one.value for one in allowed))
             )
+        if dtype is DType.F32 and node.attr("precision", str) == "ieee":
+            raise LoweringError(f"node {node.name}: {remedies.IEEE}")
 
 
 def _check_elementwise(graph: Graph) -> None:

@@ -168,7 +168,7 @@ def mma_cycles(product: Product, machine: Machine) -> int:
     Two warpgroups in one partition start every product together, and lose a little by it.
     """
     joint = product.warps > machine.warps_per_warpgroup
-    rate = machine.tensor[product.dtype.value] * (1 - machine.joint_warpgroups_loss * joint)
+    rate = machine.tensor_rate(product.dtype.value) * (1 - machine.joint_warpgroups_loss * joint)
     return math.ceil(product.rows * product.columns * product.deep / rate)
 
 
@@ -219,7 +219,7 @@ def rest_cycles(product: Product, machine: Machine) -> float:
 
 def _instruction_cycles(product: Product, columns: int, machine: Machine) -> float:
     """Cycles of one tensor instruction of so many columns, where arithmetic waits for the product or feeds it."""
-    rate = machine.tensor[product.dtype.value]
+    rate = machine.tensor_rate(product.dtype.value)
     full = machine.mma_rows * columns * machine.mma_depth(product.dtype.bits) / rate
     least = machine.mma_least_cycles + columns * machine.mma_least_cycles_per_column
     return max(full, machine.mma_least_cycles_registers if product.registers else least)
