@@ -51,15 +51,11 @@ def test_computes(name: str) -> None:
 
 @pytest.mark.compiler
 def test_compiles(other_triton: str) -> None:
-    sources = [made(name).source for name in ("two consumers", "split")]
-    for source, count in zip(
-        sources, (4, 8), strict=True
-    ):  # eight elements an instruction, in one loop or two
-        found = compile_kernel(source)
-        assert (found.spill_loads, found.stack_bytes, found.warnings) == (0, 0, ())
-        assert found.tensor_instructions % count == 0
-    others = compiled_by(other_triton, sources)
-    assert [one["spill_loads"] for one in others] == [0] * len(sources)
+    source = made("two consumers").source
+    found = compile_kernel(source)
+    assert (found.spill_loads, found.stack_bytes, found.warnings) == (0, 0, ())
+    assert found.tensor_instructions % 4 == 0  # eight elements an instruction
+    assert [one["spill_loads"] for one in compiled_by(other_triton, [source])] == [0]
 
 
 def adversarial(rows: int, deep: int) -> np.ndarray:

@@ -82,7 +82,7 @@ def test_computes(name: str) -> None:
 
 @pytest.mark.compiler
 def test_compiles(other_triton: str) -> None:
-    kernels = [made(name) for name in ("first", "sum")]
+    kernels = [made(name) for name in ("sum",)]
     for kernel in kernels:
         shared = kernel.verified.schedule.shared_memory_bytes
         asked = Expectation(expected_instructions(kernel.verified), shared)

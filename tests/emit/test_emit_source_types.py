@@ -164,7 +164,7 @@ def test_a_mask_that_is_turned_round_gives_other_numbers() -> None:
 
 @pytest.mark.compiler
 def test_masks_compile(other_triton: str) -> None:
-    sources = [masked(name).source for name in ("product", "loop")]
+    sources = [masked(name).source for name in ("loop",)]
     found = [
         (one.spill_loads, one.stack_bytes, one.overwritten_operands) for one in map(compile_kernel, sources)
     ]

@@ -58,6 +58,14 @@ def cast_operand(dtype: str) -> Body:
     return body
 
 
+def promoted(mode: str) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (256, 128), "bf16"), g.input("w", (512, 128), "i8")
+        return g.matmul(x, g.cast(w, "bf16"), transpose_b=True, accumulate=mode)
+
+    return body
+
+
 def scaled_rows(shape: tuple[int, int], dtype: str, axis: int, *, weight: bool = False) -> Body:
     """x r @ w with r the root of the mean square of x's rows, perhaps with a weight along the contracted axis."""
 
@@ -194,6 +202,9 @@ REMEDIES: dict[str, Remedy] = {
         matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32"),
         "declare it with that axis last, transpose it before the call, and change the matmul's attr",
         matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32", transpose_b=True),
+    ),
+    "sums that are promoted of computed operands": Remedy(
+        promoted("promoted"), 'choose accumulate "f32" for operands of 16 bits', promoted("f32")
     ),
     "f32 in ieee precision": Remedy(
         matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="ieee", transpose_b=True),

@@ -27,6 +27,7 @@ IEEE = (
     "a product of f32 in ieee precision is six of bf16, of operands that other kernels have split; compile a graph "
     'without named extents, which is cut, or choose the precision "tf32"'
 )
+PROMOTED = 'choose accumulate "f32" for operands of 16 bits, or give the product a graph of its own'
 VIEW_OF_INPUT = "leave it out, and take it of the input, which moves nothing; or compute something of it"
 VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
 INPUT_PITCH = "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then"

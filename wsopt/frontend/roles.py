@@ -75,6 +75,10 @@ def _check_operands(
             )
         if dtype is DType.F32 and node.attr("precision", str) == "ieee":
             raise LoweringError(f"node {node.name}: {remedies.IEEE}")
+        if not plain and node.attr("accumulate", str) == "promoted":
+            raise LoweringError(
+                f"node {node.name}: promoted sums are not lowered{_PLACES[kind]}; {remedies.PROMOTED}"
+            )
 
 
 def _check_elementwise(graph: Graph) -> None:

@@ -30,7 +30,7 @@ TF32_BITS = np.uint32(0xFFFFE000)
 
 
 def check_precision(program: Program, operand: Any) -> None:
-    """InterpreterError for a product of f32 whose kernel leaves it to Triton how, which the environment may change."""
+    """InterpreterError for a product of f32 whose kernel leaves its precision to Triton and its environment."""
     if operand.dtype is FLOAT32 and program.precision != "tf32":
         raise InterpreterError(
             'a product of float32 operands wants the option default_dot_input_precision="tf32"'

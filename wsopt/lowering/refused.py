@@ -48,7 +48,7 @@ def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
         "a loop that computes values between products": (region.body, values),
         "rows that stream without products": (not region.contractions, rows),
         "reductions of an operand's or of an output's rows": (reduces, target.reduces),
-        "f8 sums that are promoted to f32 as they grow": (region.promote, target.promotes),
+        "sums that are promoted to f32 registers as they grow": (region.promote, target.promotes),
     }
     yield from (
         f"graph {region.name}: kernels for {target.title} ({target.architecture}) are written for products with "
