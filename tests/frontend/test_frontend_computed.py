@@ -8,6 +8,7 @@ from wsopt.errors import LoweringError
 from wsopt.frontend.region import find_region
 from wsopt.frontend.types import Contraction, Region
 from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.types import DType
 from wsopt.tensors.views import K_BLOCK, Role, Statement
 
 
@@ -66,8 +67,10 @@ def test_both_operands_are_refused() -> None:
     assert told.startswith("node p: operand 0 of the matmul is computed by cast node a")
 
 
-def test_arithmetic_on_whole_numbers_of_8_bits_wants_a_cast_first() -> None:
-    told = _refused(
-        lambda g, x, w: g.matmul(x, g.cast(g.mul(w, 0.5, name="s"), "bf16"), transpose_b=True, name="p")
-    )
-    assert told == "node s: mul of i8 is not lowered; cast w to f32 first"
+def test_whole_numbers_of_8_bits_are_computed_with_as_f32_beside_a_fraction() -> None:
+    g = GraphBuilder("scaled")
+    x, w = g.input("x", (128, 256), "bf16"), g.input("w", (512, 256), "i8")
+    g.output(g.cast(g.matmul(x, g.cast(g.mul(w, 0.5), "bf16"), transpose_b=True), "bf16", name="y"))
+    scaled, rounded = (item for item in find_region(g.build()).body if isinstance(item, Statement))
+    assert (scaled.primitive, scaled.dtype) == ("mul", DType.F32)
+    assert (rounded.primitive, rounded.reads) == ("round_bf16", (scaled.name,))

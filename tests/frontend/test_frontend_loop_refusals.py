@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 
@@ -58,11 +57,6 @@ def over_heads(p: Parts, x: Symbol) -> Symbol:
 def normed(p: Parts, x: Symbol) -> Symbol:
     w, b = (p.g.input(name, (p.sizes.keys,), "f32") for name in "wb")
     return p.g.layer_norm(x, w, b, name="n")
-
-
-def bool_mask(p: Parts, x: Symbol) -> Symbol:
-    mask = p.g.input("mask", (p.sizes.queries, p.sizes.keys), "bool")
-    return p.g.softmax(p.g.where(mask, x, -math.inf, name="masked"))
 
 
 def scaled_before(g: GraphBuilder) -> Symbol:
@@ -197,7 +191,6 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         loop(normed),
         "node n: cannot be summed in one pass along the streamed axis; node n: its sum is complete only after",
     ),
-    "bool mask": (loop(bool_mask), "node masked: input mask is bool; not lowered there"),
     "scaled before": (
         scaled_before,
         "node s: operand 0 of the matmul is computed by cast node qs; it has to be an input of the graph",

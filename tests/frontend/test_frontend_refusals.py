@@ -148,9 +148,15 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     "five axes": (five_axes, "graph small: its elements lie along 5 axes that no two tensors have alike"),
     "f32 operands": (
         lambda g: g.matmul(
-            g.input("a", (64, 64), "f32"), g.input("b", (64, 64), "f32"), precision="tf32", name="p"
+            g.input("a", (64, 64), "f32"), g.input("b", (64, 64), "f32"), precision="ieee", name="p"
         ),
-        "node p: operands of f32 are not lowered; declare inputs as one of f16, bf16, f8e4m3, f8e5m2, and cast them",
+        "node p: a product of f32 in ieee precision is six of bf16, of operands that other kernels have split",
+    ),
+    "f32 operands of rows that are reduced": (
+        lambda g: g.softmax(
+            g.matmul(g.input("a", (64, 64), "f32"), g.input("b", (64, 64), "f32"), precision="tf32", name="p")
+        ),
+        "node p: operands of f32 are not lowered where the product's rows are reduced; declare inputs as one of f16",
     ),
     "i8 operands": (lambda g: product(g, dtype="i8"), "node p: operands of i8 are not lowered"),
     "i32 output": (
@@ -168,9 +174,9 @@ REFUSALS: dict[str, tuple[Body, str]] = {
         lambda g: product(g) + g.cast(g.iota(shape=(1, 1), axis=0, name="i"), dtype="f32"),
         "node i: the iota counts along no axis of a product",
     ),
-    "i8 source": (
-        lambda g: g.add(product(g), g.input("s", (256, 512), "i8"), name="y"),
-        "node y: input s is i8; not lowered there",
+    "i4 source": (
+        lambda g: g.add(product(g), g.input("s", (256, 512), "i4"), name="y"),
+        "node y: input s is i4; not lowered there",
     ),
     "cast to i32": (
         lambda g: g.cast(product(g), dtype="i32", name="y"),

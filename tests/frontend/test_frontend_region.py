@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from tile_graphs import extents, gated, product, region_of
+from tile_graphs import Body, extents, gated, product, region_of
 
 from wsopt.frontend.region import find_region
 from wsopt.graph.builder import GraphBuilder, Symbol
@@ -259,6 +259,15 @@ def test_f8_sums_are_promoted_unless_fast(mode: str, promote: bool) -> None:
 
     region = region_of(body)
     assert (region.promote, region.operand_dtype) == (promote, DType.F8E4M3)
+
+
+def test_sums_of_16_bits_are_promoted_where_that_is_asked_for() -> None:
+    def body(mode: str) -> Body:
+        return lambda g: g.matmul(
+            g.input("x", (256, 128), "bf16"), g.input("w", (128, 512), "bf16"), accumulate=mode, name="y"
+        )
+
+    assert [region_of(body(mode)).promote for mode in ("f32", "promoted")] == [False, True]
 
 
 def test_only_live_nodes_are_lowered() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,31 +38,8 @@ def padded(strides: tuple[int, int] | None) -> Body:
     return body
 
 
-def masked(dtype: str) -> Body:
-    def body(g: GraphBuilder) -> Symbol:
-        mask = g.input("m", (256, 512), dtype)
-        return g.where(mask if dtype == "bool" else g.not_equal(mask, 0), product(g), 0.0)
-
-    return body
-
-
-def masked_rows(dtype: str) -> Body:
-    def body(g: GraphBuilder) -> Symbol:
-        x, mask = g.input("x", (1024, 256), "bf16"), g.input("m", (1024, 256), dtype)
-        return g.softmax(g.where(mask if dtype == "bool" else g.not_equal(mask, 0), x, -math.inf))
-
-    return body
-
-
-def masked_scores(dtype: str) -> Body:
-    def body(g: GraphBuilder) -> Symbol:
-        q, k, v = (g.input(name, (4, 512, 64), "bf16") for name in "qkv")
-        mask = g.input("m", (512, 512), dtype)
-        scores = g.matmul(q, k, transpose_b=True)
-        scores = g.where(mask if dtype == "bool" else g.not_equal(mask, 0), scores, -math.inf)
-        return g.matmul(g.cast(g.softmax(scores), "bf16"), v)
-
-    return body
+def nibbles(dtype: str) -> Body:
+    return lambda g: g.add(product(g), g.input("m", (256, 512), dtype))
 
 
 def softmax(shape: tuple[int, ...], axis: int, *, moved: bool = False) -> Body:
@@ -78,6 +54,14 @@ def cast_operand(dtype: str) -> Body:
     def body(g: GraphBuilder) -> Symbol:
         x, w = g.input("x", (256, 128), dtype), g.input("w", (512, 128), "i8")
         return g.matmul(x if dtype == "bf16" else g.cast(x, "bf16"), g.cast(w, "bf16"), transpose_b=True)
+
+    return body
+
+
+def promoted(mode: str) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        x, w = g.input("x", (256, 128), "bf16"), g.input("w", (512, 128), "i8")
+        return g.matmul(x, g.cast(w, "bf16"), transpose_b=True, accumulate=mode)
 
     return body
 
@@ -119,14 +103,6 @@ def integer_rows(*, cast: bool) -> Body:
         x = g.input("x", (1024, 256), "i32")
         total = g.reduce_sum(g.cast(x, "f32") if cast else x, axis=1, keepdims=True)
         return g.cast(x, "f32") - total
-
-    return body
-
-
-def to_bool(*, compare: bool) -> Body:
-    def body(g: GraphBuilder) -> Symbol:
-        p = product(g)
-        return g.where(g.not_equal(p, 0) if compare else g.cast(p, "bool", name="c"), p, 1.0)
 
     return body
 
@@ -215,13 +191,28 @@ def repeated(strides: tuple[int, int] | None) -> Body:
     return lambda g: product(g) + g.input("b", (256, 512), "f32", strides=strides)
 
 
-F32 = matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32")
+INTEGERS = matmul(((64, 64), "i8"), ((64, 64), "i8"))
 BF16 = matmul(((64, 64), "bf16"), ((64, 64), "bf16"))
-AS_READ = "not lowered there; declare it as one of f32, f16, bf16, f8e4m3, f8e5m2, i32, and compare it with 0"
-ROWS_LAST = "declare every input and output with the reduced axis last, and transpose outside of the graph"
+AS_READ = "not lowered there; declare it as one of f32, f16, bf16, f8e4m3, f8e5m2, i32, i8, bool"
+ONE_ORDER = "declare every input and output with its axes in one order, and transpose outside of the graph"
 
 REMEDIES: dict[str, Remedy] = {
-    "f32 operands": Remedy(F32, "declare inputs as one of f16, bf16, f8e4m3, f8e5m2, and cast them", BF16),
+    "i8 operands": Remedy(
+        INTEGERS, "declare inputs as one of f16, bf16, f8e4m3, f8e5m2, f32, and cast them", BF16
+    ),
+    "f32 that lies across": Remedy(
+        matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32"),
+        "declare it with that axis last, transpose it before the call, and change the matmul's attr",
+        matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32", transpose_b=True),
+    ),
+    "sums that are promoted of computed operands": Remedy(
+        promoted("promoted"), 'choose accumulate "f32" for operands of 16 bits', promoted("f32")
+    ),
+    "f32 in ieee precision": Remedy(
+        matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="ieee", transpose_b=True),
+        'or choose the precision "tf32"',
+        matmul(((64, 64), "f32"), ((64, 64), "f32"), precision="tf32", transpose_b=True),
+    ),
     "operands that are both cast": Remedy(
         cast_operand("f32"), "declare x as bf16, and cast it before the call", cast_operand("bf16")
     ),
@@ -230,15 +221,10 @@ REMEDIES: dict[str, Remedy] = {
         "declare the inputs with the shape after it",
         reshaped_operand(declared=True),
     ),
-    "an axis in the middle": Remedy(softmax((64, 128, 256), 1), ROWS_LAST, softmax((64, 256, 128), 2)),
-    "an axis in the middle, transposed": Remedy(
-        softmax((64, 128, 256), 2, moved=True), ROWS_LAST, softmax((64, 256, 128), 2)
+    "rows that are turned": Remedy(
+        softmax((64, 128, 256), 2, moved=True), ONE_ORDER, softmax((64, 128, 256), 1)
     ),
-    "the first axis": Remedy(softmax((128, 256), 0), ROWS_LAST, softmax((256, 128), 1)),
-    "a mask of bools": Remedy(masked("bool"), AS_READ, masked("bf16")),
-    "a mask of bytes": Remedy(masked("i8"), AS_READ, masked("i32")),
-    "a mask of bools over rows": Remedy(masked_rows("bool"), AS_READ, masked_rows("f32")),
-    "a mask of bools over scores": Remedy(masked_scores("bool"), AS_READ, masked_scores("bf16")),
+    "half bytes": Remedy(nibbles("i4"), AS_READ, nibbles("i8")),
     "rows of 130": Remedy(
         padded(None),
         "pad its rows in memory to a multiple of 8 elements, and declare the strides",
@@ -273,7 +259,6 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "relu of integers": Remedy(integers(cast=False), "cast to f32 first", integers(cast=True)),
     "a sum of integers": Remedy(integer_rows(cast=False), "cast to f32 first", integer_rows(cast=True)),
-    "a cast to bool": Remedy(to_bool(compare=False), "compare with 0 by not_equal", to_bool(compare=True)),
     "bools as an output": Remedy(
         lambda g: g.greater(product(g), 0.0, name="y"),
         "add a cast to a floating-point type",
@@ -353,7 +338,7 @@ def test_what_the_message_says_works(case: str, h200: Machine) -> None:
 
 
 def test_what_the_format_says_of_operands_works(h200: Machine) -> None:
-    with pytest.raises(InputError, match="no kernel takes them yet: declare inputs as f16 or bf16"):
+    with pytest.raises(InputError, match="declare inputs as f16 or bf16, cast what is computed"):
         region_of(matmul(((64, 64), "f32"), ((64, 64), "f32")))
     with pytest.raises(InputError, match="one dtype: declare inputs alike, cast what is computed"):
         region_of(matmul(((64, 64), "f16"), ((64, 64), "bf16")))

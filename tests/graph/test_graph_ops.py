@@ -14,7 +14,7 @@ from graph_examples import single
 
 from wsopt.errors import InputError
 from wsopt.graph import OPS, CostClass, DType, evaluate, random_inputs
-from wsopt.graph.meaning import cast_array, erf, round_to_tf32
+from wsopt.graph.meaning import cast_array, cut_to_tf32, erf
 from wsopt.primitives import PRIMITIVES
 
 Array = Any
@@ -248,10 +248,10 @@ def test_matmul_of_f32_by_precision() -> None:
     assert run("matmul", a, b, precision="tf32")[0, 0] == 1 + 2**-20
 
 
-def test_tf32_rounds_to_even() -> None:
-    x = np.array([1 + 2**-11, 1 + 3 * 2**-11, -(1 + 2**-10), np.inf, np.nan, 0], np.float32)
-    expected = [1, 1 + 2**-9, -(1 + 2**-10), np.inf, np.nan, 0]
-    np.testing.assert_array_equal(round_to_tf32(x), np.array(expected, np.float32))
+def test_tf32_has_the_first_bits() -> None:
+    x = np.array([1 + 2**-11, 1 + 3 * 2**-11, -(1 + 3 * 2**-11), np.inf, np.nan, 0], np.float32)
+    expected = [1, 1 + 2**-10, -(1 + 2**-10), np.inf, np.nan, 0]
+    np.testing.assert_array_equal(cut_to_tf32(x), np.array(expected, np.float32))
 
 
 # --- movement, reductions, composites -------------------------------------------------------------------

@@ -266,9 +266,6 @@ def embedded_queries(g: GraphBuilder) -> Symbol:
     return _linear(g, _normed(g, x, "h"), "q", 128)
 
 
-WITHOUT_A_KERNEL = frozenset({"bias_gradient"})
-"""Graphs that need what no kernel does yet: a sum over another axis than that along which elements lie together."""
-
 GRAPHS: Mapping[str, Body] = {
     body.__name__: body
     for body in (

@@ -150,12 +150,12 @@ OPERATIONS = (
         r"moves bfloat16\[32, 64\], but ring\[0\]",
     ),
     Break(
-        "box too large",
+        "box of 48 rows",
         "scale",
         "list(x.stride()), [64, 64]",
-        "list(x.stride()), [512, 64]",
+        "list(x.stride()), [48, 64]",
         InterpreterError,
-        "powers of two up to 256",
+        "powers of two",
     ),
     Break(
         "stride not 16 bytes",

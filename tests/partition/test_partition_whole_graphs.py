@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from whole_graphs_listed import GRAPHS, WITHOUT_A_KERNEL, whole_graph
+from whole_graphs_listed import GRAPHS, whole_graph
 
-from wsopt.errors import LoweringError
 from wsopt.graph.needed import needed
 from wsopt.machine.types import Machine
 from wsopt.partition.accept import Oracle, refusal_of
@@ -14,12 +13,7 @@ from wsopt.partition.cut import check_cuttable
 from wsopt.partition.web import Web
 
 
-def _known(name: str) -> object:
-    missing = pytest.mark.xfail(raises=LoweringError, reason="no kernel sums over all rows", strict=False)
-    return pytest.param(name, marks=missing) if name in WITHOUT_A_KERNEL else name
-
-
-@pytest.mark.parametrize("name", [*map(_known, GRAPHS)])
+@pytest.mark.parametrize("name", [*GRAPHS])
 def test_kernels_can_be_made_of_it(name: str, h200: Machine) -> None:
     graph = whole_graph(name)
     check_cuttable(graph, h200)

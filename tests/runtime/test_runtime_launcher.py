@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
+from emit_builds import build
 from runtime_stand_ins import ELSEWHERE, GOLDEN, INVALID_CONTEXT, Stage, like, tensor
 
+from wsopt.graph.builder import GraphBuilder
+from wsopt.program.types import Sharing, Structure
 from wsopt.runtime.text import launcher_text
 
 
@@ -221,3 +225,21 @@ def test_a_driver_that_cannot_tell_the_layout_is_given_parameters_one_by_one(sta
     x, w = tensor(256, 128), tensor(128, 128)
     y = stage.run(x=x, w=w)
     assert stage.passed() == [x.data_ptr(), w.data_ptr(), y.data_ptr()]
+
+
+def test_bools_are_passed_as_bytes_by_their_own_addresses() -> None:
+    g = GraphBuilder("chosen")
+    x, m = g.input("x", (256, 128), "bf16"), g.input("m", (256, 128), "bool")
+    g.output(g.cast(g.where(m, x, 0.0), "bf16", name="y"))
+    made = build(g.build(), Structure(8, 128, 1, 1, 4, Sharing.COOPERATIVE, True, False, 1, 1))
+    stage = Stage(made.source)
+    stage.driver.sizes = [*stage.driver.sizes[:15], *[4] * (len(stage.names["SIGNATURE"]) - 3), 8, 8]
+    x, masks = tensor(256, 128), [tensor(256, 128, dtype=np.dtype(bool)) for _ in range(2)]
+    for mask in masks:
+        out = tensor(256, 128)
+        assert stage.run(x=x, m=mask, out=out) is out
+    order = [name.removesuffix("_desc") for name in list(stage.names["SIGNATURE"])[:3]]
+    passed = dict(zip(order, stage.passed(), strict=True))
+    assert (passed["x"], passed["m"]) == (x.data_ptr(), masks[1].data_ptr())
+    with pytest.raises(ValueError, match=r"tensor m is torch\.int8, expected torch\.bool"):
+        stage.run(x=x, m=tensor(256, 128, dtype=np.dtype(np.int8)))

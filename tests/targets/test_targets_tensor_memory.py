@@ -176,7 +176,7 @@ def test_barriers_are_two_a_set(program: TileProgram) -> None:
     [
         (lambda: find_region(attention()), "a loop that computes values between products"),
         (lambda: region_of(softmax), "rows that stream without products"),
-        (lambda: plain(256, 256, 256, "f8e4m3"), "f8 sums that are promoted"),
+        (lambda: plain(256, 256, 256, "f8e4m3"), "sums that are promoted"),
     ],
 )
 def test_what_the_target_has_not_is_refused_with_a_remedy(

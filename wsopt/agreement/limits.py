@@ -40,7 +40,7 @@ F8_RUN = 128
 """Elements after which sums of f8 products are promoted to f32, unless the graph says `accumulate: fast`."""
 
 TF32_OPERAND = 2.0**-10
-"""Relative error of an f32 operand that the tensor core cuts to tf32, where the reference rounds it."""
+"""Relative error of an f32 operand that a tensor core rounds to tf32, where the reference cuts it."""
 
 SOFTMAX = 2.0**-19
 """Relative error of a softmax beyond those of its exponents and its sum: two `ex2.approx` (2 ulp), a division, and

@@ -9,7 +9,7 @@ from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
-from wsopt.program.row_layout import row_layout, widest_bits
+from wsopt.program.row_layout import row_layout, tile_layout, widest_bits
 from wsopt.tensors.views import Role
 
 
@@ -65,8 +65,8 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     program, s, machine = plan.program, plan.s, plan.verified.machine
     streamed = [source.view for source in program.streamed]
     if plan.loops_over_tiles:
-        bits = widest_bits([*streamed, *(output.view for output in program.after.tile_outputs)])
-        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, machine).text()
+        tiles = [*streamed, *(output.view for output in program.after.tile_outputs)]
+        layout = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
     elif streamed and not plan.computes:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps

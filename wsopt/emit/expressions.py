@@ -11,6 +11,9 @@ from wsopt.primitives import PRIMITIVES, Family
 from wsopt.program.types import Structure, row_role
 from wsopt.tensors.views import Role, Scalar, Statement
 
+_WHOLE = (DType.I32, DType.I8)
+"""Element types that are compared and computed with as i32."""
+
 _PLACES = {
     "inside_stream": "places < stream_extent",
     "inside_column": "columns < ROW_LENGTH",
@@ -66,7 +69,7 @@ def _host_number(operand: Operand, wanted: DType) -> bool:
 def _compute_type(statement: Statement, operands: list[Operand | Scalar]) -> DType:
     """The type that a statement's operands are brought to."""
     if PRIMITIVES[statement.primitive].family is Family.COMPARISON:
-        whole = all(isinstance(o, int) or (isinstance(o, Operand) and o.dtype is DType.I32) for o in operands)
+        whole = all(isinstance(o, int) or (isinstance(o, Operand) and o.dtype in _WHOLE) for o in operands)
         return DType.I32 if whole else DType.F32
     return DType.I32 if statement.dtype is DType.I32 else DType.F32
 

@@ -22,7 +22,8 @@ from wsopt.emit.recipe import (
     TensorMap,
     Workspace,
 )
-from wsopt.emit.tensors import SIGNATURE, TORCH
+from wsopt.emit.tensors import GLUON, SIGNATURE, TORCH
+from wsopt.graph.types import DType
 from wsopt.runtime.text import launcher_text, tile_order_text, workspace_text
 
 _OWN_NAMES = frozenset({"INPUTS", "OUTPUTS", "blocks", "k_block_counts", "order_table"})
@@ -141,6 +142,11 @@ class _Text:
         formatted = any(not isinstance(part, str) for part in message)
         return ("f" if formatted else "") + json.dumps("".join(parts), ensure_ascii=False)
 
+    def passed(self, tensor: str, dtype: DType) -> str:
+        """A tensor as the kernel takes it: bools as the bytes that they are."""
+        own = self.write(tensor)
+        return f"triton.reinterpret({own}, {GLUON[dtype]})" if dtype is DType.BOOL else own
+
     def argument(self, argument: Argument) -> dict[str, str]:
         """An argument's type in Triton's words as Python text, and what is passed for it."""
         match argument:
@@ -149,7 +155,7 @@ class _Text:
                 described = f'f"tensordesc<{SIGNATURE[dtype]}[{shape}],{{{layout}.value!r}}>"'
                 return {"type": described, "passed": name}
             case PointerArgument(_, tensor, dtype):
-                return {"type": f'"*{SIGNATURE[dtype]}"', "passed": self.write(tensor)}
+                return {"type": f'"*{SIGNATURE[dtype]}"', "passed": self.passed(tensor, dtype)}
             case ScalarArgument(_, value):
                 return {"type": '"i32"', "passed": self.write(value)}
             case DealtOrder():

@@ -26,6 +26,7 @@ from wsopt.emit.sums import operand_layouts
 from wsopt.emit.tensor_sums import mma_warp
 from wsopt.emit.transform import transform
 from wsopt.errors import LoweringError
+from wsopt.graph.types import DType
 from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
@@ -90,6 +91,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "module": target.module,
         "imports": target.imports(products=not plan.loops_over_tiles),
         "consumer_warps": s.consumer_warps,
+        "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,
         "subtiles": 1 if plan.sums_apart or s.splits > 1 else s.subtiles,
         "splits": splits.device(plan),

@@ -19,6 +19,7 @@ TORCH = {
     DType.F8E5M2: "torch.float8_e5m2",
     DType.I32: "torch.int32",
     DType.I8: "torch.int8",
+    DType.BOOL: "torch.bool",
 }
 GLUON = {
     DType.F32: "gl.float32",
@@ -28,7 +29,10 @@ GLUON = {
     DType.F8E5M2: "gl.float8e5",
     DType.I32: "gl.int32",
     DType.I8: "gl.int8",
+    DType.BOOL: "gl.int8",
 }
+"""Element types in memory: of bools the bytes, each 0 or 1, since TMA has no map of bools."""
+
 SIGNATURE = {
     DType.F32: "fp32",
     DType.F16: "fp16",
@@ -37,6 +41,7 @@ SIGNATURE = {
     DType.F8E5M2: "fp8e5",
     DType.I32: "i32",
     DType.I8: "i8",
+    DType.BOOL: "i8",
 }
 
 _SWIZZLES = (128, 64, 32)

@@ -13,7 +13,9 @@ from wsopt.tensors.views import Role, Source, View
 
 
 def widened(view: View) -> str:
-    """The conversion of a tensor's elements to that type, as text behind them."""
+    """The conversion of a tensor's elements to that type, as text behind them; bools are bytes in memory."""
+    if view.dtype is DType.BOOL:
+        return ".to(gl.int1)"
     return f".to({GLUON[DType.F32]})" if view.dtype.is_float and view.dtype is not DType.F32 else ""
 
 

@@ -23,6 +23,7 @@ ELEMENT_TYPES = {
     DType.F8E5M2: (0, "CU_TENSOR_MAP_DATA_TYPE_UINT8"),
     DType.I32: (3, "CU_TENSOR_MAP_DATA_TYPE_INT32"),
     DType.I8: (0, "CU_TENSOR_MAP_DATA_TYPE_UINT8"),
+    DType.BOOL: (0, "CU_TENSOR_MAP_DATA_TYPE_UINT8"),
 }
 """CUtensorMapDataType, as a number and by name."""
 

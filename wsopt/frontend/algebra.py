@@ -45,7 +45,7 @@ def _not(pool: Pool, args: tuple[Term, ...], dtype: DType, node: str) -> Term | 
 
 
 def _is_whole(pool: Pool, term: Term) -> bool:
-    return pool[term].dtype is DType.I32 if isinstance(term, str) else isinstance(term, int)
+    return pool[term].dtype in (DType.I32, DType.I8) if isinstance(term, str) else isinstance(term, int)
 
 
 def _is_finite(pool: Pool, term: Term, depth: int = 16) -> bool:

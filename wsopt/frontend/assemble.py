@@ -185,7 +185,7 @@ class _Assembly:
         if operand.primitive != "source":
             return Contraction(name, str(args[0]), right, False, FULL, *map(str, args[1:]))
         accumulate = producer(self.draft.axes.graph, name).attr("accumulate", str)
-        promote = right.dtype in _SHORT_SUMS and accumulate != "fast"
+        promote = accumulate == "promoted" or (right.dtype in _SHORT_SUMS and accumulate != "fast")
         return Contraction(name, views[operand.label[0]], right, promote)
 
 

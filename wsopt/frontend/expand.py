@@ -19,16 +19,17 @@ from wsopt.graph.types import DType, Graph, Node
 from wsopt.primitives import PRIMITIVES, Family, comparison_of, family_of
 from wsopt.tensors.views import Scalar
 
-OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
-"""Element types of the tensor cores' operands."""
+OPERANDS = (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2, DType.F32)
+"""Element types of the tensor cores' operands; of f32 they take the leading bits, which are tf32."""
 
 OUTPUTS = (DType.F32, DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2)
 """Element types that a kernel stores."""
 
-SOURCES = (*OUTPUTS, DType.I32)
+SOURCES = (*OUTPUTS, DType.I32, DType.I8, DType.BOOL)
 """Element types that elementwise operations read."""
 
 _NARROW = (DType.BF16, DType.F8E4M3, DType.F8E5M2)
+_WHOLE = (DType.I32, DType.I8)
 _WHOLE_NUMBERS = (Family.ARITHMETIC, Family.COMPARISON, Family.CHOICE)
 """Families of primitives that compute with i32."""
 
@@ -129,6 +130,14 @@ def narrow_nodes(graph: Graph, *, exponents: bool) -> frozenset[str]:
     return frozenset(node.name for node in graph.nodes if node.name not in wide)
 
 
+def _condition(pool: Pool, node: Node, x: Term) -> Term:
+    """Whether a value is not zero: a cast to bool. A condition is its own."""
+    dtype = pool[str(x)].dtype
+    if dtype is DType.BOOL:
+        return x
+    return pool.make("not_equal", (x, 0 if dtype in _WHOLE else 0.0), DType.BOOL, node.name)
+
+
 def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bool) -> Term:
     """The value of an elementwise node or a cast; numbers are folded.
 
@@ -145,11 +154,12 @@ def pointwise(pool: Pool, node: Node, args: tuple[Term, ...], *, approximate: bo
             f"node {node.name}: a condition of {node.op} is the same everywhere; leave it out"
         )
     if node.op == "cast":
+        if dtype is DType.BOOL:
+            return _condition(pool, node, args[0])
         if dtype not in OUTPUTS:
-            instead = "; compare with 0 by not_equal instead" if dtype is DType.BOOL else ""
             raise LoweringError(
                 f"node {node.name}: a cast to {dtype.value} is not lowered; "
-                f"to {', '.join(one.value for one in OUTPUTS)} it is{instead}"
+                f"to {', '.join(one.value for one in (*OUTPUTS, DType.BOOL))} it is"
             )
         return pool.make(f"round_{dtype.value}", args, dtype, node.name)
     if dtype is DType.I32 and family_of(node.op) not in _WHOLE_NUMBERS:

@@ -109,7 +109,9 @@ class _Padder(Rewriter):
                 return facts.at_low
             case _ if set(states) == {0.0} and facts.at_zero is not None:
                 return facts.at_zero
-        return _FINITE if (facts.finite and finite) or value.dtype in (DType.BOOL, DType.I32) else _ANY
+        return (
+            _FINITE if (facts.finite and finite) or value.dtype in (DType.BOOL, DType.I32, DType.I8) else _ANY
+        )
 
 
 def _is_finite(state: State) -> bool:

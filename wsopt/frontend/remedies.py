@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wsopt.frontend.kinds import producer
 from wsopt.graph.types import Graph
 
-ROWS_LAST = "declare every input and output with the reduced axis last, and transpose outside of the graph"
+ONE_ORDER = "declare every input and output with its axes in one order, and transpose outside of the graph"
 SAME_ORDER = "declare every input with its axes in the output's order, and transpose outside of the graph"
 DENSE = "declare it without strides, and hand over a dense copy"
 ALIKE = "give every tensor all of them, as a dense copy of what repeats along them"
@@ -19,10 +19,15 @@ SLICE_INPUTS = "take slices of the inputs that it is computed from"
 OWN_OUTPUTS = "make each part an output, and join them after the call"
 OWN_GRAPH = "give each a graph of its own"
 
-# For element types of operands and of inputs that no instruction takes (such as bool masks), views of results, and
+# For element types of operands and of inputs that no instruction takes, views of results, and
 # pitches of rows that TMA cannot move: outputs are dense, and padding would change rows that are reduced.
 OPERAND_TYPE = "declare inputs as one of {}, and cast them before the call"
-SOURCE_TYPE = "declare it as one of {}, and compare it with 0 where it is a condition"
+SOURCE_TYPE = "declare it as one of {}"
+IEEE = (
+    "a product of f32 in ieee precision is six of bf16, of operands that other kernels have split; compile a graph "
+    'without named extents, which is cut, or choose the precision "tf32"'
+)
+PROMOTED = 'choose accumulate "f32" for operands of 16 bits, or give the product a graph of its own'
 VIEW_OF_INPUT = "leave it out, and take it of the input, which moves nothing; or compute something of it"
 VIEW_OF_RESULT = "leave it out, and {} the result after the call, which moves nothing"
 INPUT_PITCH = "pad its rows in memory to a multiple of {} elements, and declare the strides that it has then"

@@ -1,7 +1,6 @@
 """Roles of the axes: a product streams along the axis that it contracts, and its result has rows and columns.
 
-Without a product the reduced axis is the column axis of every tile, and the others are rows and batches; where
-nothing is reduced either, `elementwise.py` says which axis is which.
+Without a product `row_roles.py` says which axis is which, and where nothing is reduced either, `elementwise.py`.
 Which of the graph's matmuls stand in the loop, and where, follows from what they read; everything else that
 a kernel could not hold or has no second loop for is refused here.
 """
@@ -15,7 +14,7 @@ from wsopt.frontend import remedies
 from wsopt.frontend.axes import Axes, Dim, relate_axes
 from wsopt.frontend.elementwise import assign_elementwise
 from wsopt.frontend.expand import OPERANDS
-from wsopt.frontend.joining import join_outputs, join_uses, one_axis
+from wsopt.frontend.joining import one_axis
 from wsopt.frontend.kinds import (
     VIEWS,
     Kind,
@@ -28,18 +27,13 @@ from wsopt.frontend.kinds import (
     kind_of,
     matmul_dims,
     producer,
-    reduces_rows,
 )
+from wsopt.frontend.row_roles import assign_rows
 from wsopt.graph.types import DType, Graph, Node
-from wsopt.tensors.views import K_BLOCK, Role, pow2
+from wsopt.tensors.views import K_BLOCK, Role
 
 MAX_HEAD = 256
 """Elements of the axes that a block holds whole: the widest tensor instruction, and the largest TMA box."""
-
-MOST_HELD, MOST_HELD_BYTES = 1 << 15, 200 << 10
-"""Elements of a row that a consumer has in registers at most, and bytes of it that a block has in shared memory: of
-all tensors, those that go out among them.
-"""
 
 _PLACES = {
     Kind.PRODUCTS: "",
@@ -78,6 +72,12 @@ def _check_operands(
             raise LoweringError(
                 f"node {node.name}: operands of {dtype.value} are not lowered{_PLACES[kind]}; "
                 + remedies.OPERAND_TYPE.format(", ".join(one.value for one in allowed))
+            )
+        if dtype is DType.F32 and node.attr("precision", str) == "ieee":
+            raise LoweringError(f"node {node.name}: {remedies.IEEE}")
+        if not plain and node.attr("accumulate", str) == "promoted":
+            raise LoweringError(
+                f"node {node.name}: promoted sums are not lowered{_PLACES[kind]}; {remedies.PROMOTED}"
             )
 
 
@@ -321,73 +321,6 @@ def _join_bound(axes: Axes) -> None:
     axes.roles[axes.same[stream]] = axes.roles.pop(stream)
 
 
-# --- reductions of whole rows ---------------------------------------------------------------------------
-
-
-def _assign_rows(axes: Axes) -> None:
-    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
-
-    What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
-    do they and an axis that is stored. Raises LoweringError for reductions along different axes.
-    """
-    join_uses(axes)
-    join_outputs(axes)
-    found: dict[Dim, str] = {}
-    for node in axes.graph.nodes:
-        if reduces_rows(node):
-            atoms = axes.atoms(*axes.reduced(node))
-            if len(atoms) != 1:
-                raise LoweringError(
-                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
-                    "declare the inputs with the shape after it"
-                )
-            found.setdefault(atoms[0], node.name)
-    if not one_axis(axes, list(found)):
-        raise LoweringError(
-            f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
-            "where the axes are neighbours, declare them as one"
-        )
-    stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
-    whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
-    axes.same.union(*found, *whole[:1])
-    column = axes.same[next(iter(found))]
-    # Views of inputs have axes under the names of their uses.
-    own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
-    nodes = sorted(own, key=lambda node: -node.type.rank)
-    seen = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
-    outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
-    others = [axis for axis in outer if axes.extents[axis] > 1]
-    *batches, row = others or [_one_row(axes, next(iter(found.values())))]
-    axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
-    axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
-
-
-def _is_held(axes: Axes) -> bool:
-    """Whether an SM holds whole rows: of every tensor that has them one, as long as a power of two."""
-    of = {role: axis for axis, role in axes.roles.items()}
-    column, row = of[Role.COLUMN], of[Role.ROW]
-    columns = pow2(axes.extents[column])
-    inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
-    outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
-    chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
-    full = (
-        view
-        for view in (*inputs.values(), *outputs.values())
-        if {column, row} <= {dim.axis for dim in view.dims} or view.tensor in chosen
-    )
-    return columns <= MOST_HELD and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
-
-
-def _one_row(axes: Axes, reduction: str) -> Dim:
-    """The row axis of a graph that has a single row: one of one element before what is reduced, along which there may
-    be more at run time, or else one that no tensor has.
-    """
-    node = producer(axes.graph, reduction)
-    use, dim = axes.reduced(node)
-    before = [atom for outer in range(dim) for atom in axes.atoms(use, outer)]
-    return before[-1] if before else axes.add_one_row()
-
-
 # --- a graph's axes -------------------------------------------------------------------------------------
 
 
@@ -409,8 +342,7 @@ def graph_axes(graph: Graph) -> Axes:
     axes = relate_axes(graph, kind, sums)
     axes.exchanged = computed == 1
     if kind is Kind.ROWS:
-        _assign_rows(axes)
-        axes.kind = kind if _is_held(axes) else Kind.LONG_ROWS
+        assign_rows(axes)
     elif kind is Kind.ELEMENTWISE:
         assign_elementwise(axes)
     elif kind is Kind.CHAIN:

@@ -53,8 +53,7 @@ def _source(
     axes, use = reader.axes, f"{node.name}:{operand}"
     view, plain = replace(axes.raw_view(use, piece), chosen=chosen), axes.kind.plain
     use += f".{piece}" if piece else ""
-    streams = Role.STREAM in {axes.roles.get(dim.axis) for dim in view.dims}
-    if view.dtype not in SOURCES and not (view.dtype is DType.I8 and axes.kind is Kind.COMPUTED and streams):
+    if view.dtype not in SOURCES:
         raise LoweringError(
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
             + remedies.SOURCE_TYPE.format(", ".join(dtype.value for dtype in SOURCES))
@@ -284,10 +283,6 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _reduction(reader, node)
     if is_pointwise(node):
         args = tuple(_term(reader, node, operand) for operand in range(len(node.inputs)))
-        whole = [t for t in args if isinstance(t, str) and reader.pool[t].dtype is DType.I8]
-        if whole and node.op != "cast":
-            told = f"cast {node.inputs[args.index(whole[0])]} to f32 first"
-            raise LoweringError(f"node {node.name}: {node.op} of i8 is not lowered; {told}")
         return pointwise(reader.pool, node, args, approximate=node.name in reader.narrow)
     raise LoweringError(f"node {node.name}: {node.op} is not lowered beside a chain of products")
 

@@ -339,8 +339,8 @@ def matmul_dtype(types: Types, attrs: Attrs) -> DType:
         raise OpFault(("inputs", f"{told}: declare inputs alike, cast what is computed"))
     precision = attrs["precision"]
     if a is DType.F32 and precision is None:
-        told = 'f32 operands want the attr precision, "tf32" or "ieee", and no kernel takes them yet'
-        raise OpFault(("attrs", f"{told}: declare inputs as f16 or bf16, cast what is computed"))
+        told = 'f32 operands want the attr precision: "tf32", which takes 10 fraction bits of them, or "ieee"'
+        raise OpFault(("attrs", f"{told}; or declare inputs as f16 or bf16, cast what is computed"))
     if a is not DType.F32 and precision is not None:
         told = f'"{precision}" is for f32 operands; these are {a.value}, which have one precision'
         raise OpFault(("attrs/precision", told))

@@ -120,16 +120,15 @@ def matmul(arrays: Arrays, attrs: Attrs) -> Array:
         exact = a.astype(np.float64) @ b.astype(np.float64)
         return exact.astype(np.int64).astype(np.int32)
     if attrs["precision"] == "tf32":
-        a, b = round_to_tf32(a), round_to_tf32(b)
+        a, b = cut_to_tf32(a), cut_to_tf32(b)
     product: Array = f32(a) @ f32(b)
     return product
 
 
-def round_to_tf32(x: Array) -> Array:
-    """f32 rounded to the 10 fraction bits of tf32, to nearest even."""
-    bits = np.asarray(x, dtype=np.float32, order="C").view(np.uint32)
-    rounded = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
-    return np.asarray(np.where(np.isfinite(x), rounded.view(np.float32), x))
+def cut_to_tf32(x: Array) -> Array:
+    """f32 cut to the 10 fraction bits of tf32, which is what a tensor core reads of it."""
+    cut = np.asarray(x, dtype=np.float32, order="C").view(np.uint32) & np.uint32(0xFFFFE000)
+    return np.asarray(np.where(np.isfinite(x), cut.view(np.float32), x))
 
 
 def iota(_arrays: Arrays, attrs: Attrs) -> Array:

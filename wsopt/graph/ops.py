@@ -173,7 +173,7 @@ _MATMUL = OpSpec(
         AttrSpec("transpose_a", AttrKind.FLAG, False),
         AttrSpec("transpose_b", AttrKind.FLAG, False),
         AttrSpec("precision", AttrKind.CHOICE, choices=("tf32", "ieee")),
-        AttrSpec("accumulate", AttrKind.CHOICE, "f32", choices=("f32", "fast")),
+        AttrSpec("accumulate", AttrKind.CHOICE, "f32", choices=("f32", "fast", "promoted")),
     ),
 )
 _CAST = OpSpec(

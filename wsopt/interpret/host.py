@@ -183,6 +183,20 @@ def tensor(values: Any, *, dtype: TorchDType, device: Any = None) -> HostTensor:
     return HostTensor(array, "tensor", Storage(array, "tensor"))
 
 
+class Reinterpreted(HostTensor):
+    """A tensor that is seen as elements of another type; `base` is the tensor itself."""
+
+    def __init__(self, base: HostTensor, element: DType) -> None:
+        array = base.numpy_array.view(element.numpy)
+        super().__init__(array, storage=Storage(array, base.storage.name))
+        self.base = base
+
+
+def reinterpret(tensor: HostTensor, element: DType) -> Reinterpreted:
+    """`triton.reinterpret`: the same memory seen as elements of another type of their size."""
+    return Reinterpreted(tensor, element)
+
+
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an uninitialised array whose first element lies on a 16-byte boundary."""
     extents = tuple(int(extent) for extent in shape)

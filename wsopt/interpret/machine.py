@@ -32,6 +32,7 @@ class Machine:
         self._chooser = Chooser(seed)
         self._launch = 0
         self._dependent = False
+        self._precision = ""
         self._program: Program | None = None
         self._scratch: list[Storage] = []  # what kernels of a call of the launcher were given
         self._whole = True
@@ -59,6 +60,7 @@ class Machine:
         named = {name: _device_argument(value) for name, value in options.items() if name not in _OPTIONS}
         warps = int(options.get("num_warps", 4))
         self._dependent = bool(options.get("launch_pdl"))
+        self._precision = str(options.get("default_dot_input_precision", ""))
         programs = list(enumerate(product(*(range(extent) for extent in reversed(shape)))))
         self._whole = not 0 < 2 * self.ends < len(programs)
         if not self._whole:
@@ -94,7 +96,7 @@ class Machine:
         scheduler = Scheduler(self._chooser, self.filename, STEP_LIMIT - self.steps)
         self._program = Program(
             place, count, warps, self._launch, scheduler, self.filename,
-            number=number, dependent=self._dependent, constants=self._constants,
+            number=number, dependent=self._dependent, constants=self._constants, precision=self._precision,
         )  # fmt: skip
         try:
             self._program.run(body)
@@ -121,7 +123,9 @@ class JitFunction:
         return lambda *args, **options: self._machine.launch(self.fn, grid, args, options)
 
 
-_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "enable_fp_fusion", "debug"}
+_OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "enable_fp_fusion", "debug"} | {
+    "default_dot_input_precision"
+}
 
 
 def _scratch(arguments: dict[str, Any]) -> dict[str, Storage]:

@@ -25,6 +25,18 @@ _SINGLE_THREAD = 2**18
 a busy machine each product waits for them."""
 
 
+TF32_BITS = np.uint32(0xFFFFE000)
+"""Bits of an f32 that tf32 has: sign, exponent, and 10 of the fraction (PTX ISA)."""
+
+
+def check_precision(program: Program, operand: Any) -> None:
+    """InterpreterError for a product of f32 whose kernel leaves its precision to Triton and its environment."""
+    if operand.dtype is FLOAT32 and program.precision != "tf32":
+        raise InterpreterError(
+            'a product of float32 operands wants the option default_dot_input_precision="tf32"'
+        )
+
+
 def product(a: Array, b: Array) -> Array:
     """The product of two matrices, by as many rows at a time as one thread takes."""
     rows = max(1, _SINGLE_THREAD // b.size)
@@ -32,6 +44,14 @@ def product(a: Array, b: Array) -> Array:
         return np.asarray(np.matmul(a, b))
     result: Array = np.concatenate([np.matmul(a[i : i + rows], b) for i in range(0, len(a), rows)])
     return result
+
+
+def multiplied(array: Array) -> Array:
+    """An operand's elements as the tensor core multiplies them: of f32 it does not read the last bits."""
+    if array.dtype == np.float32:
+        cut: Array = (np.ascontiguousarray(array).view(np.uint32) & TF32_BITS).view(np.float32)
+        return cut
+    return dtypes.to_float32(array)
 
 
 def added(a: Array, b: Array, before: Array | None) -> Array:
@@ -77,7 +97,7 @@ class Mma:
         before = None
         if self._use_acc:
             before = self._acc.pending.values if self._acc.pending is not None else self._acc.data
-        self._result = added(dtypes.to_float32(a), dtypes.to_float32(self._b.data), before)
+        self._result = added(multiplied(a), multiplied(self._b.data), before)
         self._a = self._b = self._acc = None  # or a chain of accumulators would stay alive
 
     @property
@@ -100,6 +120,7 @@ def issue(program: Program, a: Any, b: SharedView, acc: Tensor, use_acc: bool, i
     """`warpgroup_mma`: return the accumulator, pending if asynchronous."""
     agent = program.operation()
     _check_operands(agent, a, b, acc)
+    check_precision(program, a)
     mma = Mma(program, a, b, acc, use_acc)
     agent.mmas.append(mma)
     program.scheduler.pending.append(mma)
@@ -154,12 +175,15 @@ def _check_operands(agent: Agent, a: Any, b: Any, acc: Any) -> None:
         isinstance(a.layout, DotOperandLayout) and a.layout.parent == acc.layout
     ):
         raise InterpreterError(f"a register operand needs the accumulator's DotOperandLayout, got {a.layout}")
-    if a.dtype.is_fp8():
+    if a.dtype.itemsize != 2:
         _check_k_major(a, b)
 
 
 def _check_k_major(a: Any, b: SharedView) -> None:
-    """8-bit operands cannot be transposed: both must lie along K."""
+    """Operands of other than 16 bits cannot be transposed: both must lie along K."""
     for view, axis in ((a, 1), (b, 0)):
         if isinstance(view, SharedView) and view.data.strides[axis] != view.data.itemsize:
-            raise InterpreterError(f"8-bit operand {view.label} of a wgmma must lie along K in shared memory")
+            bits = 8 * view.data.itemsize
+            raise InterpreterError(
+                f"{bits}-bit operand {view.label} of a wgmma must lie along K in shared memory"
+            )

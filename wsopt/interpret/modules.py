@@ -11,7 +11,7 @@ from typing import Any
 
 from wsopt.interpret import language, mathematics
 from wsopt.interpret.faults import InterpreterError
-from wsopt.interpret.host import torch_names
+from wsopt.interpret.host import reinterpret, torch_names
 from wsopt.interpret.lines import MARKS, marked
 from wsopt.interpret.machine import JitFunction, Machine
 from wsopt.interpret.storage import TensorDescriptor
@@ -100,6 +100,7 @@ def _triton_names() -> dict[str, Any]:
         "cdiv": lambda a, b: -(-a // b),
         "next_power_of_2": lambda n: 1 << max(n - 1, 0).bit_length(),
         "set_allocator": lambda _: None,
+        "reinterpret": reinterpret,
     }
 
 

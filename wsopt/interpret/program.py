@@ -39,6 +39,7 @@ class Program:
     specialized: bool = False
     dependent: bool = False
     constants: frozenset[str] = frozenset()
+    precision: str = ""
     previous: int | None = field(init=False)
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from wsopt.interpret import dtypes
-from wsopt.interpret.dtypes import Array, DType
+from wsopt.interpret.dtypes import INT1, Array, DType
 from wsopt.interpret.faults import InterpreterError, RaceError
 from wsopt.interpret.layouts import NVMMASharedLayout
 from wsopt.interpret.scratch import Scratch
@@ -190,10 +190,12 @@ class TensorDescriptor:
             "strides must be multiples of 16 bytes": all(
                 stride * item % 16 == 0 for stride in self.strides[:-1]
             ),
+            "TMA has no map of bools": self.dtype is not INT1,
             "the last stride must be 1": self.strides[-1] == 1,
             "extents must be positive": all(extent > 0 for extent in self.shape),
-            "block extents must be powers of two up to 256": all(
-                0 < extent <= 256 and extent & (extent - 1) == 0 for extent in self.block_shape[:-1]
+            # Triton copies a longer block by several instructions of 256 elements.
+            "block extents must be powers of two": all(
+                extent > 0 and extent & (extent - 1) == 0 for extent in self.block_shape[:-1]
             ),
             "a block's inner extent must be a power of two of 16 bytes at least": inner % 16 == 0
             and inner & (inner - 1) == 0,

@@ -11,14 +11,14 @@ import linecache
 import sys
 from typing import TYPE_CHECKING, Any
 
-from wsopt.interpret import dtypes, tensor_memory
+from wsopt.interpret import tensor_memory
 from wsopt.interpret.agent import Agent
 from wsopt.interpret.barrier import Barrier
 from wsopt.interpret.clock import Clock
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.hazards import Reader, Writer
 from wsopt.interpret.memory import SharedView, allocation_name
-from wsopt.interpret.mma import product
+from wsopt.interpret.mma import multiplied, product
 from wsopt.interpret.program import Program
 from wsopt.interpret.tensor_memory import LANES, TensorMemoryLayout, TensorView
 
@@ -80,7 +80,7 @@ class Product:
 
     def perform(self) -> None:
         """Read the operands, multiply, and leave the sums in tensor memory."""
-        result = product(dtypes.to_float32(self._a.data), dtypes.to_float32(self._b.data))
+        result = product(multiplied(self._a.data), multiplied(self._b.data))
         if self._use_acc:
             result += self._acc.data
         self._acc.data[...] = result

@@ -27,7 +27,7 @@ def exp2_eighths(region: Region, columns: int, machine: Machine) -> tuple[int, .
     deep = [
         inner_extent(region, machine) if is_scores(c) else columns for c in body if isinstance(c, Contraction)
     ]
-    products = sum(deep) / machine.tensor[region.operand_dtype.value]
+    products = sum(deep) / machine.tensor_rate(region.operand_dtype.value)
 
     def pays(less: int, more: int) -> bool:
         before, after = (

@@ -176,7 +176,7 @@ def k_block_phase(
     statements, special = _chain(items, s)
     mix = k_block_mix(items, every, s.exp2_eighths)
     floats = sum(x.view.dtype.is_float and x.view.dtype.bits < 32 for x in read if x.spans == K_BLOCK)
-    whole = sum(x.view.dtype is DType.I8 for x in read if x.spans == K_BLOCK)
+    whole = sum(x.view.dtype in (DType.I8, DType.BOOL) for x in read if x.spans == K_BLOCK)
     return Arithmetic(
         mix + InstructionMix({"convert": 0.5 * floats, "logic": _SPREAD * whole}),
         s.rows * s.depth,

@@ -48,7 +48,7 @@ def _target_problems(region: Region, machine: Machine) -> Iterator[str]:
         "a loop that computes values between products": (region.body, values),
         "rows that stream without products": (not region.contractions, rows),
         "reductions of an operand's or of an output's rows": (reduces, target.reduces),
-        "f8 sums that are promoted to f32 as they grow": (region.promote, target.promotes),
+        "sums that are promoted to f32 registers as they grow": (region.promote, target.promotes),
     }
     yield from (
         f"graph {region.name}: kernels for {target.title} ({target.architecture}) are written for products with "
@@ -95,15 +95,16 @@ def _row_problems(region: Region) -> Iterator[str]:
     tensors = [*(source.view for source in region.row_sources), *stored]
     if not region.row_sources:
         yield f"graph {region.name}: no input has the rows and columns that {held}"
+    along = tensors[0].roles[-1] if reduces and tensors else Role.COLUMN
     yield from (
         f"tensor {view.tensor}: axis {view.origin[-1][-1]} has its elements next to each other, another one "
         + (
-            f"is reduced; rows are read and stored along the reduced axis: {remedies.ROWS_LAST}"
+            f"in {tensors[0].tensor}; rows are read and stored along one axis: {remedies.ONE_ORDER}"
             if reduces
             else f"is the last of the output; rows are read and stored along it: {remedies.SAME_ORDER}"
         )
         for view in tensors
-        if view.roles[-1] is not Role.COLUMN
+        if view.roles[-1] is not along or along not in (Role.ROW, Role.COLUMN)
     )
 
 

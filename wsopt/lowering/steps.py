@@ -34,7 +34,7 @@ from wsopt.program.facts import (
 )
 from wsopt.program.ids import AGAIN, OpKind, ValueKind
 from wsopt.program.program import Item
-from wsopt.program.row_layout import RowLayout, row_layout, widest_bits
+from wsopt.program.row_layout import RowLayout, reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.parts import stretches, summed
@@ -327,10 +327,16 @@ class _Maker:
         share = extent / (math.ceil(extent / s.columns) * s.columns)
         # Rows that are read twice come from L2 the second time, as far as they are kept there.
         again = kept_in_l2(region, s, self.machine) if region.passes > 1 else 0.0
+        lines = reduces_outer(region.operands)
         reads = share * (1 - again / 2)
         own = [(m, round(m.copy_bytes * reads) if self._once(m.view) else 0) for m in members]
         loads = (
-            Load(m, consumer, m.shape, replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles))
+            Load(
+                m,
+                consumer,
+                m.shape,
+                replace(m.box(m.shape), from_memory=nbytes, tiles=self.tiles, lines=lines),
+            )
             for consumer in range(s.consumers)
             for m, nbytes in own
         )
@@ -354,8 +360,7 @@ class _Maker:
         counts = Read(nbytes, narrow * s.rows * s.columns, self._divisions(), s.consumer_warps)
         leaves = tuple((source.name, 32) for source in region.row_sources)
         yield _Part(Step(OpKind.ELEMENTWISE, "read", counts, self.read(read)), leaves=leaves)
-        bits = widest_bits([*read, *stored])
-        layout = row_layout(bits, s.rows, s.columns, s.consumer_warps, self.machine)
+        layout = tile_layout([*read, *stored], s.rows, s.columns, s.consumer_warps, self.machine)
         every = region.running or region.statements
         for number, items in enumerate(row_phases(every), 1):
             work = self._of_a_pass(row_phase(items, every, region.sources, s, layout))

@@ -21,7 +21,7 @@ from wsopt.lowering.steps import releases_early
 from wsopt.machine.types import Machine
 from wsopt.program.combination import Combination, combination
 from wsopt.program.limits import Lifted, Limit
-from wsopt.program.row_layout import row_layout, widest_bits
+from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.parts import parts, summed
@@ -37,6 +37,8 @@ _ROW_COLUMNS = (256, 512, 1024, 2048, 4096)
 """Columns of a tile of rows that are not held whole: pieces of a row that TMA copies at full rate."""
 _CHOSEN_ROWS = 16
 """Rows of a consumer at most of a tensor whose rows are chosen by indices: each has a copy of its own in the text."""
+_OUTER_COLUMNS = (32, 64, 128, 256, 512)
+"""The same where columns lie apart in memory, so that a tile's copies are as long as its rows are many."""
 _SUMMED_COLUMNS = (128, 64)
 """Parts of the one sum of powers of two among the columns of a product's tile."""
 _MIN_SUBTILE_COLUMNS = 32
@@ -171,9 +173,11 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
     emitter.v1: blocks are persistent, consumers are cooperative, and the loop is over tiles.
     """
     every, least = pow2(region.extent(Role.COLUMN)), machine.warps_per_warpgroup
-    parts = () if region.whole_rows else (size for size in _ROW_COLUMNS if size < every)
-    whole = () if not region.whole_rows and every > _ROW_COLUMNS[-1] else (every,)
-    bits = widest_bits([*region.operands, *(output.view for output in region.tile_outputs)])
+    tiles = [*region.operands, *(output.view for output in region.tile_outputs)]
+    outer = reduces_outer(tiles)
+    sizes = _OUTER_COLUMNS if outer else _ROW_COLUMNS
+    parts = () if region.whole_rows else (size for size in sizes if size < every)
+    whole = () if not region.whole_rows and every > sizes[-1] else (every,)
     for rows, columns, consumers, warps in itertools.product(
         _ROWS, (*parts, *whole), _CONSUMERS, (least, 2 * least)
     ):
@@ -181,9 +185,11 @@ def _row_structures(region: Region, machine: Machine) -> Iterator[Structure]:
             rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, persistent=True, swap=False, subtiles=1,
             group=1,
         )  # fmt: skip
-        layout = row_layout(bits, rows, columns, warps, machine)
         if rows > _CHOSEN_ROWS and any(view.rows_chosen for view in region.operands):
             continue
+        if outer and rows * min(view.dtype.bits for view in tiles) < 8 * machine.tma_alignment_bytes:
+            continue  # no row of a box is shorter
+        layout = tile_layout(tiles, rows, columns, warps, machine)
         if layout.columns <= columns and layout.rows <= rows and not _spare(region, s):
             yield s
 

@@ -17,6 +17,13 @@ from wsopt.errors import LoweringError
 from wsopt.machine.frozen import FrozenMap
 
 OPERAND_DTYPES = ("bf16", "f16", "f8e4m3", "f8e5m2", "i8", "tf32")
+
+
+def tensor_form(dtype: str) -> str:
+    """The form in which tensor cores multiply operands of an element type: they cut f32 to tf32."""
+    return "tf32" if dtype == "f32" else dtype
+
+
 """Operand types a card may state a tensor rate for; accumulation is in f32 (i32 for `i8`)."""
 
 INSTRUCTION_KINDS = (
@@ -296,6 +303,7 @@ class Machine:
 
     def tflops(self, dtype: str) -> float:
         """Dense TFLOP/s of the datasheet for operands of `dtype`; LoweringError if the card has none."""
+        dtype = tensor_form(dtype)
         if dtype not in self.dense_tflops:
             known = ", ".join(self.dense_tflops)
             raise LoweringError(
@@ -309,7 +317,11 @@ class Machine:
 
     def tensor_energy(self, dtype: str) -> float:
         """Energy of a cycle of the tensor core with operands of `dtype`, in cycles of it with bf16."""
-        return self.power_tensor.get(dtype, 1.0)
+        return self.power_tensor.get(tensor_form(dtype), 1.0)
+
+    def tensor_rate(self, dtype: str) -> float:
+        """Multiply-adds a cycle and SM with operands of `dtype`."""
+        return self.tensor[tensor_form(dtype)]
 
     def ridge(self, dtype: str) -> float:
         """FLOP a byte at which tensor cores and device memory take equally long, both by the datasheet."""

@@ -17,6 +17,7 @@ from wsopt.partition.accept import refusal_of
 from wsopt.partition.build import CutBuild, cut_build
 from wsopt.partition.cut import Cut, check_cuttable, cut
 from wsopt.partition.document import record_of, record_text
+from wsopt.partition.exact_products import written_out
 from wsopt.partition.sequence import sequence_text
 from wsopt.partition.text import cut_text
 from wsopt.pool.local import LOCAL
@@ -43,6 +44,7 @@ def build_cut(
     """
     began = time.monotonic()
     require_target(machine)
+    graph = written_out(graph)
     check_cuttable(graph, machine)  # what is wrong with a graph is told wherever this runs
     require_triton("compiling a kernel")
     use_cache = use_cache and not extended()

@@ -69,14 +69,16 @@ def load_cycles(
     return math.ceil(nbytes * machine.sm_count * clock * 1e6 / bandwidth)
 
 
-def memory_cycles(nbytes: int, tiles: int, machine: Machine) -> int:
-    """Cycles for which bytes hold an SM's share of device memory, or its path from L2 where that is narrower.
+def memory_cycles(nbytes: int, tiles: int, machine: Machine, from_l2: float = 0.0) -> int:
+    """Cycles for which bytes hold an SM's share of device memory, or its path from L2 where that is narrower or more
+    bytes come `from_l2`.
 
     To the nearest grain: rounded up, a tile of few rows would pay more for each than one of many.
     """
     sharers = min(tiles, machine.sm_count)
     share = machine.dram_sustained_bandwidth / sharers / (machine.sustained_clock_mhz * 1e6)
-    return max(1, round(max(nbytes / share, load_cycles(nbytes, machine)) / TILE_GRAIN)) * TILE_GRAIN
+    path = load_cycles(max(nbytes, from_l2), machine)
+    return max(1, round(max(nbytes / share, path) / TILE_GRAIN)) * TILE_GRAIN
 
 
 def copy_lines(copy: Copy, machine: Machine) -> float:
@@ -118,8 +120,9 @@ def copy_cost(copy: Copy, machine: Machine, clock_mhz: float | None = None) -> C
     """
     latency, pipes = machine.latency, tuple[tuple[Unit, int], ...]()
     if copy.from_memory:
-        busy, first = load_cycles(copy.from_memory, machine), latency.tma_load_dram
-        pipes = ((Unit.MEMORY, memory_cycles(copy.from_memory, copy.tiles, machine)),)
+        touched = max(copy.from_memory, copy_lines(copy, machine)) if copy.lines else copy.from_memory
+        busy, first = load_cycles(touched, machine), latency.tma_load_dram
+        pipes = ((Unit.MEMORY, memory_cycles(copy.from_memory, copy.tiles, machine, touched)),)
     else:
         busy = load_cycles(copy_lines(copy, machine), machine, clock_mhz)
         first = machine.first_bytes(latency.tma_load_l2)
@@ -172,7 +175,7 @@ def mma_cycles(product: Product, machine: Machine) -> int:
     Two warpgroups in one partition start every product together, and lose a little by it.
     """
     joint = product.warps > machine.warps_per_warpgroup
-    rate = machine.tensor[product.dtype.value] * (1 - machine.joint_warpgroups_loss * joint)
+    rate = machine.tensor_rate(product.dtype.value) * (1 - machine.joint_warpgroups_loss * joint)
     return math.ceil(product.rows * product.columns * product.deep / rate)
 
 
@@ -223,7 +226,7 @@ def rest_cycles(product: Product, machine: Machine) -> float:
 
 def _instruction_cycles(product: Product, columns: int, machine: Machine) -> float:
     """Cycles of one tensor instruction of so many columns, where arithmetic waits for the product or feeds it."""
-    rate = machine.tensor[product.dtype.value]
+    rate = machine.tensor_rate(product.dtype.value)
     full = machine.mma_rows * columns * machine.mma_depth(product.dtype.bits) / rate
     least = machine.mma_least_cycles + columns * machine.mma_least_cycles_per_column
     return max(full, machine.mma_least_cycles_registers if product.registers else least)

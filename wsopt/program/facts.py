@@ -26,9 +26,10 @@ registers.
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A box of `rows` of `row_bytes`, `pitch_bytes` apart in memory. Of whole rows only `from_memory` bytes are
-    copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2. On the average
-    `outside` of the rows lie beyond the tensor's end, and are filled with zeros. At places that are loaded first so
-    many pieces are copied `apart`, each by an instruction of its own; 0 where one copies the box.
+    copied, from device memory, to as many SMs at once as there are `tiles`; 0 for copies from L2. Pieces of rows take
+    whole `lines` of L2. On the average `outside` of the rows lie beyond the tensor's end, and are filled with zeros.
+    At places that are loaded first so many pieces are copied `apart`, each by an instruction of its own; 0 where one
+    copies the box.
     """
 
     rows: int
@@ -38,6 +39,7 @@ class Copy:
     tiles: int = 0
     outside: float = 0.0
     apart: int = 0
+    lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,18 @@
 """Register layouts of tiles of whole rows, and of K-blocks beside products.
 
-A thread takes as many neighbours of a row as one access to shared memory moves, a warp's threads lie along the
-row, and the consumer's warps take rows of their own as long as there are rows; what is left of them shares one.
+A thread takes as many neighbours in memory as one access to shared memory moves, and a warp's threads lie along
+them. Where those are of one row, the consumer's warps take rows of their own as long as there are rows; what is left
+of them shares one. Where they are of different rows, as in a reduction along an outer axis, lanes and warps that rows
+do not need share the columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wsopt.machine.types import Machine
-from wsopt.tensors.views import View
+from wsopt.tensors.views import Role, View
 
 ACCESS_BITS = 128
 """Bits that a thread's widest access to shared memory moves."""
@@ -18,30 +20,53 @@ ACCESS_BITS = 128
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """A tile's elements over threads: `vector` neighbours a thread; (rows, columns) of a warp and of the warps."""
+    """A tile's elements over threads: `vector` neighbours a thread; (rows, columns) of a warp and of the warps. The
+    neighbours are of one row, or in an `outer` reduction of one column.
+    """
 
     vector: int
     lanes: tuple[int, int]
     warps: tuple[int, int]
+    outer: bool = False
 
     @property
     def columns(self) -> int:
-        """Neighbours of a row that all threads of the consumer along it take at a time."""
-        return self.vector * self.lanes[1] * self.warps[1]
+        """Columns that the consumer takes at a time."""
+        return (1 if self.outer else self.vector) * self.lanes[1] * self.warps[1]
 
     @property
     def rows(self) -> int:
         """Rows that the consumer takes at a time."""
-        return self.lanes[0] * self.warps[0]
+        return (self.vector if self.outer else 1) * self.lanes[0] * self.warps[0]
 
     def text(self) -> str:
         """The layout as Gluon writes it."""
-        return f"gl.BlockedLayout([1, {self.vector}], {list(self.lanes)}, {list(self.warps)}, [1, 0])"
+        own, order = ([self.vector, 1], [0, 1]) if self.outer else ([1, self.vector], [1, 0])
+        return f"gl.BlockedLayout({own}, {list(self.lanes)}, {list(self.warps)}, {order})"
 
 
 def widest_bits(views: Iterable[View]) -> int:
     """Bits of the widest element among tensors."""
     return max(view.dtype.bits for view in views)
+
+
+def reduces_outer(views: Iterable[View]) -> bool:
+    """Whether in memory the elements of a row lie apart, and those of a column next to each other."""
+    return any(view.roles[-1] is Role.ROW for view in views if Role.COLUMN in view.roles)
+
+
+def tile_layout(views: Sequence[View], rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
+    """The layout of a tile of rows of these tensors, which are read and stored."""
+    layout = outer_layout if reduces_outer(views) else row_layout
+    return layout(widest_bits(views), rows, columns, warps, machine)
+
+
+def outer_layout(bits: int, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:
+    """The layout of a tile of `rows` by `columns` over so many warps, whose rows are neighbours in memory."""
+    vector = min(ACCESS_BITS // bits, rows)
+    down = min(machine.threads_per_warp, rows // vector)
+    apart = min(warps, rows // (vector * down))
+    return RowLayout(vector, (down, machine.threads_per_warp // down), (apart, warps // apart), outer=True)
 
 
 def row_layout(bits: int, rows: int, columns: int, warps: int, machine: Machine) -> RowLayout:

@@ -155,8 +155,9 @@ class _Frame:
         return place
 
     def _address(self, place: int, tensor: Any, tensors: list[Any], is_map: bool) -> None:
+        own = getattr(tensor, "base", tensor)  # of one that is seen as another type
         for number, known in enumerate(tensors):
-            if known is tensor:
+            if known is own:
                 self.addresses.append((place, number, is_map))
                 return
         self.table = tensor  # no input and no output: its address stays as it is

@@ -126,15 +126,14 @@ def _matmul(arithmetic: Arithmetic, tensors: Sequence[Tensor], attrs: Attrs) -> 
         # f64 holds every such sum exactly, and there is no product of int8 matrices on every device.
         return torch.matmul(a.double(), b.double()).to(torch.int64).to(torch.int32)
     if attrs.get("precision") == "tf32":
-        a, b = round_to_tf32(a), round_to_tf32(b)
+        a, b = cut_to_tf32(a), cut_to_tf32(b)
     return torch.matmul(*arithmetic.reals((a, b)))
 
 
-def round_to_tf32(x: Tensor) -> Tensor:
-    """f32 rounded to the 10 fraction bits of tf32, to nearest even."""
-    bits = x.to(torch.float32).contiguous().view(torch.int32)
-    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF
-    return torch.where(torch.isfinite(x), rounded.view(torch.float32), x)
+def cut_to_tf32(x: Tensor) -> Tensor:
+    """f32 cut to the 10 fraction bits of tf32, which is what a tensor core reads of it."""
+    cut = x.to(torch.float32).contiguous().view(torch.int32) & ~0x1FFF
+    return torch.where(torch.isfinite(x), cut.view(torch.float32), x)
 
 
 def _iota(arithmetic: Arithmetic, _tensors: Sequence[Tensor], attrs: Attrs) -> Tensor:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
+from wsopt.program.facts import Arithmetic
 from wsopt.program.limits import Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
@@ -17,6 +19,9 @@ from wsopt.schedule.types import EpilogueBuffers, Partition, PartitionRole
 
 SHARED_MEMORY_RESERVE = 1024
 """Bytes kept for what the compiler adds: barriers' padding, partition state, alignment. Seen: 144 to 340."""
+
+RESERVED_EXCHANGE = 128
+"""Of these, bytes for warps that exchange the results of few rows that they share: an f32 of each row and warp."""
 
 MOST_SLOTS = 32
 """emitter.v1: slots of a ring. Each has two barriers that a block sets up; small slots would have hundreds."""
@@ -286,7 +291,18 @@ def shared_memory(program: TileProgram, depth: int | Sequence[int], buffers: Epi
     slots = [depth] * len(program.rings) if isinstance(depth, int) else depth
     rings = sum(plan.slot_bytes * count for plan, count in zip(program.rings, slots, strict=True))
     held = program.stationary_bytes * s.stationary_sets + s.consumers * buffer_bytes(program, buffers)
-    return rings + held + barrier_bytes(program, slots, buffers) + SHARED_MEMORY_RESERVE
+    reserve = SHARED_MEMORY_RESERVE + max(0, exchange_bytes(program) - RESERVED_EXCHANGE)
+    return rings + held + barrier_bytes(program, slots, buffers) + reserve
+
+
+def exchange_bytes(program: TileProgram) -> int:
+    """Bytes through which the warps of all consumers that share rows exchange what they have reduced of them: an f32
+    of each row and warp.
+    """
+    s, counts = program.structure, (op.counts for op in program.loop)
+    warps = [one.warps for work in counts if isinstance(work, Arithmetic) for one in work.reductions]
+    shared = max((number for number in warps if number > 1), default=0)
+    return s.consumers * s.rows * shared * DType.F32.bits // 8
 
 
 def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueBuffers) -> int:

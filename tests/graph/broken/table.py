@@ -305,7 +305,7 @@ OPERANDS: dict[str, tuple[dict[str, Any], Faults]] = {
         [
             (
                 "/nodes/0/attrs",
-                'f32 operands want the attr precision, "tf32" or "ieee", and no kernel takes',
+                'f32 operands want the attr precision: "tf32", which takes 10 fraction bits of them, or "ieee"',
             )
         ],
     ),

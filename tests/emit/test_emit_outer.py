@@ -1,0 +1,152 @@
+"""Reductions along an axis whose elements lie apart in memory: tiles of rows that are neighbours there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from emit_builds import MARGIN, Body, Emitted, build, case, graph_of, h200
+from other_compiler import compiled_by
+from tile_graphs import region_of
+
+from wsopt.codegen import Expectation, compile_kernel, verdict
+from wsopt.emit.source import expected_instructions
+from wsopt.errors import LoweringError
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
+from wsopt.lowering.structures import structures
+from wsopt.perf.price import lower
+from wsopt.program.row_layout import outer_layout
+from wsopt.program.types import Sharing, Structure
+from wsopt.simulation import simulate
+from wsopt.solve.bound import infeasible
+from wsopt.tensors.views import Role
+
+
+def structure(rows: int, columns: int, consumers: int = 1, warps: int = 4) -> Structure:
+    return Structure(rows, columns, 1, consumers, warps, Sharing.COOPERATIVE, True, False, 1, 1)
+
+
+def softmax(shape: tuple[int, ...], axis: int) -> Body:
+    return lambda g: g.cast(g.softmax(g.input("x", shape, "bf16"), axis=axis), "bf16", name="y")
+
+
+def reduced(shape: tuple[int, ...], dtype: str, op: str) -> Body:
+    def body(g: GraphBuilder) -> Symbol:
+        reduce: Callable[..., Symbol] = getattr(g, op)
+        return g.cast(reduce(g.input("x", shape, dtype), axis=0), "f32", name="y")
+
+    return body
+
+
+def norm(g: GraphBuilder) -> Symbol:
+    """A norm over a middle axis with a weight an element of it."""
+    x, w = g.input("x", (2, 100, 144), "bf16"), g.input("w", (100, 1), "f32")
+    apart = x - g.reduce_mean(x, axis=1, keepdims=True)
+    spread = g.reduce_mean(apart * apart, axis=1, keepdims=True)
+    return g.cast(apart * g.rsqrt(spread + 1e-5) * w, "bf16", name="y")
+
+
+def logsumexp(g: GraphBuilder) -> Symbol:
+    x = g.input("x", (5000, 72), "bf16")
+    peak = g.reduce_max(x, axis=0, keepdims=True)
+    total = g.reduce_sum(g.exp(g.sub(x, peak)), axis=0, keepdims=True)
+    return g.add(g.log(total), peak, name="y")
+
+
+CASES: dict[str, tuple[Body, Structure]] = {
+    "middle": (softmax((3, 100, 72), 1), structure(16, 128, 2)),
+    "first": (softmax((512, 136), 0), structure(32, 512, 1, 8)),
+    "norm": (norm, structure(64, 128)),
+    "sum": (reduced((1000, 136), "f32", "reduce_sum"), structure(32, 128, 2)),
+    "columns' largest": (reduced((1000, 136), "bf16", "reduce_max"), structure(64, 64)),
+    "parts": (softmax((5000, 72), 0), structure(16, 256, 2)),
+    "logarithm of a sum": (logsumexp, structure(16, 256, 2)),
+}
+
+
+@functools.cache
+def made(name: str) -> Emitted:
+    body, cut = CASES[name]
+    return build(graph_of(body), cut)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_computes(name: str) -> None:
+    kernel = made(name)
+    assert simulate(kernel.graph, kernel.verified, kernel.source, 2).seeds == 2
+
+
+@pytest.mark.compiler
+def test_compiles(other_triton: str) -> None:
+    kernels = [made(name) for name in ("sum",)]
+    for kernel in kernels:
+        shared = kernel.verified.schedule.shared_memory_bytes
+        asked = Expectation(expected_instructions(kernel.verified), shared)
+        assert verdict(compile_kernel(kernel.source), asked) == ()
+    found = compiled_by(other_triton, [kernel.source for kernel in kernels])
+    assert [(one["spill_loads"], one["stack_bytes"]) for one in found] == [(0, 0)] * len(kernels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("middle", ".permute((1, 0)).load", ".load"),
+        ("middle", "columns < ROW_LENGTH", "columns < ROW_LENGTH + 1"),
+        ("columns' largest", "column = part * TILE_COLUMNS", "column = part"),
+        ("sum", "axis=1", "axis=0"),
+    ],
+)
+def test_faults_are_found(name: str, old: str, new: str) -> None:
+    kernel = made(name)
+    inputs = random_inputs(kernel.graph, 0)
+    inputs["x"] = -np.abs(inputs["x"])  # zeros beyond the end are larger
+    whole = case(kernel.graph, inputs=inputs)
+    assert whole.check(kernel.source, 0) is None
+    assert old in kernel.source
+    assert whole.check(kernel.source.replace(old, new), 0) is not None
+
+
+def test_rows_that_no_box_has_and_tiles_that_no_registers_hold_are_no_structures() -> None:
+    region = region_of(softmax((8, 512, 1024), 1))
+    found = list(structures(region, h200()))
+    assert {s.columns for s in found} == {512}
+    assert min(s.rows for s in found) == 8  # 16 bytes of bf16
+    wide = [s for s in found if s.rows == 128 and s.consumer_warps == 4]
+    assert wide
+    assert all(infeasible(lower(region, s, h200()), h200(), MARGIN) for s in wide)
+
+
+def test_a_sum_streams_parts_of_any_length() -> None:
+    region = region_of(reduced((8192, 4096), "f32", "reduce_sum"))
+    assert region.running
+    assert not region.whole_rows
+    assert region.row_sources[0].view.roles == (Role.COLUMN, Role.ROW)
+    assert {s.columns for s in structures(region, h200())} == {32, 64, 128, 256, 512}
+
+
+def test_threads_take_neighbours_of_one_column() -> None:
+    layout = outer_layout(16, 32, 512, 4, h200())
+    assert layout.text() == "gl.BlockedLayout([8, 1], [4, 8], [1, 4], [0, 1])"
+    assert (layout.rows, layout.columns) == (32, 32)
+
+
+def test_pieces_of_a_line_take_the_whole_of_it_from_l2() -> None:
+    region = region_of(reduced((8192, 4096), "f32", "reduce_sum"))
+    narrow, wide = (lower(region, structure(rows, 64), h200()) for rows in (8, 32))
+    each = [next(iter(program.loop)).busy for program in (narrow, wide)]
+    assert each[0] == each[1]  # a fourth of the bytes, of as many lines
+
+
+def test_rows_that_no_block_holds_want_reductions_that_run_on() -> None:
+    def variance(g: GraphBuilder) -> Symbol:
+        x = g.input("x", (8192, 256), "bf16")
+        apart = x - g.reduce_mean(x, axis=0, keepdims=True)
+        return g.reduce_mean(apart * apart, axis=0, name="y")
+
+    with pytest.raises(LoweringError, match="as a variance is the mean of squares less the squared mean"):
+        region_of(variance)

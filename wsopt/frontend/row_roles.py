@@ -1,0 +1,110 @@
+"""Roles of the axes of a graph without products whose rows are reduced.
+
+The reduced axis is the column axis of every tile, and the others are rows and batches. Where the reduced axis has its
+elements next to each other, the innermost of the others is the rows; else the one that has.
+"""
+
+from __future__ import annotations
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.axes import Axes, Dim
+from wsopt.frontend.joining import join_outputs, join_uses, one_axis
+from wsopt.frontend.kinds import VIEWS, Kind, depending, input_path, producer, reduces_rows
+from wsopt.graph.types import Graph
+from wsopt.tensors.views import Role, pow2
+
+MOST_HELD, MOST_HELD_BYTES = 1 << 15, 200 << 10
+"""Elements of a row that a consumer has in registers at most, and bytes of it that a block has in shared memory: of
+all tensors, those that go out among them.
+"""
+
+OUTER_ROWS = 16
+"""Rows of a tile at least where neighbours in memory are of different rows: of 16-bit elements a sector of L2."""
+
+
+def assign_rows(axes: Axes) -> None:
+    """Give the axes of a graph without products their roles: columns are reduced, the rest are rows.
+
+    What is reduced is bound by its reduction, so axes of one extent count as one, if no tensor has both; and so
+    do they and an axis that is stored. Raises LoweringError for reductions along different axes.
+    """
+    join_uses(axes)
+    join_outputs(axes)
+    found: dict[Dim, str] = {}
+    for node in axes.graph.nodes:
+        if reduces_rows(node):
+            atoms = axes.atoms(*axes.reduced(node))
+            if len(atoms) != 1:
+                raise LoweringError(
+                    f"node {node.name}: a reshape merges or splits the axis that is reduced; "
+                    "declare the inputs with the shape after it"
+                )
+            found.setdefault(atoms[0], node.name)
+    if not one_axis(axes, list(found)):
+        raise LoweringError(
+            f"nodes {' and '.join(found.values())} reduce different axes; a kernel holds one axis whole: "
+            "where the axes are neighbours, declare them as one"
+        )
+    stored = [atom for name in axes.graph.outputs for atom in reversed(axes.all_atoms(name))]
+    whole = [axis for axis in stored if one_axis(axes, [*found, axis])]
+    axes.same.union(*found, *whole[:1])
+    column = axes.same[next(iter(found))]
+    # Views of inputs have axes under the names of their uses.
+    own = (n for n in axes.graph.nodes if not (n.op in VIEWS and input_path(axes.graph, n.name)))
+    nodes = sorted(own, key=lambda node: -node.type.rank)
+    seen = dict.fromkeys(atom for node in nodes for atom in axes.all_atoms(node.name))
+    outer = [axis for axis in seen if axis != column]  # outer ones first, those of one element among them
+    others = [axis for axis in outer if axes.extents[axis] > 1]
+    others = others or [_one_row(axes, next(iter(found.values())))]
+    row = next((axis for axis in _nearest(axes, column) if axis in others), others[-1])
+    batches = [axis for axis in others if axis != row]
+    axes.roles = {column: Role.COLUMN, row: Role.ROW, **dict.fromkeys(batches, Role.BATCH)}
+    axes.singles = [axis for axis in outer if axes.extents[axis] == 1 and axis != row]
+    axes.kind = Kind.ROWS if _is_held(axes) else Kind.LONG_ROWS
+
+
+def _nearest(axes: Axes, column: Dim) -> list[Dim]:
+    """The axes along which inputs that have the reduced one have their elements next to each other."""
+    views = [view for view in map(axes.raw_view, axes.paths) if column in {dim.axis for dim in view.dims}]
+    full = sorted(views, key=lambda view: -len(view.dims))[:1]
+    return [dim.axis for view in full for dim in view.dims if dim.stride == 1 < dim.extent]
+
+
+def _is_held(axes: Axes) -> bool:
+    """Whether an SM holds whole rows: of every tensor that has them one, as long as a power of two.
+
+    Where neighbours in memory are of different rows: `OUTER_ROWS` of them, and none for reductions that can run on.
+    """
+    of = {role: axis for axis, role in axes.roles.items()}
+    column, row = of[Role.COLUMN], of[Role.ROW]
+    columns = pow2(axes.extents[column])
+    inputs = {axes.paths[use][-1]: axes.raw_view(use) for use in axes.paths}
+    outputs = {name: axes.raw_view(name) for name in axes.graph.outputs}
+    stored = [v for v in outputs.values() if {column, row} <= {dim.axis for dim in v.dims}]
+    chosen = {axes.paths[f"{node.name}:0"][-1] for node in axes.graph.nodes if node.op == "gather"}
+    read = (v for v in inputs.values() if {column, row} <= {dim.axis for dim in v.dims} or v.tensor in chosen)
+    full = [*stored, *read]
+    if row in _nearest(axes, column):
+        if not stored and not _depends_on_reductions(axes.graph):
+            return False
+        columns *= OUTER_ROWS
+    return columns <= MOST_HELD and columns * sum(v.dtype.bits // 8 for v in full) <= MOST_HELD_BYTES
+
+
+def _depends_on_reductions(graph: Graph) -> bool:
+    """Whether a reduction needs the result of another one of its row."""
+    after = depending(graph.nodes, reduces_rows)
+    return any(
+        reduces_rows(node) and (not node.op.startswith("reduce_") or node.tensors[0] in after)
+        for node in graph.nodes
+    )
+
+
+def _one_row(axes: Axes, reduction: str) -> Dim:
+    """The row axis of a graph that has a single row: one of one element before what is reduced, along which there may
+    be more at run time, or else one that no tensor has.
+    """
+    node = producer(axes.graph, reduction)
+    use, dim = axes.reduced(node)
+    before = [atom for outer in range(dim) for atom in axes.atoms(use, outer)]
+    return before[-1] if before else axes.add_one_row()
