@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
 from wsopt.program.facts import Arithmetic
+from wsopt.program.ids import OpId
 from wsopt.program.limits import Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
@@ -92,6 +93,14 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     granularity = machine.register_granularity
     fair = left // (warps - loader - transforms) // granularity * granularity
     return min(fair, machine.setmaxnreg_max_registers)
+
+
+def copies_in_order(plan: RingPlan) -> list[OpId]:
+    """The loads of a ring as a kernel has them that streams rows: tensor by tensor, each for one consumer after the
+    other.
+    """
+    tensors = list(dict.fromkeys(load.subject for load in plan.loads))
+    return sorted(plan.loads, key=lambda load: (tensors.index(load.subject), load.instance))
 
 
 def copied_rings(program: TileProgram) -> tuple[RingPlan, ...]:
