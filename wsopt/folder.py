@@ -34,8 +34,10 @@ SEARCH = "search.json"
 """What the search made of every structure: for pictures, and for nobody who runs a kernel."""
 
 FILES = ("graph.json", "schedule.json", "kernel.py", "report.txt", SEARCH)
-BESIDE = ("trace",)
-"""Folders that other commands write beside a build's files, and that go with it."""
+BESIDE = ("trace", "__pycache__")
+"""Folders that other commands write beside a build's files, or Python where its kernel.py is imported, and that go
+with it.
+"""
 
 RANGE, CUT, KERNELS = "range.json", "cut.json", "kernels"
 """The records of builds of several kernels, for ranges and one after the other, and the folder in which each kernel

@@ -32,8 +32,12 @@ ASKED: tuple[tuple[tuple[int, ...], int, slice], ...] = (
     ((0, 0, 0, 0, 392), 2, slice(0)),
     ((128, 128, 128, 128, 128), 5, slice(0, 64)),
     ((5, 0, 0, 0, 0), 30, slice(0)),
+    ((0, 0, 0, 0, 200), 7, slice(0)),
+    ((0, 0, 0, 200, 0), 7, slice(0)),
 )
-"""Lengths, blocks, and keys that are large: shares that end with a tile, inside of one, and that are empty."""
+"""Lengths, blocks, and keys that are large: shares that end with a tile, inside of one, and that are empty; and with
+first tiles of more parts and of fewer than their last ones.
+"""
 
 
 @functools.cache

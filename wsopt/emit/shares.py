@@ -151,7 +151,7 @@ def ended(whole: Iterable[str], left: Iterable[str], arrives: str) -> list[str]:
         *left,
         f"owed = owed | ({arrives}.to(gl.int32) << gl.where(tile == first_tile, 0, 1))",
         "parts_first = gl.where(tile == first_tile, parts, parts_first)",
-        "parts_last = gl.where(tile == first_tile, parts_last, parts)",
+        "parts_last = parts",
     ]
     otherwise = "else:\n" + text.block("\n".join(part))
     return [PARTS, when("parts == 1", "\n".join(line for line in whole if line)), otherwise]
