@@ -1,6 +1,6 @@
 """The loads of vectors and scalars by address.
 
-Threads load them element by element where nothing says that they begin with a multiple of 16 bytes.
+Threads load them element by element, for nothing says that they begin with a multiple of 16 bytes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,7 @@ def load(plan: KernelPlan, name: str) -> str:
     """The load of a vector or scalar for a tile that is an iteration, of what the tensor has."""
     spans = plan.vectors[name].of.spans
     ragged = plan.columns or plan.program.whole.extent(Role.COLUMN) != plan.s.columns
-    along = _before_end(plan) if ragged and Role.COLUMN in spans else ""
+    end = "column_extent" if plan.columns else "ROW_LENGTH"
+    along = f"columns < {end}" if ragged and Role.COLUMN in spans else ""
     inside = "rows < row_extent" if Role.ROW in spans else along
     return load_text(plan.vectors[name], plan.place("rows", "columns"), inside)
-
-
-def _before_end(plan: KernelPlan) -> str:
-    """The condition that columns are a tensor's. One for all that a thread loads at a time is told as such where
-    there are only whole ones; else Triton loads element by element.
-    """
-    end, whole = "column_extent" if plan.columns else "ROW_LENGTH", plan.column_multiple
-    return f"columns // {whole} < {end} // {whole}" if plan.columns and whole > 1 else f"columns < {end}"

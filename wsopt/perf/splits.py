@@ -125,9 +125,8 @@ def split_cost(program: TileProgram, machine: Machine) -> SplitCost:
     rounds = math.ceil(parts * elements / _IN_FLIGHT)
     if program.work is not None:  # rows after rows, parts after parts; and from the workspace to the epilogue
         rows = math.ceil(_rows(program) / rows_at_once(program, machine))
-        passes = (
-            2 if s.shares else 1
-        )  # a part's maxima come first where their number is not known to the compiler
+        # The maxima of all parts come first; where the compiler knows how many there are, with their sums.
+        passes = 2 if s.shares else 1
         rounds = rows * passes * math.ceil(parts / parts_at_once(program, machine)) + 1
     back = rounds * _TRIP_CYCLES + parts * every / machine.tma_bytes_per_cycle
     return SplitCost(math.ceil(part + arrival), math.ceil(back))
