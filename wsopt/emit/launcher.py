@@ -24,13 +24,17 @@ from wsopt.emit.recipe import (
 )
 from wsopt.emit.tensors import GLUON, SIGNATURE, TORCH
 from wsopt.graph.types import DType
-from wsopt.runtime.text import launcher_text, tile_order_text, workspace_text
+from wsopt.runtime.text import launcher_text, packing_text, tile_order_text, workspace_text
+from wsopt.tensors.views import Packing
 
 _OWN_NAMES = frozenset({"INPUTS", "OUTPUTS", "blocks", "k_block_counts", "order_table"})
 """Names that `bind` uses, which the kernel's device functions may give to tensors."""
 
 _WORKSPACE_NAMES = frozenset({"workspace", "arrivals", "parts"})
 """The same where a launch has a workspace."""
+
+_PACKINGS = {DType.I4: "four_bits", DType.I8: "eight_bits"}
+"""What fragments of a type are called by what packs them."""
 
 _PARAMETERS = frozenset({"out", "unused"})
 """Parameters of `run` besides the inputs."""
@@ -56,6 +60,8 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         "tile_order": tile_order_text(),
         "launcher": launcher_text(),
         "workspace": workspace_text() if recipe.workspaces else None,
+        "packing": packing_text() if recipe.packed else None,
+        "packed": [(one.tensor, _PACKINGS.get(one.dtype, "turned") if one.packing is Packing.FRAGMENTS else "turned") for one in recipe.packed],
         **calls([one.name for one in recipe.inputs]),
     }
 
@@ -147,12 +153,16 @@ class _Text:
         own = self.write(tensor)
         return f"triton.reinterpret({own}, {GLUON[dtype]})" if dtype is DType.BOOL else own
 
+    def described(self, one: TensorMap) -> str:
+        """A tensor as its tensor map takes it: packed fragments as words."""
+        return f"_words({self.write(one.tensor)})" if one.words else self.passed(one.tensor, one.dtype)
+
     def argument(self, argument: Argument) -> dict[str, str]:
         """An argument's type in Triton's words as Python text, and what is passed for it."""
         match argument:
-            case TensorMap(name, dtype=dtype, block=block, layout=layout):
-                shape = ", ".join(map(str, block))
-                described = f'f"tensordesc<{SIGNATURE[dtype]}[{shape}],{{{layout}.value!r}}>"'
+            case TensorMap(name, dtype=dtype, block=block, layout=layout, words=words):
+                shape, kind = ", ".join(map(str, block)), "i16" if words else SIGNATURE[dtype]
+                described = f'f"tensordesc<{kind}[{shape}],{{{layout}.value!r}}>"'
                 return {"type": described, "passed": name}
             case PointerArgument(_, tensor, dtype):
                 return {"type": f'"*{SIGNATURE[dtype]}"', "passed": self.passed(tensor, dtype)}

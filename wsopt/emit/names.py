@@ -97,6 +97,8 @@ _KERNEL_WORDS = frozenset(
         ),
         *("batch", "batches", "row", "column", "rows", "columns", "row_tile", "column_tile", "row_tiles"),
         *("column_tiles", "row_extent", "column_extent", "stream_extent", "ring", "ring_full", "ring_empty"),
+        *("unpacked_i4", "unpacked_u4", "unpacked_i8", "words", "spread", "each", "shape", "like", "left", "right"),
+        *("mul_bf16", "mul_f16", "sub_bf16", "sub_f16", "prepack"),
         *("outputs", "tensors", "device", "low", "high", "split", "value", "INF", "NEG_INF"),
         *(
             "OPTIONS",

@@ -23,6 +23,9 @@ from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import K_BLOCK, Role
 
+_WITH_ZERO = 3
+"""Inputs of a `dequantize` that has zeros."""
+
 _KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
 
 
@@ -42,18 +45,27 @@ class _Reader:
 
 
 def _source(
-    reader: _Reader, node: Node, operand: int, piece: int = 0, chosen: tuple[Dim, str] | None = None
+    reader: _Reader,
+    node: Node,
+    operand: int,
+    piece: int = 0,
+    chosen: tuple[Dim, str] | None = None,
+    *,
+    quantized: bool = False,
 ) -> Term:
     """An input that elementwise operations read; one for each tensor and layout.
 
     A tensor is broadcast along its dimensions of extent one. Of axes that are kept the products have one element as
     well: those may have more at run time. What is compared with indices is broadcast there too: beside a single row
-    it is a length of all rows, not of one. Places along an axis may be `chosen` by another source.
+    it is a length of all rows, not of one. Places along an axis may be `chosen` by another source. What is `quantized`
+    may have four bits, which are unsigned beside a zero.
     """
     axes, use = reader.axes, f"{node.name}:{operand}"
     view, plain = replace(axes.raw_view(use, piece), chosen=chosen), axes.kind.plain
     use += f".{piece}" if piece else ""
-    if view.dtype not in SOURCES:
+    if quantized and view.dtype is DType.I4:
+        view = replace(view, unsigned=len(node.inputs) == _WITH_ZERO)
+    elif view.dtype not in SOURCES:
         raise LoweringError(
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
             + remedies.SOURCE_TYPE.format(", ".join(dtype.value for dtype in SOURCES))
@@ -118,6 +130,20 @@ def _gather(reader: _Reader, node: Node) -> Term:
             f"kernel; {remedies.computed_before([node.name])}"
         )
     return term
+
+
+def _dequantized(reader: _Reader, node: Node) -> Term:
+    """(q - zero) * scale."""
+    make = partial(reader.pool.apply, node.name)
+    if f"{node.name}:0" not in reader.axes.paths:
+        raise LoweringError(
+            f"node {node.name}: {node.inputs[0]}, which it dequantizes, is computed; "
+            f"{remedies.computed_before([str(node.inputs[0])])}"
+        )
+    number = _source(reader, node, 0, quantized=True)
+    if len(node.inputs) == _WITH_ZERO:
+        number = make("sub", number, _term(reader, node, 2))
+    return make("mul", number, _term(reader, node, 1))
 
 
 def _term(reader: _Reader, node: Node, operand: int) -> Term:
@@ -273,6 +299,8 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _gather(reader, node)
         case "logsumexp":
             return _logsumexp(reader, node)
+        case "dequantize":
+            return _dequantized(reader, node)
         case "softmax":
             return _softmax(reader, node)
         case op if op in NORMS:

@@ -97,7 +97,7 @@ class _Maker:
         s = self.s
         extents = {row_role(s.swap): rows, column_role(s.swap): s.columns, Role.STREAM: s.depth}
         extents[Role.INNER] = self.inner
-        return tuple(extents[role] for role in view.roles if role in extents)
+        return tuple(view.of(role, extents[role]) for role in view.roles if role in extents)
 
     def member(self, view: View) -> Member:
         """A tensor in shared memory, and how its copies lie there."""

@@ -51,6 +51,19 @@ class Chosen:
     places: int
 
 
+FRAGMENT = {DType.I4: 128, DType.I8: 64}
+"""Elements of a row that are packed as fragments together: 16 bytes for each of the four threads that share a row."""
+
+
+class Packing(StrEnum):
+    """How a constant's elements are laid out anew, once, before the first launch; extents stay as they are."""
+
+    FRAGMENTS = "fragments"
+    """Along a row in the order in which the threads that hold it as a product's operand read words of it."""
+    TURNED = "turned"
+    """Columns one behind the other, instead of rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """How a tensor of the graph lies in memory, dimension by dimension, named by the region's axes.
@@ -69,6 +82,9 @@ class View:
 
     The places along one dimension may be `chosen` by another tensor: its extent is the tensor's own then, and not
     that of the axis.
+
+    So many neighbours along the streamed axis share `each` element: those of a group share its scale. Whole numbers of
+    four bits may be `unsigned`. A constant may have a `packing`; its strides are then those of the packed tensor.
     """
 
     tensor: str
@@ -82,6 +98,13 @@ class View:
     parts: tuple[tuple[int, int], ...] = ()
     cutouts: tuple[tuple[int, int, int] | None, ...] = ()
     chosen: Chosen | None = None
+    each: int = 1
+    unsigned: bool = False
+    packing: Packing | None = None
+
+    def of(self, role: Role, extent: int) -> int:
+        """The tensor's elements along an axis that so many of the axis have."""
+        return max(1, extent // self.each) if role is Role.STREAM else extent
 
     @property
     def places(self) -> tuple[int, ...]:
