@@ -45,10 +45,9 @@ class Unpacking:
 def unpacking(view: View, dtype: DType) -> Unpacking:
     """How a product's operand of a type is made of a view's fragments."""
     if view.dtype is DType.I4:
-        name = f"unpacked_{'u' if view.unsigned else 'i'}4"
+        name = "unpacked_i4" if view.zero is None else f"unpacked_u4_{view.zero}"
         shifts, order = (0, 4, 8, 12), (0, 1, 3, 6, 5, 2, 4)
-        bias = 0 if view.unsigned else _SIGNED_I4
-        asm = tuple(_four_bits(shifts, bias, dtype))
+        asm = tuple(_four_bits(shifts, view.zero, dtype))
         return Unpacking(name, asm, len(shifts), dtype, "4, 4, 2, 2, 2", order)
     order = (0, 1, 3, 5, 2, 4)
     asm = tuple(_eight_bits_f16() if dtype is DType.F16 else _eight_bits())
@@ -64,22 +63,27 @@ _NUMBER_WITHOUT_FRACTION = {DType.BF16: 0x4300, DType.F16: 0x6400}
 """The number whose last bit of the fraction is worth one: 128 and 1024."""
 
 
-def _four_bits(shifts: tuple[int, ...], bias: int, dtype: DType) -> Iterator[str]:
-    """Number by number: shifted to the end, masked, its sign's bit turned round, and less what the bits stand behind."""
-    words, base = f"${len(shifts)}", _twice(_NUMBER_WITHOUT_FRACTION[dtype] + bias)
-    yield from _number(base)
+def _four_bits(shifts: tuple[int, ...], zero: int | None, dtype: DType) -> Iterator[str]:
+    """Number by number: shifted to the end, masked, and less what the bits stand behind and the zero; of signed ones the
+    sign's bit is turned round, and they are less its value.
+    """
+    words, base = f"${len(shifts)}", _NUMBER_WITHOUT_FRACTION[dtype]
+    behind = base + (_SIGNED_I4 if zero is None else 0)
+    yield from _numbers(x=behind, n=base + (_SIGNED_I4 if zero is None else zero))
     for place, shift in enumerate(shifts):
         source = f"${place}" if shift else words
         if shift:
             yield f"shr.b32 ${place}, {words}, {shift};"
         yield f"lop3.b32 ${place}, {source}, {_twice(0xF)}, x, 0x6a;"
     for place, _ in enumerate(shifts):
-        yield f"sub.rn.{dtype.value}x2 ${place}, ${place}, x;"
+        yield f"sub.rn.{dtype.value}x2 ${place}, ${place}, n;"
 
 
-def _number(base: str) -> tuple[str, str]:
-    """The lines that name a number that arithmetic takes from a register alone."""
-    return ".reg .b32 x;", f"mov.b32 x, {base};"
+def _numbers(**numbers: int) -> Iterator[str]:
+    """The lines that name numbers that arithmetic takes from registers alone."""
+    yield f".reg .b32 {', '.join(numbers)};"
+    for name, number in numbers.items():
+        yield f"mov.b32 {name}, {_twice(number)};"
 
 
 def _eight_bits() -> Iterator[str]:
@@ -97,8 +101,7 @@ def _eight_bits() -> Iterator[str]:
 
 def _eight_bits_f16() -> Iterator[str]:
     """The same in f16, whose fraction has room for all."""
-    base = _twice(_NUMBER_WITHOUT_FRACTION[DType.F16] + _SIGNED_I8)
-    yield from _number(base)
+    yield from _numbers(x=_NUMBER_WITHOUT_FRACTION[DType.F16] + _SIGNED_I8)
     yield "shr.b32 $1, $2, 8;"
     for place, source in ((0, "$2"), (1, "$1")):
         yield f"lop3.b32 ${place}, {source}, {_twice(0xFF)}, x, 0x6a;"

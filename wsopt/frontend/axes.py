@@ -64,7 +64,8 @@ class RawDim:
 @dataclass(frozen=True, slots=True)
 class RawView:
     """A tensor of `rank` dimensions, by axis, before axes are merged. The places along an axis may be `chosen` by
-    another tensor, by the name of its use. Whole numbers of four bits may be `unsigned`.
+    another tensor, by the name of its use. Whole numbers of four bits are signed, or
+    unsigned and less a `zero`.
     """
 
     tensor: str
@@ -73,7 +74,7 @@ class RawView:
     rank: int
     dims: tuple[RawDim, ...]
     chosen: tuple[Dim, str] | None = None
-    unsigned: bool = False
+    zero: int | None = None
 
     def along(self, kept: Callable[[RawDim], bool]) -> RawView:
         """The view less dimensions that are not `kept`: of one element, along which nothing varies."""

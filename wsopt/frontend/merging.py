@@ -108,7 +108,7 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         parts=parts if any(part != _WHOLE for part in parts) else (),
         cutouts=tuple(dim.cutout for dim in ordered) if any(dim.cutout for dim in ordered) else (),
         each=max((dim.each for dim in ordered), default=1),
-        unsigned=raw.unsigned,
+        zero=raw.zero,
     )
 
 

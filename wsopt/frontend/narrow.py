@@ -16,7 +16,8 @@ _WHOLE = {DType.BF16: 2**8, DType.F16: 2**11}
 """The number up to which a type has every whole number, by the digits of its fraction."""
 
 _RANGES = {DType.I8: (-128, 127), DType.I4: (-8, 7)}
-_UNSIGNED = (0, 15)
+_MOST = 15
+"""The largest number of four bits."""
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class NarrowProducts(Rewriter):
         value = self.pool[term]
         if value.primitive == "source":
             raw = self.draft.raw[value.label[0]]
-            return _UNSIGNED if raw.unsigned else _RANGES.get(raw.dtype)
+            return _RANGES.get(raw.dtype) if raw.zero is None else (-raw.zero, _MOST - raw.zero)
         if value.primitive == "sub":
             ranges = [self._range(operand) for operand in value.args]
             if ranges[0] and ranges[1]:

@@ -82,7 +82,7 @@ def _packed(name: str, tensor: Any) -> Any:
 
 def _copy(name: str, tensor: Any, how: str) -> Any:
     """A packed copy of a tensor, which was unpacked again and compared with it."""
-    if torch.cuda.is_current_stream_capturing():
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             f"tensor {name} has not been packed yet, and is not while a CUDA graph is captured: call run(), prepare() "
             "or prepack() once with it before the capture"

@@ -84,7 +84,7 @@ class View:
     that of the axis.
 
     So many neighbours along the streamed axis share `each` element: those of a group share its scale. Whole numbers of
-    four bits may be `unsigned`. A constant may have a `packing`; its strides are then those of the packed tensor.
+    four bits are signed, or unsigned and less a `zero`. A constant may have a `packing`; its strides are then those of the packed tensor.
     """
 
     tensor: str
@@ -99,7 +99,7 @@ class View:
     cutouts: tuple[tuple[int, int, int] | None, ...] = ()
     chosen: Chosen | None = None
     each: int = 1
-    unsigned: bool = False
+    zero: int | None = None
     packing: Packing | None = None
 
     def of(self, role: Role, extent: int) -> int:
