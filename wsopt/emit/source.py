@@ -164,6 +164,6 @@ def covering_k_blocks(verified: VerifiedSchedule) -> int:
     """
     plan = plan_of(verified)
     least = consumer_of(plan).covering_k_blocks()
-    if plan.s.persistent or not plan.constants:
+    if (plan.s.persistent and plan.s.parted) or not plan.constants:
         return least
     return max(least, 1 + max(slots for _, slots in verified.schedule.rings))

@@ -131,7 +131,8 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
         kept = axes.kind is Kind.REDUCED and role is Role.COLUMN
         found[axis] = target if longer and role is Role.STREAM else extent if kept else min(target, extent)
     for role in (Role.COLUMN, Role.STREAM) if axes.kind.plain else ():
-        found |= _in_parts(axes, role, targets[role], kept=role is Role.STREAM and bool(s.tail))
+        streams = role is Role.STREAM
+        found |= _in_parts(axes, role, targets[role], kept=streams and bool(s.tail), longer=longer and streams)
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
     return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1)
 
@@ -144,9 +145,10 @@ def _fragment(axes: Axes) -> int:
     return math.lcm(*(FRAGMENT[view.dtype] for view in views if view.packing is Packing.FRAGMENTS))
 
 
-def _in_parts(axes: Axes, role: Role, target: int, *, kept: bool) -> dict[Dim, int]:
+def _in_parts(axes: Axes, role: Role, target: int, *, kept: bool, longer: bool) -> dict[Dim, int]:
     """The extents of axes that are one to the kernel, for a reshape merges them: the outermost has what the target
-    leaves, the others stay, as do all where the length has to be what it is (`kept`).
+    leaves, the others stay, as do all where the length has to be what it is (`kept`). None is made longer unless that
+    is asked for.
     """
     own = [axis for axis, known in axes.roles.items() if known is role]
     if len(own) < 2:
@@ -154,7 +156,8 @@ def _in_parts(axes: Axes, role: Role, target: int, *, kept: bool) -> dict[Dim, i
     outer, *inner = own
     below = math.prod(axes.extents[axis] for axis in inner)
     extents = {axis: axes.extents[axis] for axis in own}
-    return extents if kept else extents | {outer: min(-(-target // below), axes.extents[outer])}
+    wanted = -(-target // below)
+    return extents if kept else extents | {outer: wanted if longer else min(wanted, axes.extents[outer])}
 
 
 # --- rows -----------------------------------------------------------------------------------------------
