@@ -204,7 +204,7 @@ def k_block_phase(
         statements,
         special,
         tuple(RowReduction(i.kind, apart=i.name in apart) for i in items if isinstance(i, Reduction)),
-        waits=len(read),
+        waits=len(read) - (sum(source.view.each > 1 for source in read) if packed else 0),  # one ring holds both
         tiles=tuple(view.dtype.bits for view in plain),
         vectors=sum(s.rows * s.depth * view.dtype.bits / 16 for view in packed),
     )
