@@ -244,7 +244,7 @@ class _Maker:
         read = read_by(items, self.region.streamed_sources)
         nbytes = sum(self.member(source.view).copy_bytes for source in read)
         work = k_block_phase(items, body, self.region.streamed_sources, self.s)
-        counts = Transform(replace(work, tiles=()), nbytes, made.copy_bytes)
+        counts = Transform(replace(work, tiles=(), vectors=0.0), nbytes, made.copy_bytes)
         inputs, shape = self.read(source.view for source in read), (self.s.rows, self.s.depth)
         return Step(
             OpKind.ELEMENTWISE, name, counts, inputs, (ValueKind.TILE, name), shape, items=items,
