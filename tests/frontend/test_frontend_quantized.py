@@ -15,7 +15,13 @@ from wsopt.tensors.views import Packing, Role, Source, Statement
 
 
 def region(
-    dtype: str = "i4", group: int = 128, *, k: int = 512, constant: bool = True, scale: str = "bf16", **zero: Any
+    dtype: str = "i4",
+    group: int = 128,
+    *,
+    k: int = 512,
+    constant: bool = True,
+    scale: str = "bf16",
+    **zero: Any,
 ) -> Region:
     """x (dequantize(q))' with so many elements a group."""
     g = GraphBuilder("quantized")
@@ -72,7 +78,10 @@ def test_a_scale_of_a_channel_moves_behind_the_product() -> None:
     found = region("i8", group=512)
     assert body(found) == [("round_bf16", DType.BF16)]
     assert source(found, "s").spans == {Role.ROW}
-    assert [item.primitive for item in found.statements if isinstance(item, Statement)] == ["mul", "round_bf16"]
+    assert [item.primitive for item in found.statements if isinstance(item, Statement)] == [
+        "mul",
+        "round_bf16",
+    ]
 
 
 def test_numbers_of_8_bits_are_read_as_they_lie_where_they_cannot_be_packed() -> None:
@@ -82,7 +91,10 @@ def test_numbers_of_8_bits_are_read_as_they_lie_where_they_cannot_be_packed() ->
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"dtype": "i8", "constant": False}, 'input s has an element for every 128 .* say that it is "constant"'),
+        (
+            {"dtype": "i8", "constant": False},
+            'input s has an element for every 128 .* say that it is "constant"',
+        ),
         ({"constant": False, "group": 512}, 'input q is i4; .* it has to be "constant"'),
         ({"k": 320, "group": 64}, "input q is i4; .* a multiple of 128"),
         ({"zero": "i4"}, "input z is i4; not lowered there"),
@@ -98,7 +110,10 @@ def test_two_sizes_of_groups_along_one_axis_are_refused() -> None:
     x = g.input("x", (64, 512), "bf16")
     weights = []
     for name, group in (("a", 128), ("b", 32)):
-        q, s = (g.input(name, (256, 512), "i8", constant=True), g.input(f"s{name}", (256, 512 // group), "bf16"))
+        q, s = (
+            g.input(name, (256, 512), "i8", constant=True),
+            g.input(f"s{name}", (256, 512 // group), "bf16"),
+        )
         weights.append(g.cast(g.dequantize(q, s, group, name=f"d{name}"), "bf16"))
     first, second = (g.matmul(x, one, transpose_b=True) for one in weights)
     g.output(g.cast(g.mul(first, second), "bf16", name="y"))

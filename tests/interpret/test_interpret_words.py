@@ -50,7 +50,9 @@ def test_a_logic_table_has_a_bit_for_each_choice() -> None:
 
 
 def test_pairs_are_rounded_to_their_type() -> None:
-    x, y = (Tensor(np.array(v).reshape(2, 4).astype(BF16.numpy), BF16, PAIRS) for v in (range(8), [1.0078125] * 8))
+    x, y = (
+        Tensor(np.array(v).reshape(2, 4).astype(BF16.numpy), BF16, PAIRS) for v in (range(8), [1.0078125] * 8)
+    )
     found = run("mul.rn.bf16x2 $0, $1, $2;", x, y, dtype=BF16)
     assert (found.data == (x.data.astype(np.float32) * 1.0078125).astype(BF16.numpy)).all()
 

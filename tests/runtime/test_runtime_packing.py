@@ -1,4 +1,4 @@
-"""Constants that are packed before the first launch: where every element lies, the way back, copies that are stale."""
+"""Constants that are packed before the first launch: where every element lies, the way back, stale copies."""
 
 from __future__ import annotations
 

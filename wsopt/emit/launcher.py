@@ -61,7 +61,10 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         "launcher": launcher_text(),
         "workspace": workspace_text() if recipe.workspaces else None,
         "packing": packing_text() if recipe.packed else None,
-        "packed": [(one.tensor, _PACKINGS.get(one.dtype, "turned") if one.packing is Packing.FRAGMENTS else "turned") for one in recipe.packed],
+        "packed": [
+            (one.tensor, _PACKINGS.get(one.dtype, "turned") if one.packing is Packing.FRAGMENTS else "turned")
+            for one in recipe.packed
+        ],
         **calls([one.name for one in recipe.inputs]),
     }
 

@@ -2,8 +2,8 @@
 
 A thread loads 16 bytes of a row at a time, as words of 16 bits. Two words are a register, in which every instruction
 takes a number of either word: a mask leaves its bits in the fraction of a number whose exponent gives them the value
-that they have, which is subtracted again. The order in which a row is packed (`runtime/packing.py`) is the one in which
-what is taken apart lies as the product's operand does, so that no element changes its thread.
+that they have, which is subtracted again. A row is packed (`runtime/packing.py`) in the order in which what is taken
+apart lies as the product's operand does, so that no element changes its thread.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ def unpacking(view: View, dtype: DType) -> Unpacking:
     """How a product's operand of a type is made of a view's fragments."""
     if view.dtype is DType.I4:
         name = "unpacked_i4" if view.zero is None else f"unpacked_u4_{view.zero}"
-        shifts, order = (0, 4, 8, 12), (0, 1, 3, 6, 5, 2, 4)
+        shifts = 0, 4, 8, 12
         asm = tuple(_four_bits(shifts, view.zero, dtype))
-        return Unpacking(name, asm, len(shifts), dtype, "4, 4, 2, 2, 2", order)
-    order = (0, 1, 3, 5, 2, 4)
+        return Unpacking(name, asm, len(shifts), dtype, "4, 4, 2, 2, 2", (0, 1, 3, 6, 5, 2, 4))
     asm = tuple(_eight_bits_f16() if dtype is DType.F16 else _eight_bits())
-    return Unpacking("unpacked_i8", asm, 2, dtype, "4, 4, 2, 2", order)
+    return Unpacking("unpacked_i8", asm, 2, dtype, "4, 4, 2, 2", (0, 1, 3, 5, 2, 4))
 
 
 def _twice(half: int) -> str:
@@ -64,8 +63,8 @@ _NUMBER_WITHOUT_FRACTION = {DType.BF16: 0x4300, DType.F16: 0x6400}
 
 
 def _four_bits(shifts: tuple[int, ...], zero: int | None, dtype: DType) -> Iterator[str]:
-    """Number by number: shifted to the end, masked, and less what the bits stand behind and the zero; of signed ones the
-    sign's bit is turned round, and they are less its value.
+    """Number by number: shifted to the end, masked, and less what the bits stand behind and the zero; of signed ones
+    the sign's bit is turned round, and they are less its value.
     """
     words, base = f"${len(shifts)}", _NUMBER_WITHOUT_FRACTION[dtype]
     behind = base + (_SIGNED_I4 if zero is None else 0)
@@ -87,8 +86,8 @@ def _numbers(**numbers: int) -> Iterator[str]:
 
 
 def _eight_bits() -> Iterator[str]:
-    """The same of eight bits, of which a bf16 has room for seven: the sign's bit is the last of an exponent, of 128 or
-    256, which is subtracted.
+    """The same of eight bits, of which a bf16 has room for seven: the sign's bit is the last of an exponent, of 128
+    or 256, which is subtracted.
     """
     base = _twice(_NUMBER_WITHOUT_FRACTION[DType.BF16])
     yield ".reg .b32 x;"
@@ -145,13 +144,19 @@ def _words(view: View, rows: int, depth: int, warps: int) -> str:
     """Layout of the words of a tile: 16 bytes a thread, those of the four that share a row side by side."""
     columns, unit = depth // word_elements(view), FRAGMENT[view.dtype] // word_elements(view)
     reg = [*_bases(1, _THREAD_WORDS, "[0, {}]"), *_bases(unit, columns, "[0, {}]")]
-    return _linear(reg, _bases(_THREAD_WORDS, unit, "[0, {}]"), rows, warps, "[{}, 0]", f"[{rows}, {columns}]")
+    return _linear(
+        reg, _bases(_THREAD_WORDS, unit, "[0, {}]"), rows, warps, "[{}, 0]", f"[{rows}, {columns}]"
+    )
 
 
 def _groups(view: View, rows: int, depth: int, warps: int) -> str:
     """Layout of a tile in groups, the elements of which lie as those of a product's operand do."""
     shape = f"[{rows}, {depth // view.each}, {view.each}]"
-    reg = ["[0, 0, 1]", *_bases(2 * SHARED_COLUMNS, view.each, "[0, 0, {}]"), *_bases(1, depth // view.each, "[0, {}, 0]")]
+    reg = [
+        "[0, 0, 1]",
+        *_bases(2 * SHARED_COLUMNS, view.each, "[0, 0, {}]"),
+        *_bases(1, depth // view.each, "[0, {}, 0]"),
+    ]
     return _linear(reg, ["[0, 0, 2]", "[0, 0, 4]"], rows, warps, "[{}, 0, 0]", shape)
 
 
@@ -160,7 +165,10 @@ def layouts(views: list[View], rows: int, depth: int, warps: int) -> Iterator[tu
     made = dict[str, tuple[str, str]]()
     for view in views:
         if view.packing is Packing.FRAGMENTS:
-            made[words_layout(view)] = _words(view, rows, depth, warps), "how words of packed elements lie in registers"
+            made[words_layout(view)] = (
+                _words(view, rows, depth, warps),
+                "how words of packed elements lie in registers",
+            )
         elif view.of(Role.STREAM, depth) > 1 < view.each:
             made[groups_layout(view)] = _groups(view, rows, depth, warps), "how groups that share a scale do"
     yield from ((name, value, comment) for name, (value, comment) in made.items())
@@ -182,7 +190,7 @@ def held_type(source: Source, users: list[DType], product: DType) -> DType:
 
 
 def loaded(view: View, buffer: str, dtype: DType, depth: int, layout: str) -> tuple[str, str]:
-    """The text that loads a packed or shared tile from its box, and the function of the kernel's own that it calls."""
+    """The text that loads a packed or shared tile from its box, and the kernel's own function that it calls."""
     if view.packing is Packing.FRAGMENTS:
         name = unpacking(view, dtype).name
         return f"{name}({buffer}.load({words_layout(view)}), {layout})", name
@@ -198,7 +206,11 @@ def narrow_name(primitive: str, dtype: DType) -> str:
     return f"{primitive}_{dtype.value}"
 
 
-NARROW = {narrow_name(name, dtype): f"{name}.rn.{dtype.value}x2" for name in ("mul", "sub") for dtype in (DType.BF16, DType.F16)}
+NARROW = {
+    narrow_name(name, dtype): f"{name}.rn.{dtype.value}x2"
+    for name in ("mul", "sub")
+    for dtype in (DType.BF16, DType.F16)
+}
 """Such functions, with their instructions."""
 
 

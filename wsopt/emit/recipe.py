@@ -57,7 +57,7 @@ class TensorMap:
     `block` is the tile of one copy in the kernel's text, `box` what one instruction moves: a copy of a larger tile
     is several. `layout` names the constant of the kernel's text for its layout in shared memory; its `swizzle` is in
     bytes, 0 for none. Element strides are 1, nothing is interleaved, L2 fetches lines of 128 bytes, and elements
-    outside the tensor are zeros. With `words` the tensor's bytes are copied as words of 16 bits, which all is in then.
+    outside the tensor are zeros. With `words` the tensor's bytes are copied as words of 16 bits, and all is in words.
     """
 
     argument: str

@@ -102,7 +102,9 @@ def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
     chosen = view.chosen and view.chosen.role
     pairs = zip(view.roles, axis_extents(view), strict=True)
     return (
-        (role, extent * (view.each if role is Role.STREAM else 1)) for role, extent in pairs if role is not chosen
+        (role, extent * (view.each if role is Role.STREAM else 1))
+        for role, extent in pairs
+        if role is not chosen
     )
 
 

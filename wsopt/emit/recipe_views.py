@@ -42,7 +42,9 @@ def axis_strides(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor between neighbours along each of its axes."""
     bytes_apart = 2 if view.dtype is DType.I4 else 1
     strides = (
-        _stride(view.tensor, group[-1]) * (1 if group[-1] == view.rank - 1 else bytes_apart) if group else ALIGNMENT
+        _stride(view.tensor, group[-1]) * (1 if group[-1] == view.rank - 1 else bytes_apart)
+        if group
+        else ALIGNMENT
         for group, _ in _axes(view)
     )
     return tuple(stride * step for stride, (_, (_, step)) in zip(strides, _axes(view), strict=True))
@@ -109,9 +111,9 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
             yield Check(nbytes, "multiple_of", ALIGNMENT, (multiple,))
         yield aligned(view.tensor)
     if view.packing is Packing.FRAGMENTS:
-        along, multiple = axis_extents(view)[view.roles.index(Role.STREAM)], FRAGMENT[view.dtype]
-        told = (f"{tensor} has ", along, f" elements in a row: this schedule takes multiples of {multiple}")
-        yield Check(along, "multiple_of", multiple, told)
+        along, whole = axis_extents(view)[view.roles.index(Role.STREAM)], FRAGMENT[view.dtype]
+        message = (f"{tensor} has ", along, f" elements in a row: this schedule takes multiples of {whole}")
+        yield Check(along, "multiple_of", whole, message)
 
 
 def _cut_out(view: View, dim: int, whole: int) -> Iterator[Check]:

@@ -52,7 +52,7 @@ WORD_BITS, _WORD = 16, ("gl.int16", "i16")
 
 _SWIZZLES = (128, 64, 32)
 _FRAGMENT_SWIZZLES = (64,)
-"""Swizzle of packed fragments: eight threads that load 16 bytes each, four from each of two rows, then read all banks."""
+"""Swizzle of packed fragments: eight threads that load 16 bytes each, of two rows, then read all banks."""
 _SWIZZLED_ROWS = 8
 """Rows after which a swizzle repeats: Triton lays out no less with one."""
 
@@ -175,7 +175,11 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
     first = dict(box.first)
 
     def begins(role: Role) -> str:
-        if role is Role.STREAM and (shared := box.view.each * word_elements(box.view)) > 1 and place[role] != "0":
+        if (
+            role is Role.STREAM
+            and (shared := box.view.each * word_elements(box.view)) > 1
+            and place[role] != "0"
+        ):
             return f"{place[role]} // {shared}"
         terms = [place[role]] if place[role] != "0" or role not in first else []
         if box.fold and role is Role.COLUMN and terms != ["0"]:

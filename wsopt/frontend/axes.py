@@ -337,7 +337,7 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
 
 
 def _dequantized(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
-    """The dimensions of quantized elements, and those of scales and zeros but the last, along which they have groups."""
+    """The dimensions of quantized elements, and those of scales and zeros but the last: it has groups."""
     for use in uses:
         shape, last = axes.shapes[use], -1 if use is not uses[0] else 0
         for dim in range(-len(shape), last):

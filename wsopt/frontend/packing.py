@@ -46,9 +46,9 @@ def _packed(region: Region, source: Source) -> View:
 def _unpacked(view: View) -> View:
     if view.dtype is DType.I4:
         raise LoweringError(
-            f"input {view.tensor} is i4; not lowered there: elements of four bits are packed for a product before the "
-            'first launch, so it has to be "constant", of two dimensions, contiguous along the contracted axis, and '
-            f"that a multiple of {FRAGMENT[DType.I4]}"
+            f"input {view.tensor} is i4; not lowered there: elements of four bits are packed for a product before "
+            'the first launch, so it has to be "constant", of two dimensions, contiguous along the contracted axis, '
+            f"and that a multiple of {FRAGMENT[DType.I4]}"
         )
     return view
 

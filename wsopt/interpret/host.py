@@ -184,7 +184,9 @@ class HostTensor:
         return tuple(HostTensor(np.ascontiguousarray(part), self.storage.name) for part in parts)
 
     def _bits(self, function: Callable[[Any, Any], Any], other: Any) -> HostTensor:
-        value = other.numpy_array if isinstance(other, HostTensor) else np.asarray(other, self.numpy_array.dtype)
+        value = (
+            other.numpy_array if isinstance(other, HostTensor) else np.asarray(other, self.numpy_array.dtype)
+        )
         return HostTensor(function(self.numpy_array, value), self.storage.name)
 
     def __and__(self, other: Any) -> HostTensor:

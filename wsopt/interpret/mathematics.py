@@ -179,7 +179,8 @@ def inline_asm(
     if choice is not None and choice.group(1) in _COMPARISONS:
         return _chosen(choice.group(1), args, dtype)
     if words.is_words(asm, int(pack)):
-        return words.execute(asm, constraints, args, dtype)
+        made: Tensor = words.execute(asm, constraints, args, dtype)
+        return made
     if assembly.is_block(asm):
         if dtype != FLOAT32:
             raise InterpreterError("a block of inline assembly makes float32")

@@ -1,8 +1,8 @@
 """Executes inline assembly on words of 16 bits: a register has two of them, which are neighbours of one thread.
 
-Instructions are shifts and logic on 32 bits, and arithmetic on two bf16 or f16. Operands are tensors of elements of 16
-bits; where neighbours along the last dimension are a thread's, the register that holds two of them is a word of 32 bits
-of the tensor.
+Instructions are shifts and logic on 32 bits, and arithmetic on two bf16 or f16. Operands are tensors of elements of
+16 bits; where neighbours along the last dimension are a thread's, the register that holds two of them is a word of 32
+bits of the tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from wsopt.interpret.tensor import Tensor, common_layout
 
 _LINE = re.compile(r"^([\w.]+)\s+(.*)$")
 _PAIRS = {"bf16x2": dtypes.named("bfloat16"), "f16x2": dtypes.named("float16")}
-_FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+_FUNCTIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+}
 _PACK = 2
 
 
@@ -46,7 +50,8 @@ def execute(asm: str, constraints: str, args: Sequence[Tensor], dtype: Any) -> A
     registers = {f"${len(types) + place}": _register(arg, shape) for place, arg in enumerate(args)}
     written = _run(asm, registers, {f"${place}" for place in range(len(types))})
     made = [
-        Tensor(written[f"${place}"].view(one.numpy).reshape(shape), one, layout) for place, one in enumerate(types)
+        Tensor(written[f"${place}"].view(one.numpy).reshape(shape), one, layout)
+        for place, one in enumerate(types)
     ]
     return tuple(made) if several else made[0]
 
@@ -58,7 +63,9 @@ def _check_neighbours(layout: Any) -> None:
         *outer, step = layout.reg_bases[0]
         pairs = not any(outer) and step == 1
     if not pairs:
-        raise InterpreterError(f"inline assembly of words takes pairs of neighbours; {layout} has none in a thread")
+        raise InterpreterError(
+            f"inline assembly of words takes pairs of neighbours; {layout} has none in a thread"
+        )
 
 
 def _register(arg: Tensor, shape: tuple[int, ...]) -> Array:
@@ -104,7 +111,8 @@ def _instruction(name: str, values: list[Array], line: str) -> Array:
     if name == "shr.b32" and len(values) == 2:
         return np.asarray(values[0] >> values[1], np.uint32)
     if name == "lop3.b32" and len(values) == 4:
-        return _lop3(*values[:3], int(values[3][0]))
+        first, second, third, table = values
+        return _lop3(first, second, third, int(table[0]))
     pair = _PAIRS.get(modifiers[-1]) if modifiers else None
     if pair is not None and modifiers[0] == "rn" and operation in _FUNCTIONS and len(values) == 2:
         first, second = (dtypes.to_float32(value.view(pair.numpy)) for value in values)

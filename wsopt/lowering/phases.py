@@ -102,8 +102,8 @@ def element_mix(
 ) -> InstructionMix:
     """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
 
-    One instruction rounds two elements, unless `rounding` says else, and computes two of 16 bits; what spans fewer axes
-    is too little to count. So
+    One instruction rounds two elements, unless `rounding` says else, and computes two of 16 bits; what spans fewer
+    axes is too little to count. So
     many `eighths` of the elements take another implementation where a primitive has one.
     """
     mix = InstructionMix()
@@ -204,7 +204,8 @@ def k_block_phase(
         statements,
         special,
         tuple(RowReduction(i.kind, apart=i.name in apart) for i in items if isinstance(i, Reduction)),
-        waits=len(read) - (sum(source.view.each > 1 for source in read) if packed else 0),  # one ring holds both
+        waits=len(read)
+        - (sum(source.view.each > 1 for source in read) if packed else 0),  # one ring holds both
         tiles=tuple(view.dtype.bits for view in plain),
         vectors=sum(s.rows * s.depth * view.dtype.bits / 16 for view in packed),
     )

@@ -132,7 +132,9 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
         found[axis] = target if longer and role is Role.STREAM else extent if kept else min(target, extent)
     for role in (Role.COLUMN, Role.STREAM) if axes.kind.plain else ():
         streams = role is Role.STREAM
-        found |= _in_parts(axes, role, targets[role], kept=streams and bool(s.tail), longer=longer and streams)
+        found |= _in_parts(
+            axes, role, targets[role], kept=streams and bool(s.tail), longer=longer and streams
+        )
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
     return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1)
 

@@ -151,8 +151,8 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
 
 
 def _aligned(region: Region, rows: int, depth: int) -> bool:
-    """Whether every slot of a streamed vector, and of a tile of scales, begins where TMA may write, and a K-block has whole groups, or one has
-    whole K-blocks; of what is packed it has whole fragments.
+    """Whether every slot of a streamed vector, and of a tile of scales, begins where TMA may write, and a K-block has
+    whole groups, or a group whole K-blocks; of what is packed it has whole fragments.
     """
     for view, spans in ((source.view, source.spans) for source in region.streamed_sources):
         if spans != K_BLOCK and depth * view.dtype.bits // 8 % _SLOT_BYTES:

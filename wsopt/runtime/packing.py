@@ -4,9 +4,9 @@ The text of this file below its imports stands in every emitted kernel.py that r
 launcher.py; `PACKED` says which of its inputs are packed, and how. Extents stay what they are.
 
 Fragments are words of 16 bits in the order in which the threads that hold a row of a product's operand read them. Of
-`four_bits` element 32 j + 16 y + 8 x + 2 t + e of 128 is number 2 x + y, from the lowest bits up, of word 8 t + 2 j + e;
-of `eight_bits` element 16 j + 8 s + 2 t + e of 64 is number s of that word. What is `turned` has its columns one behind
-the other.
+`four_bits` element 32 j + 16 y + 8 x + 2 t + e of 128 is number 2 x + y, from the lowest bits up, of word
+8 t + 2 j + e; of `eight_bits` element 16 j + 8 s + 2 t + e of 64 is number s of that word. What is `turned` has its
+columns one behind the other.
 """
 
 import weakref
@@ -62,7 +62,7 @@ def _version(tensor: Any) -> int:
 
 
 def _packed(name: str, tensor: Any) -> Any:
-    """An input as the kernel reads it: packed now, if this tensor has not been packed since it was last written to."""
+    """An input as the kernel reads it: packed now, if it was not since this tensor was last written to."""
     how = PACKED[name]
     mark = getattr(tensor, "wsopt_packing", None)
     if mark is not None:
@@ -84,15 +84,17 @@ def _copy(name: str, tensor: Any, how: str) -> Any:
     """A packed copy of a tensor, which was unpacked again and compared with it."""
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
-            f"tensor {name} has not been packed yet, and is not while a CUDA graph is captured: call run(), prepare() "
-            "or prepack() once with it before the capture"
+            f"tensor {name} has not been packed yet, and is not while a CUDA graph is captured: call run(), "
+            "prepare() or prepack() once with it before the capture"
         )
     _expect(len(tensor.shape) == 2, f"tensor {name} has {len(tensor.shape)} dimensions, expected 2")
     packed = _laid_out(tensor.detach(), how)
     again = _laid_out(packed, how, back=True)
     same = torch.equal(again.view(torch.uint8), tensor.detach().contiguous().view(torch.uint8))
     if not same:
-        raise RuntimeError(f"tensor {name} is another one when it has been packed as {how} and unpacked again")
+        raise RuntimeError(
+            f"tensor {name} is another one when it has been packed as {how} and unpacked again"
+        )
     packed.wsopt_packing = (how, weakref.ref(tensor), _version(tensor))
     return packed
 
@@ -109,7 +111,7 @@ def prepack(**tensors: Any) -> dict[str, Any]:
 def packs(launcher: Any) -> Any:
     """A launcher class that is handed packed tensors, whatever it is called with."""
 
-    class PackingLauncher(launcher):
+    class PackingLauncher(launcher):  # type: ignore[misc]
         def run(self, tensors: dict[str, Any], out: Any) -> Any:
             return super().run(prepack(**tensors), out)
 

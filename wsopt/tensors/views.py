@@ -83,8 +83,9 @@ class View:
     The places along one dimension may be `chosen` by another tensor: its extent is the tensor's own then, and not
     that of the axis.
 
-    So many neighbours along the streamed axis share `each` element: those of a group share its scale. Whole numbers of
-    four bits are signed, or unsigned and less a `zero`. A constant may have a `packing`; its strides are then those of the packed tensor.
+    So many neighbours along the streamed axis share `each` element: those of a group share its scale. Whole numbers
+    of four bits are signed, or unsigned and less a `zero`. A constant may have a `packing`; its strides are those of
+    the packed tensor then.
     """
 
     tensor: str
