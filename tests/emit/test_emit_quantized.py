@@ -64,6 +64,16 @@ def test_computes(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["groups of two K-blocks", "eight bits, f16", "channels"])
+def test_every_number_of_eight_bits(name: str) -> None:
+    kernel = made(name)
+    inputs: dict[str, Any] = random_inputs(kernel.graph, 0)
+    inputs["q"] = np.random.default_rng(0).integers(-128, 128, inputs["q"].shape, dtype=np.int8)
+    inputs["q"][0, :256] = np.arange(-128, 128)
+    assert case(kernel.graph, inputs=inputs).fault(kernel.source, FEW_SEEDS) is None
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["groups", "small groups"])
 def test_a_transform_warpgroup_takes_fragments_apart(name: str) -> None:
     kernel = made(name, 1)
