@@ -56,16 +56,22 @@ class Consumer:
     may_fall_short: bool = False
 
     @property
-    def pauses(self) -> int:
-        """Number of times that the steady passes stop for the copies of inputs."""
-        refill = self.plan.refill
-        return self.plan.verified.schedule.buffers.inputs if refill.apart else int(refill.first > 0)
+    def _apart(self) -> int:
+        """Number of inputs' subtiles, after the first, before whose copy the steady passes stop."""
+        plan = self.plan
+        return plan.verified.schedule.buffers.inputs - 1 if plan.refill.apart else 0
 
     def tensor_instructions(self) -> int:
-        """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
-        loops = [stretch.loop for stretch in self.stretches]
+        """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once.
+
+        Steady passes stand once before each copy of an input's subtile that waits for some, and once behind the last.
+        """
+        loops, copies = (
+            [stretch.loop for stretch in self.stretches],
+            (self.plan.refill.first > 0) + self._apart,
+        )
         written = (
-            one for loop in loops for one in (*loop.prologue, *loop.steady * (1 + self.pauses), *loop.drain)
+            one for loop in loops for one in (*loop.prologue, *loop.steady * (1 + copies), *loop.drain)
         )
         return sum(one.instructions for one in written if isinstance(one, Mma))
 
@@ -75,7 +81,7 @@ class Consumer:
         if not plan.columns or plan.sums_apart or plan.loops_over_tiles:
             return 1
         (stretch,) = self.stretches
-        pauses = refill.first + max(0, self.pauses - 1) * refill.apart
+        pauses = refill.first + self._apart * refill.apart
         return (stretch.loop.first + pauses + 1 + stretch.loop.peeled) * plan.s.copies * plan.s.splits
 
     def function(self) -> Function:
