@@ -9,7 +9,8 @@ from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
-from wsopt.program.row_layout import row_layout, tile_layout, widest_bits
+from wsopt.emit.tensors import turned
+from wsopt.program.row_layout import reduces_outer, row_layout, tile_layout, widest_bits
 from wsopt.tensors.views import Role
 
 
@@ -66,8 +67,14 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     streamed = [source.view for source in program.streamed]
     if plan.loops_over_tiles:
         tiles = [*streamed, *(output.view for output in program.after.tile_outputs)]
-        layout = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine).text()
-        yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
+        layout = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
+        yield plan.loop_layout, layout.text(), "how a tile of rows lies in a consumer's registers"
+        if reduces_outer(tiles):
+            yield (
+                turned(plan.loop_layout),
+                layout.turned().text(),
+                "the same of columns, as they lie in memory",
+            )
     elif streamed and not plan.computes:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
         layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()

@@ -15,7 +15,7 @@ from wsopt.emit.operations import operand_of
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.stores import row_store, stores
 from wsopt.emit.sums import cut_to_subtiles, subtile_name
-from wsopt.emit.tensors import Box, coordinates, tile_view
+from wsopt.emit.tensors import Box, coordinates, tile_load
 from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
 from wsopt.program.types import column_role, row_role
@@ -145,7 +145,8 @@ def _full_input(plan: KernelPlan, name: str, box: Box) -> Iterator[str]:
     phase = f"(visit * {uses} + subtile // INPUT_BUFFERS) & 1" if uses > 1 else "visit & 1"
     barrier, buffer = f"{box.name}_full.index({place})", f"{box.name}_input.index({place})"
     yield wait(barrier, phase)
-    yield f"{name} = {tile_view(buffer, box, row_role(plan.s.swap))}.load(SUBTILE_LAYOUT){widened(box.view)}"
+    load = tile_load(buffer, box, row_role(plan.s.swap), "SUBTILE_LAYOUT")
+    yield f"{name} = {load}{widened(box.view)}"
     if box in plan.handed_back:
         yield arrive(f"{box.name}_empty.index({place})")
     if uses > 1:

@@ -14,7 +14,7 @@ from wsopt.emit.rings import Ring
 from wsopt.emit.slots import step_at
 from wsopt.emit.stores import row_store
 from wsopt.emit.sums import accumulator_names
-from wsopt.emit.tensors import Box, tile_view
+from wsopt.emit.tensors import Box, tile_load, tile_view
 from wsopt.emit.text import environment, of_slot
 from wsopt.emit.vectors import load_text, widened
 from wsopt.graph.types import DType
@@ -60,11 +60,20 @@ class Operations:
         """The expressions of a streamed tile's parts as matrices in the slot of the K-block at this place: rows, or
         what its product contracts, first.
         """
+        return [tile_view(buffer, box, first) for buffer, box, first in self._buffers(tile, place)]
+
+    def loaded(self, tile: ValueId, place: int, layout: str) -> str:
+        """The expression that brings a streamed tile of one part into registers."""
+        ((buffer, box, first),) = self._buffers(tile, place)
+        return tile_load(buffer, box, first, layout)
+
+    def _buffers(self, tile: ValueId, place: int) -> list[tuple[str, Box, Role]]:
+        """A streamed tile's parts: the buffer in its slot, its box, and the axis that is first in a matrix of it."""
         ring, member, boxes = self.place(tile)
         contracted = Role.INNER if Role.INNER in member.view.roles else Role.STREAM
         slot = of_slot(ring.counter.slot(place), member.copies, self.index)
         first = row_role(self.plan.s.swap) if member.by_rows else contracted
-        return [tile_view(f"{box.name}_ring.index({slot})", box, first) for box in boxes]
+        return [(f"{box.name}_ring.index({slot})", box, first) for box in boxes]
 
     def operands(self, op: TileOp, place: int, age: Age, first: int, length: int) -> Iterator[list[str]]:
         """The two sides of a product, each in its parts, or of a stretch of it: `length` elements along the streamed
@@ -156,9 +165,9 @@ class Operations:
         tiles = {self.place(tile)[1].view: tile for tile in op.inputs}
         read = (s for s in self.plan.program.streamed if s.name in names and s.view in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
-            layout, slot = self.writer.layout, self.slot(tiles[source.view], place)
+            layout = self.writer.layout
             layout = layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
-            yield f"{name} = {slot}.load({layout}){widened(source.view)}"
+            yield f"{name} = {self.loaded(tiles[source.view], place, layout)}{widened(source.view)}"
 
     def added(self, op: TileOp, place: int) -> str:
         """An operation of a kind that was added."""
