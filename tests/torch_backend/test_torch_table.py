@@ -20,6 +20,7 @@ from wsopt.runtime.torch_reference import evaluate, relative_error  # noqa: E402
 from wsopt.torch.lower import Lowered, lower  # noqa: E402
 from wsopt.torch.operations import TABLE  # noqa: E402
 from wsopt.torch.values import Value  # noqa: E402
+from wsopt.torch.whole_attention import OPERATOR  # noqa: E402
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -286,6 +287,7 @@ def test_rows_that_see_nothing_give_zeros() -> None:
 
 def test_every_entry_has_a_case() -> None:
     tested = {target for target, _, _ in CASES} | {getattr(aten, name).default for name, _, _ in ATTENTIONS}
+    tested.add(OPERATOR)  # test_torch_whole_attention.py has it
     assert set(TABLE) == tested
 
 

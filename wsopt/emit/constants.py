@@ -67,14 +67,11 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     streamed = [source.view for source in program.streamed]
     if plan.loops_over_tiles:
         tiles = [*streamed, *(output.view for output in program.after.tile_outputs)]
-        layout = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
-        yield plan.loop_layout, layout.text(), "how a tile of rows lies in a consumer's registers"
+        rows = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine)
+        yield plan.loop_layout, rows.text(), "how a tile of rows lies in a consumer's registers"
         if reduces_outer(tiles):
-            yield (
-                turned(plan.loop_layout),
-                layout.turned().text(),
-                "the same of columns, as they lie in memory",
-            )
+            why = "the same of columns, as they lie in memory"
+            yield turned(plan.loop_layout), rows.turned().text(), why
     elif streamed and not plan.computes:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
         layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()

@@ -23,6 +23,7 @@ from wsopt.torch.options import Options, read_options
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rounds import Settled, settle
 from wsopt.torch.splice import splice
+from wsopt.torch.whole_attention import keep_whole
 
 _ORACLES: dict[str, Oracle] = {}
 
@@ -59,6 +60,7 @@ def backend(
             "torch sees no GPU here, and a kernel needs one; options={'execute': 'reference', 'take': 'all'} compute "
             "the pieces in torch"
         )
+    keep_whole(module, inputs)
     compile_ = partial(_with_inductor if read.rest == "inductor" else _eagerly, options=read)
     return compile_(module, inputs, _nothing_pends) if read.wait else Later(compile_, module, inputs)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import functools
+import importlib
 import json
 import sys
 import time
@@ -86,7 +87,7 @@ def timed(name: str, compilers: list[str], *, first_only: bool) -> dict[str, obj
     return told if first_only else told | _microseconds(name, passes)
 
 
-def compiled(module: torch.nn.Module, compiler: str) -> Callable[..., Any]:
+def compiled(module: torch.nn.Module, compiler: str) -> Any:
     """The module under a compiler. Raises RequirementError for a name that is none."""
     match compiler:
         case "eager":
@@ -127,13 +128,15 @@ def forward(name: str) -> tuple[Callable[[Callable[..., Any]], torch.Tensor], to
     Raises RequirementError for a name that is none.
     """
     kind, _, size = name.partition(":")
-    extents = [int(one) for one in size.split("x")]
-    makers = {"llama": _llama, "bert": _bert, "vit": _vit}
-    if kind not in makers:
-        raise RequirementError(f"{kind} is no model that is timed here; {', '.join(makers)} are")
+    if kind not in _MODELS:
+        raise RequirementError(f"{kind} is no model that is timed here; {', '.join(_MODELS)} are")
     torch.manual_seed(0)
-    key, given, model = makers[kind](*extents)
+    key, given, model = _MODELS[kind](*(int(one) for one in size.split("x")))
     return (lambda module: module(**{key: given}).last_hidden_state), model.eval()
+
+
+def _transformers() -> Any:
+    return importlib.import_module("transformers")
 
 
 def _on_gpu(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
@@ -148,32 +151,38 @@ def _on_gpu(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
 
 
 def _llama(batch: int, tokens: int) -> tuple[str, torch.Tensor, torch.nn.Module]:
-    from transformers import LlamaConfig, LlamaModel
-
-    config = LlamaConfig(
+    t = _transformers()
+    config = t.LlamaConfig(
         hidden_size=4096, intermediate_size=14336, num_attention_heads=32, num_key_value_heads=8,
         num_hidden_layers=4, use_cache=False,
     )  # fmt: skip
     ids = torch.randint(0, config.vocab_size, (batch, tokens), device="cuda")
-    return "input_ids", ids, _on_gpu(lambda: LlamaModel(config))
+    return "input_ids", ids, _on_gpu(lambda: t.LlamaModel(config))
 
 
 def _bert(batch: int, tokens: int) -> tuple[str, torch.Tensor, torch.nn.Module]:
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(
+    t = _transformers()
+    config = t.BertConfig(
         hidden_size=1024, intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24
     )
     ids = torch.randint(0, config.vocab_size, (batch, tokens), device="cuda")
-    return "input_ids", ids, _on_gpu(lambda: BertModel(config, add_pooling_layer=False))
+    return "input_ids", ids, _on_gpu(lambda: t.BertModel(config, add_pooling_layer=False))
 
 
 def _vit(batch: int) -> tuple[str, torch.Tensor, torch.nn.Module]:
-    from transformers import ViTConfig, ViTModel
-
-    config = ViTConfig(hidden_size=1024, intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24)
+    t = _transformers()
+    config = t.ViTConfig(
+        hidden_size=1024, intermediate_size=4096, num_attention_heads=16, num_hidden_layers=24
+    )
     images = torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
-    return "pixel_values", images, _on_gpu(lambda: ViTModel(config, add_pooling_layer=False))
+    return "pixel_values", images, _on_gpu(lambda: t.ViTModel(config, add_pooling_layer=False))
+
+
+_MODELS: dict[str, Callable[..., tuple[str, torch.Tensor, torch.nn.Module]]] = {
+    "llama": _llama,
+    "bert": _bert,
+    "vit": _vit,
+}
 
 
 if __name__ == "__main__":
