@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from page_browser import WIDTHS, Opened, opened, until
-from page_builds import HOSTILE, Pages, hostile_build, write
+from page_builds import HOSTILE, Pages, hostile_build, write, write_build
 
 from wsopt.folder import read_folder
 from wsopt.pages.build import build_page
@@ -118,6 +118,21 @@ def test_a_click_shows_an_operation_everywhere_and_its_lines(attention: Opened, 
     assert lines.count() == 0
     page.locator("#kernel-0 .source li.linked", has_text="tma_load(v_desc").click()
     assert chart(page, "interval").locator('rect.bar.chosen[data-op="load:v"]').count() == 2
+
+
+def test_operations_and_lines_of_split_sums_highlight_each_other(browser: Browser, tmp_path: Path) -> None:
+    write_build(tmp_path / "split", "golden-shared_products")
+    path = tmp_path / "split.html"
+    path.write_text(build_page(read_folder(tmp_path / "split")), encoding="utf-8")
+    one = opened(browser, path)
+    chart(one.page, "interval").locator('rect.bar[data-op="mma:p@0"]').first.click()
+    assert any("warpgroup_mma(" in text for text in one.page.locator(".source li.chosen").all_inner_texts())
+    ahead = one.page.locator("#kernel-0 .source li.linked", has_text="tma_load(w_desc").first
+    ahead.click()
+    assert chart(one.page, "interval").locator('rect.bar.chosen[data-op="load:w"]').count() > 0
+    assert one.page.locator("#kernel-0 .source li.chosen", has_text="tma_load(w_desc").count() == 2
+    one.check()
+    one.page.close()
 
 
 def test_hovering_tells_the_figures(attention: Opened, pages: Pages) -> None:

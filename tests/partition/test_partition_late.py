@@ -89,7 +89,8 @@ def test_what_was_skipped_is_told_everywhere() -> None:
         {
             "format": "wsopt.cut/1", "name": "g", "machine": "h200", "predicted_us": 2.0, "roofline_us": 1.0,
             "workspace_bytes": 0, "steps": [Step("kernels/0", {}, ("x",), ("y",), 2.0, 1.0, "the SMs")], "places": [],
-            "certificate": CutCertificate(1, True, 1, 1, 1, 1, False, ()), "skipped": ["kernels/0: 3 structures left open"],
+            "certificate": CutCertificate(1, True, 1, 1, 1, 1, False, ()),
+            "skipped": ["kernels/0: 3 structures left open"],
         }
     )  # fmt: skip
     assert isinstance(record, CutRecord)
