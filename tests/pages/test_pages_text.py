@@ -238,3 +238,24 @@ def test_a_report_takes_builds_and_benchmarks_together(pages: Pages) -> None:
 def test_the_benchmarks_page_is_made_from_the_committed_files() -> None:
     files = sorted((DOCS / "benchmarks").glob("*.json"))
     assert (DOCS / "benchmarks.html").read_text(encoding="utf-8") == report_page(files)
+
+
+@pytest.mark.parametrize("name", ["gemm_bf16", "attention_causal"])
+def test_measured_operations_are_listed_by_how_far_they_are_off(pages: Pages, name: str) -> None:
+    (kernel,) = data_of(pages[name].read_text(encoding="utf-8"))["kernels"]  # type: ignore[misc]
+    rows, ii = kernel["measured"]["ops"], pages.builds[name].verified.schedule.ii
+    offs = [abs(row["off"]) for row in rows]
+    assert offs == sorted(offs, reverse=True)
+    assert offs[0] > 0.01
+    trace = json.loads((DOCS / "traces" / f"{name}.json").read_text(encoding="utf-8"))
+    stamped = {
+        (part["name"], op["op"]): op["measured"]["start"]["median"] - op["predicted"]["start"]
+        for part in trace["partitions"]
+        for op in part["ops"]
+        if op["measured"]["start"]
+    }
+    assert {(row["role"], row["op"]): row["off"] * ii for row in rows} == pytest.approx(stamped)
+    picture = kernel["measured"]["picture"]
+    kinds = [row["name"].rpartition(" ")[2] for row in picture["rows"]]
+    assert kinds[:3] == ["scheduled", "predicted", "measured"]
+    assert kinds == kinds[:3] * (len(kinds) // 3)
