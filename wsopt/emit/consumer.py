@@ -210,7 +210,7 @@ class Consumer:
         later = plan.split or plan.refill.first or plan.refill.apart
         under += [] if later else [inputs.input_loads(plan)]
         if plan.sums_apart:
-            return [*under, tensor_sums.wait(), *store_lines(vectors)]
+            return [*under, tensor_sums.wait(), *records.behind_loop(plan), *store_lines(vectors)]
         if plan.program.long_rows:
             first, *again = (each_part(self._part(stretch.loop)) for stretch in self.stretches)
             # A buffer's turn follows from the number of all parts, also of those that nothing is stored of: of odd
@@ -228,6 +228,7 @@ class Consumer:
             lines += self._stretch(stretch, under if begun else [])
         lines += [self._passed("end", "tile_end")] if plan.own_k_blocks else []
         lines += [STATIONARY.release("visit")] if plan.stationary and plan.s.persistent else []
+        lines += records.behind_loop(plan)
         return [*lines, *([] if plan.split else store_lines(vectors))]
 
     def _part(self, loop: Loop) -> str:

@@ -136,8 +136,13 @@ class KernelPlan:
         """
         rings = self.loaders[index]
         by_block = self.columns and not self.loops_over_tiles
-        plain = by_block and self.trace is None and all(ring.counter.kept for ring in rings)
+        plain = by_block and not self.recorded and all(ring.counter.kept for ring in rings)
         return plain and any(box.view.constant for ring in rings for box in ring.boxes)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the kernel keeps records when it runs."""
+        return self.trace is not None and self.trace.run
 
     @property
     def moved(self) -> tuple[Box, ...]:

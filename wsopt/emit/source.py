@@ -113,10 +113,10 @@ def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
     """The source of `kernel.py` for a verified schedule. The same schedule gives the same bytes.
 
     With a `trace` it has stamps between its instructions, and the records as one output more (`records.py`).
-    Raises LoweringError for a trace of a kernel whose sums are split.
+    Raises LoweringError for a trace that is run of a kernel whose sums are split.
     """
     plan = plan_of(verified, trace)
-    if trace is not None and plan.split:
+    if trace is not None and trace.run and plan.split:
         told, asked = ("blocks", "shares=no") if plan.s.shares else (f"{plan.s.splits} blocks", "splits=1")
         raise LoweringError(
             f"graph {plan.program.whole.name}: its sums are split over {told}, and the stamps of a "

@@ -7,16 +7,19 @@ each K-block's products hands its slots back to the loader. Nobody waits for a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from wsopt.emit import text
+from wsopt.emit import records, text
 from wsopt.emit.functions import Function, function, seen
-from wsopt.emit.instructions import Slots
+from wsopt.emit.instructions import Instruction, Slots, write
 from wsopt.emit.operations import Operations
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.slots import first_slots, next_slots, windows
+from wsopt.emit.stamps import Event, Point, Wait, between
 from wsopt.program.ids import OpKind
+from wsopt.program.program import TileOp
+from wsopt.schedule.program_order import one_by_one
 from wsopt.schedule.types import PartitionRole
 
 _SETS = Slots("sums", "SUM_SETS")
@@ -32,19 +35,10 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     whole.
     """
     counters = windows(ring.counter for ring in plan.rings)
-    passed = [ring.wait_full() for ring in plan.rings]
-    placed = plan.verified.schedule.of(f"{PartitionRole.MMA_WARP}0")
-    issued = sorted(placed, key=lambda one: (one.stage, one.cycle, one.op))
-    for op in (op for op in (plan.program.named(one.op) for one in issued) if op.kind is OpKind.MMA):
-        own = replace(operations, index=str(op.consumer))
-        (left,), (right,) = own.operands(op, 0, lambda _: 0, 0, 0)
-        sums = _sums(plan, plan.value(op.id.subject), own.index)
-        passed.append(f"tcgen05_mma({left}, {right}, {sums}, use_acc=k_block > 0)")
-    passed += [_commit(ring.empty()) for ring in plan.rings]
     body = [
         _SETS.wait_empty("visit"),
         "for k_block in range(k_iterations):",
-        text.block("\n".join([*passed, *next_slots(counters)])),
+        text.block(write([*_k_block(plan, operations), *next_slots(counters)])),
         _commit(_SETS.full("visit")),
         "visit += 1",
     ]
@@ -52,6 +46,30 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     parameters = [*seen(plan, PartitionRole.MMA_WARP, own=False), *plan.counts]
     begin = [*first_slots(counters), "visit = 0", what]
     return function(plan, PartitionRole.MMA_WARP, parameters, begin, "\n".join(body))
+
+
+def _k_block(plan: KernelPlan, operations: Operations) -> Iterator[Instruction]:
+    """The products of a K-block behind the waits for its slots, and the commits that hand them back; with stamps in a
+    text that is read.
+    """
+    waits = [Wait(ring.wait_full()) for ring in plan.rings]
+    every = one_by_one(plan.verified, f"{PartitionRole.MMA_WARP}0")
+    for op in (op for op in every if op.kind is OpKind.MMA):
+        own = replace(operations, index=str(op.consumer))
+        (left,), (right,) = own.operands(op, 0, lambda _: 0, 0, 0)
+        sums = _sums(plan, plan.value(op.id.subject), own.index)
+        product = f"tcgen05_mma({left}, {right}, {sums}, use_acc=k_block > 0)"
+        yield from between([*waits, product], *_stamps(plan, op))
+        waits = []
+    for ring in plan.rings:
+        handed_back = next(op for op in every if op.id in ring.plan.releases)
+        yield from between([_commit(ring.empty())], *_stamps(plan, handed_back))
+
+
+def _stamps(plan: KernelPlan, op: TileOp) -> Iterator[str]:
+    """The stamps of an operation's moments; empty if the kernel is not traced."""
+    events = (Event(str(op.id), point) for point in Point)
+    return (records.pass_stamp(plan, PartitionRole.MMA_WARP, event) for event in events)
 
 
 def _commit(barrier: str) -> str:

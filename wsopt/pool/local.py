@@ -33,6 +33,11 @@ class Forks:
 
     count: int = 0
 
+    @property
+    def at_once(self) -> int:
+        """As `Workers.at_once`."""
+        return self.count or os.cpu_count() or 1
+
     def results(
         self,
         function: Callable[[_Task], _Result],
@@ -41,7 +46,7 @@ class Forks:
         keep: Callable[[int, _Result], None] = not_kept,
     ) -> list[_Result]:
         """As `Workers.results`. Raises RequirementError where processes end again and again."""
-        processes = min(len(tasks), self.count or os.cpu_count() or 1)
+        processes = min(len(tasks), self.at_once)
         if processes <= 1:
             return _one_by_one(function, tasks, progress, keep)
         gathering: Gathering[_Result] = Gathering(len(tasks), progress, keep, lost=BrokenProcessPool)
@@ -97,6 +102,11 @@ class Interpreters:
 
     count: int = 0
 
+    @property
+    def at_once(self) -> int:
+        """As `Workers.at_once`."""
+        return self.count or os.cpu_count() or 1
+
     def results(
         self,
         function: Callable[[_Task], _Result],
@@ -106,7 +116,7 @@ class Interpreters:
     ) -> list[_Result]:
         """As `Workers.results`. Raises InternalError where an interpreter fails outside of the function."""
         gathering: Gathering[_Result] = Gathering(len(tasks), progress, keep)
-        with ThreadPoolExecutor(self.count or os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(self.at_once) as pool:
             _hand_out(pool, lambda task: _in_interpreter(function, task), tasks, gathering)
         return gathering.outcome()
 
