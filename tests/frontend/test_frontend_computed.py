@@ -71,6 +71,9 @@ def test_whole_numbers_of_8_bits_are_computed_with_as_f32_beside_a_fraction() ->
     g = GraphBuilder("scaled")
     x, w = g.input("x", (128, 256), "bf16"), g.input("w", (512, 256), "i8")
     g.output(g.cast(g.matmul(x, g.cast(g.mul(w, 0.5), "bf16"), transpose_b=True), "bf16", name="y"))
-    scaled, rounded = (item for item in find_region(g.build()).body if isinstance(item, Statement))
-    assert (scaled.primitive, scaled.dtype) == ("mul", DType.F32)
-    assert (rounded.primitive, rounded.reads) == ("round_bf16", (scaled.name,))
+    region = find_region(g.build())
+    (rounded,) = (item for item in region.body if isinstance(item, Statement))
+    scaled, _ = region.statements  # a number is the same along the contracted axis
+    assert (rounded.primitive, rounded.dtype) == ("round_bf16", DType.BF16)
+    assert isinstance(scaled, Statement)
+    assert (scaled.primitive, scaled.dtype, scaled.args[1:]) == ("mul", DType.F32, (0.5,))

@@ -33,9 +33,9 @@ def operand(op: str) -> Body:
 
 
 def dequantized(g: GraphBuilder) -> Symbol:
-    q, scale = g.input("q", (128, 512), "i8"), g.input("s", (128, 4), "bf16")
+    q, scale = g.input("q", (512, 256), "i4"), g.input("s", (512, 2), "bf16", constant=True)
     w = g.cast(g.dequantize(q, scale, group=128, name="d"), dtype="bf16", name="c")
-    return g.matmul(g.input("x", (256, 128), "bf16"), w, name="p")
+    return g.matmul(g.input("x", (256, 256), "bf16"), w, transpose_b=True, name="p")
 
 
 def exchanged(g: GraphBuilder) -> Symbol:
@@ -113,7 +113,7 @@ REFUSALS: dict[str, tuple[Body, str]] = {
     ),
     "rms_norm": (operand("rms_norm"), "node p: operand 0 of the matmul is computed by cast node c"),
     "softmax before": (operand("softmax"), "node p: operand 0 of the matmul is computed by cast node c"),
-    "dequantize": (dequantized, "node d: dequantize is not lowered"),
+    "dequantize": (dequantized, "input q is i4; not lowered there"),
     "exchange": (exchanged, "node q: operand 0 of the matmul is computed by cast node h"),
     "softmax of columns": (
         lambda g: g.softmax(product(g), axis=0, name="s"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 Array = Any
@@ -68,6 +68,23 @@ class Figure:
     errors: Errors
     dtype: str
     rounded: float = 0.0
+
+
+_WITH_ZERO = 3
+"""Operands of a `dequantize` that has zeros."""
+
+
+def unsigned(op: str, dtypes: Sequence[str]) -> bool:
+    """Whether an operation reads its first operand's numbers of four bits as unsigned: beside a zero."""
+    return op == "dequantize" and len(dtypes) == _WITH_ZERO and dtypes[0] == "i4"
+
+
+def as_read(op: str, operands: tuple[Figure, ...]) -> tuple[Figure, ...]:
+    """The operands with the values that an operation reads them as."""
+    if not unsigned(op, [one.dtype for one in operands]):
+        return operands
+    first, *others = operands
+    return (replace(first, value=first.value & 15), *others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def _own(plan: KernelPlan) -> Iterator[Channel]:
 
 
 def _buffer(name: str, box: Box, count: str) -> Buffer:
-    return Buffer(name, GLUON[box.view.dtype], (count, *map(str, box.shape)), box.layout)
+    return Buffer(name, box.gluon, (count, *map(str, box.shape)), box.layout)
 
 
 def _times(count: str, boxes: int) -> str:

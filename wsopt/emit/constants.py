@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import splits, tensor_sums
+from wsopt.emit import quantized, splits, tensor_sums
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
 from wsopt.emit.sums import sum_layouts
 from wsopt.emit.tensors import turned
 from wsopt.program.row_layout import reduces_outer, row_layout, tile_layout, widest_bits
-from wsopt.tensors.views import Role
+from wsopt.tensors.views import Packing, Role
 
 
 def constants(plan: KernelPlan, consumer: Consumer) -> list[tuple[str, int | str, str]]:
@@ -75,9 +75,18 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     elif streamed and not plan.computes:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
         layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()
+        if any(view.packing is Packing.FRAGMENTS for view in streamed):
+            deep = 256 // program.whole.dtype.bits
+            layout = (
+                f"gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[{warps}, 1], "
+                f"instr_shape=[16, {s.depth}, {deep}])"
+            )
         where = "a transform warpgroup's" if s.transforms else "a consumer's"
         beside = "" if s.transforms else ", beside the products"
         yield plan.loop_layout, layout, f"how a K-block lies in {where} registers{beside}"
+    if not plan.loops_over_tiles:
+        warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
+        yield from quantized.layouts(streamed, s.rows, s.depth, warps)
     if plan.sums_apart:
         yield from tensor_sums.layouts(plan)
     if any(one.along_columns for one in plan.prefetched.values()):

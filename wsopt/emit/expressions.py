@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from wsopt.emit.quantized import narrow_name
 from wsopt.emit.tensors import GLUON
 from wsopt.graph.types import DType
 from wsopt.primitives import PRIMITIVES, Family
@@ -13,6 +14,9 @@ from wsopt.tensors.views import Role, Scalar, Statement
 
 _WHOLE = (DType.I32, DType.I8)
 """Element types that are compared and computed with as i32."""
+
+NARROW_TYPES = (DType.BF16, DType.F16)
+"""Types that a statement other than a rounding computes in where its result has the same bits as a rounded f32."""
 
 _PLACES = {
     "inside_stream": "places < stream_extent",
@@ -27,11 +31,12 @@ _PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A value of the epilogue as the kernel holds it."""
+    """A value as the kernel holds it. Of `words` it is the function that takes them apart with a scale."""
 
     name: str
     spans: frozenset[Role]
     dtype: DType
+    words: str = ""
 
 
 def number(value: Scalar) -> str:
@@ -87,6 +92,8 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
     if primitive.family is Family.INDEX:  # along the accumulator's rows or columns
         return "rows" if Role(statement.primitive.removeprefix("iota_")) is row_role(s.swap) else "columns"
     wanted = _compute_type(statement, operands)
+    if statement.dtype in NARROW_TYPES:
+        return _narrow(statement, operands, s)
     texts = [
         in_type(broadcast(o, statement.spans, s), o, wanted) if isinstance(o, Operand) else number(o)
         for o in operands
@@ -94,7 +101,24 @@ def expression(statement: Statement, operands: list[Operand | Scalar], s: Struct
     return primitive.in_gluon(*texts, f32=wanted is DType.F32)
 
 
+def _narrow(statement: Statement, operands: list[Operand | Scalar], s: Structure) -> str:
+    """A statement of two numbers of 16 bits, two elements an instruction."""
+    if packed := next((o for o in operands if isinstance(o, Operand) and o.words), None):
+        (scale,) = (o.name for o in operands if isinstance(o, Operand) and o is not packed)
+        return f"{packed.words}({packed.name}, {scale})"
+    tile = next(o for o in operands if isinstance(o, Operand) and o.spans == statement.spans)
+    texts = [
+        in_type(broadcast(o, statement.spans, s), o, statement.dtype)
+        if isinstance(o, Operand)
+        else f"gl.full_like({in_type(tile.name, tile, statement.dtype)}, {number(o)})"
+        for o in operands
+    ]
+    return f"{narrow_name(statement.primitive, statement.dtype)}({', '.join(texts)})"
+
+
 def helpers(item: Statement) -> set[str]:
     """The kernel's own functions and constants that a statement's text names."""
+    if item.dtype in NARROW_TYPES and PRIMITIVES[item.primitive].family is not Family.ROUNDING:
+        return {narrow_name(item.primitive, item.dtype)}
     infinite = {number(a) for a in item.args if isinstance(a, float) and math.isinf(a)}
     return infinite | {PRIMITIVES[item.primitive].helper} - {""}

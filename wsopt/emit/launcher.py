@@ -16,6 +16,7 @@ from wsopt.emit.recipe import (
     Check,
     DealtOrder,
     Message,
+    Packed,
     PointerArgument,
     Recipe,
     ScalarArgument,
@@ -24,13 +25,17 @@ from wsopt.emit.recipe import (
 )
 from wsopt.emit.tensors import GLUON, SIGNATURE, TORCH
 from wsopt.graph.types import DType
-from wsopt.runtime.text import launcher_text, tile_order_text, workspace_text
+from wsopt.runtime.text import launcher_text, packing_text, tile_order_text, workspace_text
+from wsopt.tensors.views import Packing
 
 _OWN_NAMES = frozenset({"INPUTS", "OUTPUTS", "blocks", "k_block_counts", "order_table"})
 """Names that `bind` uses, which the kernel's device functions may give to tensors."""
 
 _WORKSPACE_NAMES = frozenset({"workspace", "arrivals", "parts"})
 """The same where a launch has a workspace."""
+
+_PACKINGS = {DType.I4: "four_bits", DType.I8: "eight_bits"}
+"""What fragments of a type are called by what packs them."""
 
 _PARAMETERS = frozenset({"out", "unused"})
 """Parameters of `run` besides the inputs."""
@@ -56,8 +61,15 @@ def launcher_context(recipe: Recipe) -> dict[str, Any]:
         "tile_order": tile_order_text(),
         "launcher": launcher_text(),
         "workspace": workspace_text() if recipe.workspaces else None,
+        "packing": packing_text() if recipe.packed else None,
+        "packed": [(one.tensor, _packing(one)) for one in recipe.packed],
         **calls([one.name for one in recipe.inputs]),
     }
+
+
+def _packing(one: Packed) -> str:
+    """What a packing is called by what does it."""
+    return _PACKINGS[one.dtype] if one.packing is Packing.FRAGMENTS else one.packing.value
 
 
 def calls(inputs: Sequence[str]) -> dict[str, Any]:
@@ -147,12 +159,16 @@ class _Text:
         own = self.write(tensor)
         return f"triton.reinterpret({own}, {GLUON[dtype]})" if dtype is DType.BOOL else own
 
+    def described(self, one: TensorMap) -> str:
+        """A tensor as its tensor map takes it: packed fragments as words."""
+        return f"_words({self.write(one.tensor)})" if one.words else self.passed(one.tensor, one.dtype)
+
     def argument(self, argument: Argument) -> dict[str, str]:
         """An argument's type in Triton's words as Python text, and what is passed for it."""
         match argument:
-            case TensorMap(name, dtype=dtype, block=block, layout=layout):
-                shape = ", ".join(map(str, block))
-                described = f'f"tensordesc<{SIGNATURE[dtype]}[{shape}],{{{layout}.value!r}}>"'
+            case TensorMap(name, dtype=dtype, block=block, layout=layout, words=words):
+                shape, kind = ", ".join(map(str, block)), "i16" if words else SIGNATURE[dtype]
+                described = f'f"tensordesc<{kind}[{shape}],{{{layout}.value!r}}>"'
                 return {"type": described, "passed": name}
             case PointerArgument(_, tensor, dtype):
                 return {"type": f'"*{SIGNATURE[dtype]}"', "passed": self.passed(tensor, dtype)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from wsopt.emit import vectors
+from wsopt.emit import quantized, vectors
 from wsopt.emit.arithmetic import ROW, Age, Arithmetic
 from wsopt.emit.expressions import Operand
 from wsopt.emit.instructions import Mma
@@ -24,13 +24,28 @@ from wsopt.program.ids import AGAIN, OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
 from wsopt.program.types import row_role
 from wsopt.tensors.parts import Part, parts
-from wsopt.tensors.views import FULL, K_BLOCK, Item, Role, Source, Statement
+from wsopt.tensors.views import FULL, K_BLOCK, Item, Packing, Role, Source, Statement, View
 
 
 def operand_of(source: Source, name: str) -> Operand:
     """A source under its name in registers, in the type in which its elements are computed with."""
     dtype = source.view.dtype
     return Operand(name, source.spans, DType.F32 if dtype.is_float else dtype)
+
+
+def converted(view: View, held: DType) -> str:
+    """The conversion of a tensor's elements to the type in which they are held, as text behind them."""
+    return "" if view.packing is Packing.FRAGMENTS or held is view.dtype is not DType.BOOL else widened(view)
+
+
+def streamed_operand(plan: KernelPlan, source: Source, name: str, items: Iterable[Item]) -> Operand:
+    """The same of a source that streams, in a type that all `items` that read it compute in; a row's elements, where
+    those of a K-block share them.
+    """
+    users = [item.dtype for item in items if isinstance(item, Statement) and source.name in item.reads]
+    held = quantized.held_type(source, users, plan.program.whole.dtype)
+    row = source.view.each > 1 and source.view.of(Role.STREAM, plan.s.depth) == 1
+    return Operand(name, ROW if row else source.spans, held, quantized.shrunk(source.view))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +180,21 @@ class Operations:
         tiles = {self.place(tile)[1].view: tile for tile in op.inputs}
         read = (s for s in self.plan.program.streamed if s.name in names and s.view in tiles)
         for name, source in {self.writer.sources[one.name].name: one for one in read}.items():
-            layout = self.writer.layout
+            layout, held = self.writer.layout, self.writer.sources[source.name].dtype
+            tile = tiles[source.view]
+            if source.view.packing is Packing.FRAGMENTS or source.view.each > 1:
+                yield f"{name} = {self._taken_apart(source.view, tile, place)}{converted(source.view, held)}"
+                continue
             layout = layout if source.spans == self.writer.tile else f"gl.SliceLayout(0, {layout})"
-            yield f"{name} = {self.loaded(tiles[source.view], place, layout)}{widened(source.view)}"
+            yield f"{name} = {self.loaded(tile, place, layout)}{converted(source.view, held)}"
+
+    def _taken_apart(self, view: View, tile: ValueId, place: int) -> str:
+        """A tile of packed elements, or of elements that neighbours share, brought into registers."""
+        ((buffer, _, _),) = self._buffers(tile, place)
+        dtype, depth = self.plan.program.whole.dtype, self.plan.s.depth
+        text, function = quantized.loaded(view, buffer, dtype, depth, self.writer.layout)
+        self.writer.called |= {function} - {""}
+        return text
 
     def added(self, op: TileOp, place: int) -> str:
         """An operation of a kind that was added."""
@@ -177,10 +204,13 @@ class Operations:
 
 def sources(plan: KernelPlan, items: Iterable[Item], stored: Container[str] = ()) -> dict[str, Operand]:
     """The tensors that values of the loop read, or that are `stored` as they are, as a role knows them."""
+    items = tuple(items)
     read, found = {name for item in items for name in item.reads}, dict[str, Operand]()
     for source in (*plan.program.after.vectors, *plan.program.streamed):
         if source.name in read or source.name in stored:
             found[source.name] = operand_of(source, loop_name(plan.names, source))
+        if source.spans == K_BLOCK and source.name in read:
+            found[source.name] = streamed_operand(plan, source, loop_name(plan.names, source), items)
     return found
 
 

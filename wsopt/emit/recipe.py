@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from wsopt.emit.integers import Expression, Integer, Relation
 from wsopt.graph.types import DType
+from wsopt.tensors.views import Packing
 
 Message: TypeAlias = tuple[str | Integer | tuple[Integer, ...], ...]
 """A sentence: text, numbers that are known at run time, and lists of them."""
@@ -56,7 +57,7 @@ class TensorMap:
     `block` is the tile of one copy in the kernel's text, `box` what one instruction moves: a copy of a larger tile
     is several. `layout` names the constant of the kernel's text for its layout in shared memory; its `swizzle` is in
     bytes, 0 for none. Element strides are 1, nothing is interleaved, L2 fetches lines of 128 bytes, and elements
-    outside the tensor are zeros.
+    outside the tensor are zeros. With `words` the tensor's bytes are copied as words of 16 bits, and all is in words.
     """
 
     argument: str
@@ -68,6 +69,7 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int
     layout: str
+    words: bool = False
 
     @property
     def rank(self) -> int:
@@ -129,11 +131,21 @@ Argument: TypeAlias = TensorMap | PointerArgument | ScalarArgument | DealtOrder 
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """A constant that is laid out anew before its first launch: what is said of it holds for what it is then."""
+
+    tensor: str
+    dtype: DType
+    packing: Packing
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """All that a launch needs and the compiled kernel does not say.
 
     In this order: tensors have their types and ranks, `tensor_checks` hold, `names` are given (each an expression of
     those before it, of tensors, and of `processors`, the device's number of multiprocessors), `checks` hold.
+    Of `packed` tensors all of it is said as they are then.
     `arguments` are the kernel's, in order. The grid has one dimension, of as many blocks as the name `blocks` says:
     where `persistent`, `processors` at most.
     """
@@ -146,6 +158,7 @@ class Recipe:
     checks: tuple[Check, ...]
     arguments: tuple[Argument, ...]
     persistent: bool
+    packed: tuple[Packed, ...] = ()
 
     @property
     def compiled_checks(self) -> tuple[Check, ...]:

@@ -16,6 +16,7 @@ from wsopt.emit.recipe import (
     Check,
     DealtOrder,
     Message,
+    Packed,
     PointerArgument,
     Recipe,
     ScalarArgument,
@@ -30,7 +31,7 @@ from wsopt.emit.recipe_views import (
     output_extents,
     view_checks,
 )
-from wsopt.emit.tensors import Box
+from wsopt.emit.tensors import Box, word_elements
 from wsopt.program.ranges import Bounds, k_blocks_between, narrowing
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.tensors.views import FAR, Bound, Output, Role, Source, View
@@ -80,6 +81,7 @@ def recipe_of(plan: KernelPlan, least: int) -> Recipe:
         ),
         arguments=tuple(_arguments(plan)),
         persistent=plan.s.persistent,
+        packed=tuple(dict.fromkeys(Packed(v.tensor, v.dtype, v.packing) for v in inputs if v.packing)),
     )
 
 
@@ -99,7 +101,11 @@ def _along_axes(view: View) -> Iterator[tuple[Role, Integer]]:
     """The axes of a view with their extents, but for one along which another tensor chooses places."""
     chosen = view.chosen and view.chosen.role
     pairs = zip(view.roles, axis_extents(view), strict=True)
-    return ((role, extent) for role, extent in pairs if role is not chosen)
+    return (
+        (role, extent * (view.each if role is Role.STREAM else 1))
+        for role, extent in pairs
+        if role is not chosen
+    )
 
 
 def _counts(plan: KernelPlan, least: int) -> Iterator[tuple[str, Integer]]:
@@ -239,6 +245,9 @@ def _arguments(plan: KernelPlan) -> Iterator[Argument]:
 
 def _tensor_map(box: Box) -> TensorMap:
     view, extents, strides = box.view, map_extents(box.view), map_strides(box.view)
+    words = word_elements(view)
+    extents = (*extents[:-1], extents[-1] // words if words > 1 else extents[-1])
+    strides = (*(stride // words if words > 1 else stride for stride in strides[:-1]), strides[-1])
     if box.fold:  # the last dimension in parts of so many elements
         extents = (*extents[:-1], extents[-1] // box.fold, box.fold)
         strides = (*strides[:-1], box.fold, 1)
@@ -246,5 +255,6 @@ def _tensor_map(box: Box) -> TensorMap:
     *outer, last = (min(extent, _BOX_EXTENT) for extent in box.copied)
     copied = (*outer, min(last, box.swizzle * 8 // box.bits) if box.swizzle else last)
     return TensorMap(
-        box.descriptor, view.tensor, view.dtype, extents, strides, box.copied, copied, box.swizzle, box.layout
-    )
+        box.descriptor, view.tensor, view.dtype, extents, strides, box.copied, copied, box.swizzle, box.layout,
+        words > 1,
+    )  # fmt: skip

@@ -8,7 +8,8 @@ from itertools import pairwise
 from wsopt.emit.addresses import contiguous_place
 from wsopt.emit.integers import Expression, Integer, extent_of, if_one, product, shape_of
 from wsopt.emit.recipe import ALIGNMENT, Check, aligned
-from wsopt.tensors.views import Output, Share, View
+from wsopt.graph.types import DType
+from wsopt.tensors.views import FRAGMENT, Output, Packing, Role, Share, View
 
 
 def _axes(view: View) -> Iterator[tuple[tuple[int, ...], tuple[int, int]]]:
@@ -18,13 +19,19 @@ def _axes(view: View) -> Iterator[tuple[tuple[int, ...], tuple[int, int]]]:
     return zip(view.origin, view.parts or ((0, 1),) * len(view.origin), strict=True)
 
 
+def element_shape(view: View) -> tuple[Integer, ...]:
+    """Elements of a view's tensor along each of its dimensions: of four bits twice as many as bytes."""
+    shape = shape_of(view.tensor, view.rank)
+    return (*shape[:-1], shape[-1] * 2) if view.dtype is DType.I4 else shape
+
+
 def axis_extents(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor along each of its axes."""
-    shape = shape_of(view.tensor, view.rank)
+    shape = element_shape(view)
     return tuple(_extent([shape[dim] for dim in group], *part) for group, part in _axes(view))
 
 
-def _extent(merged: list[Expression], take: int, step: int) -> Integer:
+def _extent(merged: list[Integer], take: int, step: int) -> Integer:
     """Elements along an axis that is a part of merged dimensions: `take` of the first, each `step`-th of the last."""
     if not take:
         return product(merged) // step
@@ -33,7 +40,13 @@ def _extent(merged: list[Expression], take: int, step: int) -> Integer:
 
 def axis_strides(view: View) -> tuple[Integer, ...]:
     """Elements of a view's tensor between neighbours along each of its axes."""
-    strides = (_stride(view.tensor, group[-1]) if group else ALIGNMENT for group, _ in _axes(view))
+    bytes_apart = 2 if view.dtype is DType.I4 else 1
+    strides = (
+        _stride(view.tensor, group[-1]) * (1 if group[-1] == view.rank - 1 else bytes_apart)
+        if group
+        else ALIGNMENT
+        for group, _ in _axes(view)
+    )
     return tuple(stride * step for stride, (_, (_, step)) in zip(strides, _axes(view), strict=True))
 
 
@@ -94,8 +107,13 @@ def view_checks(view: View, *, copied: bool) -> Iterator[Check]:
     if copied:
         for stride in map_strides(view)[:-1]:
             multiple = f"{tensor}: strides have to be multiples of {ALIGNMENT} bytes"
-            yield Check(stride * (view.dtype.bits // 8), "multiple_of", ALIGNMENT, (multiple,))
+            nbytes = stride // 2 if view.dtype is DType.I4 else stride * (view.dtype.bits // 8)
+            yield Check(nbytes, "multiple_of", ALIGNMENT, (multiple,))
         yield aligned(view.tensor)
+    if view.packing is Packing.FRAGMENTS:
+        along, whole = axis_extents(view)[view.roles.index(Role.STREAM)], FRAGMENT[view.dtype]
+        message = (f"{tensor} has ", along, f" elements in a row: this schedule takes multiples of {whole}")
+        yield Check(along, "multiple_of", whole, message)
 
 
 def _cut_out(view: View, dim: int, whole: int) -> Iterator[Check]:

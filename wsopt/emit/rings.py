@@ -93,7 +93,7 @@ class NamedBoxes:
             members = tuple((one, self.held("streamed", one)) for one in plan.members)
             if len(program.rings) == 1:
                 return Ring("ring", SlotCounter("", "RING_DEPTH", kept), "RING_BYTES", plan, members)
-            (name,) = (self._called("streamed", one) for one in plan.members)
+            name, *_ = (self._called("streamed", one) for one in plan.members)
             prefix = "" if len({*depths.values()}) == 1 else f"{name}_"
             counter = SlotCounter(prefix, f"{name}_DEPTH", kept)
             counter = counters.setdefault(depths[plan.name], counter) if kept else counter

@@ -18,6 +18,7 @@ from wsopt.emit.grid import grid_parameters
 from wsopt.emit.launcher import launcher_context
 from wsopt.emit.loader import loader
 from wsopt.emit.plan import KernelPlan, plan_of
+from wsopt.emit.quantized import SHRUNK_FACTORS, Unpacking, narrow_functions, shrunk_functions, unpacking
 from wsopt.emit.ranges import range_lines
 from wsopt.emit.recipe_of import recipe_of
 from wsopt.emit.stamps import Trace
@@ -30,6 +31,7 @@ from wsopt.graph.types import DType
 from wsopt.program.ids import OpKind
 from wsopt.schedule.verified import VerifiedSchedule
 from wsopt.targets import target_of
+from wsopt.tensors.views import Packing
 
 
 def printable_lines(foreign: str) -> list[str]:
@@ -82,6 +84,11 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "summary": _summary(plan),
         "doc": printable_lines(plan.program.whole.doc),
         **called(names),
+        "narrow": narrow_functions(names),
+        "unpackings": _unpackings(plan, names),
+        "spreads": "spread" in names,
+        "shrunk": shrunk_functions(names),
+        "factors": SHRUNK_FACTORS,
         "exponential": exponential(names, s.exp2_eighths),
         "constants": [*constants(plan, consumer), *numbers(names), *records.constants(plan)],
         "traced": plan.trace is not None,
@@ -107,6 +114,13 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "worker_registers": [p.registers for p in workers],
         "base_registers": schedule.base_registers,
     }
+
+
+def _unpackings(plan: KernelPlan, names: frozenset[str]) -> list[Unpacking]:
+    """The functions of the kernel's own that take packed fragments apart, among some names."""
+    views = (one.view for one in plan.program.streamed if one.view.packing is Packing.FRAGMENTS)
+    found = {one.name: one for one in (unpacking(view, plan.program.whole.dtype) for view in views)}
+    return [one for name, one in found.items() if name in names]
 
 
 def emit(verified: VerifiedSchedule, trace: Trace | None = None) -> str:
@@ -152,6 +166,6 @@ def covering_k_blocks(verified: VerifiedSchedule) -> int:
     """
     plan = plan_of(verified)
     least = consumer_of(plan).covering_k_blocks()
-    if plan.s.persistent or not plan.constants:
+    if (plan.s.persistent and plan.s.parted) or not plan.constants:
         return least
     return max(least, 1 + max(slots for _, slots in verified.schedule.rings))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from wsopt.graph.types import DType
 from wsopt.tensors.parts import parts
-from wsopt.tensors.views import OUTER, Role, View
+from wsopt.tensors.views import OUTER, Packing, Role, View
 
 TORCH = {
     DType.F32: "torch.float32",
@@ -19,6 +19,7 @@ TORCH = {
     DType.F8E5M2: "torch.float8_e5m2",
     DType.I32: "torch.int32",
     DType.I8: "torch.int8",
+    DType.I4: "torch.uint8",
     DType.BOOL: "torch.bool",
 }
 GLUON = {
@@ -29,6 +30,7 @@ GLUON = {
     DType.F8E5M2: "gl.float8e5",
     DType.I32: "gl.int32",
     DType.I8: "gl.int8",
+    DType.I4: "gl.int16",
     DType.BOOL: "gl.int8",
 }
 """Element types in memory: of bools the bytes, each 0 or 1, since TMA has no map of bools."""
@@ -41,12 +43,23 @@ SIGNATURE = {
     DType.F8E5M2: "fp8e5",
     DType.I32: "i32",
     DType.I8: "i8",
+    DType.I4: "i16",
     DType.BOOL: "i8",
 }
 
+WORD_BITS, _WORD = 16, ("gl.int16", "i16")
+"""Bits of the words in which packed fragments are copied and loaded, and their type in Gluon and in a signature."""
+
 _SWIZZLES = (128, 64, 32)
+_FRAGMENT_SWIZZLES = (64,)
+"""Swizzle of packed fragments: eight threads that load 16 bytes each, of two rows, then read all banks."""
 _SWIZZLED_ROWS = 8
 """Rows after which a swizzle repeats: Triton lays out no less with one."""
+
+
+def word_elements(view: View) -> int:
+    """Elements in a word of a tensor's fragments; 1 for a tensor that has none."""
+    return WORD_BITS // view.dtype.bits if view.packing is Packing.FRAGMENTS else 1
 
 
 def zero(dtype: DType) -> str:
@@ -98,8 +111,18 @@ class Box:
 
     @property
     def bits(self) -> int:
-        """Bits of an element."""
-        return self.view.dtype.bits
+        """Bits of what is copied, an element or a word of several."""
+        return self.view.dtype.bits * word_elements(self.view)
+
+    @property
+    def gluon(self) -> str:
+        """Gluon's type of what is copied."""
+        return _WORD[0] if self.view.packing is Packing.FRAGMENTS else GLUON[self.view.dtype]
+
+    @property
+    def signature(self) -> str:
+        """The same in a kernel's signature."""
+        return _WORD[1] if self.view.packing is Packing.FRAGMENTS else SIGNATURE[self.view.dtype]
 
 
 def make_box(name: str, view: View, extents: Mapping[Role, int]) -> Box:
@@ -107,7 +130,10 @@ def make_box(name: str, view: View, extents: Mapping[Role, int]) -> Box:
     shape = tuple(1 if role in OUTER else extents[role] for role in view.roles)
     inner = shape[-1] * view.dtype.bits // 8
     few = math.prod(shape[:-1]) < _SWIZZLED_ROWS
-    swizzle = 0 if few else next((size for size in _SWIZZLES if inner % size == 0), 0)
+    fragments = view.packing is Packing.FRAGMENTS
+    shape = (*shape[:-1], shape[-1] // word_elements(view))
+    swizzles = _FRAGMENT_SWIZZLES if fragments else _SWIZZLES
+    swizzle = 0 if few else next((size for size in swizzles if inner % size == 0), 0)
     return Box(name, view, shape, swizzle)
 
 
@@ -187,6 +213,12 @@ def coordinates(box: Box, place: dict[Role, str]) -> tuple[str, ...]:
     first = dict(box.first)
 
     def begins(role: Role) -> str:
+        if (
+            role is Role.STREAM
+            and (shared := box.view.each * word_elements(box.view)) > 1
+            and place[role] != "0"
+        ):
+            return f"{place[role]} // {shared}"
         terms = [place[role]] if place[role] != "0" or role not in first else []
         if box.fold and role is Role.COLUMN and terms != ["0"]:
             return f"({terms[0]}) // {box.fold}"

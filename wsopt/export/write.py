@@ -49,6 +49,7 @@ def export_folder(path: Path, target: Path) -> Export:
 def make_export(verified: VerifiedSchedule) -> Export:
     """The export of a verified schedule's kernel."""
     recipe = launch_recipe(verified)
+    _check_packed(recipe)
     _check_ranks(recipe)
     binary = compile_binary(emit(verified), verified.machine.architecture)
     _check_code(verified, binary)
@@ -84,6 +85,14 @@ def _check_text(folder: BuildFolder) -> None:
             f"`wsopt compile {folder.path / 'graph.json'} -o {folder.path}` writes it anew"
         )
         raise InputError(str(folder.path / "kernel.py"), [Problem("", told)])
+
+
+def _check_packed(recipe: Recipe) -> None:
+    for one in recipe.packed:
+        raise LoweringError(
+            f"graph {recipe.name}, tensor {one.tensor}: the kernel reads it packed ({one.packing}), and an exported "
+            "launcher packs nothing; call the kernel from Python, which does"
+        )
 
 
 def _check_ranks(recipe: Recipe) -> None:

@@ -43,7 +43,8 @@ class RawDim:
     """One dimension of a view: one of the tensor's, a part of one, or several, merged. The stride is in elements.
 
     `origin` are the tensor's dimensions that it stands for, `part` what of them, and `cutout` where it is a slice of
-    one or has zeros around it, as in a View.
+    one or has zeros around it, as in a View. So many neighbours along the axis share `each` element, as those of a
+    group share its scale.
     """
 
     axis: Dim
@@ -52,6 +53,7 @@ class RawDim:
     origin: tuple[int, ...]
     part: tuple[int, int]
     cutout: tuple[int, int, int] | None = None
+    each: int = 1
 
     @property
     def padded(self) -> bool:
@@ -62,7 +64,8 @@ class RawDim:
 @dataclass(frozen=True, slots=True)
 class RawView:
     """A tensor of `rank` dimensions, by axis, before axes are merged. The places along an axis may be `chosen` by
-    another tensor, by the name of its use.
+    another tensor, by the name of its use. Whole numbers of four bits are signed, or
+    unsigned and less a `zero`; they and their scales may be `shrunk`, as in a View.
     """
 
     tensor: str
@@ -71,6 +74,8 @@ class RawView:
     rank: int
     dims: tuple[RawDim, ...]
     chosen: tuple[Dim, str] | None = None
+    zero: int | None = None
+    shrunk: bool = False
 
     def along(self, kept: Callable[[RawDim], bool]) -> RawView:
         """The view less dimensions that are not `kept`: of one element, along which nothing varies."""
@@ -322,12 +327,47 @@ def _related(axes: Axes, node: Node) -> Iterator[tuple[Dim, Dim]]:
         yield from _joined(axes, node, uses)
     elif node.op == "gather":
         yield from _gathered(axes, node, uses)
+    elif node.op == "dequantize":
+        yield from _dequantized(axes, node, uses)
     elif inner or is_pointwise(node) or cost is CostClass.COMPOSITE:
         for use in uses:
             shape = axes.shapes[use]
             for dim in range(-len(shape), -inner):
                 if shape[dim] == node.type.shape[dim]:
                     yield (node.name, dim), (use, dim)
+
+
+def _dequantized(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
+    """The dimensions of quantized elements, and those of scales and zeros but the last: it has groups."""
+    for use in uses:
+        shape, last = axes.shapes[use], -1 if use is not uses[0] else 0
+        for dim in range(-len(shape), last):
+            if shape[dim] == node.type.shape[dim]:
+                yield (node.name, dim), (use, dim)
+
+
+def _group(axes: Axes, node: Node) -> None:
+    """Cut the last axis of quantized elements into groups, along which scales and zeros lie, and what is in one."""
+    *outer, length = node.type.shape
+    group, seen = node.attr("group", int), f"{node.name}/groups"
+    if group in (1, length):
+        whole = (node.name, len(outer))
+    else:
+        axes.shapes[seen] = (*outer, length // group, group)
+        axes.extents.update({(seen, dim): extent for dim, extent in enumerate(axes.shapes[seen])})
+        for dim in range(len(outer)):
+            axes.same.union((node.name, dim), (seen, dim))
+        _regroup(axes, node.name, node.name, seen)
+        whole = (seen, len(outer))
+    for operand in range(1, len(node.inputs)):
+        use = axes.use(node, operand)
+        if isinstance(node.inputs[operand], str) and axes.shapes[use] and axes.shapes[use][-1] > 1:
+            if len(axes.leaves(whole)) > 1:
+                raise LoweringError(
+                    f"node {node.name}: its groups of {group} lie along an axis that has groups of another size; a "
+                    f"kernel takes one: {remedies.OWN_GRAPH}"
+                )
+            axes.same.union(*axes.leaves(whole), (use, len(axes.shapes[use]) - 1))
 
 
 def _gathered(axes: Axes, node: Node, uses: Sequence[str]) -> Iterator[tuple[Dim, Dim]]:
@@ -418,4 +458,6 @@ def relate_axes(graph: Graph, kind: Kind, sums: tuple[str, ...]) -> Axes:
     for node, old, new in views:
         if node.op == "reshape":
             _regroup(axes, node.name, old, new)
+    for node in (node for node in graph.nodes if node.op == "dequantize"):
+        _group(axes, node)
     return axes

@@ -36,14 +36,22 @@ def find(dims: tuple[RawDim, ...], axis: Dim) -> RawDim | None:
 
 
 def mergeable(
-    views: Sequence[tuple[RawDim, ...]], outer: Dim, inner: Dim, singles: Sequence[Dim] = ()
+    views: Sequence[tuple[RawDim, ...]],
+    outer: Dim,
+    inner: Dim,
+    singles: Sequence[Dim] = (),
+    *,
+    groups: bool = False,
 ) -> bool:
-    """Whether two axes lie together in every tensor, at these extents and at others.
+    """Whether two axes lie together in every tensor, at these extents and at others. With `groups` a tensor may vary
+    along the outer one alone: neighbours along the merged axis then share its elements.
 
     Of two of a tensor's dimensions all between has to be in them: one of one element would part them if it had more.
     """
     for dims in views:
         first, second = find(dims, outer), find(dims, inner)
+        if groups and first and second is None:
+            continue
         if (first is None) != (second is None):
             return False
         if first and second:
@@ -58,9 +66,14 @@ def mergeable(
     return True
 
 
-def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim) -> tuple[RawDim, ...]:
-    """The dimensions with those of two axes as one; two parts of one dimension grow together."""
+def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim, group: int = 0) -> tuple[RawDim, ...]:
+    """The dimensions with those of two axes as one; two parts of one dimension grow together. A dimension along the
+    outer one alone has an element for each `group` of the merged axis.
+    """
     first, second = find(dims, outer), find(dims, inner)
+    if group and first and second is None:
+        alone = replace(first, axis=inner, each=first.each * group)
+        return tuple(alone if dim is first else dim for dim in dims)
     if first is None or second is None:
         return dims
     (take, _), (inner_take, step), parts = first.part, second.part, first.origin[-1] == second.origin[0]
@@ -70,6 +83,7 @@ def merged(dims: tuple[RawDim, ...], outer: Dim, inner: Dim) -> tuple[RawDim, ..
         second.stride,
         first.origin + second.origin[parts:],
         (take * inner_take if parts and len(first.origin) == 1 else take, step),
+        each=second.each,
     )
     return tuple(joined if dim is second else dim for dim in dims if dim is not first)
 
@@ -93,6 +107,9 @@ def _view(raw: RawView, dims: tuple[RawDim, ...], roles: Mapping[Dim, Role]) -> 
         constant=raw.constant,
         parts=parts if any(part != _WHOLE for part in parts) else (),
         cutouts=tuple(dim.cutout for dim in ordered) if any(dim.cutout for dim in ordered) else (),
+        each=max((dim.each for dim in ordered), default=1),
+        zero=raw.zero,
+        shrunk=raw.shrunk,
     )
 
 
@@ -119,13 +136,15 @@ def merge_views(axes: Axes, raws: Mapping[str, RawView], counted: Collection[Dim
         own = [axis for axis, role in roles.items() if role is whole]
         for outer in reversed(own[:-1]):
             # Elements alone were seen to lie together, and an index along them is put together from theirs.
-            apart = {outer, own[-1]} & set(counted) or not mergeable(views, outer, own[-1], singles)
+            groups = whole is Role.STREAM and axes.kind is Kind.COMPUTED
+            together = mergeable(views, outer, own[-1], singles, groups=groups)
+            apart = {outer, own[-1]} & set(counted) or not together
             if apart and axes.kind is not Kind.ELEMENTWISE:
                 raise LoweringError(
                     f"graph {axes.graph.name}: a reshape splits or merges the {whole} axis of its products, whose "
                     "parts do not lie together in every tensor; declare the inputs with the shape after it"
                 )
-            views = [merged(dims, outer, own[-1]) for dims in views]
+            views = [merged(dims, outer, own[-1], sizes[own[-1]] * groups) for dims in views]
             sizes[own[-1]] *= sizes[outer]
         roles = {axis: role for axis, role in roles.items() if axis not in own[:-1]}
     rows = Role.COLUMN if axes.exchanged else Role.ROW

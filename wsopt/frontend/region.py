@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wsopt.frontend import factors, masks, online, padding
+from wsopt.frontend import factors, masks, narrow, online, padding, shrink
 from wsopt.frontend.assemble import assemble
 from wsopt.frontend.kinds import Kind
+from wsopt.frontend.packing import pack_constants
 from wsopt.frontend.roles import graph_axes
 from wsopt.frontend.translate import translate
 from wsopt.frontend.types import Region
@@ -16,7 +17,9 @@ from wsopt.graph.types import Graph
 
 PASSES: tuple[tuple[Callable[[Draft], Draft], frozenset[Kind]], ...] = (
     (masks.replace_huge_numbers, frozenset({Kind.CHAIN})),
-    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED})),
+    (factors.FactorMover.of, frozenset({Kind.CHAIN, Kind.SCALED, Kind.COMPUTED})),
+    (narrow.NarrowProducts.of, frozenset({Kind.COMPUTED})),
+    (shrink.shrink, frozenset({Kind.COMPUTED})),
     (factors.BareOperands.of, frozenset({Kind.SCALED})),
     (online.OnlineSums.of, frozenset({Kind.CHAIN, Kind.LONG_ROWS})),
     (masks.bound_loop, frozenset({Kind.CHAIN})),
@@ -40,4 +43,4 @@ def find_region(graph: Graph) -> Region:
     for rewrite, kinds in PASSES:
         if axes.kind in kinds:
             draft = rewrite(draft)
-    return assemble(draft)
+    return pack_constants(assemble(draft))

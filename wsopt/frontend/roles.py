@@ -86,6 +86,7 @@ def _check_elementwise(graph: Graph) -> None:
     operands = feeding(graph.nodes, (name for one in graph.nodes if is_matmul(one) for name in one.tensors))
     for node in graph.nodes:
         known = is_matmul(node) or node.op == "iota" or is_pointwise(node)
+        known |= node.op == "dequantize" and node.name in operands
         known |= node.op == "transpose" and node.name in operands
         if not known and input_path(graph, node.name, ("reshape", "transpose")) is None:
             remedy = f"; {remedies.VIEW_OF_RESULT.format(node.op)}" if node.op in VIEWS else ""

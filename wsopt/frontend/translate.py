@@ -23,6 +23,12 @@ from wsopt.graph.ops import OPS, CostClass
 from wsopt.graph.types import DType, Node
 from wsopt.tensors.views import K_BLOCK, Role
 
+_WITH_ZERO = 3
+"""Inputs of a `dequantize` that has zeros."""
+
+_MOST_ZERO = 15
+"""A zero up to which differences of four bits are read as they are: another is subtracted."""
+
 _KERNEL_AXES = frozenset({Role.ROW, Role.COLUMN, Role.STREAM})
 
 
@@ -42,18 +48,27 @@ class _Reader:
 
 
 def _source(
-    reader: _Reader, node: Node, operand: int, piece: int = 0, chosen: tuple[Dim, str] | None = None
+    reader: _Reader,
+    node: Node,
+    operand: int,
+    piece: int = 0,
+    chosen: tuple[Dim, str] | None = None,
+    *,
+    zero: int | None = None,
 ) -> Term:
     """An input that elementwise operations read; one for each tensor and layout.
 
     A tensor is broadcast along its dimensions of extent one. Of axes that are kept the products have one element as
     well: those may have more at run time. What is compared with indices is broadcast there too: beside a single row
-    it is a length of all rows, not of one. Places along an axis may be `chosen` by another source.
+    it is a length of all rows, not of one. Places along an axis may be `chosen` by another source. Numbers of four
+    bits that are quantized are signed, or unsigned and less a `zero`.
     """
     axes, use = reader.axes, f"{node.name}:{operand}"
     view, plain = replace(axes.raw_view(use, piece), chosen=chosen), axes.kind.plain
     use += f".{piece}" if piece else ""
-    if view.dtype not in SOURCES:
+    if node.op == "dequantize" and not operand and view.dtype is DType.I4:
+        view = replace(view, zero=zero)
+    elif view.dtype not in SOURCES:
         raise LoweringError(
             f"node {node.name}: input {view.tensor} is {view.dtype.value}; not lowered there; "
             + remedies.SOURCE_TYPE.format(", ".join(dtype.value for dtype in SOURCES))
@@ -118,6 +133,25 @@ def _gather(reader: _Reader, node: Node) -> Term:
             f"kernel; {remedies.computed_before([node.name])}"
         )
     return term
+
+
+def _dequantized(reader: _Reader, node: Node) -> Term:
+    """(q - zero) * scale."""
+    make, axes = partial(reader.pool.apply, node.name), reader.axes
+    if f"{node.name}:0" not in reader.axes.paths:
+        raise LoweringError(
+            f"node {node.name}: {node.inputs[0]}, which it dequantizes, is computed; "
+            f"{remedies.computed_before([str(node.inputs[0])])}"
+        )
+    zero = _term(reader, node, 2) if len(node.inputs) == _WITH_ZERO else None
+    four_bits = axes.graph.type_of(node.tensors[0]).dtype is DType.I4
+    if four_bits and isinstance(zero, int) and 0 <= zero <= _MOST_ZERO:
+        number, zero = _source(reader, node, 0, zero=zero), None
+    else:
+        number = _source(reader, node, 0, zero=None if zero is None else 0)
+    if zero is not None:
+        number = make("sub", number, zero)
+    return make("mul", number, _term(reader, node, 1))
 
 
 def _term(reader: _Reader, node: Node, operand: int) -> Term:
@@ -273,6 +307,8 @@ def _visit(reader: _Reader, node: Node) -> Term:
             return _gather(reader, node)
         case "logsumexp":
             return _logsumexp(reader, node)
+        case "dequantize":
+            return _dequantized(reader, node)
         case "softmax":
             return _softmax(reader, node)
         case op if op in NORMS:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wsopt.agreement.figures import Errors, Figure, Kit, Step
+from wsopt.agreement.figures import Errors, Figure, Kit, Step, as_read
 from wsopt.agreement.judge import Agreement, Expected, appraise, expectation, judge
 from wsopt.agreement.sums import coarse_nodes
 from wsopt.graph.ops import OPS
@@ -65,7 +65,7 @@ class Referee:
 
 
 def _figure(node: Node, known: Mapping[str, Figure], coarse: bool) -> Figure:
-    operands = tuple(_operand(item, known) for item in node.inputs)
+    operands = as_read(node.op, tuple(_operand(item, known) for item in node.inputs))
     attrs = dict(node.attrs)
     value = np.asarray(OPS[node.op].evaluate(tuple(item.value for item in operands), attrs))
     with np.errstate(all="ignore"):

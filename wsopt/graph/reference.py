@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wsopt.agreement.figures import unsigned
 from wsopt.graph.faults import Faults, hint, quote
 from wsopt.graph.lengths import compared_extents, gathered_extents, indices_to_try, lengths_to_try
 from wsopt.graph.meaning import cast_array
@@ -33,7 +34,7 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     uses = Counter([*(name for node in graph.nodes for name in node.tensors), *graph.outputs])
     for node in graph.nodes:
         if uses[node.name]:
-            values[node.name] = _evaluate_node(node, values)
+            values[node.name] = _evaluate_node(graph, node, values)
         for name in node.tensors:
             uses[name] -= 1
             if not uses[name]:
@@ -41,8 +42,11 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {name: values[name] for name in graph.outputs}
 
 
-def _evaluate_node(node: Node, values: Mapping[str, Array]) -> Array:
+def _evaluate_node(graph: Graph, node: Node, values: Mapping[str, Array]) -> Array:
     arrays = tuple(_operand(item, values) for item in node.inputs)
+    words = [graph.type_of(one).dtype.value if isinstance(one, str) else "" for one in node.inputs]
+    if unsigned(node.op, words):
+        arrays = (arrays[0] & 15, *arrays[1:])
     result = np.asarray(OPS[node.op].evaluate(arrays, dict(node.attrs)))
     assert (result.shape, result.dtype) == (node.type.shape, node.type.dtype.numpy), node
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -156,7 +157,59 @@ class HostTensor:
             raise InterpreterError(f"{self.storage.name}: reshape to {array.shape} needs a copy")
         return self._view(array)
 
-    view = reshape
+    def view(self, *shape: Any) -> HostTensor:
+        """A view of other extents, or of the same bytes as elements of another type."""
+        if len(shape) == 1 and isinstance(shape[0], TorchDType):
+            array = self.numpy_array.view(shape[0].element.numpy)
+            return HostTensor(array, self.storage.name, Storage(array, self.storage.name))
+        return self.reshape(*shape)
+
+    def detach(self) -> HostTensor:
+        """The tensor without what computed it."""
+        return self
+
+    def is_inference(self) -> bool:
+        """Whether nobody counts what is written to it: nobody does here."""
+        return True
+
+    def contiguous(self) -> HostTensor:
+        """A copy in the order of its dimensions, without holes."""
+        array = aligned(self.numpy_array.shape, self.numpy_array.dtype)
+        array[...] = self.numpy_array
+        return HostTensor(array, self.storage.name)
+
+    def unbind(self, dim: int) -> tuple[HostTensor, ...]:
+        """The tensor's parts along a dimension."""
+        parts = np.moveaxis(self.numpy_array, dim, 0)
+        return tuple(HostTensor(np.ascontiguousarray(part), self.storage.name) for part in parts)
+
+    def _bits(self, function: Callable[[Any, Any], Any], other: Any) -> HostTensor:
+        value = (
+            other.numpy_array if isinstance(other, HostTensor) else np.asarray(other, self.numpy_array.dtype)
+        )
+        return HostTensor(function(self.numpy_array, value), self.storage.name)
+
+    def __and__(self, other: Any) -> HostTensor:
+        return self._bits(np.bitwise_and, other)
+
+    def __or__(self, other: Any) -> HostTensor:
+        return self._bits(np.bitwise_or, other)
+
+    def __lshift__(self, other: Any) -> HostTensor:
+        return self._bits(np.left_shift, other)
+
+    def __rshift__(self, other: Any) -> HostTensor:
+        return self._bits(np.right_shift, other)
+
+    def __le__(self, other: Any) -> HostTensor:
+        return self._bits(np.less_equal, other)
+
+    def __ge__(self, other: Any) -> HostTensor:
+        return self._bits(np.greater_equal, other)
+
+    def all(self) -> bool:
+        """Whether every element is true."""
+        return bool(self.numpy_array.all())
 
     def _view(self, array: Array) -> HostTensor:
         return HostTensor(array, storage=self.storage)
@@ -181,6 +234,17 @@ def tensor(values: Any, *, dtype: TorchDType, device: Any = None) -> HostTensor:
     array = aligned(given.shape, dtype.element.numpy)
     array[...] = given
     return HostTensor(array, "tensor", Storage(array, "tensor"))
+
+
+def stack(tensors: Sequence[HostTensor], dim: int) -> HostTensor:
+    """`torch.stack`."""
+    first, *_ = tensors
+    return HostTensor(np.stack([one.numpy_array for one in tensors], dim), first.storage.name)
+
+
+def equal(first: HostTensor, second: HostTensor) -> bool:
+    """`torch.equal`."""
+    return np.array_equal(first.numpy_array, second.numpy_array)
 
 
 class Reinterpreted(HostTensor):
@@ -228,6 +292,8 @@ def torch_names(processors: int) -> dict[str, Any]:
         "empty": empty,
         "zeros": zeros,
         "tensor": tensor,
+        "stack": stack,
+        "equal": equal,
         "empty_like": lambda tensor: empty(tensor.shape, dtype=tensor.dtype),
         "cuda": cuda,
     }

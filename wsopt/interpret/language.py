@@ -18,7 +18,7 @@ from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.memory import SharedView, allocate, allocation_name
 from wsopt.interpret.pointer import Pointer
 from wsopt.interpret.program import Program
-from wsopt.interpret.tensor import Tensor
+from wsopt.interpret.tensor import Tensor, common_layout
 
 if TYPE_CHECKING:
     from wsopt.interpret.machine import Machine
@@ -320,6 +320,12 @@ def _associative_scan(value: Tensor, axis: int, combine_fn: Callable[[Tensor, Te
     return Tensor(found, value.dtype, value.layout)
 
 
+def _broadcast(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    layout = common_layout((first, second))
+    data = np.broadcast_arrays(first.data, second.data)
+    return Tensor(data[0].copy(), first.dtype, layout), Tensor(data[1].copy(), second.dtype, layout)
+
+
 def _static_assert(condition: Any, message: str = "") -> None:
     if not condition:
         raise InterpreterError(f"static_assert failed: {message}")
@@ -363,6 +369,7 @@ _PLAIN: dict[str, Any] = {
     "split": lambda value: value.split(),
     "join": _join,
     "cast": _cast,
+    "broadcast": _broadcast,
     "full_like": _full_like,
     "zeros_like": lambda value: _full_like(value, 0),
     "to_tensor": lambda value: value,

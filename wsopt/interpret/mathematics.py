@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wsopt.interpret import assembly, dtypes
+from wsopt.interpret import assembly, dtypes, words
 from wsopt.interpret.dtypes import FLOAT32, Array, DType
 from wsopt.interpret.faults import InterpreterError
 from wsopt.interpret.tensor import Tensor, binary, common_layout, operand, promoted, unary
@@ -178,6 +178,9 @@ def inline_asm(
     choice = _CHOICE.match(asm)
     if choice is not None and choice.group(1) in _COMPARISONS:
         return _chosen(choice.group(1), args, dtype)
+    if words.is_words(asm, int(pack)):
+        made: Tensor = words.execute(asm, constraints, args, dtype)
+        return made
     if assembly.is_block(asm):
         if dtype != FLOAT32:
             raise InterpreterError("a block of inline assembly makes float32")

@@ -12,7 +12,7 @@ import numpy as np
 
 from wsopt.interpret.dtypes import Array
 from wsopt.interpret.faults import SOURCE_ERRORS, InterpreterError, KernelFault
-from wsopt.interpret.host import ALIGNMENT, HostTensor, aligned
+from wsopt.interpret.host import ALIGNMENT, TORCH_DTYPES, HostTensor, aligned
 from wsopt.interpret.lines import MARKS
 from wsopt.interpret.machine import Machine
 from wsopt.interpret.modules import load
@@ -58,7 +58,7 @@ def execute(
     try:
         with np.errstate(all="ignore"):
             names = _guarded(lambda: load(source, machine), filename)
-            tensors = {name: _tensor(name, array) for name, array in inputs.items()}
+            tensors = {name: _tensor(name, _stored(names, name, array)) for name, array in inputs.items()}
             outputs = _guarded(lambda: _launched(names, tensors, machine, launches), filename)
     finally:
         linecache.cache.pop(filename, None)
@@ -98,6 +98,8 @@ def _bound(
 ) -> tuple[Callable[[], None], dict[str, HostTensor]]:
     """The launch as the kernel's file makes it, short of the driver: by `bind` if it has that, else by `prepare`."""
     if callable(names.get("bind")):
+        if callable(names.get("prepack")):
+            tensors = names["prepack"](**tensors)
         grid, arguments, outputs = names["bind"](tensors)
         launch = names["kernel"][grid]
         return lambda: launch(*arguments, **names["OPTIONS"], launch_pdl=True), dict(outputs)
@@ -122,6 +124,15 @@ def _guarded(action: Callable[[], Any], filename: str) -> Any:
 def _host_place(error: BaseException, filename: str) -> str:
     line = kernel_line(error, filename)
     return f"{os.path.basename(filename)}:{f'{line}: ' if line else ' '}host"
+
+
+def _stored(names: Mapping[str, Any], name: str, array: Array) -> Array:
+    """An input as the launcher takes it: numbers of four bits, which come as int8, two to a byte."""
+    dtype, _ = names.get("INPUTS", {}).get(name, (None, 0))
+    if array.dtype != np.int8 or dtype != TORCH_DTYPES["uint8"]:
+        return array
+    low, high = array[..., ::2], array[..., 1::2]
+    return np.asarray((low & 15) | (high << 4), np.int8).view(np.uint8)
 
 
 def _tensor(name: str, array: Array) -> HostTensor:

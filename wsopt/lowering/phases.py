@@ -17,7 +17,7 @@ from wsopt.program.facts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
-from wsopt.tensors.views import BEFORE, FULL, K_BLOCK, Reduction, Role, Source, Statement, View
+from wsopt.tensors.views import BEFORE, FULL, K_BLOCK, Packing, Reduction, Role, Source, Statement, View
 
 BodyItem = Statement | Reduction | Contraction
 
@@ -102,7 +102,8 @@ def element_mix(
 ) -> InstructionMix:
     """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
 
-    One instruction rounds two elements, unless `rounding` says else; what spans fewer axes is too little to count. So
+    One instruction rounds two elements, unless `rounding` says else, and computes two of 16 bits; what spans fewer
+    axes is too little to count. So
     many `eighths` of the elements take another implementation where a primitive has one.
     """
     mix = InstructionMix()
@@ -110,7 +111,8 @@ def element_mix(
         if isinstance(item, Reduction):
             mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
         elif item.spans == spans and not fused(item):
-            pairs = rounding if family_of(item.primitive) is Family.ROUNDING else 1.0
+            pairs = 0.5 if item.dtype in (DType.BF16, DType.F16) else 1.0
+            pairs = rounding if family_of(item.primitive) is Family.ROUNDING else pairs
             mix = mix + _instructions(PRIMITIVES[item.primitive], eighths) * pairs
     return mix
 
@@ -158,6 +160,27 @@ machine code for sm_90 has them: a PRMT and a LOP3.
 """
 
 
+_UNPACKED = {
+    DType.I4: {"logic": 7 / 8, "add": 0.5},
+    DType.I8: {"logic": 5 / 4, "add": 0.5},
+}
+"""Instructions an element in which packed fragments are taken apart, as the machine code for sm_90 has them: of eight
+elements of four bits four LOP3, three SHF and four HADD2; of four of eight bits four LOP3, one SHF and two HADD2.
+"""
+
+
+_SHRUNK = {"logic": 5 / 8}
+"""The same of shrunk numbers, whose products with their scales are counted besides: of eight four LOP3 and one SHF."""
+
+
+def _unpacked(views: Iterable[View]) -> InstructionMix:
+    """Instructions an element in which a K-block's packed tiles are taken apart."""
+    mix = InstructionMix()
+    for view in views:
+        mix = mix + InstructionMix(_SHRUNK if view.shrunk else _UNPACKED[view.dtype])
+    return mix
+
+
 def k_block_mix(items: Iterable[Item], every: Sequence[BodyItem], eighths: int) -> InstructionMix:
     """Instructions an element of a K-block for some items of a loop whose items are `every` one."""
     return element_mix(items, K_BLOCK, lambda item: _fused(item, every, sums=False), eighths=eighths)
@@ -172,19 +195,23 @@ def k_block_phase(
 ) -> Arithmetic:
     """A phase of a loop whose items are `every` one, on a consumer's tile of a K-block; `apart` are its lane sums."""
     read = read_by(items, streamed)
-    tiles = tuple(source.view.dtype.bits for source in read if source.spans == K_BLOCK)
+    every_view = [source.view for source in read if source.spans == K_BLOCK and source.view.each == 1]
+    packed = [view for view in every_view if view.packing is Packing.FRAGMENTS]
+    plain = [view for view in every_view if view not in packed]
     statements, special = _chain(items, s)
-    mix = k_block_mix(items, every, s.exp2_eighths)
-    floats = sum(x.view.dtype.is_float and x.view.dtype.bits < 32 for x in read if x.spans == K_BLOCK)
-    whole = sum(x.view.dtype in (DType.I8, DType.BOOL) for x in read if x.spans == K_BLOCK)
+    mix = k_block_mix(items, every, s.exp2_eighths) + _unpacked(packed)
+    floats = sum(view.dtype.is_float and view.dtype.bits < 32 for view in plain)
+    whole = sum(view.dtype in (DType.I8, DType.BOOL) for view in plain)
     return Arithmetic(
         mix + InstructionMix({"convert": 0.5 * floats, "logic": _SPREAD * whole}),
         s.rows * s.depth,
         statements,
         special,
         tuple(RowReduction(i.kind, apart=i.name in apart) for i in items if isinstance(i, Reduction)),
-        waits=len(read),
-        tiles=tiles,
+        waits=len(read)
+        - (sum(source.view.each > 1 for source in read) if packed else 0),  # one ring holds both
+        tiles=tuple(view.dtype.bits for view in plain),
+        vectors=sum(s.rows * s.depth * view.dtype.bits / 16 for view in packed),
     )
 
 

@@ -23,7 +23,7 @@ from wsopt.lowering.lower import bounds_of
 from wsopt.lowering.reduced_graph import ALIGNMENT, alike, at_extents, shared_axes
 from wsopt.program.row_layout import reduces_outer
 from wsopt.program.types import Structure, column_role, row_role
-from wsopt.tensors.views import Bound, Role
+from wsopt.tensors.views import FRAGMENT, Bound, Packing, Role
 
 _SHORTEST = 8
 """Rows, and elements of the streamed axis, of the shortest run: a part of one K-block. Elements of the last K-block
@@ -122,7 +122,8 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
     columns = math.ceil((2 * s.columns + s.columns // 4) / ALIGNMENT) * ALIGNMENT
     rest = (s.tail or s.depth) * 3 // 4 // ALIGNMENT * ALIGNMENT or _SHORTEST
     targets = {row: rows + ALIGNMENT // 2 * (not s.swap), column: columns}
-    targets[Role.STREAM] = (k_iterations - 1) * s.depth + rest
+    whole = _fragment(axes)
+    targets[Role.STREAM] = math.ceil(((k_iterations - 1) * s.depth + rest) / whole) * whole
     if axes.kind is Kind.PRODUCTS and axes.batches:
         targets[Role.ROW] = math.ceil(targets[Role.ROW] / (_BATCHES * ALIGNMENT)) * ALIGNMENT
     for axis, role in axes.roles.items():
@@ -130,14 +131,26 @@ def _product_extents(axes: Axes, s: Structure, k_iterations: int, *, longer: boo
         kept = axes.kind is Kind.REDUCED and role is Role.COLUMN
         found[axis] = target if longer and role is Role.STREAM else extent if kept else min(target, extent)
     for role in (Role.COLUMN, Role.STREAM) if axes.kind.plain else ():
-        found |= _in_parts(axes, role, targets[role], kept=role is Role.STREAM and bool(s.tail))
+        streams = role is Role.STREAM
+        found |= _in_parts(
+            axes, role, targets[role], kept=streams and bool(s.tail), longer=longer and streams
+        )
     few = () if axes.kind is Kind.PRODUCTS else axes.batches[1:]
     return alike(found, shared_axes(axes)) | dict.fromkeys(few, 1)
 
 
-def _in_parts(axes: Axes, role: Role, target: int, *, kept: bool) -> dict[Dim, int]:
+def _fragment(axes: Axes) -> int:
+    """Elements of the streamed axis that packed constants have a multiple of."""
+    if axes.kind is not Kind.COMPUTED:
+        return 1
+    views = (source.view for source in find_region(axes.graph).streamed_sources)
+    return math.lcm(*(FRAGMENT[view.dtype] for view in views if view.packing is Packing.FRAGMENTS))
+
+
+def _in_parts(axes: Axes, role: Role, target: int, *, kept: bool, longer: bool) -> dict[Dim, int]:
     """The extents of axes that are one to the kernel, for a reshape merges them: the outermost has what the target
-    leaves, the others stay, as do all where the length has to be what it is (`kept`).
+    leaves, the others stay, as do all where the length has to be what it is (`kept`). None is made longer unless that
+    is asked for.
     """
     own = [axis for axis, known in axes.roles.items() if known is role]
     if len(own) < 2:
@@ -145,7 +158,8 @@ def _in_parts(axes: Axes, role: Role, target: int, *, kept: bool) -> dict[Dim, i
     outer, *inner = own
     below = math.prod(axes.extents[axis] for axis in inner)
     extents = {axis: axes.extents[axis] for axis in own}
-    return extents if kept else extents | {outer: min(-(-target // below), axes.extents[outer])}
+    wanted = -(-target // below)
+    return extents if kept else extents | {outer: wanted if longer else min(wanted, axes.extents[outer])}
 
 
 # --- rows -----------------------------------------------------------------------------------------------

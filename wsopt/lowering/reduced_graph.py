@@ -110,4 +110,6 @@ def at_extents(axes: Axes, extents: Mapping[Dim, int]) -> Graph:
         if "shape" in item.get("attrs", {}):
             operand = item["inputs"][0] if item["op"] == "reshape" else None
             item["attrs"]["shape"] = shape(item["name"], operand and axes.all_atoms(instances[operand]))
+        if "group" in item.get("attrs", {}) and item["attrs"]["group"] == axes.shapes[item["name"]][-1]:
+            item["attrs"]["group"] = shape(item["name"])[-1]
     return parse_derived(data, graph)

@@ -38,7 +38,7 @@ from wsopt.program.row_layout import RowLayout, reduces_outer, row_layout, tile_
 from wsopt.program.types import Space, Structure, column_role, row_role
 from wsopt.targets import Sums, target_of
 from wsopt.tensors.parts import stretches, summed
-from wsopt.tensors.views import FULL, K_BLOCK, OUTER, Reduction, Role, Statement, View
+from wsopt.tensors.views import FULL, K_BLOCK, OUTER, Packing, Reduction, Role, Statement, View
 
 
 def releases_early(region: Region, machine: Machine) -> bool:
@@ -97,7 +97,7 @@ class _Maker:
         s = self.s
         extents = {row_role(s.swap): rows, column_role(s.swap): s.columns, Role.STREAM: s.depth}
         extents[Role.INNER] = self.inner
-        return tuple(extents[role] for role in view.roles if role in extents)
+        return tuple(view.of(role, extents[role]) for role in view.roles if role in extents)
 
     def member(self, view: View) -> Member:
         """A tensor in shared memory, and how its copies lie there."""
@@ -184,24 +184,28 @@ class _Maker:
         """A loop that computes values between its products: phases of arithmetic, and a ring for each tensor, whose
         slots have the rows of all consumers.
         """
-        rings = list[Ring]()
-        for member in map(self.member, self.region.streams):
-            shape = self.shape(member.view, self.s.tile_rows)
-            load = Load(member, None, shape, member.box(shape))
-            rings.append(Ring(f"{member.name}_ring", member.name, (load,)))
+        rings = self._streamed_rings()
         back = (Step(OpKind.RELEASE, ring.subject, Release(meets=False)) for ring in rings)
         held = tuple(map(self.member, self.region.stationary_operands))
         return tuple(rings), (*self._linked(list(self._value_parts())), *back), held
 
+    def _streamed_rings(self) -> list[Ring]:
+        """A ring for each tensor, but for scales of groups: they share the slots of the numbers that they scale."""
+        members = [self.member(view) for view in self.region.streams]
+        packed = [one for one in members if one.view.packing is Packing.FRAGMENTS][:1]
+        shared = [one for one in members if packed and one.view.each > 1]
+        found = list[Ring]()
+        for member in (one for one in members if one not in shared):
+            held = [member, *(shared if member in packed else [])]
+            shapes = [self.shape(one.view, self.s.tile_rows) for one in held]
+            loads = (Load(one, None, shape, one.box(shape)) for one, shape in zip(held, shapes, strict=True))
+            found.append(Ring(f"{member.name}_ring", member.name, tuple(loads)))
+        return found
+
     def computed_apart(self) -> Steps:
         """A loop of products whose left operands a role of its own computes, from rings into rings."""
         region, s = self.region, self.s
-        rings, steps = list[Ring](), list[Step]()
-        for member in map(self.member, region.streams):
-            shape = self.shape(member.view, s.tile_rows)
-            rings.append(
-                Ring(f"{member.name}_ring", member.name, (Load(member, None, shape, member.box(shape)),))
-            )
+        rings, steps = self._streamed_rings(), list[Step]()
         read = {source.view for source in region.streamed_sources}
         for product in region.contractions:
             made = Member(
@@ -240,7 +244,7 @@ class _Maker:
         read = read_by(items, self.region.streamed_sources)
         nbytes = sum(self.member(source.view).copy_bytes for source in read)
         work = k_block_phase(items, body, self.region.streamed_sources, self.s)
-        counts = Transform(replace(work, tiles=()), nbytes, made.copy_bytes)
+        counts = Transform(replace(work, tiles=(), vectors=0.0), nbytes, made.copy_bytes)
         inputs, shape = self.read(source.view for source in read), (self.s.rows, self.s.depth)
         return Step(
             OpKind.ELEMENTWISE, name, counts, inputs, (ValueKind.TILE, name), shape, items=items,

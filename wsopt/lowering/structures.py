@@ -25,7 +25,7 @@ from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure, column_role, row_role
 from wsopt.targets import LoopKind, Sums, target_of
 from wsopt.tensors.parts import parts, summed
-from wsopt.tensors.views import FULL, K_BLOCK, Role, pow2
+from wsopt.tensors.views import FRAGMENT, FULL, K_BLOCK, Packing, Role, pow2
 
 _GROUPS = (1, 2, 4, 8, 16)
 _SUBTILES = (1, 2, 4)
@@ -143,17 +143,27 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
                 exp2_eighths=eighths,
             )  # fmt: skip
-            if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
+            if _is_legal(region, machine, s) and _aligned(region, rows, depth) and not _spare(region, s):
                 yield s
                 yield from (replace(s, splits=splits) for splits in _splits(region, s, machine))
                 if _shares(region, s, machine):
                     yield replace(s, shares=True)
 
 
-def _aligned(region: Region, depth: int) -> bool:
-    """Whether every slot of a streamed vector begins where TMA may write."""
-    vectors = (x.view.dtype.bits // 8 for x in region.streamed_sources if x.spans != K_BLOCK)
-    return all(depth * nbytes % _SLOT_BYTES == 0 for nbytes in vectors)
+def _aligned(region: Region, rows: int, depth: int) -> bool:
+    """Whether every slot of a streamed vector, and of a tile of scales, begins where TMA may write, and a K-block has
+    whole groups, or a group whole K-blocks; of what is packed it has whole fragments.
+    """
+    for view, spans in ((source.view, source.spans) for source in region.streamed_sources):
+        if spans != K_BLOCK and depth * view.dtype.bits // 8 % _SLOT_BYTES:
+            return False
+        if (depth % view.each and view.each % depth) or (view.shrunk and depth > view.each > 1):
+            return False
+        if view.each > 1 and rows * view.of(Role.STREAM, depth) * view.dtype.bits // 8 % _SLOT_BYTES:
+            return False
+        if view.packing is Packing.FRAGMENTS and depth % FRAGMENT[view.dtype]:
+            return False
+    return True
 
 
 def _transforms(region: Region, machine: Machine, lifted: Lifted) -> tuple[int, ...]:
@@ -232,7 +242,7 @@ def _product_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
                     rows, columns, depth, consumers, own, sharing, persistent, swap, subtiles, group, k_blocks,
                     tail, transforms, early_release=early,
                 )  # fmt: skip
-                if _is_legal(region, machine, s) and _aligned(region, depth):
+                if _is_legal(region, machine, s) and _aligned(region, rows, depth):
                     yield s
                     yield from (replace(s, tail=0, splits=splits) for splits in _splits(region, s, machine))
                     if _shares(region, s, machine):

@@ -95,8 +95,8 @@ def _over_rows(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
 
 def _as_an_operand(g: GraphBuilder, spec: OpSpec) -> Iterator[Symbol]:
     x, flat = g.input("x", (64, _COLUMNS), "bf16"), g.input("f", (_ROWS * _COLUMNS,), "bf16")
-    w, packed = g.input("w", (_COLUMNS, _ROWS), "bf16"), g.input("q", (_ROWS, _COLUMNS), "i8")
-    scale = g.input("s", (_ROWS, _COLUMNS // _GROUP), "bf16")
+    w, packed = g.input("w", (_COLUMNS, _ROWS), "bf16"), g.input("q", (_ROWS, _COLUMNS), "i8", constant=True)
+    scale = g.input("s", (_ROWS, _COLUMNS // _GROUP), "bf16", constant=True)
     for result in _results(g, spec, [w, flat, packed, scale]):
         if result.shape in ((_ROWS, _COLUMNS), (_COLUMNS, _ROWS)):
             operand = result if result.dtype is DType.BF16 else g.cast(result, "bf16")

@@ -286,10 +286,10 @@ class Member:
     def box(self, shape: tuple[int, ...]) -> Copy:
         """Counts of a copy of this shape."""
         *rows, columns = shape
-        width, view = self.view.dtype.bits // 8, self.view
+        bits, view = self.view.dtype.bits, self.view
         pitch = view.strides[-2] if rows else columns
         apart = 0 if view.chosen is None else math.prod(rows) if view.rows_chosen else 1
-        return Copy(math.prod(rows), columns * width, pitch * width, apart=apart)
+        return Copy(math.prod(rows), columns * bits // 8, pitch * bits // 8, apart=apart)
 
     def extent(self, role: Role) -> int:
         """Elements of one copy along an axis; 1 for an axis that it does not have."""

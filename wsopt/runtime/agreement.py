@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wsopt.agreement.figures import Errors, Figure, Kit, Step
+from wsopt.agreement.figures import Errors, Figure, Kit, Step, as_read
 from wsopt.agreement.judge import Agreement, Expected, appraise, expectation, judge
 from wsopt.agreement.sums import coarse_nodes
 from wsopt.runtime.blocks import Axes, Key, Plan, plan
@@ -152,6 +152,7 @@ class _Work:
         )
 
     def _figure(self, node: RawNode, operands: tuple[Figure, ...]) -> Figure:
+        operands = as_read(node.op, operands)
         value = MEANINGS[node.op](self.arithmetic, [item.value for item in operands], node.attrs)
         step = Step(node.op, node.attrs, self.words[node.name], value, node.name in self.coarse)
         return appraise(self.kit, step, operands)

@@ -32,6 +32,13 @@ def workspace_text() -> str:
     return _below_imports((resources.files(__package__) / "workspace.py").read_text("utf-8"))
 
 
+@functools.cache
+def packing_text() -> str:
+    """The code that packs constants, below its imports and the kernel's own table; it comes after the launcher's."""
+    text = _below_imports((resources.files(__package__) / "packing.py").read_text("utf-8"))
+    return text[text.index("# For fragments") :]
+
+
 def _below_imports(text: str) -> str:
     imports = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
     last = max(node.end_lineno or 0 for node in imports)

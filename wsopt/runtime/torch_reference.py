@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from wsopt.agreement.figures import unsigned
 from wsopt.runtime.raw_graph import Operand, RawGraph, RawNode, bytes_of
 from wsopt.runtime.torch_ops import MEANINGS, TORCH_DTYPES, Arithmetic
 
@@ -23,11 +24,12 @@ def evaluate(
     device = next((item.device for item in inputs.values()), torch.device("cpu"))
     arithmetic = Arithmetic(real, device)
     values = {item.name: unpacked(inputs[item.name], item.dtype) for item in graph.inputs}
+    words = {item.name: item.dtype for item in graph.inputs}
     # A value is let go after its last use: graphs of large tensors have many.
     uses = Counter([*(name for node in graph.nodes for name in node.tensors), *graph.outputs])
     with exact_products(), torch.no_grad():
         for node in graph.nodes:
-            values[node.name] = _value(arithmetic, node, values)
+            values[node.name] = _value(arithmetic, node, values, words)
             for name in (*node.tensors, *(() if uses[node.name] else (node.name,))):
                 uses[name] -= 1
                 if uses[name] <= 0:
@@ -35,8 +37,13 @@ def evaluate(
     return {name: values[name] for name in graph.outputs}
 
 
-def _value(arithmetic: Arithmetic, node: RawNode, values: Mapping[str, Tensor]) -> Tensor:
+def _value(
+    arithmetic: Arithmetic, node: RawNode, values: Mapping[str, Tensor], words: Mapping[str, str]
+) -> Tensor:
+    """The value of a node; `words` are the inputs' types."""
     tensors = [_operand(item, values, arithmetic) for item in node.inputs]
+    if unsigned(node.op, [words.get(str(item), "") for item in node.inputs]):
+        tensors[0] = tensors[0] & 15
     return MEANINGS[node.op](arithmetic, tensors, node.attrs)
 
 
@@ -104,7 +111,7 @@ def shapes(graph: RawGraph) -> dict[str, tuple[tuple[int, ...], str]]:
         for item in graph.inputs
     }
     for node in graph.nodes:
-        values[node.name] = _value(arithmetic, node, values)
+        values[node.name] = _value(arithmetic, node, values, {})
     return {name: (tuple(value.shape), words[value.dtype]) for name, value in values.items()}
 
 

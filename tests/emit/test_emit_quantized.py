@@ -1,0 +1,133 @@
+"""Products with quantized weights: fragments taken apart in registers, scales of groups and channels, zeros."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from emit_builds import Body, Emitted, build, case, graph_of, small_case, structure
+from other_compiler import compiled_by
+
+from wsopt.codegen.aot import compile_kernel
+from wsopt.emit.source import emit
+from wsopt.graph.builder import GraphBuilder, Symbol
+from wsopt.graph.reference import random_inputs
+from wsopt.program.types import Structure
+
+
+def _weights(
+    dtype: str = "i4", group: int = 128, type_: str = "bf16", scale: str = "", zero: str | int = ""
+) -> Body:
+    """y = x w' with quantized weights."""
+
+    def body(g: GraphBuilder) -> Symbol:
+        x, q = g.input("x", (64, 512), type_), g.input("q", (256, 512), dtype, constant=True)
+        shape = 256, 512 // group
+        s = g.input("s", shape, scale or type_, constant=True)
+        z = g.input("z", shape, zero, constant=True) if isinstance(zero, str) and zero else zero
+        w = g.dequantize(q, s, group, z) if z != "" else g.dequantize(q, s, group)
+        return g.cast(g.matmul(x, g.cast(w, type_), transpose_b=True, name="p"), type_, name="y")
+
+    return body
+
+
+DEEP = structure(columns=16, depth=128)
+CASES: dict[str, tuple[Body, Structure]] = {
+    "groups": (_weights(), DEEP),
+    "two consumers, f16": (_weights(type_="f16"), replace(DEEP, consumers=2)),
+    "small groups": (_weights(group=32), DEEP),
+    "groups of two K-blocks": (_weights("i8", group=256), replace(DEEP, depth=64)),
+    "zero": (_weights(zero=8), DEEP),
+    "zeros": (_weights(group=64, zero="i8"), replace(DEEP, rows=128)),
+    "zeros of bf16": (_weights(zero="bf16"), DEEP),
+    "eight bits, f16": (_weights("i8", type_="f16"), DEEP),
+    "channels": (_weights("i8", group=512), DEEP),
+    "scales of f32": (_weights(scale="f32"), DEEP),
+}
+FEW_SEEDS = 2
+
+
+@functools.cache
+def made(name: str, transforms: int = 0) -> Emitted:
+    body, chosen = CASES[name]
+    return build(graph_of(body), replace(chosen, transforms=transforms))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_computes(name: str) -> None:
+    kernel = made(name)
+    assert small_case(kernel).fault(kernel.source, FEW_SEEDS) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["groups", "small groups"])
+def test_a_transform_warpgroup_takes_fragments_apart(name: str) -> None:
+    kernel = made(name, 1)
+    assert "def transform(" in kernel.source
+    assert small_case(kernel).fault(kernel.source, FEW_SEEDS) is None
+
+
+FAULTS = {
+    "mask": ("0x000f000f", "0x00070007"),
+    "sign": ("n, 0x43084308", "n, 0x43004300"),
+    "shift": ("$4, 8;", "$4, 4;"),
+    "subtracted number": ("sub.rn.bf16x2 $2, $2, n;", ""),
+    "order of results": ("gl.join(a, c), gl.join(b, d)", "gl.join(a, b), gl.join(c, d)"),
+    "order of elements": ("(0, 1, 3, 6, 5, 2, 4)", "(0, 1, 3, 5, 6, 2, 4)"),
+    "packed order": ("(0, 1, 5, 2, 6, 4, 3)", "(0, 1, 5, 2, 4, 6, 3)"),
+    "packed halves": ("low | (high << 4)", "high | (low << 4)"),
+    "row of scales": ("// 128, row_tile", "// 64, row_tile"),
+    "scale": ("mul_bf16(q_value, gl.expand_dims(s_value, 1))", "mul_bf16(q_value, q_value)"),
+    "packing": ('"q": "four_bits"', '"q": "turned"'),
+    "turning": ('"s": "turned"', '"s": "four_bits"'),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_found(name: str) -> None:
+    kernel, (before, after) = made("groups"), FAULTS[name]
+    assert before in kernel.source
+    assert small_case(kernel).fault(kernel.source.replace(before, after), FEW_SEEDS) is not None
+
+
+@pytest.mark.slow
+def test_scales_that_are_no_numbers_reach_the_products_that_they_scale() -> None:
+    kernel, rng = made("groups"), np.random.default_rng(0)
+    inputs: dict[str, Any] = random_inputs(kernel.graph, 0)
+    inputs["q"] = rng.integers(1, 8, inputs["q"].shape, dtype=np.int8)  # no zero times an infinity
+    inputs["x"] = np.abs(inputs["x"])
+    inputs["s"][3, 1], inputs["s"][5, :], inputs["s"][7, 2] = np.nan, 0, np.inf
+    inputs["s"][9, 0] = 2.0**-130  # subnormal
+    found = case(kernel.graph, inputs=inputs)
+    assert found.fault(kernel.source, FEW_SEEDS) is None
+    expected = np.asarray(found.referee.expected["y"].value, np.float32)
+    assert np.isnan(expected[:, 3]).all()
+    assert np.isinf(expected[:, 7]).all()
+    assert not expected[:, 5].any()
+
+
+def test_numbers_stay_in_sixteen_bits() -> None:
+    source = made("groups").source
+    assert "mul_bf16(q_value, gl.expand_dims(s_value, 1))" in source
+    body = source[source.index("def consumer(") : source.index("def kernel(")]
+    assert ".to(gl.float32)" not in body
+    assert "assert_trivial=True" in source  # nothing goes from thread to thread
+    assert emit(made("groups").verified) == source
+
+
+@pytest.mark.compiler
+def test_compiles_to_few_instructions() -> None:
+    found = compile_kernel(made("groups").source)
+    assert (found.stack_bytes, found.spill_loads, found.spill_stores) == (0, 0, 0)
+    assert not found.overwritten_operands
+
+
+@pytest.mark.compiler
+def test_the_other_release_of_the_compiler_takes_it(other_triton: str) -> None:
+    sources = [made(name).source for name in ("groups", "small groups")]
+    assert [found["overwritten_operands"] for found in compiled_by(other_triton, sources)] == [0, 0]

@@ -1,0 +1,75 @@
+"""Constants that are laid out anew before the first launch, so that threads load what their products take.
+
+Quantized elements lie in a row in the order in which a product's operand lies in registers, so that a thread loads 16
+bytes at a time and takes them apart without an exchange. Scales of groups are turned, so that those of a tile's rows
+lie side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsopt.errors import LoweringError
+from wsopt.frontend.types import Region
+from wsopt.graph.types import DType
+from wsopt.tensors.views import FRAGMENT, K_BLOCK, Packing, Role, Source, View
+
+
+def pack_constants(region: Region) -> Region:
+    """The region with packings of what its loop computes operands from. Raises LoweringError for what only a packing
+    makes readable, and has none.
+    """
+    packed = {source.name: _packed(region, source) for source in region.streamed_sources if region.body}
+    sources = tuple(replace(source, view=packed.get(source.name, source.view)) for source in region.sources)
+    return replace(region, sources=sources)
+
+
+def _packed(region: Region, source: Source) -> View:
+    view = source.view
+    if source.spans != K_BLOCK or len(view.roles) > 2:
+        return _unpacked(view)
+    alone = _uses(region, view.tensor) == 1
+    if view.each > 1 and view.roles[-1] is Role.STREAM:
+        if not (view.constant and alone):
+            raise LoweringError(
+                f"input {view.tensor} has an element for every {view.each} of the contracted axis, and these follow "
+                'each other in memory; say that it is "constant", which lets it be laid out anew before the first '
+                "launch, or lay it out with the contracted axis first, and transpose it in the graph"
+            )
+        return _turned(view)
+    whole = view.roles[-1] is Role.STREAM and view.extents[-1] % FRAGMENT.get(view.dtype, 1) == 0
+    if view.dtype in FRAGMENT and view.constant and alone and whole:
+        return replace(view, packing=Packing.FRAGMENTS)
+    return _unpacked(view)
+
+
+def _unpacked(view: View) -> View:
+    if view.dtype is DType.I4:
+        raise LoweringError(
+            f"input {view.tensor} is i4; not lowered there: elements of four bits are packed for a product before "
+            'the first launch, so it has to be "constant", of two dimensions, contiguous along the contracted axis, '
+            f"and that a multiple of {FRAGMENT[DType.I4]}"
+        )
+    return view
+
+
+def _uses(region: Region, tensor: str) -> int:
+    """How often a tensor is read, each in a way of its own."""
+    views = {source.view for source in region.sources}
+    for product in region.contractions:
+        views |= {side for side in (product.left, product.right) if isinstance(side, View)}
+    return sum(view.tensor == tensor for view in views)
+
+
+def _turned(view: View) -> View:
+    """A matrix with its columns one behind the other."""
+    first, second = view.extents
+    return replace(
+        view,
+        roles=view.roles[::-1],
+        extents=(second, first),
+        strides=(first, 1),
+        origin=view.origin[::-1],
+        parts=view.parts[::-1],
+        packing=Packing.SCALES if view.shrunk else Packing.TURNED,
+    )
