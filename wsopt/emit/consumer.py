@@ -64,9 +64,9 @@ class Consumer:
     def tensor_instructions(self) -> int:
         """Tensor instructions that the compiled consumer has to contain: its loops' text may stand more than once."""
         loops = [stretch.loop for stretch in self.stretches]
-        written = (
-            one for loop in loops for one in (*loop.prologue, *loop.steady * (1 + self.pauses), *loop.drain)
-        )
+        # Where inputs come at once, the passes before the first copy are none, and the compiler leaves that loop out.
+        steady = 1 + self.pauses - int(self.pauses > 0 and self.plan.refill.first == 0)
+        written = (one for loop in loops for one in (*loop.prologue, *loop.steady * steady, *loop.drain))
         return sum(one.instructions for one in written if isinstance(one, Mma))
 
     def covering_k_blocks(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,11 +16,15 @@ from wsopt.machine.load import load_machine
 from wsopt.machine.types import Machine
 from wsopt.perf.price import lower
 from wsopt.perf.timing import roofline_us
+from wsopt.solve.search import Search
 from wsopt.torch.builds import build_all
 from wsopt.torch.options import Options
 from wsopt.torch.outcomes import Outcome, Refusal, Wanted, known
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rates import inductor_us
+
+_FEW = 600
+"""Structures whose bounds take less than a second: those of rows and attention are so few, of products there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +76,20 @@ def _estimated(piece: Piece, machine: Machine, options: Options) -> Judged:
 
 
 def _at_best(graph: Graph, machine: Machine) -> Judged:
-    """A piece as far as it is known without its schedule: no kernel is faster than the roofline."""
+    """A piece as far as it is known without its schedule: no kernel is faster than the roofline, nor than the bounds
+    of all structures, which are asked where they are few.
+    """
     theirs = inductor_us(graph, machine)
     region = find_region(graph)
-    first = next(iter(structures(region, machine)), None)
-    if first is None:
+    every = list(itertools.islice(structures(region, machine), _FEW + 1))
+    if not every:
         raise LoweringError("no tile of it is legal")
-    least = roofline_us(lower(region, first, machine), machine) + machine.kernel_launch_us
+    least = roofline_us(lower(region, every[0], machine), machine) + machine.kernel_launch_us
+    if least < theirs and len(every) <= _FEW:
+        bound = Search(region, machine).least_bound_us()
+        least = least if bound == math.inf else bound
     told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
-    return Judged(None, None, theirs, told if least >= theirs else "")
+    return Judged(None, least if least >= theirs else None, theirs, told if least >= theirs else "")
 
 
 def _wanted(piece: Piece, judged: Judged) -> Wanted:
