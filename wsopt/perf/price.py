@@ -43,14 +43,18 @@ def lower(region: Cuttable, s: Structure, machine: Machine) -> TileProgram:
     once = _without_order.__wrapped__ if extended() else _without_order
     program = once(region, replace(s, group=1), machine)
     grid = unpriced(region, s, machine).grid
-    return with_units(_in_order(replace(program, structure=s, grid=grid), machine), machine)
+    return _finished(replace(program, structure=s, grid=grid), machine)
 
 
 def priced(program: TileProgram, machine: Machine) -> TileProgram:
     """The program with the cycles of its operations and of its epilogue. Where its ring has an effective II of its
     own, with what a K-block asks for, and copies at the clock that the power limit leaves the loop.
     """
-    program = _priced_apart(program, machine)
+    return _finished(_priced_apart(program, machine), machine)
+
+
+def _finished(program: TileProgram, machine: Machine) -> TileProgram:
+    """A program whose prices apart are there, with all others."""
     return with_units(program if program.demand is None else _in_order(program, machine), machine)
 
 

@@ -24,7 +24,7 @@ from wsopt.torch.pieces import Piece
 from wsopt.torch.rates import inductor_us
 
 _FEW = 600
-"""Structures whose bounds take less than a second: those of rows and attention are so few, of products there are more."""
+"""Structures of which all bounds take less than a second. Rows and attention have so few, products thousands."""
 
 
 @dataclass(frozen=True, slots=True)
