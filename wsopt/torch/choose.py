@@ -71,29 +71,35 @@ def unbuilt(pieces: Sequence[Piece], estimates: Sequence[Judged], options: Optio
 
 
 def _estimated(piece: Piece, machine: Machine, options: Options) -> Judged:
-    best = _at_best(piece.graph, machine) if options.take == "predicted" else Judged()
+    best = _at_best(piece, machine) if options.take == "predicted" else Judged()
     return best if best.refusal else replace(best, is_open=True)
 
 
-def _at_best(graph: Graph, machine: Machine) -> Judged:
-    """A piece as far as it is known without its schedule: no kernel is faster than the roofline, nor than the bounds
-    of all structures, which are asked where they are few.
+def _at_best(piece: Piece, machine: Machine) -> Judged:
+    """A piece as far as it is known without its schedule."""
+    theirs = inductor_us(piece.graph, machine, piece.kernel)
+    least = _least_us(piece.kernel, machine, theirs)
+    told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
+    return Judged(None, least, theirs, told) if least >= theirs else Judged(None, None, theirs)
+
+
+def _least_us(graph: Graph, machine: Machine, theirs: float) -> float:
+    """Microseconds that no kernel is faster than: the roofline, and where that is less than `theirs` and structures
+    are few, the best of their bounds.
     """
-    theirs = inductor_us(graph, machine)
     region = find_region(graph)
     every = list(itertools.islice(structures(region, machine), _FEW + 1))
     if not every:
         raise LoweringError("no tile of it is legal")
     least = roofline_us(lower(region, every[0], machine), machine) + machine.kernel_launch_us
-    if least < theirs and len(every) <= _FEW:
-        bound = Search(region, machine).least_bound_us()
-        least = least if bound == math.inf else bound
-    told = f"no kernel is faster than {least:.1f} us, and at Inductor's best rates it takes {theirs:.1f} us"
-    return Judged(None, least if least >= theirs else None, theirs, told if least >= theirs else "")
+    if least >= theirs or len(every) > _FEW:
+        return least
+    bound = Search(region, machine).least_bound_us()
+    return least if bound == math.inf else bound
 
 
 def _wanted(piece: Piece, judged: Judged) -> Wanted:
-    return Wanted(piece.graph) if judged.theirs_us is None else Wanted(piece.graph, judged.theirs_us)
+    return Wanted(piece.kernel) if judged.theirs_us is None else Wanted(piece.kernel, judged.theirs_us)
 
 
 def _built(piece: Piece, judged: Judged, build: Outcome, options: Options) -> Judged:

@@ -177,12 +177,14 @@ class Greedy:
         return nodes
 
     def _with_views(self, nodes: int) -> int:
-        """The nodes with the groups that feed them alone and do no arithmetic."""
+        """The nodes with the groups that feed them alone and do no arithmetic, but for casts of more bytes."""
         found = nodes
         for number in self.flow.sources(nodes):
             mine = self._open(number, self.taken) and not self._computes(1 << number)
             if mine and self._feeds_only(number, nodes):
-                found = self.flow.closed(found | 1 << number, self.taken) or found
+                grown = self.flow.closed(found | 1 << number, self.taken) or found
+                more = self._answer(grown).bytes_in > self._answer(found).bytes_in
+                found = found if more and self._takes(found) else grown
         return found
 
     def _backward(self, nodes: int) -> int:

@@ -35,7 +35,7 @@ def measured_us(piece: Piece, build: Build) -> tuple[float, float]:
         raise RequirementError(
             "torch sees no GPU here, and a measurement needs one; take 'predicted' needs none"
         )
-    return in_a_thread(piece, by_kernel(piece.graph, build), "cuda", CudaClock(LIMIT_S))
+    return in_a_thread(piece, by_kernel(piece, build), "cuda", CudaClock(LIMIT_S))
 
 
 def in_a_thread(piece: Piece, launch: Launch, device: str, clock: Clock) -> tuple[float, float]:
