@@ -2,8 +2,8 @@
 as one more constant.
 
 Joined weights, a weight times a norm's, a weight in another type: none of that depends on what a call brings. It is
-folded where products read it. Views of constants stay where they are, for a kernel reads them as they lie; and so
-does arithmetic on a bias, which costs a kernel nothing.
+folded where products read it, and what is joined is everywhere. Views of constants stay where they are, for a kernel
+reads them as they lie; and so does arithmetic on a bias, which costs a kernel nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Folded:
 
 
 def folded(graph: Graph, constants: frozenset[str] | None = None) -> Folded | None:
-    """The graph with what its products read that is computed of constants alone apart; None if that is nothing.
+    """The graph with what products read of constants, or is joined of them, apart; None if that is nothing.
     `constants` are the inputs whose contents are fixed, if those are more than the graph says.
     """
     fixed = _fixed(graph, graph.constants if constants is None else constants)
-    made = tuple(dict.fromkeys(_read_by_products(graph, fixed)))
+    made = tuple(dict.fromkeys(_handed_on(graph, fixed)))
     if not made:
         return None
     prepack = needed(replace(graph, nodes=tuple(fixed.values()), outputs=made, doc=""))
@@ -50,12 +50,15 @@ def _fixed(graph: Graph, constants: frozenset[str]) -> dict[str, Node]:
     return found
 
 
-def _read_by_products(graph: Graph, fixed: dict[str, Node]) -> list[str]:
-    """What products read of these nodes, as far as something was computed for it: of views the tensor below them."""
-    read = [
-        name for node in graph.nodes if is_matmul(node) and node.name not in fixed for name in node.tensors
-    ]
-    return [below for name in read if (below := _below(name, fixed)) in fixed]
+def _handed_on(graph: Graph, fixed: dict[str, Node]) -> list[str]:
+    """What products, and whoever else wants tensors that are joined, read of these nodes: of views what is below."""
+    found = []
+    for node in graph.nodes:
+        for name in () if node.name in fixed else node.tensors:
+            below = _below(name, fixed)
+            if below in fixed and (is_matmul(node) or fixed[below].op == "concat"):
+                found.append(below)
+    return found
 
 
 def _below(name: str, fixed: dict[str, Node]) -> str:

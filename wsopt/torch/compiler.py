@@ -15,14 +15,14 @@ from torch import fx
 from wsopt.errors import InternalError, RequirementError
 from wsopt.machine.load import load_machine
 from wsopt.torch.choose import Judged
-from wsopt.torch.cutting import Oracle, ways
+from wsopt.torch.cutting import Oracle, Way, best_cut, ways
 from wsopt.torch.execute import by_kernel, by_reference
 from wsopt.torch.later import Later, Work, copied
 from wsopt.torch.operators import operator
 from wsopt.torch.options import Options, read_options
 from wsopt.torch.pieces import Piece
 from wsopt.torch.rounds import Settled, settle
-from wsopt.torch.siblings import families, join
+from wsopt.torch.siblings import families, join, with_more
 from wsopt.torch.splice import splice
 
 _ORACLES: dict[str, Oracle] = {}
@@ -163,11 +163,14 @@ def _settled(
     """The builds that are not waited for, and what became of a graph. Products of one tensor are joined where a
     kernel of them together is taken, and only there.
     """
+    plain = ways(module, fixed, oracle, device, packs=packs)
+    apart = _products_apart(module, fixed, plain) if packs else None
     kept_apart: set[str] = set()
     later: list[Work] = []
     while True:
-        trial, joined = _joined(module, fixed, kept_apart) if packs else (module, {})
-        settled = settle(ways(trial, fixed, oracle, device, packs=packs), options)
+        trial, joined = (module, {}) if apart is None else _joined(module, fixed, apart, kept_apart)
+        here = ways(trial, fixed, oracle, device, packs=packs) if joined else plain
+        settled = settle(here, options)
         if settled.pending:
             unchanged = ways(copied(trial), fixed, oracle, device, packs=packs)
             later.append(partial(settle, unchanged, replace(options, wait=True)))
@@ -178,16 +181,25 @@ def _settled(
         kept_apart |= lost
 
 
+def _products_apart(
+    module: fx.GraphModule, fixed: frozenset[str], plain: Sequence[Way]
+) -> frozenset[str] | None:
+    """The products with which kernels do more; None if there are none to be joined at all."""
+    if not any(True for _ in families(module.graph, fixed)):
+        return None
+    return with_more(best_cut(plain)[1].pieces)
+
+
 def _joined(
-    module: fx.GraphModule, fixed: frozenset[str], kept_apart: Collection[str]
+    module: fx.GraphModule, fixed: frozenset[str], apart: frozenset[str], kept_apart: Collection[str]
 ) -> tuple[fx.GraphModule, dict[str, str]]:
     """A copy of a graph with products of one tensor joined, and the keys of their families by the product's name; the
     graph itself where there are none.
     """
-    if all(one.key in kept_apart for one in families(module.graph, fixed)):
+    if all(one.key in kept_apart for one in families(module.graph, fixed, apart)):
         return module, {}
     trial = copied(module)
-    found = [one for one in families(trial.graph, fixed) if one.key not in kept_apart]
+    found = [one for one in families(trial.graph, fixed, apart) if one.key not in kept_apart]
     return trial, {join(trial.graph, family).name: family.key for family in found}
 
 

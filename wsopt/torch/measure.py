@@ -74,6 +74,7 @@ def compared(
 
 def _seen(tensor: torch.Tensor, bound: Bound) -> torch.Tensor:
     """An FX node's tensor as a piece reads it."""
+    tensor = tensor.to(torch.int32) if tensor.dtype is torch.int64 else tensor
     if bound.dims is not None:
         atoms = [atom for dim in bound.dims for atom in dim]
         tensor = tensor.reshape([atom.extent for atom in atoms])

@@ -225,8 +225,8 @@ def is_view(node: fx.Node) -> bool:
 
 def _repeating(lowered: Lowered, tensor: str) -> tuple[Dim, ...] | None:
     """The dimensions that FX sees of a tensor of which it repeats elements; None of any other."""
-    value = lowered.values[lowered.owners[tensor].name]
-    return None if isinstance(value, tuple) or value.whole else value.dims
+    value = lowered.values.get(lowered.owners[tensor].name)
+    return None if value is None or isinstance(value, tuple) or value.whole else value.dims
 
 
 def _input(lowered: Lowered, name: str, tensor: str, shape: Shape) -> Input:

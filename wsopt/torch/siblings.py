@@ -2,20 +2,22 @@
 
 Queries, keys and values of an attention are three products that nothing combines. One kernel reads the rows once, and
 has three times the tiles to share out. Its weights are joined once, before any call (`packing.py`); results are
-columns of one tensor, which whoever reads them reads in place.
+columns of one tensor, which whoever reads them reads in place. Products that a kernel combines, as those of a gated
+layer, or does more with, stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from wsopt.frontend.kinds import VIEWS, is_matmul
 from wsopt.graph.ops import OPS
-from wsopt.torch.pieces import is_view
+from wsopt.torch.pieces import Piece, is_view
 from wsopt.torch.splice import Maker, fake_mode
 
 aten = torch.ops.aten
@@ -36,12 +38,14 @@ class Family:
     key: str
 
 
-def families(graph: fx.Graph, constants: Collection[str]) -> Iterator[Family]:
-    """The families of a graph, whose weights, and biases if they have them, are among its `constants`."""
+def families(graph: fx.Graph, constants: Collection[str], apart: Collection[str] = ()) -> Iterator[Family]:
+    """The families of a graph, whose weights, and biases if they have them, are among its `constants`; products that
+    are to stay `apart` are in none.
+    """
     found: dict[Any, list[tuple[fx.Node, ...]]] = {}
     for node in graph.nodes:
         parts = _product(node, constants)
-        if parts is not None and not _leaves(node):
+        if parts is not None and node.name not in apart and not _leaves(node):
             rows, weight, turned, bias = parts
             own = (node, weight) if bias is None else (node, weight, bias)
             found.setdefault((_below(rows), turned, _dtype(weight), len(own)), []).append(own)
@@ -92,6 +96,18 @@ def _dtype(node: fx.Node) -> torch.dtype:
 def _leaves(node: fx.Node) -> bool:
     """Whether a tensor, or a view of it, is a result of the graph, which lies as FX says."""
     return any(user.op == "output" or (is_view(user) and _leaves(user)) for user in node.users)
+
+
+def with_more(pieces: Iterable[Piece]) -> frozenset[str]:
+    """The FX nodes of pieces that do more than one product with a bias: joined products would be less to them."""
+    found = set[str]()
+    for piece in pieces:
+        products = [node for node in piece.graph.nodes if is_matmul(node)]
+        rows = [one for one in piece.graph.inputs if one.name not in piece.fixed]
+        quiet = all(node.op in (*VIEWS, "cast", "add") for node in piece.graph.nodes if node not in products)
+        if len(products) != 1 or len(rows) != 1 or not quiet:
+            found |= piece.covered
+    return frozenset(found)
 
 
 def join(graph: fx.Graph, family: Family) -> fx.Node:

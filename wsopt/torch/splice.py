@@ -100,6 +100,8 @@ def _given(made: Maker, bound: Bound, strides: tuple[int, ...] | None, node: fx.
     lies = strides_as(bound.source, bound.shape)
     if bound.dims is not None:
         return _without_repeats(made, bound)
+    if node.meta["val"].dtype is torch.int64:  # indices of rows, which a kernel reads as i32
+        node = made.call(torch.ops.prims.convert_element_type.default, node, torch.int32)
     if tuple(node.meta["val"].shape) != bound.shape:
         node = made.call(aten.reshape.default, node, list(bound.shape))
     elif strides is None and lies != row_major_strides(bound.shape):
