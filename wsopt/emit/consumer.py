@@ -66,10 +66,8 @@ class Consumer:
 
         Steady passes stand once before each copy of an input's subtile that waits for some, and once behind the last.
         """
-        loops, copies = (
-            [stretch.loop for stretch in self.stretches],
-            (self.plan.refill.first > 0) + self._apart,
-        )
+        loops = [stretch.loop for stretch in self.stretches]
+        copies = int(self.plan.refill.first > 0) + self._apart
         written = (
             one for loop in loops for one in (*loop.prologue, *loop.steady * (1 + copies), *loop.drain)
         )

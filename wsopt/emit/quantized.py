@@ -125,6 +125,7 @@ def shrunk_functions(names: frozenset[str]) -> list[tuple[str, list[str]]]:
 _LEAST_OF_FRACTION, _LEAST_BEFORE = 2.0**133, 2.0**129
 """What the last bit of a bf16's fraction, and the fifth from the end, are multiplied by to be one."""
 
+
 def shrunk_assembly(name: str) -> list[str]:
     """What takes words apart and scales their numbers: bits 0 to 3, and 4 to 7, of either half. Signed numbers, their
     sign's bit turned round, are unsigned ones less 8.

@@ -37,7 +37,9 @@ def _product(draft: Draft, live: Mapping[str, Value], name: str, value: Value) -
     """The uses of the numbers and the scales that a value is the product of; none if it is no such product."""
     if value.primitive != "mul" or value.dtype is not DType.BF16:
         return ()
-    sources = [live[term] for term in value.args if isinstance(term, str) and live[term].primitive == "source"]
+    sources = [
+        live[term] for term in value.args if isinstance(term, str) and live[term].primitive == "source"
+    ]
     if len(sources) != len(value.args):
         return ()
     numbers, scales = sorted(sources, key=lambda one: draft.raw[one.label[0]].dtype is not DType.I4)
