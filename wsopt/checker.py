@@ -63,7 +63,7 @@ def _dependences(schedule: Schedule, program: TileProgram, machine: Machine, mar
     for edge in program.edges:
         source = program.op(edge.source)
         wait = math.ceil(machine.latency.mbarrier_wake) if budget.crosses(program, edge) else 0
-        ready = schedule.start(edge.source) + source.latency + wait
+        ready = schedule.start(edge.source) + edge.wait(source) + wait
         begins = schedule.start(edge.target) + edge.distance * schedule.ii
         if begins < ready:
             yield f"{edge.target} starts at {begins}, {edge.source} is ready at {ready}"
@@ -215,6 +215,7 @@ def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin
         (True, spare, f"has more stages before its last than a tile has passes, {spare}"),
         (program.iteration is Iteration.TILE, 0, "begins a tile of rows before it has ended the one before"),
         (program.adds_partials, 0, "carries partial sums into the next pass"),
+        (program.values_apart, 0, "begins a K-block in tensor memory before it has ended the one before"),
         (values, 1, "overlaps more than two iterations of a loop with values"),
     )
     for partition in schedule.partitions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit import splits, tensor_sums
+from wsopt.emit import splits, tensor_sums, tensor_values
 from wsopt.emit.consumer import Consumer
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.prefetched import layout_constants
@@ -68,14 +68,14 @@ def _layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
         tiles = [*streamed, *(output.view for output in program.after.tile_outputs)]
         layout = tile_layout(tiles, s.rows, s.columns, s.consumer_warps, machine).text()
         yield plan.loop_layout, layout, "how a tile of rows lies in a consumer's registers"
-    elif streamed and not plan.computes:
+    elif streamed and not plan.computes and not plan.values_apart:
         warps = machine.warps_per_warpgroup if s.transforms else s.consumer_warps
         layout = row_layout(widest_bits(streamed), s.rows, s.depth, warps, machine).text()
         where = "a transform warpgroup's" if s.transforms else "a consumer's"
         beside = "" if s.transforms else ", beside the products"
         yield plan.loop_layout, layout, f"how a K-block lies in {where} registers{beside}"
     if plan.sums_apart:
-        yield from tensor_sums.layouts(plan)
+        yield from (tensor_values if plan.values_apart else tensor_sums).layouts(plan)
     if any(one.along_columns for one in plan.prefetched.values()):
         yield from layout_constants(s, machine)
 

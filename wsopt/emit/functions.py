@@ -77,19 +77,21 @@ def function(
 def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:
     """The lines that run a body for each tile of a block."""
 
+    placeless = role in _PLACELESS and not plan.values_apart
+
     def located(tile: str) -> str:
         return f"{place_of(plan, tile)}\n{body}"
 
     if plan.s.shares:
-        return shares.each_tile(plan, role, body if role in _PLACELESS else located("tile"))
+        return shares.each_tile(plan, role, body if placeless else located("tile"))
     if plan.split:
-        return _each_part(plan, role, body if role in _PLACELESS else located("part // SPLITS"))
+        return _each_part(plan, role, body if placeless else located("part // SPLITS"))
     if not plan.s.persistent:
         return [located("gl.program_id(0)")]
     if plan.order_table:
         return [_DEALT_TILES, text.block(located("gl.load(order_ptr + place)"))]
     header = f"tiles = {PYTHON(tiles(plan))}\nfor tile in {_taken(plan, role, 'tiles')}:"
-    return [header, text.block(body if role in _PLACELESS else located("tile"))]
+    return [header, text.block(body if placeless else located("tile"))]
 
 
 def first_place(plan: KernelPlan) -> tuple[list[str], str]:

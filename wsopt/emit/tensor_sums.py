@@ -40,12 +40,12 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
         (left,), (right,) = own.operands(op, 0, lambda _: 0, 0, 0)
         sums = _sums(plan, plan.value(op.id.subject), own.index)
         passed.append(f"tcgen05_mma({left}, {right}, {sums}, use_acc=k_block > 0)")
-    passed += [_commit(ring.empty()) for ring in plan.rings]
+    passed += [commit(ring.empty()) for ring in plan.rings]
     body = [
         _SETS.wait_empty("visit"),
         "for k_block in range(k_iterations):",
         text.block("\n".join([*passed, *next_slots(counters)])),
-        _commit(_SETS.full("visit")),
+        commit(_SETS.full("visit")),
         "visit += 1",
     ]
     what = "# Issues the products of all tiles; commits tell the loader and the consumer of their ends."
@@ -54,7 +54,7 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
     return function(plan, PartitionRole.MMA_WARP, parameters, begin, "\n".join(body))
 
 
-def _commit(barrier: str) -> str:
+def commit(barrier: str) -> str:
     """Have the tensor core arrive at a barrier when all products issued before have ended."""
     return f"tcgen05_commit({barrier})"
 

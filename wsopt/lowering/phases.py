@@ -17,6 +17,7 @@ from wsopt.program.facts import Arithmetic, Beside, RowReduction
 from wsopt.program.program import Item
 from wsopt.program.row_layout import RowLayout
 from wsopt.program.types import Structure
+from wsopt.targets import Sums, target_of
 from wsopt.tensors.views import BEFORE, FULL, K_BLOCK, Reduction, Role, Source, Statement, View
 
 BodyItem = Statement | Reduction | Contraction
@@ -83,6 +84,8 @@ def lane_sums(body: Sequence[BodyItem], s: Structure, machine: Machine) -> froze
     An accumulator's row lies in a quad of threads. A sum of whole rows in one warp that nothing in the loop reads can
     go on in each of the four by itself; that leaves two exchanges, one waiting for the other, to the end.
     """
+    if target_of(machine).sums is not Sums.REGISTERS:  # a row is one thread's
+        return frozenset()
     if s.rows * machine.warps_per_warpgroup < machine.mma_rows * s.consumer_warps or s.depth % QUAD_COLUMNS:
         return frozenset()
     read = {name for item in body for name in item.reads}

@@ -23,7 +23,7 @@ from wsopt.program.combination import Combination, combination
 from wsopt.program.limits import Lifted, Limit
 from wsopt.program.row_layout import reduces_outer, tile_layout
 from wsopt.program.types import Sharing, Structure, column_role, row_role
-from wsopt.targets import LoopKind, Sums, target_of
+from wsopt.targets import LoopKind, Operands, Sums, target_of
 from wsopt.tensors.parts import parts, summed
 from wsopt.tensors.views import FULL, K_BLOCK, Role, pow2
 
@@ -108,10 +108,23 @@ def _spare(region: Region, s: Structure) -> bool:
     return s.consumers > 1 and s.tile_rows - s.rows >= region.extent(Role.ROW)
 
 
-def _whole_columns(region: Region) -> Iterator[int]:
-    """Columns of a loop that computes values, which are held whole: a power of two, or fewer in parts."""
+def _whole_columns(region: Region, machine: Machine) -> Iterator[int]:
+    """Columns of a loop that computes values, which are held whole: a power of two, or, where sums are in registers,
+    fewer in parts.
+    """
     least = summed(region.extent(Role.COLUMN), _MIN_SUBTILE_COLUMNS)
-    yield from dict.fromkeys((pow2(least), least))
+    parts = target_of(machine).sums is Sums.REGISTERS
+    yield from dict.fromkeys((pow2(least), *((least,) if parts else ())))
+
+
+def _operands(region: Region, machine: Machine) -> tuple[Operands, ...]:
+    """Memory through which products may take values of the loop: the scores' columns, where there is one tile of
+    scores and one value is computed from them.
+    """
+    scores = sum(one.spans == K_BLOCK for one in region.contractions)
+    fed = {one.left for one in region.contractions if isinstance(one.left, str)}
+    each = target_of(machine).operands
+    return tuple(one for one in each if one is not Operands.SCORES or (scores, len(fed)) == (1, 1))
 
 
 def _subtiles(columns: int) -> tuple[int, ...]:
@@ -133,15 +146,15 @@ def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Ite
     """
     target = target_of(machine)
     sharings = tuple(Sharing) if Limit.COOPERATIVE_VALUES in lifted else (Sharing.COOPERATIVE,)
-    for columns in _whole_columns(region):
+    for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
-        for rows, depth, consumers, warps, sharing, persistent, cut, eighths in itertools.product(
+        for rows, depth, consumers, warps, sharing, persistent, cut, eighths, operands in itertools.product(
             target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, (True, False),
-            _subtiles(columns), shares,
+            _subtiles(columns), shares, _operands(region, machine),
         ):  # fmt: skip
             s = Structure(
                 rows, columns, depth, consumers, warps, sharing, persistent, swap=False, subtiles=cut, group=1,
-                exp2_eighths=eighths,
+                exp2_eighths=eighths, operands=operands,
             )  # fmt: skip
             if _is_legal(region, machine, s) and _aligned(region, depth) and not _spare(region, s):
                 yield s

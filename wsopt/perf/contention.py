@@ -21,13 +21,18 @@ def held_cycles(program: TileProgram) -> dict[str, int]:
 
 
 def issue_cycles(program: TileProgram) -> dict[int | None, int]:
-    """Cycles an iteration for which each consumer's own thread is held, and that of a role that computes for all."""
+    """Cycles an iteration for which each consumer's own thread is held, and that of a role that works for all."""
     found: dict[int | None, int] = {
-        consumer: sum(op.issue for op in own if takes_time(program, op))
+        consumer: sum(op.issue for op in own if takes_time(program, op) and not _by_another(program, op))
         for consumer, own in program.by_consumer.items()
     }
-    apart = sum(op.issue for op in program.ops if op.apart)
+    apart = sum(op.issue for op in program.ops if op.apart or _by_another(program, op))
     return found | {None: apart} if apart else found
+
+
+def _by_another(program: TileProgram, op: TileOp) -> bool:
+    """Whether a warp of its own issues a consumer's operation, in a loop whose consumers have others."""
+    return program.values_apart and op.kind is OpKind.MMA
 
 
 def busiest(program: TileProgram, without: Unit) -> int:
@@ -109,7 +114,8 @@ def contended_interval(program: TileProgram, machine: Machine, slots: Sequence[i
     held, thread = held_cycles(program), max(threads.values(), default=0)
     depths = zip(program.rings, slots, strict=True) if computes and slots else ()
     ring = max((ring_bound(program, machine, plan, depth) for plan, depth in depths if depth), default=0)
-    if (computes or program.feeds_products) and program.structure.consumers > 1:
+    in_registers = not program.values_apart  # else one warp issues all of them, one behind the other
+    if in_registers and (computes or program.feeds_products) and program.structure.consumers > 1:
         # The tensor core goes from one consumer to the next, whose products wait for the end of those before. Partial
         # sums are added up under the products of the same consumer.
         held[Unit.TENSOR] += sum(op.latency - op.busy for op in program.of(OpKind.MMA))

@@ -19,6 +19,7 @@ class Limit(StrEnum):
     ONE_PROGRAM = "one program for all consumers"
     ROWS_IN_A_PASS = "rows within a pass"
     SUMS_IN_A_PASS = "partial sums within a pass"
+    VALUES_IN_A_PASS = "K-blocks in tensor memory within a pass"
     TRANSFORM_IN_A_PASS = "computed operands within a pass"
     BASE_REGISTERS = "base registers of a tensor instruction"
     MOST_SLOTS = "32 slots a ring"
@@ -126,6 +127,16 @@ RECORDS = (
         "warning C7514).",
         How.LEFT_OUT,
         "The constraint is left out, and with it the bound of the interval that follows from it.",
+        ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
+    ),
+    Record(
+        Limit.VALUES_IN_A_PASS,
+        "Where values of a loop go through tensor memory, a consumer may not begin a K-block before it has ended the "
+        "one before.",
+        "Its pass reads a K-block's scores once, and the sums of the one before when it rescales them: one barrier each "
+        "tells of them.",
+        How.LEFT_OUT,
+        "The constraint is left out: consumers may be in several K-blocks at once.",
         ("solve/model.py:within_a_pass", "checker.py:_overlaps"),
     ),
     Record(

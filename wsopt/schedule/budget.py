@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from wsopt.graph.types import DType
 from wsopt.machine.types import Machine
-from wsopt.program.facts import Arithmetic
-from wsopt.program.ids import OpId
+from wsopt.program.facts import Arithmetic, Release
+from wsopt.program.ids import OpId, ValueKind
 from wsopt.program.limits import Limit
 from wsopt.program.program import Edge, Iteration, OpKind, RingPlan, TileOp, TileProgram
 from wsopt.program.types import Sharing, Structure
@@ -134,10 +134,14 @@ def issuers(program: TileProgram, op: TileOp) -> tuple[str, ...]:
         return tuple(f"{PartitionRole.LOADER}{i}" for i in range(1 if first else most_loaders(program)))
     if op.apart:
         return (f"{PartitionRole.TRANSFORM}0",)
-    role, number = (
-        (PartitionRole.MMA_WARP, 0) if program.tensor_columns else (PartitionRole.CONSUMER, op.consumer)
-    )
+    by_warp = program.tensor_columns and _by_mma_warp(op)
+    role, number = (PartitionRole.MMA_WARP, 0) if by_warp else (PartitionRole.CONSUMER, op.consumer)
     return (f"{role}{number}",)
+
+
+def _by_mma_warp(op: TileOp) -> bool:
+    """Whether the warp that issues products into tensor memory does an operation: products, and commits for slots."""
+    return op.kind is OpKind.MMA or (isinstance(op.counts, Release) and op.counts.by_commit)
 
 
 def crosses(program: TileProgram, edge: Edge) -> bool:
@@ -325,8 +329,18 @@ def barrier_bytes(program: TileProgram, slots: Sequence[int], buffers: EpilogueB
         2 * sum(slots)
         + s.consumers * len(program.after.full) * buffers.inputs * (1 + buffers.inputs_by_loader)
         + 2 * s.consumers * program.epilogue.stores * buffers.store_warp
-        + 2 * buffers.sums * (program.tensor_columns > 0)
+        + (_value_barriers(program) if program.values_apart else 2 * buffers.sums * (program.tensor_columns > 0))
         + held * (program.stationary_bytes > 0)
         + s.consumers * (s.sharing is Sharing.PING_PONG)
     )
     return barriers * BARRIER_BYTES
+
+
+def _value_barriers(program: TileProgram) -> int:
+    """Barriers of a loop whose values go through tensor memory: one for each product's end, one for each operand, and
+    one for scores that are handed back by their reader.
+    """
+    products = program.of(OpKind.MMA)
+    fed = sum(any(value.kind is ValueKind.OPERAND for value in op.inputs) for op in products)
+    shared = any(value.within is not None for value in program.values)
+    return len(products) + fed + (0 if shared else len(program.of(OpKind.READ)))

@@ -61,6 +61,7 @@ TOUCHES: Mapping[Limit, Touches] = {
     Limit.ONE_PROGRAM: lambda program, machine: not stretches(program),
     Limit.ROWS_IN_A_PASS: lambda program, machine: program.iteration is Iteration.TILE,
     Limit.SUMS_IN_A_PASS: lambda program, machine: program.adds_partials,
+    Limit.VALUES_IN_A_PASS: lambda program, machine: program.values_apart,
     Limit.TRANSFORM_IN_A_PASS: lambda program, machine: any(op.apart for op in program.loop),
     Limit.MOST_SLOTS: _most_slots,
     Limit.HELPERS: _helpers,
