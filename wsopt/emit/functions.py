@@ -68,10 +68,18 @@ def function(
     index: int = 0,
 ) -> Function:
     """A role's function: what it begins with, a body for each tile, what it ends with. `index` is a loader's."""
+    parameters = tuple(parameters)
     each = _each_tile(plan, role, records.around_tile(plan, role, body, index))
-    lines = [*begin, *records.begin(plan, role, index), *each, *([end] if end else [])]
+    lines = [*_own_sizes(plan, parameters), *begin, *records.begin(plan, role, index), *each, *([end] if end else [])]
     given = (*records.parameters(plan), *parameters)
     return Function(plan.function_name(role, index), given, "\n".join(lines), frozenset(called))
+
+
+def _own_sizes(plan: KernelPlan, parameters: Iterable[str]) -> list[str]:
+    """The lines by which a role counts with numbers of its own. What several compute alike the compiler would compute
+    once for all, and keep through all roles: there are not registers enough for it beside products in tensor memory.
+    """
+    return [f"{one} = own({one})" for one in parameters if one in plan.sizes] if plan.values_apart else []
 
 
 def _each_tile(plan: KernelPlan, role: PartitionRole, body: str) -> list[str]:

@@ -101,6 +101,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         "module": target.module,
         "imports": target.imports(products=not plan.loops_over_tiles, shared_columns=_shares_columns(plan)),
         "shares_columns": _shares_columns(plan),
+        "own_sizes": plan.values_apart,
         "consumer_warps": s.consumer_warps,
         "tf32": bool(plan.summed) and plan.program.whole.dtype is DType.F32,
         "mma_k": 256 // plan.program.whole.dtype.bits,

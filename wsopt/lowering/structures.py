@@ -142,14 +142,16 @@ def _subtiles(columns: int) -> tuple[int, ...]:
 def _k_block_structures(region: Region, machine: Machine, lifted: Lifted) -> Iterator[Structure]:
     """Structures of a loop that computes values. Every slot of a streamed vector begins where TMA may write.
 
-    emitter.v1: consumers of such a loop are cooperative.
+    emitter.v1: consumers of such a loop are cooperative; blocks have one tile where values go through tensor memory.
     """
     target = target_of(machine)
     sharings = tuple(Sharing) if Limit.COOPERATIVE_VALUES in lifted else (Sharing.COOPERATIVE,)
+    both = target.sums is Sums.REGISTERS or Limit.ONE_TILE_A_BLOCK in lifted
+    persistences = (True, False) if both else (False,)
     for columns in _whole_columns(region, machine):
         shares = exp2_eighths(region, columns, machine)
         for rows, depth, consumers, warps, sharing, persistent, cut, eighths, operands in itertools.product(
-            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, (True, False),
+            target.consumer_rows, _DEPTHS, target.consumers, _warps(machine), sharings, persistences,
             _subtiles(columns), shares, _operands(region, machine),
         ):  # fmt: skip
             s = Structure(

@@ -32,6 +32,7 @@ class Limit(StrEnum):
     LOADERS = "two loading warps, a ring each"
     OWN_OPERATIONS = "consumers issue what is theirs"
     COOPERATIVE_VALUES = "no ping-pong in loops that compute values"
+    ONE_TILE_A_BLOCK = "one tile a block where values go through tensor memory"
     STREAMED_TRANSFORM = "computed operands from streamed tensors alone"
     ROWS_OF_TILES = "rows in persistent cooperative blocks"
     ALL_PROMOTED = "all products promoted, or none"
@@ -260,6 +261,15 @@ RECORDS = (
         How.CHOICES,
         "Persistent blocks in ping-pong are structures there too: one consumer is in the loop at a time, and "
         "another's epilogue and start run under it.",
+        ("lowering/structures.py:_k_block_structures",),
+    ),
+    Record(
+        Limit.ONE_TILE_A_BLOCK,
+        "Where values of a loop go through tensor memory, blocks may not be persistent.",
+        "Four roles would read which tiles a block takes. What their reads have in common ptxas 13.4 keeps from the "
+        "kernel's first line on, and spills it (Triton 3.9, `--regAllocOptLevel=2`).",
+        How.CHOICES,
+        "Persistent blocks are structures there too: the next tile's first products run under an epilogue.",
         ("lowering/structures.py:_k_block_structures",),
     ),
     Record(
