@@ -239,7 +239,7 @@ def operations_of(plan: KernelPlan) -> Operations:
         sources=known,
         tile=FULL if plan.loops_over_tiles else K_BLOCK,
         layout=plan.loop_layout,
-        asynchronous=plan.computes,
+        asynchronous=plan.computes or plan.values_apart,
         wanted=frozenset({output.value for output in program.after.outputs} | fed | factors),
         results=frozenset(
             op.id.subject for op in products if op.output and op.output.kind in _RESULTS

@@ -102,16 +102,18 @@ def element_mix(
     fused: Callable[[Statement], bool] = lambda item: False,
     rounding: float = 0.5,
     eighths: int = 0,
+    maxima: float = 1.0,
 ) -> InstructionMix:
     """Instructions an element of a tile that spans these axes; what is `fused` is part of another instruction.
 
     One instruction rounds two elements, unless `rounding` says else; what spans fewer axes is too little to count. So
-    many `eighths` of the elements take another implementation where a primitive has one.
+    many `eighths` of the elements take another implementation where a primitive has one. A row's maximum takes so many
+    instructions an element.
     """
     mix = InstructionMix()
     for item in items:
         if isinstance(item, Reduction):
-            mix = mix + InstructionMix({"max" if item.kind == "max" else "add": 1})
+            mix = mix + InstructionMix({"max": maxima} if item.kind == "max" else {"add": 1})
         elif item.spans == spans and not fused(item):
             pairs = rounding if family_of(item.primitive) is Family.ROUNDING else 1.0
             mix = mix + _instructions(PRIMITIVES[item.primitive], eighths) * pairs
@@ -161,9 +163,13 @@ machine code for sm_90 has them: a PRMT and a LOP3.
 """
 
 
-def k_block_mix(items: Iterable[Item], every: Sequence[BodyItem], eighths: int) -> InstructionMix:
+def k_block_mix(
+    items: Iterable[Item], every: Sequence[BodyItem], eighths: int, maxima: float = 1.0
+) -> InstructionMix:
     """Instructions an element of a K-block for some items of a loop whose items are `every` one."""
-    return element_mix(items, K_BLOCK, lambda item: _fused(item, every, sums=False), eighths=eighths)
+    return element_mix(
+        items, K_BLOCK, lambda item: _fused(item, every, sums=False), eighths=eighths, maxima=maxima
+    )
 
 
 def k_block_phase(
@@ -172,12 +178,16 @@ def k_block_phase(
     streamed: Sequence[Source],
     s: Structure,
     apart: frozenset[str] = frozenset(),
+    by_threads: bool = False,
 ) -> Arithmetic:
-    """A phase of a loop whose items are `every` one, on a consumer's tile of a K-block; `apart` are its lane sums."""
+    """A phase of a loop whose items are `every` one, on a consumer's tile of a K-block; `apart` are its lane sums.
+    Where rows are `by_threads`, one each, reductions exchange nothing, and a maximum takes three values at a time.
+    """
     read = read_by(items, streamed)
     tiles = tuple(source.view.dtype.bits for source in read if source.spans == K_BLOCK)
     statements, special = _chain(items, s)
-    mix = k_block_mix(items, every, s.exp2_eighths)
+    mix = k_block_mix(items, every, s.exp2_eighths, 0.5 if by_threads else 1.0)
+    lanes = 1 if by_threads else 4
     floats = sum(x.view.dtype.is_float and x.view.dtype.bits < 32 for x in read if x.spans == K_BLOCK)
     whole = sum(x.view.dtype in (DType.I8, DType.BOOL) for x in read if x.spans == K_BLOCK)
     return Arithmetic(
@@ -185,7 +195,7 @@ def k_block_phase(
         s.rows * s.depth,
         statements,
         special,
-        tuple(RowReduction(i.kind, apart=i.name in apart) for i in items if isinstance(i, Reduction)),
+        tuple(RowReduction(i.kind, lanes, apart=i.name in apart) for i in items if isinstance(i, Reduction)),
         waits=len(read),
         tiles=tiles,
     )

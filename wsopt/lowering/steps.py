@@ -51,6 +51,8 @@ def releases_early(region: Region, machine: Machine) -> bool:
     return target_of(machine).sums is Sums.REGISTERS and not (region.chained or region.beside or promoted)
 
 
+_ROWS = frozenset({Role.ROW})
+
 Steps = tuple[tuple[Ring, ...], tuple[Step, ...], tuple[Member, ...]]
 """Rings, steps, and the tensors that a block holds through its loop."""
 
@@ -270,8 +272,9 @@ class _Maker:
         level = body_levels(body)
         for number in range(max(level.values()) + 1):
             own = [item for item in body if level[item.name] == number and not is_sums(item)]
-            if items := tuple(item for item in own if not isinstance(item, Contraction)):
-                yield _phase(self._k_block_step(f"phase{number}", items))
+            items = tuple(item for item in own if not isinstance(item, Contraction))
+            for name, part in self._phases(number, items):
+                yield _phase(self._k_block_step(name, part))
             for item in (item for item in own if isinstance(item, Contraction)):
                 yield from self._value_products(item)
         sums = [item for item in body if isinstance(item, Contraction) and is_sums(item)]
@@ -284,10 +287,22 @@ class _Maker:
         for item in sums:
             yield from self._value_products(item)
 
+    def _phases(self, number: int, items: tuple[Item, ...]) -> Iterator[tuple[str, tuple[Item, ...]]]:
+        """A phase's steps: where sums lie apart, the factors by which they are rescaled come first."""
+        wanted = {item.rescale for item in self.region.contractions if item.rescale} if self.apart else set()
+        for item in reversed(items):
+            wanted |= set(item.reads) if item.name in wanted else set()
+        rows = tuple(i for i in items if isinstance(i, Statement) and i.name in wanted and i.spans == _ROWS)
+        rest = tuple(item for item in items if item not in rows)
+        yield from ((name, own) for name, own in ((f"factors{number}", rows), (f"phase{number}", rest)) if own)
+
     def _k_block_step(self, name: str, items: tuple[Item, ...]) -> Step:
         """A phase of arithmetic on a K-block; row values go on from the K-block before."""
         body, streamed = self.region.body, self.region.streamed_sources
-        work = k_block_phase(items, body, streamed, self.s, lane_sums(body, self.s, self.machine))
+        # Without masks: nearly all K-blocks have none, in loops whose results lie apart as in others.
+        counted = [i for i in items if i.name not in dict(self.region.unmasked)] if self.apart else items
+        lanes = lane_sums(body, self.s, self.machine)
+        work = k_block_phase(counted, body, streamed, self.s, lanes, self.apart)
         inputs = self.read(source.view for source in read_by(items, streamed))
         reduces = any(isinstance(item, Reduction) for item in items)
         after = ((OpKind.ELEMENTWISE, name, When.BEFORE),) if reduces else ()
