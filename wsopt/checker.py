@@ -147,6 +147,7 @@ def _partitions(schedule: Schedule, program: TileProgram, machine: Machine, marg
         yield f"structure {schedule.structure}, the tile program was cut to {s}"
     asked = [(PartitionRole.CONSUMER, i, s.consumer_warps) for i in range(s.consumers)]
     asked += [(PartitionRole.TRANSFORM, i, machine.warps_per_warpgroup) for i in range(s.transforms)]
+    asked += [(PartitionRole.CORRECTION, i, machine.warps_per_warpgroup) for i in range(s.corrections)]
     loaders = {schedule.place(op.id).partition for op in program.of(OpKind.TMA_LOAD)}
     helpers = [(PartitionRole.LOADER, i) for i in range(len(loaders))]
     helpers += [(PartitionRole.MMA_WARP, 0)] * bool(program.tensor_columns)
@@ -220,7 +221,7 @@ def _overlaps(schedule: Schedule, program: TileProgram, machine: Machine, margin
     )
     for partition in schedule.partitions:
         before = max((p.stage for p in schedule.of(partition.name)), default=0)
-        if partition.role is PartitionRole.TRANSFORM and before:
+        if partition.role in (PartitionRole.TRANSFORM, PartitionRole.CORRECTION) and before:
             yield f"emitter.v1: {partition.name} begins a K-block before it has ended the one before"
         if partition.role is PartitionRole.CONSUMER:
             for holds, most, told in limits:

@@ -21,6 +21,7 @@ from wsopt.program.program import Value
 from wsopt.schedule.types import PartitionRole
 
 _CONSUMER = frozenset({PartitionRole.CONSUMER})
+_CORRECTION = frozenset({PartitionRole.CORRECTION})
 _LOADED = frozenset({PartitionRole.LOADER, PartitionRole.CONSUMER})
 _SUMS = frozenset({PartitionRole.MMA_WARP, PartitionRole.CONSUMER})
 _STORES = frozenset({PartitionRole.CONSUMER, PartitionRole.STORE_WARP})
@@ -93,9 +94,7 @@ def channels(plan: KernelPlan) -> Iterator[Channel]:
     if plan.ping_pong:  # the order in which consumers go round the ring
         yield Channel("CONSUMERS", _CONSUMER, barriers=(Barrier("turn", 1),))
     if plan.values_apart:
-        buffers = tuple(_of_value(plan, value) for value in tensor_tiles.tiles(plan))
-        barriers = tuple(Barrier(name, 1) for name in tensor_tiles.barriers(plan))
-        yield Channel("CONSUMERS", _SUMS, buffers, barriers)
+        yield from _values(plan)
     elif plan.sums_apart:  # sets of sums, which one warp's products fill and consumers read, each its rows
         shape = (_times("SUM_SETS", s.consumers), "CONSUMER_ROWS", "TILE_COLUMNS")
         sums = (
@@ -111,6 +110,20 @@ def _by_commit(plan: KernelPlan, ring: Ring) -> bool:
     """Whether the tensor core hands back a ring's slots."""
     backs = (plan.program.op(one).counts for one in ring.plan.releases)
     return any(isinstance(back, Release) and back.by_commit for back in backs)
+
+
+def _values(plan: KernelPlan) -> Iterator[Channel]:
+    """Channels of values in tensor memory: what each product leaves or takes, and factors of sums on their way."""
+    for product in tensor_tiles.products(plan):
+        buffers = tuple(_of_value(plan, value) for value in tensor_tiles.tiles(plan, product))
+        barriers = tuple(Barrier(name, 1) for name in tensor_tiles.barriers(plan, product))
+        roles = _SUMS | _CORRECTION if tensor_tiles.is_corrected(plan, product) else _SUMS
+        yield Channel("CONSUMERS", roles, buffers, barriers)
+    for op in tensor_tiles.corrections(plan):
+        slots = tensor_tiles.handed(plan, op.inputs[0])
+        buffer = Buffer(slots.name, GLUON[DType.F32], ("CONSUMERS", "CONSUMER_ROWS"), "FACTOR_LAYOUT")
+        both = (Barrier(f"{slots.name}_full", 1), Barrier(f"{slots.name}_empty", 1))
+        yield Channel("CONSUMERS", _CONSUMER | _CORRECTION, (buffer,), both)
 
 
 def _of_value(plan: KernelPlan, value: Value) -> Buffer:

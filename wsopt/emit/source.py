@@ -73,6 +73,7 @@ def _device(plan: KernelPlan, consumer: Consumer) -> dict[str, Any]:
         *([] if plan.loops_over_tiles else [epilogue(plan)]),
         *([_mma_warp(plan, consumer.operations)] if plan.sums_apart else []),
         *([transform(plan)] if s.transforms else []),
+        *([tensor_values.correction(plan)] if s.corrections else []),
         *([Function("combine", parts.parameters, *parts.body())] if parts else []),
         consumer.function(),
         *([store_warp(plan)] if plan.stores_apart else []),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsopt.emit.instructions import arrive, wait
+from wsopt.emit.instructions import Slots, arrive, wait
 from wsopt.emit.plan import KernelPlan
 from wsopt.emit.tensors import GLUON
 from wsopt.program.ids import OpKind, ValueId, ValueKind
@@ -50,6 +50,27 @@ def empty(plan: KernelPlan, product: TileOp, consumer: str) -> str:
     return f"{_empty(plan, product)}.index({consumer})"
 
 
+def rescaled(plan: KernelPlan, product: TileOp, consumer: str) -> str:
+    """The barrier at which a correction warpgroup arrives when it has rescaled a product's sums."""
+    return f"{_rescaled(plan, product)}.index({consumer})"
+
+
+def handed(plan: KernelPlan, factor: ValueId) -> Slots:
+    """The factors of rows on their way to a correction warpgroup, with their barriers."""
+    return Slots(f"{plan.value(factor.subject)}_handed", "")
+
+
+def corrections(plan: KernelPlan) -> tuple[TileOp, ...]:
+    """The rescalings of the first consumer's sums that a correction warpgroup does."""
+    every = plan.program.of(OpKind.RESCALE)
+    return tuple(op for op in every if op.apart and op.id.instance == 0)
+
+
+def is_corrected(plan: KernelPlan, product: TileOp) -> bool:
+    """Whether a correction warpgroup rescales a product's sums."""
+    return any(op.id.subject == product.id.subject for op in corrections(plan))
+
+
 def takes_operand(product: TileOp) -> bool:
     """Whether a product takes a value that a consumer has computed."""
     return any(value.kind is ValueKind.OPERAND for value in product.inputs)
@@ -63,19 +84,26 @@ def handed_back(plan: KernelPlan, product: TileOp) -> bool:
     return scores and all(value.within != product.output for value in plan.program.values)
 
 
-def barriers(plan: KernelPlan) -> Iterator[str]:
-    """The names of all barriers, product by product."""
-    for product in (op for op in plan.program.of(OpKind.MMA) if op.consumer == 0):
-        yield _ended(plan, product)
-        if takes_operand(product):
-            yield _ready(plan, product)
-        if handed_back(plan, product):
-            yield _empty(plan, product)
+def barriers(plan: KernelPlan, product: TileOp) -> Iterator[str]:
+    """The names of a product's barriers."""
+    yield _ended(plan, product)
+    if takes_operand(product):
+        yield _ready(plan, product)
+    if is_corrected(plan, product):
+        yield _rescaled(plan, product)
+    if handed_back(plan, product):
+        yield _empty(plan, product)
 
 
-def tiles(plan: KernelPlan) -> Iterator[Value]:
-    """A consumer's tiles in tensor memory that have columns of their own."""
-    return (one for one in plan.program.values if one.consumer == 0 and one.tensor_columns)
+def tiles(plan: KernelPlan, product: TileOp) -> Iterator[Value]:
+    """A consumer's tiles in tensor memory that have columns of their own, of which a product leaves or takes one."""
+    named = {*product.inputs, product.output}
+    return (one for one in plan.program.values if one.id in named and one.tensor_columns)
+
+
+def products(plan: KernelPlan) -> Iterator[TileOp]:
+    """The first consumer's products."""
+    return (op for op in plan.program.of(OpKind.MMA) if op.consumer == 0)
 
 
 def wait_ended(plan: KernelPlan, product: TileOp, phase: str) -> str:
@@ -94,6 +122,10 @@ def _ended(plan: KernelPlan, product: TileOp) -> str:
 
 def _ready(plan: KernelPlan, product: TileOp) -> str:
     return f"{plan.value(product.id.subject)}_ready"
+
+
+def _rescaled(plan: KernelPlan, product: TileOp) -> str:
+    return f"{plan.value(product.id.subject)}_rescaled"
 
 
 def _empty(plan: KernelPlan, product: TileOp) -> str:

@@ -22,7 +22,8 @@ from wsopt.emit.slots import step_at
 from wsopt.emit.tensor_sums import commit
 from wsopt.program.ids import OpKind, ValueId, ValueKind
 from wsopt.program.program import TileOp
-from wsopt.schedule.program_order import consumer_order
+from wsopt.program.types import Space
+from wsopt.schedule.program_order import consumer_order, one_by_one
 from wsopt.schedule.types import PartitionRole, PlacedOp
 
 # --- consumers ------------------------------------------------------------------------------------------
@@ -58,11 +59,10 @@ class _Pass:
                 yield from self._read(op)
             case OpKind.WRITE:
                 yield from self._behind(lambda product: op.output in product.inputs)
-                assert op.output is not None, f"{op.id} has a result"
-                yield f"{tensor_tiles.tile(self.plan, op.output, 'index')}.store({self._value(op.inputs[0])})"
+                yield from self._written(op)
             case OpKind.RESCALE:
                 yield from self._behind(lambda product: op.output == product.output)
-                yield from self._rescale(op)
+                yield from _rescale(self.plan, op, self._value(op.inputs[0]), "index")
             case OpKind.ELEMENTWISE:
                 yield from self._meet(op)
                 yield from self.operations.arithmetic(op, lambda _: 0, 0, masked=self.masked)
@@ -83,6 +83,18 @@ class _Pass:
         if tensor_tiles.handed_back(self.plan, product):
             yield tensor_tiles.tell(tensor_tiles.empty(self.plan, product, "index"))
 
+    def _written(self, op: TileOp) -> Iterator[Instruction]:
+        """A value on its way to a product, or factors on theirs to who rescales sums."""
+        value, made = self._value(op.inputs[0]), op.output
+        assert made is not None, f"{op.id} has a result"
+        if self.plan.program.value(made).space is Space.TENSOR:
+            yield f"{tensor_tiles.tile(self.plan, made, 'index')}.store({value})"
+            return
+        slots = tensor_tiles.handed(self.plan, made)
+        yield wait(f"{slots.name}_empty.index(index)", tensor_tiles.BEFORE)
+        yield f"{slots.name}.index(index).store({value})"
+        yield tensor_tiles.tell(f"{slots.name}_full.index(index)")
+
     def _behind(self, which: Callable[[TileOp], bool]) -> Iterator[Instruction]:
         """Wait for the K-block before's product of a kind, once a pass."""
         for product in (one for one in self.operations.products if which(one)):
@@ -90,16 +102,6 @@ class _Pass:
             if told not in self.met:
                 self.met.add(told)
                 yield told
-
-    def _rescale(self, op: TileOp) -> Iterator[Instruction]:
-        """A product's sums multiplied by the factor of each row, subtile by subtile."""
-        assert op.output is not None, f"{op.id} has a result"
-        rows, name = "gl.SliceLayout(1, SUBTILE_LAYOUT)", self._value(op.inputs[0])
-        factor, part = f"{name}_of_rows", f"{self._value(op.output)}_part"
-        yield f"{factor} = gl.expand_dims(gl.convert_layout({name}, {rows}), 1)"
-        for subtile in _subtiles(self.plan, op.output):
-            yield f"{part} = {subtile}"
-            yield f"{part}.store({part}.load(SUBTILE_LAYOUT) * {factor})"
 
     def _meet(self, op: TileOp) -> Iterator[Instruction]:
         """Wait for the slots that arithmetic reads, once a pass."""
@@ -110,15 +112,25 @@ class _Pass:
                 yield ring.wait_full()
 
 
+def _rescale(plan: KernelPlan, op: TileOp, value: str, consumer: str) -> Iterator[str]:
+    """A product's sums multiplied by the factor of each row, subtile by subtile."""
+    assert op.output is not None, f"{op.id} has a result"
+    factor, part = f"{value}_of_rows", f"{plan.value(op.output.subject)}_part"
+    yield f"{factor} = gl.expand_dims(gl.convert_layout({value}, gl.SliceLayout(1, SUBTILE_LAYOUT)), 1)"
+    for subtile in _subtiles(plan, op.output, consumer):
+        yield f"{part} = {subtile}"
+        yield f"{part}.store({part}.load(SUBTILE_LAYOUT) * {factor})"
+
+
 def _feeds(op: TileOp, product: TileOp) -> bool:
     """Whether a product waits for an operation of a consumer: for its operand, or for its sums."""
     return op.output is not None and (op.output in product.inputs or op.output == product.output)
 
 
-def _subtiles(plan: KernelPlan, sums: ValueId) -> Iterator[str]:
+def _subtiles(plan: KernelPlan, sums: ValueId, consumer: str = "index") -> Iterator[str]:
     """The subtiles of a consumer's sums in tensor memory."""
     for number in range(plan.s.subtiles):
-        yield f"{tensor_tiles.tile(plan, sums, 'index')}.slice({number} * SUBTILE_COLUMNS, SUBTILE_COLUMNS)"
+        yield f"{tensor_tiles.tile(plan, sums, consumer)}.slice({number} * SUBTILE_COLUMNS, SUBTILE_COLUMNS)"
 
 
 def passes(operations: Operations, *, masked: bool = False) -> Loop:
@@ -160,7 +172,8 @@ def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
     """Layouts of values in tensor memory, and of those that are read into registers: one row for each thread."""
     s, machine = plan.s, plan.verified.machine
     rows = f"[{machine.threads_per_warp}, 1], [{s.consumer_warps}, 1], [0, 1]"
-    operand = next((one for one in plan.program.values if one.id.kind is ValueKind.OPERAND), None)
+    fed = (op.inputs[0] for op in tensor_tiles.products(plan) if tensor_tiles.takes_operand(op))
+    operand = next(map(plan.program.value, fed), None)
     yield "SUM_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.columns}), 1)", ""
     yield "RESULT_LAYOUT", f"TensorMemoryLayout(({s.rows}, {s.depth}), 1)", "of a K-block's scores"
     if operand is not None:
@@ -170,6 +183,44 @@ def layouts(plan: KernelPlan) -> Iterator[tuple[str, str, str]]:
             yield "OPERAND_COLUMNS", str(columns), "of the scores' columns, those that it takes"
     yield plan.loop_layout, f"gl.BlockedLayout([1, {s.depth}], {rows})", "a row a thread, as tensor memory has its lanes"
     yield "SUBTILE_LAYOUT", f"gl.BlockedLayout([1, {s.subtile_columns}], {rows})", ""
+    if s.corrections:
+        yield "FACTOR_LAYOUT", "gl.SwizzledSharedLayout(1, 1, 1, order=[0])", "of rows' factors in shared memory"
+
+
+# --- correction ------------------------------------------------------------------------------------------
+
+
+def correction(plan: KernelPlan) -> Function:
+    """The function of the warpgroup that rescales the sums of all consumers, by the factors that these hand it."""
+    order = one_by_one(plan.verified, f"{PartitionRole.CORRECTION}0")
+    lines = [line for op in order for line in _corrected(plan, op)]
+    loop = "for _ in range(begin, end):\n" + text.block("\n".join([*lines, "step += 1"]))
+    scalars, loads = _scalars(plan)
+    body = [*scalar_loads(plan), tile_range(plan), loop]
+    parameters = [*seen(plan, PartitionRole.CORRECTION, own=False), *scalars, *plan.order_table, *plan.sizes]
+    begin = ["step = 0", *loads, "# Rescales the sums of all consumers, which go on meanwhile."]
+    return function(plan, PartitionRole.CORRECTION, parameters, begin, "\n".join(body))
+
+
+def _corrected(plan: KernelPlan, op: TileOp) -> Iterator[str]:
+    """The rescaling of one consumer's sums, when its factors and the product before are there."""
+    consumer, (given,) = str(op.id.instance), op.inputs
+    product = next(one for one in tensor_tiles.products(plan) if one.id.subject == op.id.subject)
+    slots, factor = tensor_tiles.handed(plan, given), plan.value(given.subject)
+    yield wait(f"{slots.name}_full.index({consumer})", tensor_tiles.STEP)
+    yield f"{factor} = {slots.name}.index({consumer}).load(gl.SliceLayout(1, SUBTILE_LAYOUT))"
+    yield tensor_tiles.tell(f"{slots.name}_empty.index({consumer})")
+    yield wait(tensor_tiles.ended(plan, product, consumer), tensor_tiles.BEFORE)
+    yield from _rescale(plan, op, factor, consumer)
+    yield tensor_tiles.tell(tensor_tiles.rescaled(plan, product, consumer))
+
+
+def _scalars(plan: KernelPlan) -> tuple[list[str], list[str]]:
+    """The arguments of a role that reads bounds' scalars, or which tiles a block takes, and the line before: they come
+    from memory, which the kernel before may still be writing.
+    """
+    scalars = [argument for name in plan.scalars for argument in plan.vectors[name].arguments]
+    return scalars, ["gdc_wait()"] if scalars or plan.order_table else []
 
 
 # --- the warp that issues products ----------------------------------------------------------------------
@@ -187,11 +238,9 @@ def mma_warp(plan: KernelPlan, operations: Operations) -> Function:
         held = [STATIONARY.wait_full("visit")]
         hand = [commit(STATIONARY.empty("visit"))] if plan.s.persistent else []
     body = [*scalar_loads(plan), tile_range(plan), *held, loop, *back, *hand, "visit += 1"]
-    scalars = [argument for name in plan.scalars for argument in plan.vectors[name].arguments]
+    scalars, loads = _scalars(plan)
     parameters = [*seen(plan, PartitionRole.MMA_WARP, own=False), *scalars, *plan.order_table, *plan.sizes]
     what = "# Issues the products of all tiles; commits tell consumers and the loader of their ends."
-    # What the host gives comes from memory, which the kernel before may still be writing.
-    loads = ["gdc_wait()"] if scalars or plan.order_table else []
     begin = ["step = 0", "visit = 0", *loads, what]
     return function(plan, PartitionRole.MMA_WARP, parameters, begin, "\n".join(body))
 
@@ -230,6 +279,8 @@ def _product(
         yield wait(tensor_tiles.empty(plan, op, own.index), f"({step} & 1) ^ 1")
     if tensor_tiles.takes_operand(op):
         yield wait(tensor_tiles.ready(plan, op, own.index), f"{step} & 1")
+    if tensor_tiles.is_corrected(plan, op):
+        yield wait(tensor_tiles.rescaled(plan, op, own.index), f"{step} & 1")
     lefts, rights = own.operands(op, place, lambda _: 0, 0, 0)
     target, scores = tensor_tiles.tile(plan, op.output, own.index), op.output.kind is ValueKind.RESULT
     for number, (left, right) in enumerate(zip(lefts, rights, strict=True)):

@@ -145,7 +145,8 @@ def _registers(region: Region, s: Structure, machine: Machine, loop: Cut) -> int
         reduced = (*region.running, *region.statements)
         reductions = sum(isinstance(i, Reduction) for i in reduced) if not tiles else 0
         rows = reductions * max(1, s.rows // s.consumer_warps)
-    return tiles * s.rows * columns // threads + rows
+    # Where others rescale sums a consumer has none in its loop.
+    return (0 if s.corrections else tiles * s.rows * columns // threads) + rows
 
 
 def _row_values(region: Region, loop: Cut) -> int:

@@ -283,7 +283,12 @@ class _Maker:
             count = s.rows * s.columns
             work = Rescale(count, count * DType.F32.bits // 8 if self.apart else 0)
             after = ((OpKind.MMA, name, When.BEFORE),)
-            yield _Part(Step(OpKind.RESCALE, name, work, read, made, None, after), (factor,))
+            apart = s.corrections > 0
+            if apart:
+                yield self._handed(factor, name)
+                read, after = ((ValueKind.OPERAND, factor),), (*after, (OpKind.WRITE, factor, When.SAME))
+            step = Step(OpKind.RESCALE, name, work, read, made, None, after, apart=apart)
+            yield _Part(step, () if apart else (factor,))
         for item in sums:
             yield from self._value_products(item)
 
@@ -296,11 +301,20 @@ class _Maker:
         rest = tuple(item for item in items if item not in rows)
         yield from ((name, own) for name, own in ((f"factors{number}", rows), (f"phase{number}", rest)) if own)
 
+    def _masking(self) -> set[str]:
+        """The items of the loop that only masks need."""
+        found = {name for name, _ in self.region.unmasked}
+        for item in reversed(self.region.body):
+            readers = {other.name for other in self.region.body if item.name in other.reads}
+            if isinstance(item, Statement) and readers and readers <= found:
+                found.add(item.name)
+        return found
+
     def _k_block_step(self, name: str, items: tuple[Item, ...]) -> Step:
         """A phase of arithmetic on a K-block; row values go on from the K-block before."""
         body, streamed = self.region.body, self.region.streamed_sources
         # Without masks: nearly all K-blocks have none, in loops whose results lie apart as in others.
-        counted = [i for i in items if i.name not in dict(self.region.unmasked)] if self.apart else items
+        counted = [i for i in items if i.name not in self._masking()] if self.apart else items
         lanes = lane_sums(body, self.s, self.machine)
         work = k_block_phase(counted, body, streamed, self.s, lanes, self.apart)
         inputs = self.read(source.view for source in read_by(items, streamed))
@@ -338,6 +352,17 @@ class _Maker:
             OpKind.READ, product.name, Moved(nbytes), (made,), value, after=((OpKind.MMA, product.name, When.SAME),)
         )
         yield _Part(read, (), (product.name,), ((product.name, DType.F32.bits),))
+
+    def _handed(self, factor: str, sums: str) -> _Part:
+        """The factors of a consumer's rows on their way to who rescales its sums, through shared memory: not before
+        those of the K-block before have been taken.
+        """
+        counts = Moved(self.s.rows * DType.F32.bits // 8, written=True)
+        step = Step(
+            OpKind.WRITE, factor, counts, ((ValueKind.VALUE, factor),), (ValueKind.OPERAND, factor), (self.s.rows,),
+            ((OpKind.RESCALE, sums, When.BEFORE),), space=Space.SHARED,
+        )  # fmt: skip
+        return _Part(step, (factor,))
 
     def _written(self, value: str, product: str, scores: str) -> _Part:
         """A value of a K-block on its way to tensor memory, from which a product takes it: not before the product has

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from wsopt.lowering.cut import KINDS
 from wsopt.program.program import OpKind, TileOp, TileProgram
-from wsopt.program.types import Sharing
+from wsopt.program.types import Sharing, Space
 from wsopt.report.layout import clean
 from wsopt.schedule.passes import in_pass
 from wsopt.schedule.types import PlacedOp
@@ -107,13 +107,18 @@ def _legend(op: TileOp, program: TileProgram) -> str:
         case OpKind.READ:
             return f"read {operand(op)} from tensor memory{whose}"
         case OpKind.WRITE:
-            return f"write {_value(op)} to tensor memory{whose}"
+            return f"write {_value(op)} to {_memory(op, program)}{whose}"
         case OpKind.TMA_STORE:
             return f"stage and store the rows{whose}"
         case OpKind.ADDED:
             return f"{KINDS[op.id.subject].words}{whose}"
         case _:
             assert_never(op.kind)
+
+
+def _memory(op: TileOp, program: TileProgram) -> str:
+    """Words for the memory that an operation writes to."""
+    return "tensor memory" if program.value(op.output).space is Space.TENSOR else "shared memory"
 
 
 def _value(op: TileOp) -> str:
@@ -163,7 +168,7 @@ def does(named: NamedOp, program: TileProgram) -> str:
         case OpKind.READ:
             return f"read {operand(named.op)} of {when} from tensor memory"
         case OpKind.WRITE:
-            return f"write {_value(named.op)} of {when} to tensor memory"
+            return f"write {_value(named.op)} of {when} to {_memory(named.op, program)}"
         case OpKind.TMA_STORE:
             return f"stage and store the rows of {when}"
         case OpKind.ADDED:

@@ -46,7 +46,8 @@ class Target:
 
     `consumer_rows` are the rows of one consumer's sums, `consumers` how many a block may have, `warpgroups` the
     warpgroups of one; `transforms` how many warpgroups may compute operands for consumers; `operands` how products of
-    a loop that computes values between them take these; `sum_sets` how many sets
+    a loop that computes values between them take these, and `corrections` how many warpgroups may rescale its sums for
+    the consumers; `sum_sets` how many sets
     of sums a block may keep, so that one is read under the products of the next. With `swaps` operands change sides,
     with `single` a block may have one tile, with `ping_pong` consumers may work in ping-pong, with `tails` a product
     may end early in its K-block. `loops` are the kinds of loops that it has; `promotes` is whether partial sums are
@@ -66,6 +67,7 @@ class Target:
     warpgroups: tuple[int, ...]
     transforms: tuple[int, ...]
     operands: tuple[Operands, ...]
+    corrections: tuple[int, ...]
     sum_sets: tuple[int, ...]
     swaps: bool
     single: bool
@@ -103,6 +105,7 @@ HOPPER = Target(
     warpgroups=(1, 2),
     transforms=(1,),
     operands=(Operands.REGISTERS,),
+    corrections=(0,),
     sum_sets=(1,),
     swaps=True,
     single=True,
@@ -129,6 +132,7 @@ BLACKWELL = Target(
     warpgroups=(1,),
     transforms=(),
     operands=(Operands.SCORES, Operands.COLUMNS),
+    corrections=(0, 1),
     sum_sets=(1, 2),
     swaps=False,
     single=False,
