@@ -35,8 +35,8 @@ _MOST_STAGING = 4
 TRANSFORM_REGISTERS = 96
 """Of a transform warpgroup's threads: a tile of a K-block before and after, addresses and counters."""
 
-CORRECTION_REGISTERS = 96
-"""Of a correction warpgroup's threads: a subtile of sums of at most 64 columns, a factor, addresses and counters."""
+_CORRECTION_REGISTERS = 32
+"""Of a correction warpgroup's threads, beside a subtile of sums: a factor, addresses and counters."""
 
 HELPER_WARPS = 1
 HELPER_REGISTERS = 24
@@ -72,6 +72,11 @@ def helper_registers(structure: Structure) -> int:
     return COUNTING_REGISTERS if structure.shares else HELPER_REGISTERS
 
 
+def correction_registers(structure: Structure) -> int:
+    """Registers a thread of a correction warpgroup: it has a subtile of sums at a time."""
+    return structure.subtile_columns + _CORRECTION_REGISTERS
+
+
 def base_registers(structure: Structure, machine: Machine) -> int:
     """Registers a thread that the kernel is launched with, before roles trade them.
 
@@ -93,7 +98,7 @@ def consumer_registers(structure: Structure, machine: Machine) -> int:
     transforms = structure.transforms * machine.warps_per_warpgroup
     left = base_registers(structure, machine) * warps - helper_registers(structure) * loader
     corrections = structure.corrections * machine.warps_per_warpgroup
-    left -= TRANSFORM_REGISTERS * transforms + CORRECTION_REGISTERS * corrections
+    left -= TRANSFORM_REGISTERS * transforms + correction_registers(structure) * corrections
     granularity = machine.register_granularity
     fair = left // (warps - loader - transforms - corrections) // granularity * granularity
     return min(fair, machine.setmaxnreg_max_registers)
@@ -196,7 +201,7 @@ def partitions(
             for i in range(s.transforms)
         ),
         *(
-            Partition(PartitionRole.CORRECTION, i, machine.warps_per_warpgroup, CORRECTION_REGISTERS)
+            Partition(PartitionRole.CORRECTION, i, machine.warps_per_warpgroup, correction_registers(s))
             for i in range(s.corrections)
         ),
         *(
