@@ -58,7 +58,9 @@ class _Pass:
             case OpKind.READ:
                 yield from self._read(op)
             case OpKind.WRITE:
-                yield from self._behind(lambda product: op.output in product.inputs)
+                # Scores come when the product before them has read what was in their columns.
+                if self.plan.program.value(op.output).within is None:
+                    yield from self._behind(lambda product: op.output in product.inputs)
                 yield from self._written(op)
             case OpKind.RESCALE:
                 yield from self._behind(lambda product: op.output == product.output)
