@@ -33,6 +33,9 @@ class Limit(StrEnum):
     OWN_OPERATIONS = "consumers issue what is theirs"
     COOPERATIVE_VALUES = "no ping-pong in loops that compute values"
     ONE_TILE_A_BLOCK = "one tile a block where values go through tensor memory"
+    OPERANDS_IN_SHARED = "computed operands through tensor memory alone"
+    ONE_WARPGROUP = "one warpgroup for a tile of scores"
+    EVERY_RESCALE = "sums rescaled for every K-block"
     STREAMED_TRANSFORM = "computed operands from streamed tensors alone"
     ROWS_OF_TILES = "rows in persistent cooperative blocks"
     ALL_PROMOTED = "all products promoted, or none"
@@ -245,8 +248,8 @@ RECORDS = (
     ),
     Record(
         Limit.OWN_OPERATIONS,
-        "A consumer's products and arithmetic may not be issued by another role: there is no role for rescaling or "
-        "softmax alone.",
+        "A consumer's products and arithmetic may not be issued by another role: there is none for softmax alone, nor, "
+        "where sums are in registers, for rescaling.",
         "Tiles in registers are handed from one role to another by transform warpgroups alone.",
         How.CEILING,
         "The model cannot express it: it has no channels between other roles. Issuing takes no consumer's time, and "
@@ -271,6 +274,33 @@ RECORDS = (
         How.CHOICES,
         "Persistent blocks are structures there too: the next tile's first products run under an epilogue.",
         ("lowering/structures.py:_k_block_structures",),
+    ),
+    Record(
+        Limit.OPERANDS_IN_SHARED,
+        "Where values of a loop go through tensor memory, a product may not take one from shared memory.",
+        "No consumer stages an operand there: it would take 32 KiB of a tile, and a fence before the product.",
+        How.BYTES,
+        "The model cannot express it. No kernel is faster than its bytes: the gain is at most what the prediction has "
+        "above them.",
+        ("lowering/structures.py:_operands",),
+    ),
+    Record(
+        Limit.ONE_WARPGROUP,
+        "Where values of a loop go through tensor memory, a tile's scores may not be two warpgroups'.",
+        "A row is one thread's, so that its maximum and its sum take no exchange between threads.",
+        How.BYTES,
+        "The model cannot express it; the gain is at most what the prediction has above its bytes.",
+        ("lowering/structures.py:_is_legal", "targets/targets.py:BLACKWELL"),
+    ),
+    Record(
+        Limit.EVERY_RESCALE,
+        "Where values of a loop go through tensor memory, sums may not be left as they are where a maximum has moved "
+        "but little.",
+        "All rows of a tile would have to agree, for the branch is a warpgroup's; and the factor would be kept for "
+        "later K-blocks.",
+        How.BYTES,
+        "The model cannot express it; the gain is at most what the prediction has above its bytes.",
+        ("lowering/steps.py:_Maker",),
     ),
     Record(
         Limit.STREAMED_TRANSFORM,
